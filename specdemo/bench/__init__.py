@@ -1,0 +1,1 @@
+"""Measured comparisons: prompt suites, lanes and reports."""

@@ -1,0 +1,1 @@
+"""How it happens: one loop, pure verifiers, the target and its cache."""

@@ -1,0 +1,101 @@
+"""A preallocated key/value cache that forgets in O(1) and keeps one path of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+BLOCK = 256
+
+
+class RollbackLayer(CacheLayerMixin):
+    """Keys and values of one layer: (1, heads, capacity, head_dim); positions from `length` on are spare room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.length = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Allocate the first block."""
+        self.keys, self.values = self._grown(key_states, BLOCK), self._grown(value_states, BLOCK)
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write rows after `length`, without counting them. returns: (1, heads, length + rows, head_dim) each."""
+        end = self.length + key_states.shape[-2]
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        if end > self.keys.shape[2]:
+            capacity = -(-max(end, 2 * self.keys.shape[2]) // BLOCK) * BLOCK
+            self.keys = self._grown(self.keys, capacity)
+            self.values = self._grown(self.values, capacity)
+        self.keys[:, :, self.length : end] = key_states
+        self.values[:, :, self.length : end] = value_states
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def move(self, start: int, rows: Tensor) -> None:
+        """Bring `rows` (positions from `start` on, ascending) together behind `start`."""
+        for tensor in (self.keys, self.values):
+            moved = tensor.index_select(2, (rows + start).to(tensor.device))
+            tensor[:, :, start : start + len(rows)] = moved
+
+    def _grown(self, tensor: Tensor, capacity: int) -> Tensor:
+        grown = tensor.new_zeros((*tensor.shape[:2], capacity, tensor.shape[3]))
+        grown[:, :, : self.length] = tensor[:, :, : self.length]
+        return grown
+
+    def get_seq_length(self) -> int:
+        """Counted tokens, as transformers asks for it."""
+        return self.length
+
+    def get_mask_sizes(self, query_length: int | Tensor) -> tuple[int, int]:
+        """(keys visible to a pass of `query_length` rows, offset of the first), as transformers asks for it."""
+        rows = query_length if isinstance(query_length, int) else query_length.shape[0]
+        return self.length + rows, 0
+
+    def get_max_length(self) -> int:
+        """Unbounded, as transformers asks for it."""
+        return -1
+
+    get_max_cache_shape = get_max_length  # the same question in earlier 4.x and 5.x
+
+
+class RollbackCache(Cache):
+    """Keys and values of one conversation, for any full-attention model that transformers loads.
+
+    A pass appends through `update`; nothing counts until `gather` says which rows stay, so forgetting
+    is setting a number.
+    """
+
+    def __init__(self, num_layers: int) -> None:
+        super().__init__(layers=[RollbackLayer() for _ in range(num_layers)])
+
+    @property
+    def length(self) -> int:
+        """Counted tokens."""
+        return self.layers[0].length
+
+    def rollback(self, length: int) -> None:
+        """Forget every position from `length` on."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot roll back to {length}: {self.length} tokens are cached")
+        self._count(length)
+
+    def gather(self, rows: Sequence[int]) -> None:
+        """Count `rows` of the last pass (ascending, 0 is its first) and drop its others."""
+        start = self.length
+        if list(rows) != list(range(len(rows))):
+            index = torch.tensor(rows)
+            for layer in self.layers:
+                layer.move(start, index)
+        self._count(start + len(rows))
+
+    def _count(self, length: int) -> None:
+        for layer in self.layers:
+            layer.length = length

@@ -1,0 +1,151 @@
+"""The loop: draft, verify, commit. Plain decoding is this loop with a drafter that proposes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+
+from specdemo.engine.clock import StepClock
+from specdemo.engine.limits import Limits
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Drafter, Outcome, Proposal, TargetOutput, Verdict
+from specdemo.engine.verify import verify_greedy, verify_sampling
+from specdemo.trace.events import (
+    Drafted,
+    Event,
+    FinishReason,
+    Node,
+    RunFinished,
+    RunStarted,
+    Status,
+    Verified,
+)
+
+
+def generate(
+    target: CachedModel,
+    drafter: Drafter,
+    prompt_ids: Sequence[int],
+    *,
+    shaper: Shaper,
+    limits: Limits,
+    started: RunStarted,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Iterator[Event]:
+    """Decode one lane, a step at a time.
+
+    started: the lane's header; its prompt counts and times are filled in here
+    cancelled: asked once a step
+
+    Invariant: the target has cached `committed[:-1]`; the last id is pending.
+    """
+    committed = list(prompt_ids)
+    generator = torch.Generator().manual_seed(shaper.sampling.seed)
+    begun = time.perf_counter()
+    cached = min(target.length, len(committed) - 1)
+    target.rollback(cached)
+    target.read(committed[cached:-1])
+    drafter.start(committed)
+    yield replace(
+        started,
+        prompt_tokens=len(committed),
+        cached_tokens=cached,
+        prefill_seconds=time.perf_counter() - begun,
+    )
+    lane, step, elapsed = started.lane, 0, 0.0
+    num_prompt, reason = len(committed), None
+    while reason is None:
+        if cancelled():
+            reason = FinishReason.CANCELLED
+            break
+        clock = StepClock()
+        with clock.lap("total"), clock.lap("draft"):
+            proposal = drafter.propose(committed, limits.budget(len(committed) - num_prompt))
+        yield Drafted(lane, step, proposal.lookahead, proposal.reason, _drafted(proposal), clock.laps["draft"])
+        with clock.lap("total"):
+            with clock.lap("verify"):
+                output = target.forward(committed[-1], proposal)
+                verdict = _judge(output, proposal, committed, shaper, generator)
+            new_ids, reason = _new_ids(proposal, verdict, limits, len(committed) - num_prompt)
+            path = verdict.path[: len(new_ids)]
+            # The last committed id stays pending: when the draft itself ended the run, its last token is not kept.
+            kept = path if len(new_ids) > len(path) else path[:-1]
+            target.keep(kept)
+            committed += new_ids
+            hidden = None if output.hidden is None else output.hidden[[0, *(node + 1 for node in kept)]]
+            drafter.observe(
+                Outcome(new_ids, proposal, verdict, clock.laps["draft"], clock.laps["verify"], hidden)
+            )
+        elapsed += clock.laps["total"]
+        yield Verified(
+            lane,
+            step,
+            _judged(proposal, verdict, path),
+            path,
+            _own_token(verdict) if len(new_ids) > len(path) else None,
+            clock.laps["draft"],
+            clock.laps["verify"],
+            clock.overhead,
+            elapsed,
+        )
+        step += 1
+    yield RunFinished(lane, reason, len(committed) - num_prompt, elapsed)
+
+
+def _judge(
+    output: TargetOutput,
+    proposal: Proposal,
+    committed: Sequence[int],
+    shaper: Shaper,
+    generator: torch.Generator,
+) -> Verdict:
+    paths = [[], *([proposal.token_ids[i] for i in proposal.path_to(n)] for n in range(len(proposal)))]
+    shaped = shaper.logits(output.logits, committed, paths)
+    if shaper.sampling.greedy:
+        return verify_greedy(proposal, shaped)
+    return verify_sampling(proposal, shaped.softmax(dim=-1), generator)
+
+
+def _new_ids(
+    proposal: Proposal, verdict: Verdict, limits: Limits, num_new: int
+) -> tuple[tuple[int, ...], FinishReason | None]:
+    ids = [proposal.token_ids[node] for node in verdict.path]
+    return limits.cut(num_new, [*ids, verdict.next_id])
+
+
+def _drafted(proposal: Proposal) -> tuple[Node, ...]:
+    confidences = proposal.confidences or (None,) * len(proposal)
+    return tuple(
+        Node(token_id, parent=parent, draft_prob=confidence)
+        for token_id, parent, confidence in zip(proposal.token_ids, proposal.parents, confidences, strict=True)
+    )
+
+
+def _judged(proposal: Proposal, verdict: Verdict, path: Sequence[int]) -> tuple[Node, ...]:
+    """The step's nodes with their fate; `path` is what was committed of the accepted path."""
+    kept = set(path)
+
+    def status(node: int) -> Status:
+        if node in kept:
+            return Status.ACCEPTED
+        chance = verdict.accept_probs[node]
+        return Status.UNREACHED if chance is None or node in verdict.path else Status.REJECTED
+
+    return tuple(
+        replace(
+            node,
+            status=status(index),
+            target_prob=verdict.target_probs[index],
+            accept_prob=verdict.accept_probs[index],
+            draw=verdict.draws[index],
+        )
+        for index, node in enumerate(_drafted(proposal))
+    )
+
+
+def _own_token(verdict: Verdict) -> Node:
+    return Node(verdict.next_id, status=verdict.kind, target_prob=verdict.next_prob)

@@ -1,0 +1,76 @@
+"""Logits to probabilities: one rule, applied alike to the target and to every drafter.
+
+Order as in transformers: repetition penalty (Keskar 1909.05858), temperature, top-k, top-p (Holtzman 1904.09751).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdemo.settings import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Shaper:
+    """Turns logits into the distribution that a token is really drawn from.
+
+    The repetition penalty of a row looks at the tokens before that row and at nothing else, so a
+    drafted branch that is refused leaves no mark: there is no state to roll back.
+    """
+
+    sampling: Sampling
+
+    def logits(self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
+        """Shape rows of logits.
+
+        logits: (R, V) — row r answers the text `committed + paths[r]`
+        returns: (R, V) float32 — minus infinity where top-k or top-p rule a token out
+        """
+        shaped = logits.float()
+        if self.sampling.repetition_penalty != 1:
+            shaped = self._penalised(shaped, committed, paths)
+        if self.sampling.greedy:
+            return shaped
+        if self.sampling.temperature != 1:
+            shaped = shaped / self.sampling.temperature
+        if self.sampling.top_k:
+            shaped = _keep_top_k(shaped, self.sampling.top_k)
+        if self.sampling.top_p < 1:
+            shaped = _keep_top_p(shaped, self.sampling.top_p)
+        return shaped
+
+    def probs(self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
+        """Shaped probabilities, (R, V) float32. When greedy: of temperature 1, for pictures and policies."""
+        return torch.softmax(self.logits(logits, committed, paths), dim=-1)
+
+    def _penalised(self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
+        penalty = self.sampling.repetition_penalty
+        shaped = logits.clone()
+        base = set(committed)
+        for row, path in enumerate(paths):
+            seen = torch.tensor(sorted(base.union(path)), device=logits.device)
+            seen = seen[seen < logits.shape[-1]]
+            values = shaped[row, seen]
+            shaped[row, seen] = torch.where(values > 0, values / penalty, values * penalty)
+        return shaped
+
+
+def _keep_top_k(logits: Tensor, top_k: int) -> Tensor:
+    floor = logits.topk(min(top_k, logits.shape[-1]), dim=-1).values[..., -1:]
+    return logits.masked_fill(logits < floor, -torch.inf)
+
+
+def _keep_top_p(logits: Tensor, top_p: float) -> Tensor:
+    ordered, order = logits.sort(dim=-1, descending=True)
+    probs = ordered.softmax(dim=-1)
+    before = probs.cumsum(dim=-1) - probs  # the likeliest token has nothing before it and always stays
+    return logits.masked_fill((before >= top_p).scatter(-1, order, before >= top_p), -torch.inf)
+
+
+def draw(probs: Tensor, generator: torch.Generator) -> int:
+    """Draw one index of a distribution (V,) that sums to about one."""
+    return int(torch.multinomial(probs, 1, generator=generator))  # sync

@@ -1,0 +1,127 @@
+"""The values that pass between drafters, target and verifiers.
+
+S committed tokens, N drafted nodes, V vocabulary, H hidden size. There is no batch axis here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from specdemo.trace.events import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a drafter guesses. A chain is a tree of width one; empty is legal.
+
+    token_ids: drafted tokens, parents before children
+    parents: index of each node's parent, -1 = follows the pending token; siblings are tested in index order
+    draft_probs: (N, V) float32 or None — row i is the distribution that node i was really drawn from
+        (after removing siblings drawn before it); None = chosen, not drawn
+    confidences: each node's own probability under the drafter, for policies and pictures only
+    lookahead, reason: what the lookahead policy allowed for this step, and why, in words
+    """
+
+    token_ids: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    draft_probs: Tensor | None = None
+    confidences: tuple[float | None, ...] = ()
+    lookahead: int = 0
+    reason: str = ""
+
+    @classmethod
+    def chain(cls, token_ids: Sequence[int], **fields: object) -> Proposal:
+        """A proposal in which each token follows the one before."""
+        return cls(tuple(token_ids), tuple(range(-1, len(token_ids) - 1)), **fields)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def children(self, node: int) -> list[int]:
+        """Nodes that follow `node`, in the order in which they are tested; -1 is the pending token."""
+        return [child for child, parent in enumerate(self.parents) if parent == node]
+
+    def path_to(self, node: int) -> list[int]:
+        """Nodes from the root down to `node`, itself included; empty for -1."""
+        path: list[int] = []
+        while node >= 0:
+            path.append(node)
+            node = self.parents[node]
+        return path[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOutput:
+    """The target's answers: row 0 to the pending token, row 1 + i to node i.
+
+    logits: (1 + N, V); hidden: (1 + N, H), the last layer's, or None
+    """
+
+    logits: Tensor
+    hidden: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the target decided, in plain Python.
+
+    path: accepted nodes, root first; next_id: the target's own token after them
+    kind: CORRECTION after a refusal, BONUS after a draft kept whole, PLAIN without a draft
+    accept_probs, draws: per node, None where the node was not tested
+    target_probs: per node, its probability under the target; next_prob: that of next_id
+    """
+
+    path: tuple[int, ...]
+    next_id: int
+    kind: Status
+    accept_probs: tuple[float | None, ...] = ()
+    draws: tuple[float | None, ...] = ()
+    target_probs: tuple[float, ...] = ()
+    next_prob: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that a drafter may learn from a step.
+
+    new_ids: committed by this step, cut at the limits; hidden: (len(path) + 1, H) of what was kept, or None
+    """
+
+    new_ids: tuple[int, ...]
+    proposal: Proposal
+    verdict: Verdict
+    draft_seconds: float
+    verify_seconds: float
+    hidden: Tensor | None = None
+
+
+class Drafter(Protocol):
+    """Guesses what the target will say next; never decides anything."""
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """Begin a run; forget everything of an earlier one that is not a prefix of this prompt."""
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """Guess what follows `committed`, at most `budget` tokens deep."""
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn what became of the last proposal."""
+
+
+class LanguageModel(Protocol):
+    """A causal model with a cache of its own that can be rolled back."""
+
+    @property
+    def length(self) -> int:
+        """Tokens in the cache."""
+
+    def read(self, token_ids: Sequence[int]) -> Tensor:
+        """Append tokens to the cache. returns: (V,) logits that follow the last of them."""
+
+    def rollback(self, length: int) -> None:
+        """Forget every cached token from position `length` on."""
+

@@ -1,0 +1,218 @@
+"""What this machine and installation offer, one fact a line, with advice where something is amiss."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from specdemo.errors import UserError
+from specdemo.models.catalogue import ASSETS, DEFAULT_TARGET, find
+from specdemo.models.memory import free_ram
+from specdemo.models.progress import folder_bytes, megabytes
+from specdemo.models.quiet import import_bitsandbytes
+from specdemo.models.sources import embedded_folder, recipe
+from specdemo.models.store import free_bytes, is_complete
+from specdemo.models.wheel import LOCAL_WHEEL, installed_gguf, pip_command
+from specdemo.settings import AppSettings
+
+PACKAGES = (
+    "torch",
+    "transformers",
+    "bitsandbytes",
+    "accelerate",
+    "gguf",
+    "huggingface_hub",
+    "gradio",
+    "plotly",
+)
+REQUIREMENTS = ASSETS.parent / "requirements.txt"
+INSTALL = "Run pip install -r requirements.txt"
+PYTHONS = ((3, 11), (3, 13))
+ROOM_FOR_DEFAULT = 900_000_000  # wheel, GGUF file and the converted folder
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of the report. ok is False when `advice` should be followed."""
+
+    name: str
+    value: str
+    ok: bool = True
+    advice: str = ""
+
+
+def facts() -> list[Fact]:
+    """Everything worth knowing, in reading order. Nothing is loaded, downloaded or changed."""
+    settings, complaint = _settings()
+    return [
+        _python(),
+        *(_package(name) for name in PACKAGES),
+        *_processor(),
+        _four_bit(),
+        _cuda(),
+        _memory(),
+        *_cache(settings.cache_dir),
+        _embedded(settings.cache_dir),
+        _draft(),
+        _pip(),
+        *complaint,
+        *_environment(),
+    ]
+
+
+def _settings() -> tuple[AppSettings, list[Fact]]:
+    try:
+        return AppSettings.from_environment(), []
+    except UserError as error:
+        advice = error.advice or "Correct the variable."
+        return AppSettings(), [Fact("Settings", error.message, ok=False, advice=advice)]
+
+
+def _python() -> Fact:
+    low, high = (".".join(map(str, version)) for version in PYTHONS)
+    ok = PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]
+    return Fact(
+        "Python", platform.python_version(), ok, "" if ok else f"Use Python {low} to {high}."
+    )
+
+
+def _required(package: str) -> str:
+    """What requirements.txt asks of a package, such as '>=2.8,<3'; empty when it asks nothing."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    if not REQUIREMENTS.is_file():
+        return ""
+    for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines():
+        try:
+            requirement = Requirement(line.split("#")[0].strip())
+        except InvalidRequirement:
+            continue
+        if canonicalize_name(requirement.name) == canonicalize_name(package):
+            return str(requirement.specifier)
+    return ""
+
+
+def _package(name: str) -> Fact:
+    from packaging.specifiers import SpecifierSet
+
+    wanted = _required(name)
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Fact(name, "missing", ok=False, advice=INSTALL)
+    ok = not wanted or SpecifierSet(wanted).contains(version, prereleases=True)
+    value = f"{version} (wanted {wanted})" if wanted else version
+    return Fact(name, value, ok, "" if ok else INSTALL)
+
+
+def _cpuinfo(key: str) -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith(key) and ":" in line),
+        "",
+    )
+
+
+def _processor() -> list[Fact]:
+    flags = set(_cpuinfo("flags").split())
+    known = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
+    found = ", ".join(flag for flag in known if flag in flags) or "cannot be told on this system"
+    name = _cpuinfo("model name") or platform.processor() or platform.machine()
+    return [Fact("CPU", f"{name}, {os.cpu_count()} cores"), Fact("CPU instructions", found)]
+
+
+def _four_bit() -> Fact:
+    """The path that NF4 takes on the CPU."""
+    if not importlib.util.find_spec("bitsandbytes"):
+        return Fact("4-bit on the CPU", "bitsandbytes is missing", ok=False, advice=INSTALL)
+    import_bitsandbytes()
+    from bitsandbytes import functional
+
+    fused = getattr(functional, "has_avx512bf16", lambda: False)()
+    if fused:
+        return Fact("4-bit on the CPU", "fused AVX512-BF16 kernel (fast)")
+    return Fact(
+        "4-bit on the CPU",
+        "dequantises each pass: correct, but slow",
+        advice="This CPU has no AVX512-BF16; bf16 or fp32 may be faster for a small model.",
+    )
+
+
+def _cuda() -> Fact:
+    import torch
+
+    if not torch.cuda.is_available():
+        return Fact("CUDA", "none; the CPU is used")
+    free, total = torch.cuda.mem_get_info()
+    return Fact(
+        "CUDA", f"{torch.cuda.get_device_name()}, {megabytes(free)} of {megabytes(total)} free"
+    )
+
+
+def _memory() -> Fact:
+    free = free_ram()
+    return Fact(
+        "Memory", "cannot be told on this system" if free is None else f"{megabytes(free)} free"
+    )
+
+
+def _cache(folder: Path) -> list[Fact]:
+    used = folder_bytes(folder) if folder.is_dir() else 0
+    free = free_bytes(folder)
+    ok = free >= ROOM_FOR_DEFAULT or used > ROOM_FOR_DEFAULT / 2
+    advice = "" if ok else "Free some space, or set SPECDEMO_CACHE to a folder on another disk."
+    space = Fact("Disk", f"{megabytes(free)} free", ok, advice)
+    return [Fact("Cache", f"{folder} ({megabytes(used)})"), space]
+
+
+def _embedded(cache_dir: Path) -> Fact:
+    entry = find(DEFAULT_TARGET)
+    folder = embedded_folder(entry.name, entry.wheel, cache_dir)
+    if is_complete(folder, recipe(entry.wheel.member_sha256)):
+        return Fact("Embedded model", "converted and whole")
+    if installed_gguf(entry.wheel):
+        return Fact(
+            "Embedded model",
+            f"installed as the package {entry.wheel.package}; converted at the first start",
+        )
+    size = megabytes(entry.wheel.size)
+    return Fact("Embedded model", f"not here yet; the first start downloads {size} and converts it")
+
+
+def _draft() -> Fact:
+    folder = find(find(DEFAULT_TARGET).draft).folder
+    present = any(folder.glob("*.safetensors"))
+    advice = (
+        "" if present else "Get the whole project again, or run: python -m specdemo train draft"
+    )
+    return Fact("Shipped draft", "present" if present else "missing", present, advice)
+
+
+def _pip() -> Fact:
+    try:
+        pip_command()
+    except UserError as error:
+        return Fact("pip", "missing", ok=False, advice=error.advice)
+    return Fact("pip", "can fetch the embedded model")
+
+
+def _environment() -> list[Fact]:
+    names = sorted(name for name in os.environ if name.startswith("SPECDEMO_"))
+    return [_variable(name) for name in names]
+
+
+def _variable(name: str) -> Fact:
+    value = os.environ[name]
+    lost = name == LOCAL_WHEEL and not Path(value).is_file()
+    return Fact(
+        name, value, not lost, "Correct it or unset it: there is no such file." if lost else ""
+    )

@@ -1,0 +1,231 @@
+"""Loads weights in the wanted precision on the wanted device, and says which arithmetic path they will take."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from specdemo.errors import UserError
+from specdemo.models.folder import check_folder, count_parameters
+from specdemo.models.memory import free_ram, needed_bytes
+from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
+from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
+from specdemo.models.sources import ModelFiles
+from specdemo.trace.events import ModelInfo
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+FUSED_ROWS, FUSED_COLUMNS = 32, 64  # the fused CPU kernel crashes on layers of other multiples
+SMALLER = {"fp32": "bf16 or nf4", "bf16": "nf4", "int8": "nf4"}
+
+_one_at_a_time = (
+    threading.Lock()
+)  # loading changes global defaults, and a first 4-bit pass is not thread-safe
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model that is ready to run. Never move or save it: its 4-bit weights are laid out for this device.
+
+    vocabulary_size: rows of the output head
+    """
+
+    model: PreTrainedModel
+    info: ModelInfo
+    device: torch.device
+    vocabulary_size: int
+
+
+def choose_device(wanted: str = "auto") -> torch.device:
+    """The device by name; auto takes CUDA when there is one. Raises UserError when it is not there."""
+    import torch
+
+    name = wanted.strip().lower()
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(
+            f"There is no device {wanted!r}.", advice="Choose auto, cpu or cuda."
+        ) from None
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(
+            f"The device {wanted!r} is not supported.", advice="Choose auto, cpu or cuda."
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(
+            f"The device {wanted!r} was asked for, but torch finds no such CUDA device.",
+            advice="Choose the device cpu or auto, or install a CUDA build of torch and its driver.",
+        )
+    return device
+
+
+def load_model(
+    files: ModelFiles,
+    precision: str = "nf4",
+    device: str = "auto",
+    progress: ProgressCallback = silent,
+) -> LoadedModel:
+    """Load, quantise and warm up a model. Raises UserError when it cannot fit or cannot be read."""
+    where = choose_device(device)
+    check_folder(files.folder, files.name)
+    _check_memory(files, precision, where)
+    with _one_at_a_time, _out_of_memory_is_told(files, precision):
+        progress(Progress("quantise" if precision in ("nf4", "int8") else "load", None, files.name))
+        model = _load(files, precision, where)
+        kernel = _prepare_kernels(model, precision, where)
+        progress(Progress("warm up", None, files.name))
+        _warm_up(model)
+    progress(Progress("warm up", 1.0, files.name))
+    info = ModelInfo(
+        files.name, files.revision, precision, kernel, count_parameters(files.folder, files.name)
+    )
+    return LoadedModel(model, info, where, model.get_output_embeddings().weight.shape[0])
+
+
+def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrainedModel:
+    from transformers import AutoModelForCausalLM
+
+    dtype = _dtype(precision, device)
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "attn_implementation": "sdpa",
+        "device_map": {"": device},
+    }
+    if precision in ("nf4", "int8"):
+        import_bitsandbytes()
+        options["quantization_config"] = _quantisation(precision, dtype)
+    try:
+        with quiet_transformers():
+            model = AutoModelForCausalLM.from_pretrained(
+                str(files.folder),
+                trust_remote_code=False,
+                use_safetensors=True,
+                local_files_only=True,
+                **options,
+            )
+    except (OSError, ValueError, KeyError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{files.name} cannot be loaded: {reason}", advice="Choose another model."
+        ) from error
+    return model.eval().requires_grad_(False)
+
+
+def _dtype(precision: str, device: torch.device) -> torch.dtype:
+    """What everything but the quantised matrices is kept in. GPUs without bfloat16 (T4) take float16."""
+    import torch
+
+    if precision == "fp32":
+        return torch.float32
+    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.float16
+    return torch.bfloat16
+
+
+def _quantisation(precision: str, dtype: torch.dtype) -> Any:
+    from transformers import BitsAndBytesConfig
+
+    if precision == "int8":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype
+    )
+
+
+def _prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device) -> str:
+    """Switch the fused CPU kernel off where it would crash, and name the arithmetic path in words."""
+    place = "CUDA" if device.type == "cuda" else "CPU"
+    words = str(model.dtype).removeprefix("torch.")
+    if precision == "int8":
+        return f"bitsandbytes LLM.int8 on {place}"
+    if precision != "nf4":
+        return f"PyTorch {words} on {place}"
+    if device.type == "cuda":
+        return f"bitsandbytes NF4 on CUDA, {words} compute"
+    from bitsandbytes.nn import Linear4bit
+
+    layers = [layer for layer in model.modules() if isinstance(layer, Linear4bit)]
+    fused = 0
+    for layer in layers:
+        fits = layer.out_features % FUSED_ROWS == 0 and layer.in_features % FUSED_COLUMNS == 0
+        layer.support_avx512bf16_for_cpu = bool(layer.support_avx512bf16_for_cpu and fits)
+        fused += layer.support_avx512bf16_for_cpu
+    if fused == 0:
+        return "bitsandbytes NF4, dequantise each pass"
+    if fused < len(layers):
+        return f"bitsandbytes NF4, fused AVX512-BF16 in {fused} of {len(layers)} layers, others dequantise each pass"
+    return "bitsandbytes NF4, fused AVX512-BF16"
+
+
+def _warm_up(model: PreTrainedModel) -> None:
+    """One pass: packs 4-bit weights for the CPU, compiles CUDA kernels, fills allocators."""
+    import torch
+
+    with torch.inference_mode():
+        model(torch.zeros(1, 4, dtype=torch.long, device=model.device), use_cache=False)
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+
+
+def _check_memory(files: ModelFiles, precision: str, device: torch.device) -> None:
+    if precision not in SMALLER and precision != "nf4":
+        raise UserError(
+            f"There is no precision {precision!r}.", advice="Choose one of nf4, int8, bf16, fp32."
+        )
+    needed, free = needed_bytes(files.folder, files.name, precision), _free(device)
+    if free is not None and needed > free:
+        raise _too_big(
+            files,
+            precision,
+            f"needs about {megabytes(needed)} of memory; {megabytes(free)} are free",
+        )
+
+
+def _free(device: torch.device) -> int | None:
+    if device.type == "cpu":
+        return free_ram()
+    import torch
+
+    return (
+        torch.cuda.mem_get_info(device)[0]
+        + torch.cuda.memory_reserved(device)
+        - torch.cuda.memory_allocated(device)
+    )
+
+
+def _too_big(files: ModelFiles, precision: str, reason: str) -> UserError:
+    smaller = f"the precision {SMALLER[precision]}, or " if precision in SMALLER else ""
+    return UserError(
+        f"{files.name} in {precision} {reason}.",
+        unharmed="What was loaded before still works.",
+        advice=f"Choose {smaller}a smaller model.",
+    )
+
+
+@contextmanager
+def _out_of_memory_is_told(files: ModelFiles, precision: str) -> Iterator[None]:
+    """Turn running out of memory into a sentence, and give back what was taken."""
+    import torch
+
+    try:
+        yield
+        return
+    except MemoryError:
+        pass
+    except (
+        RuntimeError
+    ) as error:  # torch.OutOfMemoryError is one; the CPU allocator raises a plain one
+        if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
+            raise
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    raise _too_big(files, precision, "does not fit into memory")

@@ -1,0 +1,61 @@
+"""How much memory there is, and how much a model needs, before anything is loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from specdemo.models.folder import tensors
+
+BYTES_PER_WEIGHT = {
+    "nf4": 0.5625,
+    "int8": 1.01,
+    "bf16": 2.0,
+    "fp32": 4.0,
+}  # quantised matrices; scales included
+LIMITS = (  # container limit and use: cgroup 2, cgroup 1
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+MARGIN = 1.15  # buffers while loading, activations of a short run
+
+
+def needed_bytes(folder: Path, name: str, precision: str) -> int:
+    """Memory for a model's weights in a precision; embeddings and heads are never quantised."""
+    plain = 4.0 if precision == "fp32" else 2.0
+    rate = BYTES_PER_WEIGHT[precision]
+    total = sum(
+        count * (rate if quantised else plain) for _, count, quantised in tensors(folder, name)
+    )
+    return int(total * MARGIN)
+
+
+def free_ram() -> int | None:
+    """Memory that can be taken without swapping, within the container's limit; None where it cannot be told."""
+    free = [value for value in (_available(), _container_room()) if value is not None]
+    return min(free, default=None)
+
+
+def _available() -> int | None:
+    with suppress(OSError):
+        found = re.search(
+            r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="utf-8"), re.M
+        )
+        if found:
+            return int(found[1]) * 1024
+    with suppress(ValueError, OSError, AttributeError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _container_room() -> int | None:
+    for limit, used in LIMITS:
+        with suppress(OSError, ValueError):
+            return max(
+                0,
+                int(Path(limit).read_text(encoding="utf-8"))
+                - int(Path(used).read_text(encoding="utf-8")),
+            )
+    return None

@@ -1,0 +1,173 @@
+"""The cache folder: folders that are either complete or not there, and room for them on the disk."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from specdemo.errors import UserError
+from specdemo.models.progress import ProgressCallback, bytes_progress, megabytes, silent
+
+MARKER = "complete.json"
+BLOCK = 1 << 22
+STALE_SECONDS = 24 * 3600
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space on the disk that holds a folder, which need not exist yet."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Raise UserError when a disk has fewer than `needed` free bytes."""
+    free = free_bytes(folder)
+    if free < needed:
+        raise no_space(
+            f"{what} needs {megabytes(needed)} of disk space; {megabytes(free)} are free."
+        )
+
+
+def no_space(message: str) -> UserError:
+    """The sentence for a full disk."""
+    return UserError(
+        message,
+        unharmed="Nothing was left half-written.",
+        advice="Free some space, or set SPECDEMO_CACHE (HF_HOME for hub models) to a folder on another disk.",
+    )
+
+
+@contextmanager
+def full_disk_is_told(what: str) -> Iterator[None]:
+    """Turn 'no space left', from the system or from a native library, into a sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        full = getattr(error, "errno", None) in (
+            errno.ENOSPC,
+            getattr(errno, "EDQUOT", errno.ENOSPC),
+        )
+        if full or "No space left" in str(error):
+            raise no_space(f"The disk became full while {what}.") from error
+        raise
+
+
+def make_folder(folder: Path) -> None:
+    """Make a cache folder and its parents, or say that it cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(folder)
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
+        raise UserError(
+            f"The cache folder {folder} cannot be written to.",
+            advice="Set SPECDEMO_CACHE to a folder that you may write to.",
+        ) from error
+
+
+def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "") -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    digest, done, total = hashlib.sha256(), 0, path.stat().st_size
+    with path.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+            done += len(block)
+            if what:
+                progress(bytes_progress("check", done, total, what))
+    return digest.hexdigest()
+
+
+def write_marker(folder: Path, recipe: str) -> None:
+    """Record what a finished folder holds, so that damage is noticed later.
+
+    recipe: what the content was made from and how; another recipe makes the folder stale
+    """
+    files = {}
+    for path in sorted(folder.iterdir()):
+        if path.name != MARKER:
+            status = path.stat()
+            files[path.name] = {
+                "size": status.st_size,
+                "modified": status.st_mtime_ns,
+                "sha256": file_sha256(path),
+            }
+    text = json.dumps({"recipe": recipe, "files": files}, indent=2)
+    (folder / MARKER).write_text(text, encoding="utf-8")
+
+
+def is_complete(folder: Path, recipe: str) -> bool:
+    """Whether a folder holds exactly what its marker says. A file touched since is read again."""
+    try:
+        marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        if marker["recipe"] != recipe:
+            return False
+        for name, known in marker["files"].items():
+            status = (folder / name).stat()
+            if status.st_size != known["size"]:
+                return False
+            touched = status.st_mtime_ns != known["modified"]
+            if touched and file_sha256(folder / name) != known["sha256"]:
+                return False
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return True
+
+
+@contextmanager
+def scratch(parent: Path, what: str) -> Iterator[Path]:
+    """A temporary folder on the cache's own disk, removed at the end whatever happens."""
+    with full_disk_is_told(what):
+        make_folder(parent)
+        _sweep(parent)
+        temporary = Path(tempfile.mkdtemp(prefix=".making-", dir=parent))
+        try:
+            yield temporary
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what killed processes left behind a day ago or earlier."""
+    for left in parent.glob(".making-*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def making(folder: Path, recipe: str, what: str) -> Iterator[Path]:
+    """Fill a temporary folder that becomes `folder` in one move, or leaves no trace when the work fails."""
+    with scratch(folder.parent, what) as temporary:
+        content = temporary / "content"
+        content.mkdir()
+        yield content
+        write_marker(content, recipe)
+        if folder.exists():
+            folder.replace(temporary / "replaced")  # damaged or stale: leaves with the scratch
+        content.replace(folder)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time make a folder; the others wait and then find it made."""
+    from filelock import FileLock
+
+    with full_disk_is_told("preparing the cache folder"):
+        make_folder(folder.parent)
+        lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,76 @@
+"""Tokenizers of a pair: loaded from model files, compared, and refused when they differ."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from specdemo.errors import UserError
+from specdemo.models.quiet import quiet_transformers
+from specdemo.models.sources import ModelFiles
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def load_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model, or a sentence when its files are damaged."""
+    from transformers import AutoTokenizer
+
+    try:
+        with quiet_transformers():
+            return AutoTokenizer.from_pretrained(
+                str(files.folder), trust_remote_code=False, local_files_only=True
+            )
+    except (
+        Exception
+    ) as error:  # the native library raises plain Exception for a file that it cannot parse
+        raise UserError(
+            f"The tokenizer of {files.name} cannot be read.",
+            advice="Download the model again, or add its tokenizer.json to the folder.",
+        ) from error
+
+
+def same_tokenizer(one: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> bool:
+    """Whether both turn the same text into the same ids: equal vocabularies and equal merges."""
+    return one.get_vocab() == other.get_vocab() and _merges(one) == _merges(other)
+
+
+def _merges(tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, ...]] | None:
+    """Merge rules in order, whichever way they are written; None for a tokenizer without any."""
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return None
+    merges = json.loads(backend.to_str())["model"].get("merges")
+    if merges is None:
+        return None
+    return [tuple(rule.split(" ")) if isinstance(rule, str) else tuple(rule) for rule in merges]
+
+
+def check_pair(
+    target_files: ModelFiles,
+    target: PreTrainedTokenizerBase,
+    target_size: int,
+    draft_files: ModelFiles,
+    draft: PreTrainedTokenizerBase,
+    draft_size: int,
+) -> int:
+    """Return the size of the vocabulary that both models share, or refuse the pair.
+
+    target_size, draft_size: rows of each output head. Heads are padded to different sizes even within one
+    family (Qwen2.5: 151936 and 152064); the rows beyond the smaller one name no token.
+    """
+    if not same_tokenizer(target, draft):
+        raise UserError(
+            f"{target_files.name} and {draft_files.name} have different tokenizers, "
+            "so one cannot draft for the other.",
+            unharmed="Methods without a draft model work with either.",
+            advice="Choose a draft from the target's own family.",
+        )
+    shared = min(target_size, draft_size)
+    if shared < len(target):
+        raise UserError(
+            f"A model of the pair knows {shared} tokens, fewer than its tokenizer's {len(target)}.",
+            advice="Choose another draft.",
+        )
+    return shared

@@ -1,0 +1,150 @@
+"""The events of a run: frozen values that the engine emits and that every view, file and metric reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+SCHEMA_VERSION = 1
+
+
+class Status(StrEnum):
+    """What became of a token. One enumeration for colours, tables and tests."""
+
+    DRAFTED = "drafted"  # proposed, not judged yet
+    ACCEPTED = "accepted"  # proposed and kept
+    REJECTED = "rejected"  # proposed, tested and refused
+    UNREACHED = "unreached"  # proposed, never tested: an ancestor was refused or a sibling was kept
+    CORRECTION = "correction"  # the target's own token in place of a refused one
+    BONUS = "bonus"  # the target's own token after a draft that was kept whole
+    PLAIN = "plain"  # the target's own token in a step without a draft
+
+
+class FinishReason(StrEnum):
+    """Why a run ended."""
+
+    STOP = "stop"  # the target ended its answer
+    LENGTH = "length"  # the token limit or the context was reached
+    CANCELLED = "cancelled"  # the user stopped it
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One drafted token, or the target's own token at the end of a step.
+
+    parent: index of the parent among the step's nodes; -1 follows the pending token
+    target_prob, draft_prob: probability of this token under each model, after temperature,
+        top-k, top-p and repetition penalty; draft_prob is None when the token was chosen, not drawn
+    accept_prob: probability with which it was kept; draw: the uniform number it was tested with
+    """
+
+    token_id: int
+    text: str = ""
+    parent: int = -1
+    status: Status = Status.DRAFTED
+    target_prob: float | None = None
+    draft_prob: float | None = None
+    accept_prob: float | None = None
+    draw: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """Which weights ran, and how.
+
+    precision: nf4, int8, bf16 or fp32; kernel: the arithmetic path taken, in words
+    """
+
+    name: str
+    revision: str = ""
+    precision: str = ""
+    kernel: str = ""
+    parameters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """First event of a lane. `prompt_tokens` counts the whole context, `cached_tokens` what was reused."""
+
+    lane: str  # "plain" or "speculative"
+    method: str
+    prompt: str
+    settings: dict[str, object]
+    target: ModelInfo
+    draft: ModelInfo | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    prefill_seconds: float = 0.0
+    machine: str = ""
+    started_at: str = ""  # ISO 8601, UTC
+    schema: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A proposal, before it was judged. `lookahead` is what the policy allowed, `reason` why."""
+
+    lane: str
+    step: int
+    lookahead: int
+    reason: str
+    nodes: tuple[Node, ...]
+    draft_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A judged proposal: `path` are the kept nodes, root first; `next` is the target's own token.
+
+    `elapsed_seconds` is decoding time since the prompt was read: laps of the engine, never of a viewer.
+    `next` is None only when the draft itself ended the run (end of answer, or limit reached).
+    """
+
+    lane: str
+    step: int
+    nodes: tuple[Node, ...]
+    path: tuple[int, ...]
+    next: Node | None
+    draft_seconds: float
+    verify_seconds: float
+    overhead_seconds: float
+    elapsed_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """Last event of a lane that ended by itself or by the user's wish."""
+
+    lane: str
+    reason: FinishReason
+    new_tokens: int
+    elapsed_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    """Last event of a lane that broke: one sentence each on what happened, what is unharmed, what to do."""
+
+    lane: str
+    message: str
+    unharmed: str = ""
+    advice: str = ""
+
+
+Event = RunStarted | Drafted | Verified | RunFinished | RunFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A recorded run: its events in order. Equal by content."""
+
+    events: tuple[Event, ...] = field(default=())
+
+    def lane(self, name: str) -> Trace:
+        """The events of one lane."""
+        return Trace(tuple(event for event in self.events if event.lane == name))
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """Lane names in order of appearance."""
+        return tuple(dict.fromkeys(event.lane for event in self.events))

@@ -1,0 +1,115 @@
+"""Every number about a run, defined once. Rates and means are None when there is nothing to divide by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+
+from specdemo.trace.events import Event, RunStarted, Status, Trace, Verified
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Totals and rates of one lane; times in seconds, decoding only (the prompt is read before the clock starts).
+
+    drafted_accept_rate: accepted drafted tokens / drafted tokens (vLLM's draft acceptance rate)
+    first_accept_rate: steps whose first drafted token was accepted / steps that drafted
+    accepted_per_step: accepted drafted tokens / steps
+    tokens_per_step: new tokens / steps, the target's own included
+    """
+
+    steps: int
+    new_tokens: int
+    drafted: int
+    accepted: int
+    drafting_steps: int
+    first_accepted: int
+    draft_seconds: float
+    verify_seconds: float
+    overhead_seconds: float
+    elapsed_seconds: float
+    prefill_seconds: float
+
+    @property
+    def drafted_accept_rate(self) -> float | None:
+        """Share of the drafted tokens that was kept."""
+        return _ratio(self.accepted, self.drafted)
+
+    @property
+    def first_accept_rate(self) -> float | None:
+        """Share of the drafting steps whose first drafted token was kept."""
+        return _ratio(self.first_accepted, self.drafting_steps)
+
+    @property
+    def accepted_per_step(self) -> float | None:
+        """Drafted tokens kept per step."""
+        return _ratio(self.accepted, self.steps)
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        """New tokens per step: kept drafts and the target's own."""
+        return _ratio(self.new_tokens, self.steps)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """New tokens per second of decoding."""
+        return _ratio(self.new_tokens, self.elapsed_seconds)
+
+
+def measure(events: Trace | Iterable[Event]) -> Metrics:
+    """Metrics of one lane's events."""
+    items = list(events.events if isinstance(events, Trace) else events)
+    steps = [event for event in items if isinstance(event, Verified)]
+    drafting = [step for step in steps if step.nodes]
+    return Metrics(
+        steps=len(steps),
+        new_tokens=sum(_new_tokens(step) for step in steps),
+        drafted=sum(len(step.nodes) for step in steps),
+        accepted=sum(len(step.path) for step in steps),
+        drafting_steps=len(drafting),
+        first_accepted=sum(_first_kept(step) for step in drafting),
+        draft_seconds=sum(step.draft_seconds for step in steps),
+        verify_seconds=sum(step.verify_seconds for step in steps),
+        overhead_seconds=sum(step.overhead_seconds for step in steps),
+        elapsed_seconds=steps[-1].elapsed_seconds if steps else 0.0,
+        prefill_seconds=sum(event.prefill_seconds for event in items if isinstance(event, RunStarted)),
+    )
+
+
+def speedup(plain: Metrics, speculative: Metrics) -> float | None:
+    """Speculative tokens per second over plain tokens per second."""
+    if not plain.tokens_per_second or not speculative.tokens_per_second:
+        return None
+    return speculative.tokens_per_second / plain.tokens_per_second
+
+
+def timeline(events: Trace | Iterable[Event]) -> list[tuple[int, float]]:
+    """(new tokens so far, elapsed seconds) after each step of one lane."""
+    items = events.events if isinstance(events, Trace) else events
+    steps = [event for event in items if isinstance(event, Verified)]
+    counts = accumulate(_new_tokens(step) for step in steps)
+    return [(count, step.elapsed_seconds) for count, step in zip(counts, steps, strict=True)]
+
+
+def output_ids(events: Trace | Iterable[Event]) -> list[int]:
+    """The new token ids of one lane, in order."""
+    items = events.events if isinstance(events, Trace) else events
+    ids: list[int] = []
+    for event in items:
+        if isinstance(event, Verified):
+            ids += [event.nodes[node].token_id for node in event.path]
+            ids += [event.next.token_id] if event.next else []
+    return ids
+
+
+def _new_tokens(step: Verified) -> int:
+    return len(step.path) + (step.next is not None)
+
+
+def _first_kept(step: Verified) -> bool:
+    return any(node.parent == -1 and node.status is Status.ACCEPTED for node in step.nodes)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,1 @@
+"""Distils drafters from a target's own output."""

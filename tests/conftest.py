@@ -1,0 +1,95 @@
+"""Tiny real models and the helpers that every test of the engine uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Drafter
+from specdemo.settings import Sampling
+from specdemo.trace.events import Event, ModelInfo, RunStarted
+
+VOCABULARY = 64
+
+
+def tiny_llama(seed: int, *, vocabulary: int = VOCABULARY, scale: float = 3.0) -> LlamaForCausalLM:
+    """A random two-layer Llama, fp32; `scale` sharpens its distributions so that they are worth guessing."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        bos_token_id=1,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    model = LlamaForCausalLM(config).eval().requires_grad_(False)
+    model.lm_head.weight.mul_(scale / model.lm_head.weight.std() / 32**0.5)
+    return model
+
+
+@pytest.fixture(scope="session")
+def target_weights() -> LlamaForCausalLM:
+    """The model that decides."""
+    return tiny_llama(0)
+
+
+@pytest.fixture(scope="session")
+def draft_weights(target_weights: LlamaForCausalLM) -> LlamaForCausalLM:
+    """A disturbed copy of the target: it agrees often, and not always."""
+    draft = tiny_llama(0)
+    torch.manual_seed(5)
+    for parameter in draft.parameters():
+        parameter.add_(torch.randn_like(parameter) * parameter.std() * 0.15)
+    return draft
+
+
+def header(method: str = "test", lane: str = "speculative") -> RunStarted:
+    """A lane's header without a session."""
+    return RunStarted(lane, method, "", {}, ModelInfo("tiny"))
+
+
+def run_lane(
+    model: LlamaForCausalLM,
+    drafter: Drafter,
+    prompt_ids: Sequence[int],
+    *,
+    sampling: Sampling | None = None,
+    max_new_tokens: int = 40,
+    stop_ids: frozenset[int] = frozenset(),
+    target: CachedModel | None = None,
+) -> list[Event]:
+    """All events of one lane."""
+    return list(
+        generate(
+            target or CachedModel(model),
+            drafter,
+            prompt_ids,
+            shaper=Shaper(sampling or Sampling()),
+            limits=Limits(max_new_tokens, stop_ids),
+            started=header(),
+        )
+    )
+
+
+def reference_greedy(model: LlamaForCausalLM, prompt_ids: Sequence[int], max_new_tokens: int, **options: object) -> list[int]:
+    """transformers' own greedy decoding: an independent reference."""
+    output = model.generate(
+        torch.tensor([list(prompt_ids)]),
+        attention_mask=torch.ones(1, len(prompt_ids), dtype=torch.long),
+        do_sample=False,
+        max_new_tokens=max_new_tokens,
+        **options,
+    )
+    return output[0, len(prompt_ids) :].tolist()

@@ -1,0 +1,213 @@
+"""The loop: lossless for every drafter, cut at the limits, cancelled within a step, cache invariant kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import VOCABULARY, header, reference_greedy, run_lane
+
+from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
+from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.oracle import Scripted, always_right, always_wrong
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.settings import POLICIES, RunSettings, Sampling
+from specdemo.trace.events import FinishReason, Status, Verified
+from specdemo.trace.metrics import measure, output_ids
+
+PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
+
+
+def drafter_for(method, weights, *, sampling=None, **changes):
+    settings = RunSettings(method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes})
+    shaper = Shaper(settings.sampling)
+    return make_drafter(DraftingContext(settings, shaper, VOCABULARY, lambda: CachedModel(weights)))
+
+
+@pytest.mark.parametrize("lookahead", [1, 2, 4, 9])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_greedy_output_is_that_of_transformers(target_weights, draft_weights, method, policy, lookahead):
+    drafter = drafter_for(method, draft_weights, policy=policy, lookahead=lookahead)
+    events = run_lane(target_weights, drafter, PROMPT, max_new_tokens=48)
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 48)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_greedy_output_with_a_repetition_penalty_is_that_of_transformers(target_weights, draft_weights, method):
+    """The penalty must see the right prefix at every drafted position, and be rolled back with it."""
+    sampling = Sampling(repetition_penalty=1.3)
+    events = run_lane(target_weights, drafter_for(method, draft_weights, sampling=sampling), PROMPT, sampling=sampling)
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40, repetition_penalty=1.3)
+
+
+def test_oracles_prove_the_plumbing(target_weights):
+    answer = PROMPT + reference_greedy(target_weights, PROMPT, 40)
+    right = run_lane(target_weights, always_right(answer, 4), PROMPT, max_new_tokens=40)
+    assert output_ids(right) == answer[len(PROMPT) :]
+    assert measure(right).drafted_accept_rate == 1
+    assert measure(right).steps == 8  # five tokens a step
+    wrong = run_lane(target_weights, always_wrong(answer, 4, VOCABULARY), PROMPT, max_new_tokens=40)
+    assert output_ids(wrong) == answer[len(PROMPT) :]
+    assert measure(wrong).accepted == 0
+    assert measure(wrong).steps == 40
+
+
+def test_a_scripted_tree_is_lossless(target_weights):
+    answer = PROMPT + reference_greedy(target_weights, PROMPT, 40)
+
+    def tree(committed, budget):
+        truth = answer[len(committed) : len(committed) + min(2, budget)]
+        if len(truth) < 2:
+            return Proposal()
+        wrong = (truth[0] + 1) % VOCABULARY
+        return Proposal((wrong, truth[0], wrong, truth[1]), (-1, -1, 1, 1))
+
+    events = run_lane(target_weights, Scripted(tree), PROMPT, max_new_tokens=40)
+    assert output_ids(events) == answer[len(PROMPT) :]
+    assert measure(events).steps == 14  # thirteen whole trees of three tokens, and one step for the last
+
+
+@pytest.mark.parametrize("stop_at", [3, 4, 5, 6, 7])
+def test_an_answer_ends_inside_a_draft(target_weights, stop_at):
+    answer = reference_greedy(target_weights, PROMPT, 40)
+    stop = answer[stop_at]
+    length = answer.index(stop) + 1
+    target = CachedModel(target_weights)
+    drafter = always_right(PROMPT + answer, 4)
+    events = run_lane(target_weights, drafter, PROMPT, stop_ids=frozenset([stop]), target=target)
+    assert output_ids(events) == answer[:length]
+    assert events[-1].reason is FinishReason.STOP
+    assert target.length == len(PROMPT) + length - 1  # the last id stays pending
+    last = events[-2]
+    assert sum(node.status is Status.ACCEPTED for node in last.nodes) == len(last.path)
+
+
+@pytest.mark.parametrize("max_new_tokens", [1, 2, 5, 6, 11])
+def test_the_length_limit_is_never_overrun(target_weights, draft_weights, max_new_tokens):
+    events = run_lane(target_weights, drafter_for("draft_model", draft_weights), PROMPT, max_new_tokens=max_new_tokens)
+    assert len(output_ids(events)) == max_new_tokens
+    assert events[-1].reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_invariants_hold_after_each_step(target_weights, draft_weights, method):
+    target = CachedModel(target_weights)
+    drafter = drafter_for(method, draft_weights, lookahead=6, policy="constant")
+    committed = list(PROMPT)
+    for event in generate(
+        target, drafter, PROMPT, shaper=Shaper(Sampling()), limits=Limits(40), started=header()
+    ):
+        if isinstance(event, Verified):
+            assert len(event.nodes) <= 6
+            committed += output_ids([event])
+            assert target.length == len(committed) - 1
+            if method == "draft_model":
+                text = committed[: len(committed) - len(output_ids([event]))]
+                text += [node.token_id for node in event.nodes]
+                assert drafter._cached == text[: len(drafter._cached)]
+                assert drafter.model.length == len(drafter._cached)
+
+
+def test_cancel_stops_within_one_step_and_keeps_what_there_is(target_weights):
+    asked = iter([False, False, True])
+    events = list(
+        generate(
+            CachedModel(target_weights),
+            Nothing(),
+            PROMPT,
+            shaper=Shaper(Sampling()),
+            limits=Limits(40),
+            started=header(),
+            cancelled=lambda: next(asked),
+        )
+    )
+    assert events[-1].reason is FinishReason.CANCELLED
+    assert len(output_ids(events)) == 2
+
+
+def test_interleaved_runs_do_not_meet(target_weights, draft_weights):
+    alone = output_ids(run_lane(target_weights, drafter_for("draft_model", draft_weights), PROMPT))
+    lanes = [
+        generate(
+            CachedModel(target_weights),
+            drafter_for("draft_model", draft_weights),
+            prompt,
+            shaper=Shaper(Sampling()),
+            limits=Limits(40),
+            started=header(),
+        )
+        for prompt in (PROMPT, [9, 9, 8])
+    ]
+    first, second = [], []
+    for one, two in zip(*lanes, strict=False):
+        first.append(one)
+        second.append(two)
+    first += list(lanes[0])
+    assert output_ids(first) == alone
+
+
+def test_a_second_run_starts_clean(target_weights, draft_weights):
+    drafter = drafter_for("draft_model", draft_weights)
+    target = CachedModel(target_weights)
+    once = run_lane(target_weights, drafter, PROMPT, target=target)
+    target.rollback(0)
+    again = run_lane(target_weights, drafter, PROMPT, target=target)
+    assert output_ids(once) == output_ids(again)
+
+
+@pytest.mark.parametrize("sampling", [
+    Sampling(temperature=1.0),
+    Sampling(temperature=0.7, top_p=0.8, repetition_penalty=1.2),
+    Sampling(temperature=1.3, top_k=5),
+])
+@pytest.mark.parametrize("method", ["draft_model", "ngram"])
+def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling):
+    """Chi-square of 4,000 seeded runs against the exact joint of a toy target (five words), at p = 1e-4."""
+    from conftest import tiny_llama
+
+    words, runs = 5, 4_000
+    target, draft = tiny_llama(3, vocabulary=words, scale=1.5), tiny_llama(4, vocabulary=words, scale=1.5)
+    prompt = [1, 2, 3, 1, 2]
+    exact = exact_joint(target, prompt, sampling, words)
+    settings = RunSettings(method=method, policy="confidence", lookahead=3, fallback=False, sampling=sampling)
+    shared = CachedModel(target)
+    draft_model = CachedModel(draft)
+    counts = torch.zeros_like(exact)
+    for seed in range(runs):
+        shaper = Shaper(replace(sampling, seed=2 * seed))
+        drafter = make_drafter(DraftingContext(settings, shaper, words, lambda: draft_model))
+        shared.rollback(min(shared.length, len(prompt) - 1))
+        events = generate(shared, drafter, prompt, shaper=shaper, limits=Limits(3), started=header())
+        counts[tuple(output_ids(events))] += 1
+    expected = exact * runs
+    common = expected >= 5
+    cells = torch.cat([(counts[common] - expected[common]) ** 2 / expected[common]])
+    rare_count, rare = counts[~common].sum(), expected[~common].sum()
+    statistic = float(cells.sum() + ((rare_count - rare) ** 2 / rare if rare > 0 else 0))
+    freedom = int(common.sum()) - (0 if rare > 0 else 1)
+    limit = freedom * (1 - 2 / (9 * freedom) + 3.72 * (2 / (9 * freedom)) ** 0.5) ** 3  # Wilson-Hilferty
+    assert statistic < limit
+    assert counts[expected == 0].sum() == 0
+
+
+def exact_joint(model, prompt, sampling, words):
+    """(V, V, V): probability of each continuation of three tokens under plain sampling."""
+    shaper = Shaper(sampling)
+    joint = torch.zeros(words, words, words, dtype=torch.float64)
+
+    def row(path):
+        logits = model(torch.tensor([[*prompt, *path]])).logits[0, -1:]
+        return shaper.probs(logits, prompt, [path])[0].double()
+
+    first = row([])
+    for a in range(words):
+        second = row([a])
+        for b in range(words):
+            joint[a, b] = first[a] * second[b] * row([a, b])
+    return joint

@@ -1,0 +1,137 @@
+"""Every precision runs on the CPU; what cannot be loaded is a sentence and leaves nothing behind."""
+
+import threading
+
+import pytest
+
+from specdemo.errors import UserError
+from specdemo.models import loading, memory
+from specdemo.models.folder import count_parameters
+from specdemo.models.loading import choose_device, load_model
+from specdemo.models.sources import ModelFiles
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def files(tiny_folder):
+    return ModelFiles(tiny_folder, "tiny", "r1", "folder")
+
+
+@pytest.mark.parametrize("precision", ["nf4", "int8", "bf16", "fp32"])
+def test_every_precision_stays_near_the_original(files, precision):
+    stages = []
+    loaded = load_model(files, precision, "cpu", lambda report: stages.append(report.stage))
+    ids = torch.arange(3, 30)[None]
+    with torch.no_grad():
+        given = loaded.model(ids).logits.float()
+        wanted = load_model(files, "fp32", "cpu").model(ids).logits
+    assert torch.nn.functional.cosine_similarity(given, wanted, dim=-1).min() > 0.97
+    assert stages[-1] == "warm up"
+    assert loaded.info.precision == precision
+    assert loaded.info.revision == "r1"
+    assert loaded.info.kernel
+    assert loaded.info.parameters == count_parameters(files.folder, "tiny")
+    assert loaded.vocabulary_size == loaded.model.config.vocab_size
+    assert not loaded.model.training
+    assert not any(weight.requires_grad for weight in loaded.model.parameters())
+
+
+def test_parameters_agree_with_torch(files):
+    loaded = load_model(files, "fp32", "cpu")
+    assert loaded.info.parameters == sum(weight.numel() for weight in loaded.model.parameters())
+
+
+def test_4bit_layers_of_odd_shape_do_not_crash(make_model, tmp_path):
+    odd = ModelFiles(make_model(tmp_path / "odd", hidden=40, intermediate=88), "odd", "", "folder")
+    loaded = load_model(odd, "nf4", "cpu")
+    with torch.no_grad():
+        assert torch.isfinite(loaded.model(torch.arange(3, 9)[None]).logits).all()
+    assert "dequantise each pass" in loaded.info.kernel
+
+
+def test_the_4bit_path_is_named(files):
+    from bitsandbytes.functional import has_avx512bf16
+
+    expected = "fused AVX512-BF16" if has_avx512bf16() else "dequantise each pass"
+    assert load_model(files, "nf4", "cpu").info.kernel == f"bitsandbytes NF4, {expected}"
+
+
+def test_without_the_instructions_the_4bit_path_says_so(files, monkeypatch):
+    monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: False)
+    assert load_model(files, "nf4", "cpu").info.kernel == "bitsandbytes NF4, dequantise each pass"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_no_cuda_when_asked(files):
+    with pytest.raises(UserError, match="no such CUDA device"):
+        load_model(files, "nf4", "cuda")
+
+
+def test_auto_is_the_best_device_here():
+    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("name", ["teapot", "meta", ""])
+def test_unknown_devices(name):
+    with pytest.raises(UserError, match="device"):
+        choose_device(name)
+
+
+def test_too_little_memory_is_told_before_loading(files, monkeypatch):
+    monkeypatch.setattr(loading, "free_ram", lambda: 1000)
+    with pytest.raises(UserError, match="a smaller model") as caught:
+        load_model(files, "fp32", "cpu")
+    assert "the precision bf16 or nf4" in caught.value.advice
+
+
+def test_unknown_free_memory_is_no_obstacle(files, monkeypatch):
+    monkeypatch.setattr(loading, "free_ram", lambda: None)
+    assert load_model(files, "fp32", "cpu")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("not enough memory: you tried")],
+)
+def test_running_out_of_memory_is_told_and_the_next_load_works(files, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "_load", fail)
+        with pytest.raises(UserError, match="does not fit into memory"):
+            load_model(files, "nf4", "cpu")
+    assert load_model(files, "nf4", "cpu")
+
+
+def test_unknown_precision(files):
+    with pytest.raises(UserError, match="no precision 'int2'"):
+        load_model(files, "int2", "cpu")
+
+
+def test_two_threads_may_load_at_once(files):
+    loaded = []
+    threads = [threading.Thread(target=lambda: loaded.append(load_model(files, "nf4", "cpu"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ids = torch.arange(3, 30)[None]
+    with torch.no_grad():
+        assert torch.equal(loaded[0].model(ids).logits, loaded[1].model(ids).logits)
+
+
+def test_less_precision_needs_less_memory(files):
+    sizes = [memory.needed_bytes(files.folder, "tiny", name) for name in ("nf4", "int8", "bf16", "fp32")]
+    assert sizes == sorted(sizes)
+    assert len(set(sizes)) == 4
+
+
+def test_a_container_limit_counts(monkeypatch, tmp_path):
+    (tmp_path / "max").write_text("1000")
+    (tmp_path / "used").write_text("400")
+    monkeypatch.setattr(memory, "LIMITS", ((str(tmp_path / "max"), str(tmp_path / "used")),))
+    assert memory.free_ram() == 600
+    (tmp_path / "max").write_text("max")
+    assert memory.free_ram() != 600

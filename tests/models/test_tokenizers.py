@@ -1,0 +1,60 @@
+"""Pairs with one tokenizer are accepted, whatever their padding; others are refused with a sentence."""
+
+import pytest
+
+from specdemo.errors import UserError
+from specdemo.models.sources import ModelFiles
+from specdemo.models.tokenizers import check_pair, load_tokenizer, same_tokenizer
+
+OTHER = "she sells sea shells by the sea shore and the shells she sells are surely sea shells"
+
+
+@pytest.fixture
+def files(tiny_folder):
+    return ModelFiles(tiny_folder, "tiny", "", "folder")
+
+
+def check(files, target, target_size, draft, draft_size):
+    return check_pair(files, target, target_size, files, draft, draft_size)
+
+
+def test_the_same_tokenizer_twice(files, make_tokenizer):
+    assert same_tokenizer(load_tokenizer(files), make_tokenizer())
+
+
+def test_padding_is_permitted_and_the_shared_part_reported(files):
+    tokenizer = load_tokenizer(files)
+    size = len(tokenizer)
+    assert check(files, tokenizer, size + 100, tokenizer, size + 4) == size + 4
+
+
+def test_other_words_are_refused(files, make_tokenizer):
+    with pytest.raises(UserError, match="different tokenizers"):
+        check(files, load_tokenizer(files), 400, make_tokenizer(OTHER), 400)
+
+
+def test_other_merges_are_refused(make_tokenizer, tmp_path):
+    import json
+
+    from transformers import PreTrainedTokenizerFast
+
+    one = make_tokenizer()
+    table = json.loads(one.backend_tokenizer.to_str())
+    table["model"]["merges"].reverse()
+    (tmp_path / "t.json").write_text(json.dumps(table))
+    other = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "t.json"))
+    assert one.get_vocab() == other.get_vocab()
+    assert not same_tokenizer(one, other)
+
+
+def test_a_head_smaller_than_the_tokenizer_is_refused(files):
+    tokenizer = load_tokenizer(files)
+    with pytest.raises(UserError, match="fewer than its tokenizer"):
+        check(files, tokenizer, len(tokenizer), tokenizer, len(tokenizer) - 5)
+
+
+def test_a_damaged_tokenizer(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{")
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(UserError, match="cannot be read"):
+        load_tokenizer(ModelFiles(tmp_path, "broken", "", "folder"))
