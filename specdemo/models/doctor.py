@@ -1,4 +1,4 @@
-"""What this machine and installation offer, one fact a line, with advice where something is amiss."""
+"""What this machine and installation offer: one fact a line, with advice where it is amiss."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def read_config(folder: Path, name: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(
             f"{name} has no config.json, so it is not a model folder in Hugging Face layout.",
-            advice="Choose the folder that holds config.json, the tokenizer and the safetensors files.",
+            advice="Choose the folder that holds config.json, tokenizer and safetensors files.",
         ) from None
     except ValueError:
         raise UserError(
@@ -51,7 +51,7 @@ def check_causal_lm(config: dict[str, Any], name: str) -> None:
         )
     if config.get("model_type") not in CONFIG_MAPPING:
         raise UserError(
-            f"{name} is of the type {config.get('model_type')!r}, which this version of transformers does not know.",
+            f"{name} is a {config.get('model_type')}, unknown to this transformers release.",
             unharmed="Code from model repositories is never run.",
             advice="Choose another model, or upgrade transformers.",
         )
@@ -86,7 +86,7 @@ def weight_files(folder: Path, name: str) -> list[Path]:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The table of tensors at the head of a safetensors file; ValueError when the file is cut or damaged."""
+    """The table of tensors in a safetensors file; ValueError when the file is cut or damaged."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         start = stream.read(8)
@@ -117,8 +117,9 @@ def check_folder(folder: Path, name: str) -> None:
     """Raise UserError unless a folder holds a whole causal language model and its tokenizer."""
     check_causal_lm(read_config(folder, name), name)
     if broken := broken_files(weight_files(folder, name)):
+        names = ", ".join(path.name for path in broken)
         raise UserError(
-            f"{name} is incomplete: {', '.join(path.name for path in broken)} is missing or cut short.",
+            f"{name} is incomplete: {names} is missing or cut short.",
             advice="Download it again.",
         )
     if not any((folder / file).is_file() for file in TOKENIZERS):
@@ -126,7 +127,7 @@ def check_folder(folder: Path, name: str) -> None:
 
 
 def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:
-    """Each stored tensor: its name, its number of weights, and whether 4-bit and 8-bit loading will quantise it."""
+    """Each stored tensor: name, number of weights, and whether nf4 and int8 quantise it."""
     tied = bool(read_config(folder, name).get("tie_word_embeddings"))
     for path in weight_files(folder, name):
         for key, row in read_header(path).items():

@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub: a pinned revision, only safe files, and a sentence for whatever goes wrong."""
+"""Models on the Hugging Face hub: pinned revisions, safe files, a sentence for each failure."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ FILES = [
     "LICENSE*",
 ]
 NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same weights
+HTTP_CLIENTS = ("http", "requests", "urllib3")
 KEPT = "Models that are already on this machine are unharmed."
 
 
 def cached_folder(repo: str, revision: str | None) -> Path | None:
-    """The folder of a repository whose files are all on this disk and whole, without asking the network."""
+    """The folder of a repository that is whole on this disk, without asking the network."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -62,7 +63,8 @@ def is_cached(repo: str, revision: str | None) -> bool:
 def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) -> tuple[Path, str]:
     """The folder of a repository and the commit it is at; downloads what is missing or damaged.
 
-    A pinned revision that is whole on disk never touches the network. A broken transfer continues where it stopped.
+    A pinned revision that is whole on disk never touches the network. A broken transfer
+    continues where it stopped.
     """
     if revision and (folder := cached_folder(repo, revision)):
         return folder, revision
@@ -103,7 +105,7 @@ def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tu
     check_space(Path(constants.HF_HUB_CACHE), max(0, total - present), f"Downloading {repo}")
     already = present if present > total else 0  # more than this commit has: files of other commits
     options = {
-        "revision": commit,
+        "revision": revision,  # by name: the cache then finds it without network
         "endpoint": endpoint,
         "allow_patterns": FILES,
         "ignore_patterns": NOT_FILES,
@@ -139,7 +141,7 @@ def _no_bar() -> type:
 
 @contextmanager
 def _told(repo: str, revision: str | None) -> Iterator[None]:
-    """Turn the hub's errors into sentences; the order matters, since the specific ones inherit from the general."""
+    """Turn the hub's errors into sentences; the specific ones inherit from the general ones."""
     from huggingface_hub import errors
 
     try:
@@ -149,7 +151,7 @@ def _told(repo: str, revision: str | None) -> Iterator[None]:
         raise UserError(
             f"{repo} is gated: its authors want you to accept their terms first.",
             unharmed=KEPT,
-            advice="Accept them on the model's page, set HF_TOKEN to a token of yours, and try again.",
+            advice="Accept them on the model's page, set HF_TOKEN to your token, and try again.",
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise UserError(
@@ -186,15 +188,10 @@ def _told(repo: str, revision: str | None) -> Iterator[None]:
 
 
 def _is_connection_error(error: BaseException | None) -> bool:
-    """Whether the network is to blame, in the terms of any HTTP library that the hub's client uses."""
+    """Whether the network is to blame, in the terms of any HTTP library below the hub's client."""
     while error is not None:
-        module = type(error).__module__.split(".")[0]
-        if isinstance(error, ConnectionError | TimeoutError) or module in (
-            "httpx",
-            "httpcore",
-            "requests",
-            "urllib3",
-        ):
+        client = type(error).__module__.split(".")[0]
+        if isinstance(error, ConnectionError | TimeoutError) or client.startswith(HTTP_CLIENTS):
             return True
         if type(error).__name__ in ("LocalEntryNotFoundError", "OfflineModeIsEnabled"):
             return True

@@ -1,4 +1,4 @@
-"""Loads weights in the wanted precision on the wanted device, and says which arithmetic path they will take."""
+"""Loads weights in a precision on a device, and says which arithmetic path they will take."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _one_at_a_time = (
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model that is ready to run. Never move or save it: its 4-bit weights are laid out for this device.
+    """A model ready to run. Never move or save it: its 4-bit weights are laid out for its device.
 
     vocabulary_size: rows of the output head
     """
@@ -43,7 +43,7 @@ class LoadedModel:
 
 
 def choose_device(wanted: str = "auto") -> torch.device:
-    """The device by name; auto takes CUDA when there is one. Raises UserError when it is not there."""
+    """The device by name; auto takes CUDA when there is one. UserError when it is not there."""
     import torch
 
     name = wanted.strip().lower()
@@ -62,7 +62,7 @@ def choose_device(wanted: str = "auto") -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(
             f"The device {wanted!r} was asked for, but torch finds no such CUDA device.",
-            advice="Choose the device cpu or auto, or install a CUDA build of torch and its driver.",
+            advice="Choose the device cpu or auto, or install a CUDA build of torch and a driver.",
         )
     return device
 
@@ -120,7 +120,7 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
 
 
 def _dtype(precision: str, device: torch.device) -> torch.dtype:
-    """What everything but the quantised matrices is kept in. GPUs without bfloat16 (T4) take float16."""
+    """What all but the quantised matrices are kept in. GPUs without bfloat16 (T4) take float16."""
     import torch
 
     if precision == "fp32":
@@ -141,7 +141,7 @@ def _quantisation(precision: str, dtype: torch.dtype) -> Any:
 
 
 def _prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device) -> str:
-    """Switch the fused CPU kernel off where it would crash, and name the arithmetic path in words."""
+    """Switch the fused CPU kernel off where it would crash, and name the path in words."""
     place = "CUDA" if device.type == "cuda" else "CPU"
     words = str(model.dtype).removeprefix("torch.")
     if precision == "int8":
@@ -161,7 +161,8 @@ def _prepare_kernels(model: PreTrainedModel, precision: str, device: torch.devic
     if fused == 0:
         return "bitsandbytes NF4, dequantise each pass"
     if fused < len(layers):
-        return f"bitsandbytes NF4, fused AVX512-BF16 in {fused} of {len(layers)} layers, others dequantise each pass"
+        share = f"fused AVX512-BF16 in {fused} of {len(layers)} layers"
+        return f"bitsandbytes NF4, {share}, others dequantise each pass"
     return "bitsandbytes NF4, fused AVX512-BF16"
 
 

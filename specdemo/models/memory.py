@@ -33,7 +33,7 @@ def needed_bytes(folder: Path, name: str, precision: str) -> int:
 
 
 def free_ram() -> int | None:
-    """Memory that can be taken without swapping, within the container's limit; None where it cannot be told."""
+    """Memory that can be taken without swapping, within a container's limit; None if unknown."""
     free = [value for value in (_available(), _container_room()) if value is not None]
     return min(free, default=None)
 

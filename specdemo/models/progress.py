@@ -13,7 +13,10 @@ POLL_SECONDS = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One report. stage: download, check, convert, quantise or warm up; done: 0 to 1, None when unknown."""
+    """One report.
+
+    stage: download, check, convert, load, quantise or warm up; done: 0 to 1, None when unknown
+    """
 
     stage: str
     done: float | None = None

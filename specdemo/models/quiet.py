@@ -42,8 +42,8 @@ def quiet_gguf() -> Iterator[None]:
 def import_bitsandbytes() -> None:
     """Import bitsandbytes without its remarks and without letting it download native code.
 
-    With the package `kernels` installed, importing bitsandbytes fetches a library from the hub. Hiding
-    that package for the moment of the import makes it take its own compiled kernels.
+    With the package `kernels` installed, importing bitsandbytes fetches a library from the hub.
+    Hiding that package for the moment of the import makes it take its own compiled kernels.
     """
     for name in ("bitsandbytes.backends.cpu.ops", "bitsandbytes.autograd._functions"):
         logging.getLogger(name).setLevel(logging.ERROR)

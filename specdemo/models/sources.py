@@ -36,7 +36,7 @@ class ModelFiles:
 def resolve(
     name_or_path: str | Path, cache_dir: Path, progress: ProgressCallback = silent
 ) -> ModelFiles:
-    """Find, and when needed fetch and convert, a model given by catalogue name, hub id, folder or GGUF file."""
+    """Find, fetch and convert as needed, a catalogue name, hub id, folder or GGUF file."""
     text = str(name_or_path).strip()
     if not text:
         raise UserError("No model was named.", advice=f"Choose {_choices()}.")

@@ -1,4 +1,4 @@
-"""The cache folder: folders that are either complete or not there, and room for them on the disk."""
+"""The cache: folders that are either complete or not there, and room for them on the disk."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def no_space(message: str) -> UserError:
     return UserError(
         message,
         unharmed="Nothing was left half-written.",
-        advice="Free some space, or set SPECDEMO_CACHE (HF_HOME for hub models) to a folder on another disk.",
+        advice="Free some space, or set SPECDEMO_CACHE (HF_HOME for hub models) to another disk.",
     )
 
 
@@ -147,7 +147,7 @@ def _sweep(parent: Path) -> None:
 
 @contextmanager
 def making(folder: Path, recipe: str, what: str) -> Iterator[Path]:
-    """Fill a temporary folder that becomes `folder` in one move, or leaves no trace when the work fails."""
+    """Fill a temporary folder that becomes `folder` in one move, or leaves no trace."""
     with scratch(folder.parent, what) as temporary:
         content = temporary / "content"
         content.mkdir()

@@ -57,8 +57,8 @@ def check_pair(
 ) -> int:
     """Return the size of the vocabulary that both models share, or refuse the pair.
 
-    target_size, draft_size: rows of each output head. Heads are padded to different sizes even within one
-    family (Qwen2.5: 151936 and 152064); the rows beyond the smaller one name no token.
+    target_size, draft_size: rows of each output head. Heads are padded to different sizes even
+    within one family (Qwen2.5: 151936 and 152064); rows beyond the smaller one name no token.
     """
     if not same_tokenizer(target, draft):
         raise UserError(

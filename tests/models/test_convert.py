@@ -1,5 +1,7 @@
 """A GGUF file becomes a folder whose model computes the same logits."""
 
+import json
+
 import pytest
 
 from specdemo.models.loading import load_model
@@ -10,10 +12,16 @@ torch = pytest.importorskip("torch")
 gguf = pytest.importorskip("gguf")
 
 NAMES = {
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
-}  # fmt: skip
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
 
 
 def permuted(weight, heads):
@@ -36,8 +44,6 @@ def write_gguf(path, files):
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_vocab_size(config.vocab_size)
     tokens = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
-    import json
-
     merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(tokens)
@@ -68,7 +74,9 @@ def test_a_gguf_file_is_converted_once_and_computes_the_same(tiny_folder, tmp_pa
     original = resolve(tiny_folder, tmp_path)
     write_gguf(tmp_path / "tiny.gguf", original)
     stages = []
-    files = resolve(tmp_path / "tiny.gguf", tmp_path / "cache", lambda report: stages.append(report.stage))
+    files = resolve(
+        tmp_path / "tiny.gguf", tmp_path / "cache", lambda report: stages.append(report.stage)
+    )
     assert (files.name, files.origin) == ("tiny", "gguf")
     assert set(stages) == {"check", "convert"}
     ids = torch.arange(3, 20)[None]
@@ -77,5 +85,7 @@ def test_a_gguf_file_is_converted_once_and_computes_the_same(tiny_folder, tmp_pa
         given = load_model(files, "fp32", "cpu").model(ids).logits
     assert torch.equal(wanted, given)
     assert same_tokenizer(load_tokenizer(original), load_tokenizer(files))
-    monkeypatch.setattr("specdemo.models.sources.convert_gguf", lambda *_: pytest.fail("converted twice"))
+    monkeypatch.setattr(
+        "specdemo.models.sources.convert_gguf", lambda *_: pytest.fail("converted twice")
+    )
     assert resolve(tmp_path / "tiny.gguf", tmp_path / "cache") == files

@@ -12,7 +12,9 @@ def test_facts_are_whole_and_bad_ones_carry_advice(monkeypatch, tmp_path):
     facts = doctor.facts()
     assert all(fact.name and fact.value for fact in facts)
     assert all(fact.advice for fact in facts if not fact.ok)
-    assert {"Python", "torch", "4-bit on the CPU", "CUDA", "Cache", "Embedded model"} <= set(by_name(facts))
+    assert {"Python", "torch", "4-bit on the CPU", "CUDA", "Cache", "Embedded model"} <= set(
+        by_name(facts)
+    )
     assert "first start" in by_name(facts)["Embedded model"].value
     assert not (tmp_path / "cache").exists()
 
@@ -30,7 +32,9 @@ def test_a_lost_wheel_is_reported(monkeypatch):
 
 
 def test_versions_are_held_against_the_requirements(monkeypatch, tmp_path):
-    (tmp_path / "requirements.txt").write_text("# comment\nnumpy\ntorch>=99\nhuggingface-hub>=0.1\n")
+    (tmp_path / "requirements.txt").write_text(
+        "# comment\nnumpy\ntorch>=99\nhuggingface-hub>=0.1\n"
+    )
     monkeypatch.setattr(doctor, "REQUIREMENTS", tmp_path / "requirements.txt")
     facts = by_name(doctor.facts())
     assert not facts["torch"].ok

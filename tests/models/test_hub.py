@@ -1,4 +1,4 @@
-"""The hub, played by a small server on this machine: found, unknown, gated, broken, unreachable, damaged."""
+"""The hub, played by a local server: found, unknown, gated, broken, unreachable, damaged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Usage = namedtuple("Usage", "total used free")
 
 
 class Hub(BaseHTTPRequestHandler):
-    """Serves `server.repos`: {id: {file: bytes}}; an id may also stand for a status and an error code."""
+    """Serves `server.repos`: {id: {file: bytes}}, or {id: (status, error code)}."""
 
     def log_message(self, *_):
         pass
@@ -52,7 +52,12 @@ class Hub(BaseHTTPRequestHandler):
     def listing(self, repo, known, rest):
         if rest[:1] == ["tree"]:
             return [
-                {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+                {
+                    "type": "file",
+                    "path": name,
+                    "size": len(data),
+                    "oid": hashlib.sha1(data).hexdigest(),
+                }
                 for name, data in known.items()
             ]
         siblings = [{"rfilename": name, "size": len(data)} for name, data in known.items()]
@@ -61,7 +66,10 @@ class Hub(BaseHTTPRequestHandler):
     def send(self, status, data, headers=None):
         if status == 200 and (wanted := self.headers.get("Range")):
             start = int(wanted.removeprefix("bytes=").split("-")[0])
-            headers = {**(headers or {}), "Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}
+            headers = {
+                **(headers or {}),
+                "Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}",
+            }
             status, data = 206, data[start:]
         self.send_response(status)
         for name, value in (headers or {}).items():
@@ -80,7 +88,10 @@ def server(monkeypatch, tmp_path, tiny_folder):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     whole = {path.name: path.read_bytes() for path in tiny_folder.iterdir()}
     pickled = {name: data for name, data in whole.items() if name != "model.safetensors"}
-    masked = {**whole, "config.json": b'{"architectures": ["BertForMaskedLM"], "model_type": "bert"}'}
+    masked = {
+        **whole,
+        "config.json": b'{"architectures": ["BertForMaskedLM"], "model_type": "bert"}',
+    }
     server.repos = {
         "owner/whole": {**whole, "pytorch_model.bin": b"never", "onnx/model.safetensors": b"never"},
         "owner/pickled": {**pickled, "pytorch_model.bin": b"never"},
@@ -90,11 +101,10 @@ def server(monkeypatch, tmp_path, tiny_folder):
         "owner/broken": (500, ""),
     }
     server.requests = []
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     yield server
@@ -102,7 +112,8 @@ def server(monkeypatch, tmp_path, tiny_folder):
     server.server_close()
 
 
-def test_a_model_is_fetched_with_safe_files_only(server, tmp_path):
+@pytest.mark.usefixtures("server")
+def test_a_model_is_fetched_with_safe_files_only(tmp_path):
     reports = []
     files = resolve("owner/whole", tmp_path, reports.append)
     names = {path.name for path in files.folder.rglob("*")}
@@ -120,7 +131,8 @@ def test_a_pinned_model_on_disk_asks_nobody(server):
     assert not server.requests
 
 
-def test_a_damaged_file_is_fetched_again(server):
+@pytest.mark.usefixtures("server")
+def test_a_damaged_file_is_fetched_again():
     folder, _ = hub.fetch("owner/whole", COMMIT)
     weights = (folder / "model.safetensors").resolve()
     whole = weights.read_bytes()
@@ -130,7 +142,8 @@ def test_a_damaged_file_is_fetched_again(server):
     assert (folder / "model.safetensors").read_bytes() == whole
 
 
-def test_a_missing_file_is_fetched_again(server):
+@pytest.mark.usefixtures("server")
+def test_a_missing_file_is_fetched_again():
     folder, _ = hub.fetch("owner/whole", COMMIT)
     (folder / "model.safetensors").resolve().unlink()
     (folder / "model.safetensors").unlink()
@@ -149,7 +162,8 @@ def test_a_missing_file_is_fetched_again(server):
         ("owner/masked", "not a causal language model"),
     ],
 )
-def test_what_the_hub_refuses_is_a_sentence(server, tmp_path, repo, sentence):
+@pytest.mark.usefixtures("server")
+def test_what_the_hub_refuses_is_a_sentence(tmp_path, repo, sentence):
     with pytest.raises(UserError, match=sentence) as caught:
         resolve(repo, tmp_path)
     assert caught.value.advice
@@ -169,7 +183,7 @@ def test_no_disk_space_is_told_before_the_download(server, monkeypatch, tmp_path
 
 
 @pytest.fixture
-def unreachable(server, monkeypatch):
+def unreachable(server, monkeypatch):  # noqa: ARG001
     """The hub is gone; what it delivered before is still in the cache."""
 
     def cut():
@@ -190,7 +204,8 @@ def test_without_the_hub_the_cached_main_branch_still_works(unreachable, tmp_pat
     assert resolve("owner/whole", tmp_path) == before
 
 
-def test_offline_mode_is_a_sentence(server, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("server")
+def test_offline_mode_is_a_sentence(monkeypatch, tmp_path):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

@@ -1,4 +1,4 @@
-"""Every precision runs on the CPU; what cannot be loaded is a sentence and leaves nothing behind."""
+"""Every precision runs on the CPU; what cannot be loaded is a sentence."""
 
 import threading
 
@@ -92,7 +92,11 @@ def test_unknown_free_memory_is_no_obstacle(files, monkeypatch):
 
 @pytest.mark.parametrize(
     "error",
-    [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("not enough memory: you tried")],
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("not enough memory: you tried"),
+    ],
 )
 def test_running_out_of_memory_is_told_and_the_next_load_works(files, monkeypatch, error):
     def fail(*_):
@@ -112,7 +116,10 @@ def test_unknown_precision(files):
 
 def test_two_threads_may_load_at_once(files):
     loaded = []
-    threads = [threading.Thread(target=lambda: loaded.append(load_model(files, "nf4", "cpu"))) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: loaded.append(load_model(files, "nf4", "cpu")))
+        for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -123,7 +130,9 @@ def test_two_threads_may_load_at_once(files):
 
 
 def test_less_precision_needs_less_memory(files):
-    sizes = [memory.needed_bytes(files.folder, "tiny", name) for name in ("nf4", "int8", "bf16", "fp32")]
+    sizes = [
+        memory.needed_bytes(files.folder, "tiny", name) for name in ("nf4", "int8", "bf16", "fp32")
+    ]
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 4
 

