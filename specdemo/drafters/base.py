@@ -10,20 +10,21 @@ from specdemo.drafters.fallback import Fallback
 from specdemo.drafters.lookahead import make_lookahead
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.nothing import Nothing
+from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
-from specdemo.engine.types import Drafter, LanguageModel
+from specdemo.engine.types import Drafter
 from specdemo.errors import UserError
 from specdemo.settings import RunSettings
 
 
 @dataclass(frozen=True, slots=True)
 class DraftingContext:
-    """What a factory may use. draft: opens a draft model with an empty cache, None when there is none."""
+    """What a factory may use. draft: the conversation's draft model, None when there is none."""
 
     settings: RunSettings
     shaper: Shaper
     vocabulary_size: int
-    draft: Callable[[], LanguageModel] | None = None
+    draft: PrefixReader | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ def _draft_model(context: DraftingContext) -> Drafter:
             unharmed="The target is loaded and works.",
             advice="Choose another method, or train a draft: python -m specdemo train draft.",
         )
-    model = context.draft()
-    return DraftModel(model, make_lookahead(context.settings), context.shaper, context.vocabulary_size)
+    lookahead = make_lookahead(context.settings)
+    return DraftModel(context.draft, lookahead, context.shaper, context.vocabulary_size)
 
 
 def _ngram(context: DraftingContext) -> Drafter:

@@ -1,0 +1,49 @@
+"""A language model that is asked about whole texts and reads only what it has not read yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from specdemo.engine.types import LanguageModel
+
+
+class PrefixReader:
+    """Keeps a model's cache a prefix of the text it is asked about.
+
+    So the last drafted token, which is never read, needs no special case when everything was accepted,
+    and a follow-up prompt reads only its new part.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self.cached_ids: list[int] = []
+
+    def logits_after(self, token_ids: Sequence[int]) -> Tensor:
+        """returns: (V,) logits that follow a text of at least one token; reads at least its last one."""
+        token_ids = list(token_ids)
+        shared = self._shared(token_ids[:-1])
+        self.model.rollback(shared)
+        logits = self.model.read(token_ids[shared:])
+        self.cached_ids = token_ids
+        return logits
+
+    def prepare(self, token_ids: Sequence[int]) -> None:
+        """Read a text ahead of time, so that the first question is cheap."""
+        token_ids = list(token_ids)
+        shared = self._shared(token_ids)
+        self.model.rollback(shared)
+        if shared < len(token_ids):
+            self.model.read(token_ids[shared:])
+        self.cached_ids = token_ids
+
+    def _shared(self, token_ids: list[int]) -> int:
+        """Length of the longest common prefix of the cache and a text."""
+        if self.cached_ids == token_ids[: len(self.cached_ids)]:
+            return len(self.cached_ids)
+        pairs = zip(self.cached_ids, token_ids, strict=False)
+        return next(
+            (place for place, (cached, wanted) in enumerate(pairs) if cached != wanted),
+            min(len(self.cached_ids), len(token_ids)),
+        )

@@ -1,0 +1,175 @@
+"""The files of a compact draft: 8-bit layers and a word list; the embedding is the target's and is not shipped.
+
+A folder holds config.json (a transformers Llama config with one more key, `specdemo`) and safetensors
+parts below 10 MB. `export` writes the same model as an ordinary transformers causal LM.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from specdemo.errors import UserError
+from specdemo.models.compact import CompactConfig, CompactLayer, CompactWeights, pack_linear
+
+FORMAT = "compact-1"
+PART_BYTES = 8_000_000
+EMBEDDING = "model.embed_tokens.weight"
+
+
+def is_compact(folder: Path) -> bool:
+    """Whether a folder holds a draft of this kind."""
+    config = folder / "config.json"
+    return config.is_file() and "specdemo" in json.loads(config.read_text(encoding="utf-8"))
+
+
+def read_config(folder: Path) -> dict[str, object]:
+    """config.json; raises UserError for a format of another version."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config["specdemo"].get("format") != FORMAT:
+        raise UserError(
+            f"The draft in {folder.name} has the format {config['specdemo'].get('format')!r}; "
+            f"this version reads {FORMAT!r}.",
+            advice="Train it again: python -m specdemo train draft.",
+        )
+    return config
+
+
+def save_compact(
+    folder: Path, config: dict[str, object], state: dict[str, Tensor], word_ids: Tensor
+) -> None:
+    """Write a draft. state: a Llama's tensors without its embedding; word_ids: (W,) int64.
+
+    Matrices are stored as int8 with one float scale a row; the error is far below that of 4-bit.
+    """
+    tensors: dict[str, Tensor] = {"word_ids": word_ids.to(torch.int32)}
+    for name, tensor in state.items():
+        if tensor.ndim < 2:
+            tensors[name] = tensor.to(torch.bfloat16)
+            continue
+        scale = tensor.float().abs().amax(dim=1).clamp(min=1e-8) / 127
+        tensors[name] = (tensor.float() / scale[:, None]).round().to(torch.int8)
+        tensors[f"{name}.scale"] = scale
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.safetensors"):
+        old.unlink()
+    for number, part in enumerate(_parts(tensors), start=1):
+        save_file(part, folder / f"part-{number:02d}.safetensors")
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8")
+
+
+def load_state(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a draft, matrices in float32, and `word_ids` (W,) int64."""
+    raw: dict[str, Tensor] = {}
+    try:
+        for path in sorted(folder.glob("*.safetensors")):
+            raw |= load_file(path)
+        state = {name: tensor for name, tensor in raw.items() if not name.endswith(".scale")}
+        for name, tensor in state.items():
+            if tensor.dtype == torch.int8:
+                state[name] = tensor.float() * raw[f"{name}.scale"][:, None]
+        state["word_ids"] = state["word_ids"].long()
+    except Exception as error:  # safetensors raises its own errors for cut or corrupt files
+        raise UserError(
+            f"The draft weights in {folder.name} are damaged.",
+            unharmed="Methods without a draft model work.",
+            advice="Get the files again, or train the draft: python -m specdemo train draft.",
+        ) from error
+    return state
+
+
+def read_embedding(model_folder: Path) -> Tensor:
+    """The embedding matrix (V, H) of a model folder, without loading the rest of it."""
+    for path in sorted(model_folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            if EMBEDDING in file.keys():  # noqa: SIM118 - safe_open is not a dict
+                return file.get_tensor(EMBEDDING)
+    raise UserError(
+        f"{model_folder.name} has no embedding matrix.", advice="Choose another target."
+    )
+
+
+def load_compact(
+    folder: Path, embedding: Tensor, *, device: torch.device, four_bit: bool = True
+) -> CompactWeights:
+    """Weights ready to run. embedding: (V, H), of the model that the draft was trained with; shared, not copied."""
+    config, state = read_config(folder), load_state(folder)
+    embedding = embedding.to(device=device, dtype=torch.bfloat16)
+    shape = CompactConfig(
+        hidden_size=config["hidden_size"],
+        num_heads=config["num_attention_heads"],
+        num_key_value_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"],
+        rms_norm_eps=config["rms_norm_eps"],
+        rope_theta=config["rope_parameters"]["rope_theta"],
+        vocabulary_size=embedding.shape[0],
+    )
+
+    def matrix(*names: str):  # noqa: ANN202 - a Linear, fused from the rows of several
+        weight = torch.cat([state[name] for name in names]).to(device, torch.bfloat16)
+        return pack_linear(weight, four_bit=four_bit)
+
+    def layer(index: int) -> CompactLayer:
+        at = f"layers.{index}."
+        return CompactLayer(
+            input_norm=state[f"{at}input_layernorm.weight"].to(device),
+            qkv=matrix(*(f"{at}self_attn.{part}_proj.weight" for part in "qkv")),
+            output=matrix(f"{at}self_attn.o_proj.weight"),
+            post_norm=state[f"{at}post_attention_layernorm.weight"].to(device),
+            gate_up=matrix(f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight"),
+            down=matrix(f"{at}mlp.down_proj.weight"),
+        )
+
+    word_ids = state["word_ids"].to(device)
+    return CompactWeights(
+        config=shape,
+        layers=tuple(layer(index) for index in range(config["num_hidden_layers"])),
+        norm=state["norm.weight"].to(device),
+        embedding=embedding,
+        head=pack_linear(embedding[word_ids], four_bit=four_bit),
+        word_ids=word_ids,
+    )
+
+
+def export(folder: Path, target_folder: Path, out: Path) -> None:
+    """Write a draft as an ordinary transformers causal LM, tokenizer included.
+
+    Its head is the whole tied embedding, so it may also say words outside the reduced vocabulary.
+    """
+    config, state = read_config(folder), load_state(folder)
+    del state["word_ids"]
+    out.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        f"model.{name}": tensor.to(torch.bfloat16).contiguous() for name, tensor in state.items()
+    }
+    tensors[EMBEDDING] = read_embedding(target_folder).to(torch.bfloat16)
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    plain = {key: value for key, value in config.items() if key != "specdemo"}
+    (out / "config.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+    for name in (
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+        "generation_config.json",
+    ):
+        if (target_folder / name).is_file():
+            shutil.copyfile(target_folder / name, out / name)
+
+
+def _parts(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    parts: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if size and size + tensor.nbytes > PART_BYTES:
+            parts.append({})
+            size = 0
+        parts[-1][name] = tensor.contiguous()
+        size += tensor.nbytes
+    return parts

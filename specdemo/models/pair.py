@@ -1,0 +1,139 @@
+"""A target and its draft, loaded together: weights shared by every conversation, nothing of any visitor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specdemo.engine.target import CachedModel, check_rollback
+from specdemo.engine.types import LanguageModel
+from specdemo.errors import UserError
+from specdemo.models.catalogue import DEFAULT_TARGET, partner
+from specdemo.models.compact import CompactModel
+from specdemo.models.compact_files import is_compact, load_compact, read_config, read_embedding
+from specdemo.models.loading import LoadedModel, load_model
+from specdemo.models.progress import ProgressCallback, silent
+from specdemo.models.sources import ModelFiles, resolve
+from specdemo.models.tokenizers import check_pair, load_tokenizer, same_tokenizer
+from specdemo.settings import AppSettings
+from specdemo.trace.events import ModelInfo
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPair:
+    """Everything that a run needs of models.
+
+    open_draft: makes a draft with an empty cache; None when the target has no draft
+    vocabulary_size: V, columns of the target's logits
+    """
+
+    target: LoadedModel
+    tokenizer: PreTrainedTokenizerBase
+    draft_info: ModelInfo | None
+    open_draft: Callable[[], LanguageModel] | None
+    no_draft_why: str = ""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Columns of the target's logits."""
+        return self.target.vocabulary_size
+
+    @property
+    def context(self) -> int:
+        """Longest text that the target can read, in tokens."""
+        return int(self.target.model.config.get_text_config().max_position_embeddings)
+
+    def stop_ids(self) -> frozenset[int]:
+        """Tokens that end an answer; empty when the model names none."""
+        ids: set[int] = set()
+        for value in (
+            self.target.model.generation_config.eos_token_id,
+            self.tokenizer.eos_token_id,
+        ):
+            ids |= (
+                set(value) if isinstance(value, list) else {value} if value is not None else set()
+            )
+        return frozenset(ids)
+
+
+def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
+    """Fetch, convert, quantise and warm up. Raises UserError; nothing half-loaded is returned.
+
+    A draft "auto" that is missing leaves the target usable without it; a draft that was named must be there.
+    """
+    files = resolve(settings.target, settings.cache_dir, progress)
+    tokenizer = load_tokenizer(files)
+    target = load_model(files, settings.precision, settings.device, progress)
+    check_rollback(target.model.config)
+    wanted = settings.draft if settings.draft != "auto" else partner(settings.target)
+    if wanted in (None, "", "none"):
+        return LoadedPair(target, tokenizer, None, None, "No draft is known for this target.")
+    try:
+        info, open_draft = _load_draft(wanted, files, target, tokenizer, settings, progress)
+    except UserError as error:
+        if settings.draft != "auto":
+            raise
+        return LoadedPair(target, tokenizer, None, None, str(error))
+    return LoadedPair(target, tokenizer, info, open_draft)
+
+
+def _load_draft(
+    wanted: str,
+    target_files: ModelFiles,
+    target: LoadedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: AppSettings,
+    progress: ProgressCallback,
+) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
+    if is_compact(Path(wanted).expanduser()):
+        files = ModelFiles(Path(wanted).expanduser(), Path(wanted).name, "", "folder")
+    else:
+        files = resolve(wanted, settings.cache_dir, progress)
+    if is_compact(files.folder):
+        return _compact(files, target_files, target, tokenizer, settings, progress)
+    draft = load_model(files, settings.precision, settings.device, progress)
+    check_rollback(draft.model.config)
+    check_pair(
+        target_files,
+        tokenizer,
+        target.vocabulary_size,
+        files,
+        load_tokenizer(files),
+        draft.vocabulary_size,
+    )
+    return draft.info, lambda: CachedModel(draft.model)
+
+
+def _compact(
+    files: ModelFiles,
+    target_files: ModelFiles,
+    target: LoadedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: AppSettings,
+    progress: ProgressCallback,
+) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
+    """A compact draft borrows the embedding of the model it was trained with: the target's own when it is the same."""
+    config = read_config(files.folder)
+    lender = config["specdemo"].get("embedding_from", DEFAULT_TARGET)
+    own: Any = target.model.get_input_embeddings().weight
+    if target_files.name == lender:
+        embedding = own
+    else:
+        lender_files = resolve(lender, settings.cache_dir, progress)
+        if not same_tokenizer(tokenizer, load_tokenizer(lender_files)):
+            raise UserError(
+                f"The draft {files.name} speaks the words of {lender}, and {target_files.name} has another tokenizer.",
+                unharmed="Methods without a draft model work.",
+                advice="Choose a draft from the target's own family.",
+            )
+        embedding = read_embedding(lender_files.folder)
+    weights = load_compact(files.folder, embedding, device=target.device)
+    kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else "bf16 on CUDA"
+    parameters = int(config["specdemo"].get("parameters", 0))
+    info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
+    return info, lambda: CompactModel(weights)

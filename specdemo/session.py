@@ -1,0 +1,337 @@
+"""The only door to the engine: load a pair, open conversations, run, cancel. Knows nothing of any view."""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specdemo.errors import UserError
+from specdemo.models.catalogue import choose_default, pairs
+from specdemo.models.progress import Progress
+from specdemo.settings import AppSettings, RunSettings
+from specdemo.trace.events import Event, RunFailed, RunStarted
+
+if TYPE_CHECKING:
+    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.target import CachedModel
+    from specdemo.models.pair import LoadedPair
+
+PLAIN, SPECULATIVE = "plain", "speculative"
+
+
+@dataclass(frozen=True, slots=True)
+class MethodInfo:
+    """One entry of the method menu. why_not: a sentence when it is not available."""
+
+    name: str
+    title: str
+    summary: str
+    options: tuple[str, ...]
+    available: bool
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PairInfo:
+    """One entry of the menu of pairs; detail: memory, licence and what it suits."""
+
+    target: str
+    draft: str
+    title: str
+    detail: str
+
+
+class Studio:
+    """One per process: the loaded pair and the one device. Safe to use from several threads.
+
+    Runs take turns on the device, each whole, so that what is measured is not shared with another run.
+    """
+
+    def __init__(self, settings: AppSettings) -> None:
+        self.settings = settings
+        self.error: UserError | None = None
+        self._pair: LoadedPair | None = None
+        self._progress = Progress("start", None, "starting")
+        self._turn = threading.Lock()
+        self._loading = threading.Lock()
+        self._started = False
+
+    def start(self) -> None:
+        """Begin loading in a thread of its own; returns at once, and does nothing the second time."""
+        with self._loading:
+            if self._started:
+                return
+            self._started = True
+        threading.Thread(target=self.load, name="specdemo-load", daemon=True).start()
+
+    def load(self) -> None:
+        """Load the pair in this thread. A failure is kept in `error`, where a view can show it."""
+        try:
+            self._pair = self._load(self.settings, self._report)
+            self.error = None
+        except UserError as error:
+            self.error = error
+        except Exception as error:  # noqa: BLE001 - a loader thread must not die without a word
+            self.error = UserError(
+                f"The model could not be loaded: {error}.", advice="Run python -m specdemo doctor."
+            )
+
+    @property
+    def ready(self) -> bool:
+        """Whether runs are possible."""
+        return self._pair is not None
+
+    def progress(self) -> Progress | None:
+        """What loading is doing; None when the pair is ready or loading failed."""
+        return None if self.ready or self.error else self._progress
+
+    def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]:
+        """Load another pair for everybody. Raises UserError, and then the old one stays."""
+        settings = replace(self.settings, target=target, draft=draft, precision=precision)
+        reports: list[Progress] = []
+        outcome: list[LoadedPair | BaseException] = []
+
+        def work() -> None:
+            try:
+                outcome.append(self._load(settings, reports.append))
+            except BaseException as error:  # noqa: BLE001 - handed to the caller below
+                outcome.append(error)
+
+        loader = threading.Thread(target=work, name="specdemo-switch", daemon=True)
+        loader.start()
+        while loader.is_alive():
+            loader.join(0.2)
+            if reports:
+                yield reports[-1]
+        if isinstance(outcome[0], BaseException):
+            raise outcome[0]
+        with self._turn:
+            self._pair, self.settings, self.error = outcome[0], settings, None
+
+    def methods(self) -> list[MethodInfo]:
+        """Every drafting method, and whether the loaded pair can do it."""
+        from specdemo.drafters.base import METHODS
+
+        why = ""
+        if self._pair is not None and self._pair.open_draft is None:
+            why = self._pair.no_draft_why or "The target has no draft model."
+        return [
+            MethodInfo(
+                name, method.title, method.summary, method.options, not (method.needs_draft and why),
+                why if method.needs_draft else "",
+            )
+            for name, method in METHODS.items()
+        ]
+
+    def pairs(self) -> list[PairInfo]:
+        """The catalogue's pairs."""
+        return [
+            PairInfo(
+                pair.target.name,
+                pair.draft.name,
+                pair.title,
+                f"{pair.memory_4bit_gb} GB in 4-bit, {pair.licence}. {pair.target.suits}",
+            )
+            for pair in pairs()
+        ]
+
+    def open(self) -> Conversation:
+        """A conversation for one visitor."""
+        return Conversation(self)
+
+    def _report(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def _load(self, settings: AppSettings, report: Callable[[Progress], None]) -> LoadedPair:
+        from specdemo.models.pair import load_pair
+
+        set_threads(settings.threads)
+        if settings.target == "auto":
+            settings = replace(settings, target=choose_default().target.name)
+        return load_pair(settings, report)
+
+
+class Conversation:
+    """One visitor's messages and caches. Dropping it frees everything."""
+
+    def __init__(self, studio: Studio) -> None:
+        self._studio = studio
+        self._messages: list[dict[str, str]] = []
+        self._pair: LoadedPair | None = None
+        self._target: CachedModel | None = None
+        self._draft: PrefixReader | None = None
+        self._cached_ids: list[int] = []
+
+    def reset(self) -> None:
+        """Start over; the caches stay, for what the next prompt shares with them."""
+        self._messages = []
+
+    def close(self) -> None:
+        """Free the caches."""
+        self._messages, self._cached_ids = [], []
+        self._pair = self._target = self._draft = None
+
+    def run(
+        self,
+        prompt: str,
+        settings: RunSettings,
+        *,
+        system: str = "",
+        cancel: threading.Event | None = None,
+    ) -> Iterator[Event]:
+        """Answer a prompt: the plain lane first when a baseline is wanted, then the speculative one.
+
+        Raises UserError before the first event for what the user can mend; what breaks later arrives as RunFailed.
+        """
+        cancel = cancel or threading.Event()
+        settings = settings.checked()
+        while not self._studio._turn.acquire(timeout=0.1):
+            if cancel.is_set():
+                return
+        try:
+            yield from self._run(prompt, settings, system, cancel)
+        finally:
+            self._studio._turn.release()
+
+    def _run(
+        self, prompt: str, settings: RunSettings, system: str, cancel: threading.Event
+    ) -> Iterator[Event]:
+        from specdemo.text import encode_conversation
+
+        pair = self._open_pair()
+        messages = [*self._messages, {"role": "user", "content": prompt}]
+        if system.strip():
+            messages = [{"role": "system", "content": system}, *messages]
+        prompt_ids = encode_conversation(pair.tokenizer, messages, pair.context)
+        plain = replace(settings, method="nothing")
+        lanes = [(SPECULATIVE, settings)]
+        if settings.method == "nothing":
+            lanes = [(PLAIN, plain)]
+        elif settings.baseline:
+            lanes.insert(0, (PLAIN, plain))
+        answer = ""
+        for lane, lane_settings in lanes:
+            if cancel.is_set():
+                break
+            header = RunStarted(
+                lane=lane,
+                method=lane_settings.method,
+                prompt=prompt,
+                settings=settings.to_dict(),
+                target=pair.target.info,
+                draft=pair.draft_info if lane_settings.method == "draft_model" else None,
+                machine=machine_name(),
+                started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+            answer = yield from self._lane(pair, prompt_ids, lane_settings, header, cancel)
+        self._messages = [
+            *self._messages,
+            {"role": "user", "content": prompt},
+            {"role": "assistant", "content": answer},
+        ]
+
+    def _lane(
+        self,
+        pair: LoadedPair,
+        prompt_ids: list[int],
+        settings: RunSettings,
+        header: RunStarted,
+        cancel: threading.Event,
+    ) -> Iterator[Event]:
+        """The events of one lane with their text; returns the answer so far, whatever happened."""
+        from specdemo.drafters.base import DraftingContext, make_drafter
+        from specdemo.engine.limits import Limits
+        from specdemo.engine.loop import generate
+        from specdemo.engine.sampling import Shaper
+        from specdemo.text import TokenText
+        from specdemo.trace.metrics import output_ids
+
+        shaper = Shaper(settings.sampling)
+        drafter = make_drafter(DraftingContext(settings, shaper, pair.vocabulary_size, self._draft))
+        target, text = self._target, TokenText(pair.tokenizer, prompt_ids)
+        target.rollback(_shared(self._cached_ids, prompt_ids))
+        room = pair.context - len(prompt_ids)
+        limits = Limits(min(settings.max_new_tokens, room), pair.stop_ids())
+        committed = list(prompt_ids)
+        try:
+            for event in generate(
+                target,
+                drafter,
+                prompt_ids,
+                shaper=shaper,
+                limits=limits,
+                started=header,
+                cancelled=cancel.is_set,
+            ):
+                committed += output_ids([event])
+                yield text.fill(event)
+        except (RuntimeError, MemoryError) as error:
+            yield _failed(header.lane, error)
+        finally:
+            # Whatever is cached is a prefix of what was committed, also after a break in the middle of a step.
+            self._cached_ids = committed[: target.length]
+        return text.answer
+
+    def _open_pair(self) -> LoadedPair:
+        """The loaded pair, with caches of this conversation; new ones when the pair was switched."""
+        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import CachedModel
+
+        pair = self._studio._pair
+        if pair is None:
+            raise self._studio.error or UserError(
+                "The model is still loading.", advice="Wait until it is ready, then run again."
+            )
+        if pair is not self._pair:
+            self._pair, self._cached_ids = pair, []
+            self._target = CachedModel(pair.target.model)
+            self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
+        return pair
+
+
+def set_threads(threads: int) -> None:
+    """Let torch use this many cores; 0 leaves its choice, one thread a core."""
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+
+
+def machine_name() -> str:
+    """Processor or graphics card, and threads, in words."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    info = Path("/proc/cpuinfo")
+    names = []
+    if info.exists():
+        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name}, {torch.get_num_threads()} threads"
+
+
+def _shared(cached: list[int], wanted: list[int]) -> int:
+    """Tokens of a cache that a prompt can reuse; its last token is always read anew."""
+    same = 0
+    for one, other in zip(cached, wanted[:-1], strict=False):
+        if one != other:
+            break
+        same += 1
+    return same
+
+
+def _failed(lane: str, error: Exception) -> RunFailed:
+    out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
+    return RunFailed(
+        lane,
+        "There was not enough memory to go on." if out_of_memory else f"The run broke: {error}.",
+        "The text so far is kept, and other visitors are not affected.",
+        "Shorten the prompt, press New, or choose a smaller pair." if out_of_memory else "Run again.",
+    )

@@ -1,0 +1,124 @@
+"""Text at the edge: a conversation to prompt ids, and token ids to the text that a viewer sees."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from specdemo.errors import UserError
+from specdemo.trace.events import Drafted, Event, Node, Verified
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+MAX_CHARACTERS = 1_000_000
+LEAST_ANSWER = 16  # tokens that must fit behind a prompt
+
+
+def encode_conversation(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], context: int
+) -> list[int]:
+    """Prompt ids of a conversation, in the model's chat template; control tokens typed by a user stay text.
+
+    context: longest text of the target in tokens. Raises UserError for an empty or too long prompt.
+    """
+    if not messages[-1]["content"].strip():
+        raise UserError(
+            "The prompt is empty.",
+            unharmed="The conversation so far is kept.",
+            advice="Type something, or pick an example.",
+        )
+    length = sum(len(message["content"]) for message in messages)
+    if length > MAX_CHARACTERS:
+        raise _too_long(f"{length:,} characters", f"{context - LEAST_ANSWER:,} tokens, about {4 * context:,} characters")
+    ids = _templated(tokenizer, messages)
+    if len(ids) + LEAST_ANSWER > context:
+        raise _too_long(f"{len(ids):,} tokens", f"{context - LEAST_ANSWER:,} tokens")
+    return ids
+
+
+def _too_long(length: str, room: str) -> UserError:
+    return UserError(
+        f"The conversation with this prompt has {length}; the target reads at most {room} before its answer.",
+        unharmed="The conversation so far is kept.",
+        advice="Shorten the prompt, or press New to start over.",
+    )
+
+
+def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]]) -> list[int]:
+    if not tokenizer.chat_template:
+        text = "\n\n".join(message["content"] for message in messages)
+        return list(tokenizer(text, split_special_tokens=True)["input_ids"])
+    if "sanitize_control_tokens" in inspect.signature(tokenizer.apply_chat_template).parameters:
+        options = {"sanitize_control_tokens": True}
+    else:  # earlier transformers: break every control token that a message spells out
+        options = {}
+        messages = [{**message, "content": _broken(tokenizer, message["content"])} for message in messages]
+    encoded = tokenizer.apply_chat_template(
+        list(messages), add_generation_prompt=True, return_dict=True, **options
+    )
+    return list(encoded["input_ids"])
+
+
+def _broken(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
+    for token in sorted(map(str, tokenizer.get_added_vocab()), key=len, reverse=True):
+        if len(token) > 1:
+            text = text.replace(token, f"{token[0]}\N{ZERO WIDTH NON-JOINER}{token[1:]}")
+    return text
+
+
+class TokenText:
+    """Adds text to the events of one lane.
+
+    Committed tokens get the text that they add to what stands before them: a character of several
+    tokens appears with its last one. Other tokens are shown as they would stand alone.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self._anchor = list(prompt_ids[-1:])
+        self._anchor_text = tokenizer.decode(self._anchor)
+        self._pieces: dict[int, str] = {}
+        self._pending: list[int] = []  # committed ids whose characters are not whole yet
+        self._before: list[int] = []  # a few ids before them: spaces depend on their left neighbour
+        self.answer = ""
+
+    def fill(self, event: Event) -> Event:
+        """The same event with text in its nodes."""
+        match event:
+            case Drafted():
+                return replace(event, nodes=tuple(self._alone(node) for node in event.nodes))
+            case Verified():
+                return self._verified(event)
+        return event
+
+    def _verified(self, event: Verified) -> Verified:
+        nodes = [self._alone(node) for node in event.nodes]
+        for node in event.path:
+            nodes[node] = replace(nodes[node], text=self._commit(nodes[node].token_id))
+        own = event.next
+        if own is not None:
+            own = replace(own, text=self._commit(own.token_id))
+        return replace(event, nodes=tuple(nodes), next=own)
+
+    def _alone(self, node: Node) -> Node:
+        token_id = node.token_id
+        if token_id not in self._pieces:
+            joined = self._tokenizer.decode([*self._anchor, token_id])
+            self._pieces[token_id] = joined[len(self._anchor_text) :]
+        return replace(node, text=self._pieces[token_id])
+
+    def _commit(self, token_id: int) -> str:
+        self._pending.append(token_id)
+        context = self._before or self._anchor
+        before = self._tokenizer.decode(context)
+        text = self._tokenizer.decode([*context, *self._pending])[len(before) :]
+        if text.endswith("\N{REPLACEMENT CHARACTER}") and len(self._pending) < 8:
+            return ""
+        self._before = [*self._before, *self._pending][-4:]
+        self._pending.clear()
+        if token_id not in self._tokenizer.all_special_ids:
+            self.answer += text
+        return text
