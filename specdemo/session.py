@@ -69,10 +69,10 @@ class Studio:
             self._started = True
         threading.Thread(target=self.load, name="specdemo-load", daemon=True).start()
 
-    def load(self) -> None:
+    def load(self, report: Callable[[Progress], None] | None = None) -> None:
         """Load the pair in this thread. A failure is kept in `error`, where a view can show it."""
         try:
-            self._pair = self._load(self.settings, self._report)
+            self._pair = self._load(self.settings, report or self._report)
             self.error = None
         except UserError as error:
             self.error = error
@@ -80,6 +80,15 @@ class Studio:
             self.error = UserError(
                 f"The model could not be loaded: {error}.", advice="Run python -m specdemo doctor."
             )
+
+    @property
+    def pair(self) -> LoadedPair:
+        """The loaded pair; raises UserError while there is none."""
+        if self._pair is None:
+            raise self.error or UserError(
+                "The model is still loading.", advice="Wait until it is ready, then run again."
+            )
+        return self._pair
 
     @property
     def ready(self) -> bool:
@@ -282,11 +291,7 @@ class Conversation:
         from specdemo.engine.prefix import PrefixReader
         from specdemo.engine.target import CachedModel
 
-        pair = self._studio._pair
-        if pair is None:
-            raise self._studio.error or UserError(
-                "The model is still loading.", advice="Wait until it is ready, then run again."
-            )
+        pair = self._studio.pair
         if pair is not self._pair:
             self._pair, self._cached_ids = pair, []
             self._target = CachedModel(pair.target.model)

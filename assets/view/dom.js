@@ -1,0 +1,32 @@
+// Small helpers to build elements; text only ever goes through textContent.
+
+/** An element with properties ("class", "data-*", "aria-*" and the like are attributes) and children. */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** Call at most once in `wait` milliseconds, the last call always. */
+export function calm(wait, call) {
+  let timer = 0;
+  let last = 0;
+  return () => {
+    const now = performance.now();
+    if (timer) return;
+    const rest = Math.max(0, last + wait - now);
+    timer = setTimeout(() => {
+      timer = 0;
+      last = performance.now();
+      call();
+    }, rest);
+  };
+}
+
+/** A sentence with its {names} filled in. */
+export const fill = (sentence, values) => sentence.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));

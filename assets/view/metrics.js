@@ -1,0 +1,55 @@
+// Numbers of a lane or of two: the same definitions as specdemo/trace/metrics.py, held equal by a test.
+
+const ratio = (part, whole) => (whole ? part / whole : null);
+
+export const tokensPerSecond = (lane) => (lane ? ratio(lane.tokens, lane.elapsed) : null);
+export const acceptRate = (lane) => ratio(lane.accepted, lane.drafted);
+export const judged = (lane) => lane.steps.length - (lane.steps.at(-1)?.open ? 1 : 0);
+export const tokensPerStep = (lane) => ratio(lane.tokens, judged(lane));
+export const draftPerStep = (lane) => ratio(lane.draftSeconds, judged(lane));
+export const verifyPerStep = (lane) => ratio(lane.verifySeconds, judged(lane));
+
+/** Speculative tokens per second over plain tokens per second. */
+export function speedup(plain, speculative) {
+  const [slow, fast] = [tokensPerSecond(plain), tokensPerSecond(speculative)];
+  return slow && fast ? fast / slow : null;
+}
+
+/** Seconds a lane needed for its first n tokens; null when it never wrote that many. */
+export function secondsFor(lane, n) {
+  let low = 0;
+  let high = lane.steps.length - 1;
+  let found = null;
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    const step = lane.steps[middle];
+    if (step.open || step.tokens >= n) {
+      if (!step.open) found = step.elapsed;
+      high = middle - 1;
+    } else low = middle + 1;
+  }
+  return found;
+}
+
+/** After each speculative step: seconds so far, tokens so far, and plain seconds over speculative seconds at that count. */
+export function speedupCurve(plain, speculative) {
+  if (!plain || !speculative) return [];
+  const points = [];
+  for (const step of speculative.steps) {
+    if (step.open || !step.tokens) continue;
+    const slow = secondsFor(plain, step.tokens);
+    if (slow === null) break; // the plain run ended here
+    points.push({ step: step.index, seconds: step.elapsed, tokens: step.tokens, speedup: slow / step.elapsed });
+  }
+  return points;
+}
+
+/** Two significant digits, never in exponent form; an en dash for what is not known. */
+export function two(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const digits = Math.floor(Math.log10(Math.abs(value)));
+  const unit = 10 ** (digits - 1);
+  const rounded = Math.round(value / unit) * unit;
+  return rounded.toFixed(Math.max(0, 1 - Math.floor(Math.log10(Math.abs(rounded)))));
+}

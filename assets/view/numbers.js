@@ -1,0 +1,48 @@
+// The big numbers: two significant digits, fixed width, at most four changes a second.
+
+import { el } from "./dom.js";
+import { acceptRate, draftPerStep, speedup, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "./metrics.js";
+
+const CELLS = ["speedup", "fast", "plain", "accepted", "per_step", "draft", "verify"];
+
+export class NumbersView {
+  #cells = {};
+  #words;
+
+  constructor(words) {
+    this.#words = words.numbers;
+    this.root = el("dl", { class: "sd-numbers" });
+    for (const name of CELLS) {
+      const [value, unit, label, origin] = ["b", "span", "span", "span"].map((tag) => el(tag));
+      unit.className = "sd-unit";
+      origin.className = "sd-origin";
+      unit.textContent = this.#words[name].unit;
+      label.textContent = this.#words[name].label;
+      const term = el("dt", { title: this.#words[name].hint }, label, origin);
+      this.root.append(el("div", { class: `sd-number sd-number-${name}` }, el("dd", {}, value, unit), term));
+      this.#cells[name] = { value, origin };
+    }
+  }
+
+  render(state) {
+    const { plain, speculative } = state.lanes;
+    const values = {
+      speedup: two(speedup(plain, speculative)),
+      fast: two(tokensPerSecond(speculative)),
+      plain: two(tokensPerSecond(plain)),
+      accepted: speculative ? two(scale(acceptRate(speculative), 100)) : "–",
+      per_step: speculative ? two(tokensPerStep(speculative)) : "–",
+      draft: speculative ? two(scale(draftPerStep(speculative), 1000)) : "–",
+      verify: speculative ? two(scale(verifyPerStep(speculative), 1000)) : "–",
+    };
+    for (const [name, { value, origin }] of Object.entries(this.#cells)) {
+      if (value.textContent !== values[name]) value.textContent = values[name];
+      const word = values[name] === "–" ? "" : this.#words.origin[state.source.kind];
+      if (origin.textContent !== word) origin.textContent = word;
+    }
+    const ratio = speedup(plain, speculative);
+    this.root.classList.toggle("sd-slower", ratio !== null && ratio < 1);
+  }
+}
+
+const scale = (value, factor) => (value === null ? null : value * factor);

@@ -1,0 +1,135 @@
+// The hero: what the model wrote, token by token, with what was drafted and refused.
+
+import { el, fill } from "./dom.js";
+import { pieces } from "./reducer.js";
+import { split } from "./symbols.js";
+
+/** The text of a lane; `render(state)` draws what has changed since the last call. */
+export class TextView {
+  #words;
+  #steps = []; // elements, in the order of the lane's steps
+  #drawn = null; // the lane on screen
+  #open = false; // whether the last element shows a proposal that is not judged yet
+  #earlier = 0;
+  #tokens = new WeakMap(); // element -> { step, piece }
+
+  constructor(words) {
+    this.#words = words;
+    this.before = el("div", { class: "sd-earlier" });
+    this.prompt = el("p", { class: "sd-asked" });
+    this.body = el("div", { class: "sd-answer" });
+    this.empty = el("p", { class: "sd-empty" });
+    this.root = el("div", { class: "sd-text", role: "region", tabindex: "0", "aria-label": words.text_label });
+    this.root.append(this.before, this.prompt, this.body, this.empty);
+  }
+
+  clear() {
+    this.#steps = [];
+    this.#drawn = null;
+    this.#open = false;
+    this.body.replaceChildren();
+    this.before.replaceChildren();
+    this.#earlier = 0;
+  }
+
+  render(state) {
+    const atEnd = this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < 40;
+    this.#renderEarlier(state.earlier);
+    const lane = state.lane ? state.lanes[state.lane] : null;
+    if (lane !== this.#drawn) {
+      this.#drawn = lane;
+      this.#steps = [];
+      this.#open = false;
+      this.body.replaceChildren();
+    }
+    this.#renderPrompt(lane);
+    this.empty.hidden = Boolean(lane) || state.earlier.length > 0;
+    this.empty.textContent = state.source.waiting ? this.#words.waiting : this.#words.empty;
+    if (!lane) return;
+    if (this.#open && !lane.steps[this.#steps.length - 1]?.open) this.#dropLast();
+    for (let i = this.#steps.length; i < lane.steps.length; i += 1) this.#add(lane.steps[i], i);
+    this.#open = Boolean(lane.steps.at(-1)?.open);
+    this.body.classList.toggle("sd-live", !lane.end);
+    if (atEnd) this.root.scrollTop = this.root.scrollHeight;
+  }
+
+  /** { step, piece } of a token's element, or null. */
+  find(element) {
+    const token = element.closest?.(".sd-token");
+    return token ? { token, ...this.#tokens.get(token) } : null;
+  }
+
+  stepElement(i) {
+    return this.#steps[i] ?? null;
+  }
+
+  #renderEarlier(turns) {
+    for (; this.#earlier < turns.length; this.#earlier += 1) {
+      const { prompt, answer } = turns[this.#earlier];
+      const asked = el("p", { class: "sd-asked" });
+      asked.textContent = prompt;
+      const answered = el("p", { class: "sd-answered" });
+      write(answered, answer);
+      this.before.append(asked, answered);
+    }
+  }
+
+  #renderPrompt(lane) {
+    const prompt = lane?.header.prompt ?? "";
+    this.prompt.hidden = !prompt;
+    if (this.prompt.textContent !== prompt) this.prompt.textContent = prompt;
+  }
+
+  #dropLast() {
+    this.#steps.pop()?.remove();
+  }
+
+  #add(step, i) {
+    const element = el("span", { class: step.open ? "sd-step sd-open" : "sd-step", "data-step": i });
+    let group = null;
+    for (const part of pieces(step)) {
+      const wanted = part.discarded ? "sd-discarded" : part.node < 0 ? "" : "sd-kept";
+      if (group?.className !== wanted || !wanted) {
+        group = wanted ? el("span", { class: wanted }) : element;
+        if (wanted) element.append(group);
+      }
+      group.append(this.#token(part, step));
+    }
+    this.#steps.push(element);
+    this.body.append(element);
+  }
+
+  #token(part, step) {
+    const text = part.value.text ?? "";
+    const token = el("span", { class: `sd-token sd-${part.status}`, tabindex: "-1" });
+    const lead = /^\s*/.exec(text)[0].replaceAll("\t", "");
+    // Marks hug the word: the leading blank stands outside of them, in kept text only.
+    if (lead && lead.length < text.length && !lead.includes("\n")) {
+      token.append(document.createTextNode(lead));
+      token.append(mark(text.slice(lead.length), part.discarded));
+    } else token.append(mark(text, part.discarded));
+    const named = fill(this.#words.token_label, { status: this.#words.status[part.status] ?? part.status });
+    token.setAttribute("aria-roledescription", named);
+    this.#tokens.set(token, { step, piece: part });
+    return token;
+  }
+}
+
+function mark(text, discarded) {
+  const inner = el("span", { class: "sd-mark" });
+  write(inner, discarded ? text.replaceAll("\n", "↵") : text);
+  if (!text) inner.classList.add("sd-part");
+  if (text && !text.trim()) inner.classList.add("sd-blank");
+  return inner;
+}
+
+function write(element, text) {
+  for (const { text: part, name } of split(text)) {
+    if (!name) element.append(document.createTextNode(part));
+    else {
+      const chip = el("span", { class: "sd-name" });
+      chip.textContent = name;
+      element.append(chip);
+    }
+  }
+}

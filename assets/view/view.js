@@ -1,0 +1,305 @@
+// The view: reads the growing text of a run, folds it into one state and draws that state.
+
+import { ChartsView } from "./charts.js";
+import { calm, el, fill } from "./dom.js";
+import { LineReader, isEvent, readTrace } from "./lines.js";
+import { acceptRate, speedup, tokensPerSecond, two } from "./metrics.js";
+import { NumbersView } from "./numbers.js";
+import { Player } from "./player.js";
+import { Popover } from "./popover.js";
+import { emptyState, reduce } from "./reducer.js";
+import { StripView } from "./strip.js";
+import { TextView } from "./text.js";
+
+const LEGEND = ["accepted", "rejected", "unreached", "correction", "bonus", "plain"];
+
+/** Build the view inside `element`; `read()` gives the stream's text, `watch(call)` tells of its growth. */
+export function mount(element, { read, watch, words }) {
+  const view = new View(element, words);
+  const reader = new LineReader();
+  const consume = () => {
+    const { restarted, items } = reader.read(read() ?? "");
+    view.take(items, restarted);
+  };
+  watch(consume);
+  consume();
+  return view;
+}
+
+class View {
+  constructor(element, words) {
+    this.words = words;
+    this.state = emptyState();
+    this.events = []; // what "Download trace" saves and "Replay" plays
+    this.preface = []; // the page's own lines before the events
+    this.frame = 0;
+    this.player = new Player((items) => this.#apply(items));
+    this.text = new TextView(words);
+    this.strip = new StripView(words);
+    this.numbers = new NumbersView(words);
+    this.charts = new ChartsView(words);
+    this.popover = new Popover(words);
+    this.#build(element);
+    this.drawNumbers = calm(250, () => this.numbers.render(this.state));
+    this.drawCharts = calm(200, () => this.charts.render(this.state));
+    this.#listen();
+    this.#whenPlotly();
+    this.#paint();
+  }
+
+  /** New lines of the stream; `restarted` when they begin another one. */
+  take(items, restarted) {
+    if (restarted) this.#reset();
+    if (!items.length) {
+      if (restarted) this.#paint();
+      return;
+    }
+    const opening = items.find((item) => item.type === "open");
+    if (opening) this.recorded = opening.source === "recorded";
+    for (const item of items) (isEvent(item) ? this.events : this.preface).push(item);
+    if (!this.recorded) this.#apply(items);
+    else {
+      this.#apply(items.filter((item) => !isEvent(item)));
+      this.#play(opening ? items.filter(isEvent) : []);
+    }
+  }
+
+  #reset() {
+    this.player.stop();
+    this.state = emptyState();
+    this.events = [];
+    this.preface = [];
+    this.recorded = false;
+    this.said = "";
+    this.popover.hide();
+    this.text.clear();
+    this.strip.clear();
+  }
+
+  #play(events) {
+    if (!events.length) return;
+    this.player.play(events);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.player.finish();
+  }
+
+  #replay() {
+    const { events, preface, recorded } = this;
+    if (!events.length) return;
+    this.#reset();
+    Object.assign(this, { events, preface, recorded });
+    this.#apply(preface.filter((item) => item.type !== "notice"));
+    this.player.play(events);
+  }
+
+  #apply(items) {
+    for (const item of items) reduce(this.state, item);
+    if (!this.frame) {
+      this.frame = requestAnimationFrame(() => {
+        this.frame = 0;
+        this.#paint();
+      });
+    }
+  }
+
+  #paint() {
+    const { state } = this;
+    this.text.render(state);
+    this.strip.render(state);
+    this.#paintStatus();
+    this.#paintProblems();
+    this.drawNumbers();
+    this.drawCharts();
+  }
+
+  #paintStatus() {
+    const { state, words } = this;
+    const lane = state.lane ? state.lanes[state.lane] : null;
+    const kind = state.source.kind;
+    this.badge.textContent = lane ? words.source[kind] : "";
+    this.badge.className = `sd-badge sd-badge-${kind}`;
+    const name = phase(state, this.player.playing);
+    this.phase.textContent = fill(words.phase[name] ?? "", { speedup: two(speedup(state.lanes.plain, state.lanes.speculative)) });
+    this.about.textContent = lane ? about(words, state, lane) : "";
+    this.about.title = this.about.textContent;
+    this.replay.disabled = this.save.disabled = !this.events.length;
+    this.replay.hidden = this.player.playing;
+    this.skip.hidden = !this.player.playing;
+    this.#announce(name, state);
+  }
+
+  #announce(name, { lanes }) {
+    if (this.said === name) return;
+    this.said = name;
+    const { plain, speculative } = lanes;
+    this.live.textContent = fill(this.words.announce[name] ?? "", {
+      speedup: two(speedup(plain, speculative)),
+      fast: two(tokensPerSecond(speculative)),
+      plain: two(tokensPerSecond(plain)),
+      accepted: two(speculative ? (acceptRate(speculative) ?? 0) * 100 : null),
+    });
+  }
+
+  #paintProblems() {
+    if (this.problems.childElementCount === this.state.problems.length) return;
+    this.problems.replaceChildren(...this.state.problems.map((problem) => {
+      const block = el("div", { class: "sd-problem", role: "alert" });
+      for (const [name, tag] of [["message", "strong"], ["unharmed", "span"], ["advice", "span"]]) {
+        if (!problem[name]) continue;
+        const part = el(tag, { class: `sd-problem-${name}` });
+        part.textContent = problem[name];
+        block.append(part);
+      }
+      return block;
+    }));
+  }
+
+  #build(element) {
+    const { words } = this;
+    const button = (label, run) => {
+      const node = el("button", { type: "button", class: "sd-button", onclick: run });
+      node.textContent = label;
+      return node;
+    };
+    this.badge = el("span", { class: "sd-badge" });
+    this.phase = el("span", { class: "sd-phase" });
+    this.about = el("span", { class: "sd-about" });
+    this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
+    this.problems = el("div", { class: "sd-problems" });
+    this.skip = button(words.skip, () => this.player.finish());
+    this.replay = button(words.replay, () => this.#replay());
+    this.save = button(words.save, () => this.#save());
+    this.file = el("input", { type: "file", accept: ".jsonl,.json,.txt", class: "sd-hidden", tabindex: "-1", "aria-label": words.open });
+    this.file.addEventListener("change", () => this.#open());
+    const open = button(words.open, () => this.file.click());
+    this.hide = button(words.hide_drafts, () => this.#toggleDrafts());
+    this.hide.setAttribute("aria-pressed", "false");
+    const tools = el("div", { class: "sd-tools" }, this.skip, this.replay, this.hide, this.save, open, this.file);
+    this.stage = el("div", { class: "sd-stage" },
+      el("div", { class: "sd-status" }, this.badge, this.phase, this.about, tools),
+      this.problems, this.text.root, this.popover.root,
+      el("div", { class: "sd-foot" }, legend(words), this.strip.root));
+    this.root = el("div", { class: "sd-root" }, this.numbers.root, this.stage, this.charts.root, this.live);
+    element.replaceChildren(this.root);
+  }
+
+  #toggleDrafts() {
+    const hidden = this.root.classList.toggle("sd-final-only");
+    this.hide.setAttribute("aria-pressed", String(hidden));
+  }
+
+  #listen() {
+    const { root } = this.text;
+    root.addEventListener("pointerover", (event) => this.#point(event.target));
+    root.addEventListener("focusin", (event) => this.#point(event.target));
+    root.addEventListener("pointerleave", () => this.#point(null));
+    root.addEventListener("scroll", () => this.popover.hide(), { passive: true });
+    root.addEventListener("keydown", (event) => this.#walk(event));
+    this.strip.root.addEventListener("pointerover", (event) => this.#light(this.strip.find(event.target)));
+    this.strip.root.addEventListener("pointerleave", () => this.#light(-1));
+    new MutationObserver(() => this.charts.redraw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    document.addEventListener("keydown", shortcuts);
+  }
+
+  #point(target) {
+    const found = target ? this.text.find(target) : null;
+    if (!found) {
+      this.popover.hide();
+      this.#light(-1);
+      return;
+    }
+    this.popover.show(found.token, found.step, found.piece, this.stage);
+    this.#light(Number(found.token.closest(".sd-step").dataset.step));
+  }
+
+  /** Light the same step in the text, the strip and the charts. */
+  #light(step) {
+    if (this.lit === step) return;
+    for (const part of [this.text.stepElement(this.lit), this.strip.columnElement(this.lit)]) part?.classList.remove("sd-lit");
+    for (const part of [this.text.stepElement(step), this.strip.columnElement(step)]) part?.classList.add("sd-lit");
+    this.lit = step;
+    const lane = this.state.lane ? this.state.lanes[this.state.lane] : null;
+    this.charts.highlight(this.state.lane === "speculative" ? (lane?.steps[step]?.index ?? -1) : -1);
+  }
+
+  // Arrow keys move the focus from token to token.
+  #walk(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    const tokens = [...this.text.body.querySelectorAll(".sd-token")].filter((token) => token.getClientRects().length);
+    const at = tokens.indexOf(document.activeElement);
+    const next = tokens[at < 0 ? 0 : at + by];
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  }
+
+  #save() {
+    const text = this.events.map((item) => `${JSON.stringify(item)}\n`).join("");
+    const url = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
+    el("a", { href: url, download: "specdemo-trace.jsonl" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+
+  async #open() {
+    const [file] = this.file.files;
+    this.file.value = "";
+    if (!file) return;
+    const { items, line, problem } = readTrace(await file.text());
+    const words = this.words.trace;
+    if (!items.length) {
+      const message = fill(problem ? words.foreign : words.nothing, { name: file.name, line, problem });
+      this.#apply([{ type: "notice", message, unharmed: words.unharmed, advice: words.advice }]);
+      return;
+    }
+    const lines = [{ type: "open", source: "recorded", key: file.name, title: file.name }];
+    if (problem) lines.push({ type: "notice", message: fill(words.cut, { name: file.name, line, problem, count: items.length }) });
+    this.take([...lines, ...items], true);
+  }
+
+  // Plotly is large and comes after the text.
+  #whenPlotly() {
+    if (globalThis.Plotly) this.charts.redraw();
+    else setTimeout(() => this.#whenPlotly(), 100);
+  }
+}
+
+function legend(words) {
+  return el("ul", { class: "sd-legend", "aria-label": words.legend }, ...LEGEND.map((status) => {
+    const sample = el("span", { class: `sd-token sd-${status}` }, el("span", { class: "sd-mark" }, words.status[status]));
+    return el("li", { title: words.meaning[status] }, sample);
+  }));
+}
+
+/** What is going on, as one word. */
+export function phase(state, playing) {
+  if (state.source.waiting) return "waiting";
+  const lane = state.lane ? state.lanes[state.lane] : null;
+  if (!lane) return "empty";
+  if (lane.end === null) {
+    if (state.source.kind === "recorded") return playing ? "playing" : "cut";
+    if (state.problems.length) return "cut";
+    return lane.steps.length === 0 ? "reading" : state.lane;
+  }
+  if (lane.end === "failed" || lane.end === "cancelled") return lane.end;
+  if (state.lane === "plain") return state.source.kind === "live" ? "plain_done" : "done_alone";
+  return state.lanes.plain?.tokens ? "done" : "done_alone";
+}
+
+function about(words, state, { header }) {
+  const day = (header.started_at ?? "").slice(0, 10);
+  const parts = [state.source.title, words.methods[header.method] ?? header.method, modelName(header.target), header.machine];
+  if (header.cached_tokens) parts.push(fill(words.reused, { cached: header.cached_tokens, all: header.prompt_tokens }));
+  if (state.source.kind === "recorded") parts.push(day);
+  return parts.filter(Boolean).join(" · ");
+}
+
+const modelName = (target) => (target ? [target.name, target.precision].filter(Boolean).join(" ") : "");
+
+function shortcuts(event) {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    // The prompt's last keys reach the server with the change event that leaving the box fires.
+    setTimeout(() => document.getElementById("sd-run")?.click(), 0);
+  }
+  if (event.key === "Escape") document.getElementById("sd-stop")?.click();
+}

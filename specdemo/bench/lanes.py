@@ -1,0 +1,68 @@
+"""Runs one prompt in several lanes, each really run, on the same target in the same process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from specdemo.session import Conversation, Studio
+from specdemo.settings import RunSettings
+from specdemo.trace.events import Event, RunFailed
+from specdemo.trace.metrics import Metrics, measure, output_ids
+
+
+@dataclass(frozen=True, slots=True)
+class LaneResult:
+    """One lane on one prompt. name: the lane's label; ids: what it wrote."""
+
+    name: str
+    metrics: Metrics
+    ids: tuple[int, ...]
+
+
+def run_lanes(
+    studio: Studio, turns: Sequence[str], lanes: dict[str, RunSettings], *, system: str = ""
+) -> Iterator[list[LaneResult]]:
+    """For each turn of a conversation, every lane's result, in order.
+
+    Each lane has a conversation of its own, so that none profits from what another has cached. The
+    order rotates from turn to turn, so that a drifting machine favours none.
+    """
+    conversations = {name: studio.open() for name in lanes}
+    names = list(lanes)
+    for turn in turns:
+        results = {name: run_once(conversations[name], name, turn, lanes[name], system) for name in names}
+        names = names[1:] + names[:1]
+        yield [results[name] for name in lanes]
+    for conversation in conversations.values():
+        conversation.close()
+
+
+def run_once(
+    conversation: Conversation, name: str, prompt: str, settings: RunSettings, system: str = ""
+) -> LaneResult:
+    """Run one lane without a baseline. Raises RuntimeError when it broke."""
+    events: list[Event] = []
+    for event in conversation.run(
+        prompt, replace(settings, baseline=False), system=system, cancel=threading.Event()
+    ):
+        if isinstance(event, RunFailed):
+            raise RuntimeError(event.message)
+        events.append(event)
+    return LaneResult(name, measure(events), tuple(output_ids(events)))
+
+
+def plain_settings(settings: RunSettings) -> RunSettings:
+    """The same request, decoded plainly."""
+    return replace(settings, method="nothing", baseline=False)
+
+
+def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Tokens until two outputs first differ; the longer one's length when they never do."""
+    for place, (first, second) in enumerate(zip(one, other, strict=False)):
+        if first != second:
+            return place
+    return min(len(one), len(other)) if len(one) != len(other) else len(one)
+
+

@@ -1,0 +1,133 @@
+"""Adds up what lanes did on a suite: sums a task, then the mean over tasks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from statistics import mean
+
+from specdemo.bench.lanes import LaneResult
+
+
+@dataclass(slots=True)
+class Totals:
+    """What one lane did on one task. Times in seconds."""
+
+    tokens: int = 0
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    drafting_steps: int = 0
+    first_accepted: int = 0
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    overhead_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
+    outputs: int = 0
+    same_outputs: int = 0
+
+    def add(self, result: LaneResult, plain: LaneResult) -> None:
+        """Count one output, and whether it equals plain decoding's."""
+        metrics = result.metrics
+        self.tokens += metrics.new_tokens
+        self.steps += metrics.steps
+        self.drafted += metrics.drafted
+        self.accepted += metrics.accepted
+        self.drafting_steps += metrics.drafting_steps
+        self.first_accepted += metrics.first_accepted
+        self.draft_seconds += metrics.draft_seconds
+        self.verify_seconds += metrics.verify_seconds
+        self.overhead_seconds += metrics.overhead_seconds
+        self.elapsed_seconds += metrics.elapsed_seconds
+        self.outputs += 1
+        self.same_outputs += result.ids == plain.ids
+
+    @property
+    def tokens_per_second(self) -> float:
+        """New tokens per second of decoding."""
+        return self.tokens / self.elapsed_seconds if self.elapsed_seconds else 0.0
+
+
+@dataclass(slots=True)
+class Report:
+    """Totals by task and lane; `plain` is the lane that the others are compared with."""
+
+    plain: str
+    totals: dict[str, dict[str, Totals]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(Totals)))
+
+    def add(self, task: str, results: Iterable[LaneResult]) -> None:
+        """Count one prompt's results."""
+        results = list(results)
+        plain = next(result for result in results if result.name == self.plain)
+        for result in results:
+            self.totals[task][result.name].add(result, plain)
+
+    @property
+    def lanes(self) -> list[str]:
+        """Lane names in order."""
+        return list(next(iter(self.totals.values()))) if self.totals else []
+
+    def rows(self) -> list[dict[str, object]]:
+        """One row for each task and lane, then the mean over tasks for each lane."""
+        rows = [self._row(task, lane, totals) for task, lanes in self.totals.items() for lane, totals in lanes.items()]
+        for lane in self.lanes:
+            of_lane = [row for row in rows if row["lane"] == lane]
+            numbers = [key for key, value in of_lane[0].items() if key not in ("task", "lane")]
+            summary: dict[str, object] = {"task": "mean", "lane": lane}
+            for key in numbers:
+                values = [row[key] for row in of_lane if row[key] is not None]
+                summary[key] = mean(values) if values else None
+            rows.append(summary)
+        return rows
+
+    def _row(self, task: str, lane: str, totals: Totals) -> dict[str, object]:
+        plain = self.totals[task][self.plain].tokens_per_second
+        return {
+            "task": task,
+            "lane": lane,
+            "tokens_per_second": totals.tokens_per_second,
+            "speedup": totals.tokens_per_second / plain if plain else None,
+            "first_accept_rate": _ratio(totals.first_accepted, totals.drafting_steps),
+            "drafted_accept_rate": _ratio(totals.accepted, totals.drafted),
+            "tokens_per_step": _ratio(totals.tokens, totals.steps),
+            "draft_ms_per_token": _ratio(1000 * totals.draft_seconds, totals.drafted),
+            "verify_ms_per_step": _ratio(1000 * totals.verify_seconds, totals.steps),
+            "overhead_share": _ratio(totals.overhead_seconds, totals.elapsed_seconds),
+            "same_output_rate": _ratio(totals.same_outputs, totals.outputs),
+            "outputs": totals.outputs,
+        }
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "tokens_per_second": ("tokens/s", lambda value: f"{value:.0f}"),
+    "speedup": ("speedup", lambda value: f"{value:.2f}x"),
+    "first_accept_rate": ("first accepted", lambda value: f"{100 * value:.0f} %"),
+    "drafted_accept_rate": ("drafts accepted", lambda value: f"{100 * value:.0f} %"),
+    "tokens_per_step": ("tokens/step", lambda value: f"{value:.2f}"),
+    "draft_ms_per_token": ("draft ms/token", lambda value: f"{value:.2f}"),
+    "verify_ms_per_step": ("verify ms/step", lambda value: f"{value:.1f}"),
+    "same_output_rate": ("same output", lambda value: f"{100 * value:.0f} %"),
+}
+
+
+def markdown(rows: list[dict[str, object]]) -> str:
+    """A table of rows as Markdown, also readable in a terminal."""
+    heads = ["task", "lane", *(title for title, _ in COLUMNS.values())]
+    body = [
+        [
+            str(row["task"]),
+            str(row["lane"]),
+            *("-" if row[key] is None else show(float(row[key])) for key, (_, show) in COLUMNS.items()),  # type: ignore[arg-type]
+        ]
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in [heads, *body]) for column in range(len(heads))]
+    lines = [heads, ["-" * width for width in widths], *body]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )

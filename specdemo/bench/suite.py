@@ -1,0 +1,46 @@
+"""Prompt suites: JSON lines with `id`, `task` and `turns`, or the bundled examples."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdemo.errors import UserError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "assets" / "examples.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One conversation of a suite."""
+
+    name: str
+    task: str
+    turns: tuple[str, ...]
+
+
+def read_suite(path: Path, limit: int | None = None) -> list[Item]:
+    """Items of a JSON-lines file, at most `limit` a task, tasks in turn."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            rows = json.loads(text)["examples"]
+        else:
+            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        items = [
+            Item(str(row.get("id", number)), str(row.get("task", "all")), tuple(row.get("turns") or [row["prompt"]]))
+            for number, row in enumerate(rows)
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path} is not a suite of prompts: {error}.",
+            advice="Give a JSON-lines file whose rows have `id`, `task` and `turns` (or `prompt`).",
+        ) from error
+    by_task: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        by_task[item.task].append(item)
+    chosen = [group[:limit] for group in by_task.values()]
+    longest = max(map(len, chosen), default=0)
+    return [group[place] for place in range(longest) for group in chosen if place < len(group)]

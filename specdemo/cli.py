@@ -1,0 +1,130 @@
+"""The command line: python -m specdemo COMMAND. Arguments and dispatch; the commands are in `commands`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from specdemo import __version__
+from specdemo.errors import UserError
+from specdemo.settings import POLICIES, PRECISIONS, AppSettings, RunSettings, Sampling
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command. returns: 0, 1 for an error that was told, 130 when interrupted"""
+    from specdemo import commands
+
+    options = build_parser().parse_args(arguments)
+    try:
+        return getattr(commands, options.command.replace("-", "_"))(options)
+    except UserError as error:
+        print(error.message, error.unharmed, error.advice, sep="\n", file=sys.stderr)  # noqa: T201
+        return 1
+    except BrokenPipeError:  # the reader of our output has gone
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = argparse.ArgumentParser(prog="specdemo", description="Speculative decoding, visible, provable and fast.")
+    parser.add_argument("--version", action="version", version=f"specdemo {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    run = commands.add_parser("run", help="answer a prompt and colour what became of each token")
+    run.add_argument("prompt")
+    run.add_argument("--method", default=RunSettings().method)
+    run.add_argument("--no-baseline", action="store_true", help="do not run plain decoding first")
+    run.add_argument("--json", action="store_true", help="print the trace as JSON lines")
+    run.add_argument("--save", type=Path, metavar="FILE", help="also write the trace to a file")
+
+    compare = commands.add_parser("compare", help="plain decoding against methods, as a table")
+    compare.add_argument("prompt")
+    compare.add_argument("--methods", default="", metavar="A,B", help="all available ones by default")
+    compare.add_argument("--repeat", type=int, default=3, help="runs of each lane, in turn")
+
+    bench = commands.add_parser("bench", help="measure lanes on a suite of prompts")
+    bench.add_argument("--suite", type=Path, metavar="FILE", help="JSON lines; the bundled examples by default")
+    bench.add_argument("--limit", type=int, metavar="N", help="at most N prompts a task")
+    bench.add_argument("--lanes", default="draft_model,ngram", metavar="A,B", help="methods beside plain decoding")
+    bench.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to a file")
+
+    for command in (run, compare, bench):
+        _add_models(command)
+        _add_run_settings(command)
+
+    commands.add_parser("methods", help="every drafting method, and what it needs")
+    commands.add_parser("models", help="the catalogue")
+    commands.add_parser("doctor", help="what this machine can do, and what to do about the rest")
+
+    replay = commands.add_parser("replay", help="show a saved trace; needs no model and no torch")
+    replay.add_argument("file", type=Path)
+    replay.add_argument("--json", action="store_true", help="print the metrics as JSON")
+
+    export = commands.add_parser("export-draft", help="write a compact draft as an ordinary transformers model")
+    export.add_argument("out", type=Path)
+    _add_models(export)
+
+    train = commands.add_parser("train", help="train a drafter for a target")
+    kinds = train.add_subparsers(dest="kind", required=True)
+    draft = kinds.add_parser("draft", help="a small draft model, distilled from the target's own answers")
+    draft.add_argument("--prompts", type=Path, nargs="*", default=[], metavar="FILE", help="JSON lines with `prompt` or `turns`")
+    draft.add_argument("--answers", type=Path, nargs="*", default=[], metavar="FILE", help="answers generated earlier (.npz)")
+    draft.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    draft.add_argument("--work", type=Path, metavar="FOLDER", help="where answers, hidden states and checkpoints are kept")
+    draft.add_argument("--minutes", type=float, default=45)
+    draft.add_argument("--layers", type=int, default=4)
+    draft.add_argument("--words", type=int, default=8192)
+    draft.add_argument("--seed", type=int, default=0)
+    draft.add_argument("--max-answers", type=int, default=7000)
+    _add_models(draft)
+    return parser
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", help="catalogue name, hub id, local folder or GGUF file")
+    parser.add_argument("--draft", help="the same; `none` for no draft")
+    parser.add_argument("--precision", choices=PRECISIONS)
+    parser.add_argument("--device", help="auto, cpu or cuda")
+    parser.add_argument("--threads", type=int, help="0 uses every core")
+
+
+def _add_run_settings(parser: argparse.ArgumentParser) -> None:
+    run, sampling = RunSettings(), Sampling()
+    parser.add_argument("--system", default="", help="system prompt")
+    parser.add_argument("--policy", choices=POLICIES, default=run.policy)
+    parser.add_argument("--lookahead", type=int, default=run.lookahead)
+    parser.add_argument("--threshold", type=float, default=run.threshold)
+    parser.add_argument("--no-fallback", action="store_true", help="go on drafting while it loses")
+    parser.add_argument("--max-new-tokens", type=int, default=run.max_new_tokens)
+    parser.add_argument("--temperature", type=float, default=sampling.temperature)
+    parser.add_argument("--top-k", type=int, default=sampling.top_k)
+    parser.add_argument("--top-p", type=float, default=sampling.top_p)
+    parser.add_argument("--repetition-penalty", type=float, default=sampling.repetition_penalty)
+    parser.add_argument("--seed", type=int, default=sampling.seed)
+
+
+def app_settings(options: argparse.Namespace) -> AppSettings:
+    """Settings of the program from options, then environment, then defaults."""
+    names = ("target", "draft", "precision", "device", "threads")
+    return AppSettings.from_environment(**{name: getattr(options, name) for name in names})
+
+
+def run_settings(options: argparse.Namespace, method: str) -> RunSettings:
+    """Settings of a run from options."""
+    sampling = Sampling(
+        options.temperature, options.top_k, options.top_p, options.repetition_penalty, options.seed
+    )
+    return RunSettings(
+        method=method,
+        policy=options.policy,
+        lookahead=options.lookahead,
+        threshold=options.threshold,
+        fallback=not options.no_fallback,
+        max_new_tokens=options.max_new_tokens,
+        sampling=sampling,
+    ).checked()

@@ -1,0 +1,313 @@
+"""The commands of the command line: each takes parsed options and returns an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from specdemo.cli import app_settings, run_settings
+from specdemo.errors import UserError
+from specdemo.models.progress import Progress as Report
+from specdemo.session import PLAIN, SPECULATIVE, Studio
+from specdemo.trace.codec import dumps, encode
+from specdemo.trace.events import Event, Node, RunFailed, RunFinished, RunStarted, Status, Trace, Verified
+from specdemo.trace.metrics import Metrics, measure, speedup
+
+STYLES = {
+    Status.ACCEPTED: "green",
+    Status.REJECTED: "strike red",
+    Status.CORRECTION: "bold yellow",
+    Status.BONUS: "bold cyan",
+    Status.PLAIN: "",
+}
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer one prompt."""
+    settings = replace(run_settings(options, options.method), baseline=not options.no_baseline)
+    studio = _studio(options)
+    events: list[Event] = []
+    for event in studio.open().run(options.prompt, settings, system=options.system, cancel=threading.Event()):
+        events.append(event)
+        if options.json:
+            sys.stdout.write(encode(event) + "\n")
+            sys.stdout.flush()
+        elif event.lane == SPECULATIVE or settings.method == "nothing":
+            _show(event)
+    if options.save:
+        options.save.write_text(dumps(events), encoding="utf-8")
+    if not options.json:
+        out.print()
+        _print_metrics(Trace(tuple(events)), err, "measured")
+    return int(any(isinstance(event, RunFailed) for event in events))
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Plain decoding against methods on one prompt: medians of several runs in turn."""
+    from specdemo.bench.lanes import LaneResult, run_once
+
+    studio = _studio(options)
+    available = {method.name: method for method in studio.methods()}
+    wanted = [name.strip() for name in options.methods.split(",") if name.strip()] or [
+        name for name, method in available.items() if method.available and name != "nothing"
+    ]
+    lanes = {"nothing": run_settings(options, "nothing")} | {
+        name: run_settings(options, name) for name in wanted
+    }
+    results: dict[str, list[LaneResult]] = {name: [] for name in lanes}
+    for attempt in range(max(1, options.repeat) + 1):
+        for name, settings in lanes.items():
+            result = run_once(studio.open(), name, options.prompt, settings, options.system)
+            if attempt:  # the first round warms up
+                results[name].append(result)
+    table = Table(title=f"{options.prompt[:60]!r}, medians of {max(1, options.repeat)} runs, measured")
+    for head in ("method", "tokens/s", "speedup", "first accepted", "drafts accepted", "tokens/step", "same output"):
+        table.add_column(head)
+    plain = median(result.metrics.tokens_per_second or 0 for result in results["nothing"])
+    for name, runs in results.items():
+        metrics = runs[-1].metrics
+        rate = median(result.metrics.tokens_per_second or 0 for result in runs)
+        table.add_row(
+            name,
+            f"{rate:.0f}",
+            f"{rate / plain:.2f}x" if plain else "-",
+            _percent(metrics.first_accept_rate),
+            _percent(metrics.drafted_accept_rate),
+            f"{metrics.tokens_per_step or 0:.2f}",
+            "yes" if runs[-1].ids == results["nothing"][-1].ids else "no",
+        )
+    out.print(table)
+    return 0
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Lanes on a suite, in one process."""
+    from specdemo.bench.lanes import run_lanes, run_once
+    from specdemo.bench.report import Report as Totals
+    from specdemo.bench.report import markdown
+    from specdemo.bench.suite import EXAMPLES, read_suite
+    from specdemo.session import machine_name
+
+    items = read_suite(options.suite or EXAMPLES, options.limit)
+    studio = _studio(options)
+    names = [name.strip() for name in options.lanes.split(",") if name.strip()]
+    lanes = {name: run_settings(options, name) for name in ["nothing", *names]}
+    for name, settings in lanes.items():
+        run_once(studio.open(), name, "Count from one to ten.", settings)  # warm-up, not counted
+    report = Totals("nothing")
+    with _bar() as bar:
+        task = bar.add_task("bench", total=len(items))
+        for item in items:
+            try:
+                for results in run_lanes(studio, item.turns, lanes, system=options.system):
+                    report.add(item.task, results)
+            except UserError as error:
+                err.print(f"{item.name} is left out: {error.message}", style="yellow", markup=False)
+            bar.advance(task)
+    rows = report.rows()
+    facts = {
+        "machine": machine_name(),
+        "target": asdict(studio.pair.target.info),
+        "draft": asdict(studio.pair.draft_info) if studio.pair.draft_info else None,
+        "settings": lanes[names[0]].to_dict() if names else {},
+        "prompts": len(items),
+    }
+    if options.json:
+        options.json.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    err.print(f"{facts['machine']}; {len(items)} prompts; {studio.pair.target.info.kernel}", markup=False)
+    sys.stdout.write(markdown(rows) + "\n")
+    return 0
+
+
+def methods(_options: argparse.Namespace) -> int:
+    """The table of methods."""
+    from specdemo.drafters.base import METHODS
+
+    table = Table("method", "title", "what it does", "needs a draft model", "options")
+    for name, method in METHODS.items():
+        table.add_row(name, method.title, method.summary, "yes" if method.needs_draft else "", ", ".join(method.options))
+    out.print(table)
+    return 0
+
+
+def models(_options: argparse.Namespace) -> int:
+    """The catalogue."""
+    from specdemo.models.catalogue import pairs
+
+    table = Table("name", "target + draft", "4-bit", "licence", "suits")
+    for pair in pairs():
+        table.add_row(pair.target.name, pair.title, f"{pair.memory_4bit_gb} GB", pair.licence, pair.target.suits)
+    out.print(table)
+    return 0
+
+
+def doctor(_options: argparse.Namespace) -> int:
+    """What this machine can do."""
+    from specdemo.models.doctor import facts
+
+    found = facts()
+    table = Table("", "what", "value", "what to do")
+    for fact in found:
+        table.add_row("ok" if fact.ok else "!", fact.name, Text(fact.value), Text(fact.advice))
+    out.print(table)
+    return 0 if all(fact.ok for fact in found) else 1
+
+
+def replay(options: argparse.Namespace) -> int:
+    """Show a saved trace."""
+    from specdemo.trace.replay import read
+
+    replayed = read(options.file)
+    trace = replayed.trace
+    if options.json:
+        found = {lane: _metric_values(measure(trace.lane(lane))) for lane in trace.lanes}
+        sys.stdout.write(json.dumps(found, indent=1) + "\n")
+    else:
+        shown = SPECULATIVE if SPECULATIVE in trace.lanes else trace.lanes[0]
+        for event in trace.lane(shown).events:
+            _show(event)
+        out.print()
+        _print_metrics(trace, err, "recorded")
+    if replayed.problem:
+        err.print(replayed.problem, style="yellow", markup=False)
+    return 0
+
+
+def export_draft(options: argparse.Namespace) -> int:
+    """Write the draft as a transformers model."""
+    from specdemo.models.catalogue import partner
+    from specdemo.models.compact_files import export, is_compact
+    from specdemo.models.sources import resolve
+
+    settings = app_settings(options)
+    name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
+    folder = Path(name) if is_compact(Path(name)) else resolve(name, settings.cache_dir).folder
+    if not is_compact(folder):
+        raise UserError(f"{name} is an ordinary model already.", advice="Use it as it is.")
+    with _bar() as bar:
+        target = resolve(settings.target, settings.cache_dir, _to(bar))
+    export(folder, target.folder, options.out)
+    err.print(f"Wrote {options.out}; load it with AutoModelForCausalLM.from_pretrained.", markup=False)
+    return 0
+
+
+def train(options: argparse.Namespace) -> int:
+    """Train a drafter."""
+    from specdemo.training.draft import TrainOptions
+    from specdemo.training.draft import train as train_draft
+
+    settings = app_settings(options)
+    with _bar() as bar:
+        report = train_draft(
+            TrainOptions(
+                target=settings.target,
+                prompts=tuple(options.prompts),
+                answers=tuple(options.answers),
+                out=options.out,
+                work_dir=options.work or settings.cache_dir / "training",
+                minutes=options.minutes,
+                layers=options.layers,
+                words=options.words,
+                max_answers=options.max_answers,
+                seed=options.seed,
+                device=settings.device,
+                precision=settings.precision,
+            ),
+            _to(bar),
+        )
+    err.print(str(report), markup=False)
+    return 0
+
+
+def _studio(options: argparse.Namespace) -> Studio:
+    """A studio with its pair loaded, progress on the way. Raises UserError."""
+    studio = Studio(app_settings(options))
+    with _bar() as bar:
+        studio.load(_to(bar))
+    if studio.error:
+        raise studio.error
+    return studio
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    """Progress on standard error, so that standard output holds only what was asked for."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        yield bar
+
+
+def _to(bar: Progress):  # noqa: ANN202 - a ProgressCallback with a memory of its stages
+    tasks: dict[str, int] = {}
+
+    def report(progress: Report) -> None:
+        task = tasks.setdefault(progress.stage, -1)
+        if task < 0:
+            task = tasks[progress.stage] = bar.add_task(progress.stage, total=None)
+        total = None if progress.done is None else 1.0
+        bar.update(task, description=f"{progress.stage} {progress.detail}", total=total, completed=progress.done or 0)
+
+    return report
+
+
+def _show(event: Event) -> None:
+    """Print what a step adds, in colour; refused tokens stay visible."""
+    if isinstance(event, Verified):
+        refused = [node for node in event.nodes if node.status is Status.REJECTED]
+        for node in [*(event.nodes[place] for place in event.path), *refused, *([event.next] if event.next else [])]:
+            out.print(_styled(node), end="")
+    elif isinstance(event, RunFailed):
+        err.print(f"{event.message} {event.unharmed} {event.advice}", style="red", markup=False)
+
+
+def _styled(node: Node) -> Text:
+    """A token's text without control characters: it comes from a model and must not steer the terminal."""
+    shown = "".join(letter if letter == "\n" or letter.isprintable() else f"\\x{ord(letter):02x}" for letter in node.text)
+    return Text(shown, style=STYLES[node.status])
+
+
+def _print_metrics(trace: Trace, console: Console, label: str) -> None:
+    lanes = {lane: measure(trace.lane(lane)) for lane in trace.lanes}
+    for event in trace.events:
+        if isinstance(event, RunStarted) and event.lane == trace.lanes[-1]:
+            console.print(f"{event.target.name}, {event.target.kernel}; {event.machine}", style="dim", markup=False)
+    for lane, metrics in lanes.items():
+        console.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)
+    if PLAIN in lanes and SPECULATIVE in lanes:
+        ratio = speedup(lanes[PLAIN], lanes[SPECULATIVE])
+        if ratio:
+            console.print(f"speedup: {ratio:.2f}x ({label})", style="bold", markup=False)
+    ended = [event for event in trace.events if isinstance(event, RunFinished)]
+    if ended:
+        console.print(f"ended: {ended[-1].reason.value}", style="dim", markup=False)
+
+
+def _sentence(metrics: Metrics) -> str:
+    parts = [f"{metrics.new_tokens} tokens", f"{metrics.tokens_per_second or 0:.0f} tokens/s"]
+    if metrics.drafted:
+        parts.append(f"{_percent(metrics.drafted_accept_rate)} of drafts accepted")
+        parts.append(f"{metrics.tokens_per_step or 0:.2f} tokens a step")
+    return ", ".join(parts)
+
+
+def _metric_values(metrics: Metrics) -> dict[str, object]:
+    derived = ("tokens_per_second", "tokens_per_step", "drafted_accept_rate", "first_accept_rate")
+    return {**asdict(metrics), **{name: getattr(metrics, name) for name in derived}}
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"

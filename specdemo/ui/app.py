@@ -1,0 +1,74 @@
+"""The page: reads like its outline. `create_app` builds it, `launch` serves it."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from specdemo.session import Studio
+from specdemo.ui import words
+from specdemo.ui.handlers import Handlers, Visitor
+from specdemo.ui.panels import create_ask, create_controls, create_header
+from specdemo.ui.view import ASSETS, SCRIPTS, RunView, page_head, serve_assets
+
+VISITOR_SECONDS = 3600
+QUEUE = 32
+
+
+def create_app(studio: Studio) -> gr.Blocks:
+    """The page of a studio; nothing is loaded yet."""
+    serve_assets()
+    handlers = Handlers(studio)
+    with gr.Blocks(title=words.TITLE, analytics_enabled=False, fill_width=True) as demo:
+        visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+        status = create_header()
+        ask = create_ask()
+        with gr.Row(elem_classes="sd-page-row"):
+            with gr.Column(scale=4, min_width=320):
+                view = RunView()
+            controls = create_controls(studio)
+        timer = gr.Timer(0.5)
+
+        quick = {"queue": False, "show_progress": "hidden"}
+        demo.load(handlers.arrive, None, [visitor, view, status], **quick)
+        timer.tick(handlers.tick, None, [status, timer], **quick)
+        started = gr.on(
+            [ask.run.click, ask.prompt.submit], handlers.begin, visitor, [visitor, view], **quick
+        )
+        started.then(
+            handlers.run,
+            [visitor, ask.prompt, controls.system, *controls.inputs],
+            view,
+            show_progress="hidden",
+            concurrency_id="engine",
+            concurrency_limit=1,
+        )
+        ask.stop.click(handlers.stop, visitor, None, **quick)
+        ask.new.click(handlers.new, visitor, [visitor, view, ask.prompt], **quick)
+        controls.load.click(
+            handlers.switch,
+            [controls.pair, controls.precision],
+            [status, controls.load],
+            show_progress="hidden",
+            concurrency_id="engine",
+            concurrency_limit=1,
+        )
+    return demo.queue(max_size=QUEUE, default_concurrency_limit=4)
+
+
+def launch_options() -> dict[str, object]:
+    """What Gradio takes at launch: looks, Plotly and what must stay off."""
+    return {
+        "theme": gr.themes.Default(spacing_size="sm", radius_size="md"),
+        "css_paths": [SCRIPTS / "view.css"],
+        "head": page_head(),
+        "favicon_path": ASSETS / "icons" / "favicon.svg",
+        "ssr_mode": False,
+        "run_history": False,
+        "show_error": False,
+        "quiet": True,
+    }
+
+
+def _leave(visitor: Visitor | None) -> None:
+    if visitor is not None:
+        visitor.close()

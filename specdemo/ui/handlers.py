@@ -1,0 +1,163 @@
+"""What the page does: each handler takes the values of components and returns new ones."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import gradio as gr
+
+from specdemo.errors import UserError
+from specdemo.session import Conversation, Studio
+from specdemo.settings import RunSettings, Sampling
+from specdemo.trace.codec import encode
+from specdemo.trace.events import RunStarted, Verified
+from specdemo.ui import present, words
+from specdemo.ui.view import RUNS
+
+YIELD_SECONDS = 1 / 16  # appends are joined: browsers lag on one update a token
+
+
+@dataclass(slots=True)
+class Visitor:
+    """One visitor's conversation, its earlier turns, and the switch that stops the run in progress."""
+
+    conversation: Conversation
+    turns: list[tuple[str, str]] = field(default_factory=list)
+    cancel: threading.Event = field(default_factory=threading.Event)
+    stream: str = ""
+
+    def close(self) -> None:
+        """Stop what runs, and free the caches."""
+        self.cancel.set()
+        self.conversation.close()
+
+
+class Handlers:
+    """Handlers bound to one studio; they hold nothing of a visitor, that is what `Visitor` is for."""
+
+    def __init__(self, studio: Studio) -> None:
+        self.studio = studio
+
+    def arrive(self) -> tuple[Visitor, str, str]:
+        """Page load. returns: visitor, stream with a recorded run, status"""
+        self.studio.start()
+        runs = sorted(RUNS.glob("*.jsonl"))
+        stream = present.recorded_stream(runs[0]) if runs else present.open_line("live", "empty")
+        return Visitor(self.studio.open()), stream, self._status()
+
+    def tick(self) -> tuple[str, gr.Timer]:
+        """returns: status, and the timer, stopped once there is nothing more to tell"""
+        return self._status(), gr.Timer(active=self.studio.progress() is not None)
+
+    def begin(self, visitor: Visitor | None) -> tuple[Visitor, str]:
+        """Run was pressed; answered at once, before the run has its turn. returns: visitor, stream"""
+        visitor = visitor or Visitor(self.studio.open())
+        visitor.cancel.set()  # a run of this visitor that is still going on ends within a step
+        visitor.cancel = threading.Event()
+        key = uuid.uuid4().hex
+        visitor.stream = present.open_line("live", key, waiting=True) + present.earlier_lines(visitor.turns)
+        return visitor, visitor.stream
+
+    def run(self, visitor: Visitor, prompt: str, system: str, *controls: object) -> Iterator[str]:
+        """The run itself. yields: the stream, longer each time"""
+        cancel, stream = visitor.cancel, visitor.stream
+        answer: list[str] = []
+        shown = time.monotonic()
+        if cancel.is_set():
+            yield present.open_line("live", uuid.uuid4().hex) + present.earlier_lines(visitor.turns)
+            return
+        try:
+            settings = read_controls(controls)
+            for event in visitor.conversation.run(prompt, settings, system=system, cancel=cancel):
+                stream += encode(event) + "\n"
+                if isinstance(event, RunStarted):
+                    answer.clear()
+                elif isinstance(event, Verified):
+                    answer += [event.nodes[node].text for node in event.path]
+                    answer += [event.next.text] if event.next else []
+                if time.monotonic() - shown >= YIELD_SECONDS:
+                    yield stream
+                    shown = time.monotonic()
+            visitor.turns.append((prompt, "".join(answer)))
+        except UserError as error:
+            stream += present.notice_line(error)
+        except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
+            stream += present.notice_line(
+                UserError(
+                    words.UNEXPECTED.format(error=error),
+                    unharmed=words.UNEXPECTED_UNHARMED,
+                    advice=words.UNEXPECTED_ADVICE,
+                )
+            )
+        finally:
+            cancel.set()  # also when the browser has gone: whatever still runs must end
+        yield stream
+
+    def stop(self, visitor: Visitor | None) -> None:
+        """Stop was pressed: the run ends within one step and keeps what there is."""
+        if visitor is not None:
+            visitor.cancel.set()
+
+    def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
+        """New was pressed. returns: visitor, empty stream, empty prompt"""
+        visitor = visitor or Visitor(self.studio.open())
+        visitor.cancel.set()
+        visitor.conversation.reset()
+        visitor.turns.clear()
+        return visitor, present.open_line("live", uuid.uuid4().hex), ""
+
+    def switch(self, target: str, precision: str) -> Iterator[tuple[str, gr.Button]]:
+        """Load another pair. yields: status, and the button, disabled meanwhile"""
+        busy, free = gr.Button(interactive=False), gr.Button(interactive=True)
+        drafts = {pair.target: pair.draft for pair in self.studio.pairs()}
+        draft = drafts.get(target.strip(), "auto")
+        try:
+            for progress in self.studio.switch(target.strip(), draft, precision):
+                yield self._loading(progress.stage, progress.detail, progress.done), busy
+        except UserError as error:
+            yield present.status("failed", str(error)), free
+            return
+        yield self._status(), free
+
+    def _status(self) -> str:
+        if self.studio.error and not self.studio.ready:
+            return present.status("failed", words.FAILED.format(message=self.studio.error))
+        if self.studio.ready:
+            info = self.studio.pair.target.info
+            return present.status("ready", words.READY.format(target=info.name, precision=info.precision))
+        progress = self.studio.progress()
+        if progress is None:
+            return self._loading("start", "", None)
+        return self._loading(progress.stage, progress.detail, progress.done)
+
+    def _loading(self, stage: str, detail: str, done: float | None) -> str:
+        return present.status("loading", f"{words.LOADING.get(stage, stage)} {detail}".strip(), done)
+
+
+def read_controls(values: tuple[object, ...]) -> RunSettings:
+    """Run settings from the values of the controls, in the order of `panels.Controls.inputs`."""
+    method, policy, lookahead, threshold, fallback, baseline, tokens, *sampling = values
+    temperature, top_k, top_p, penalty, seed = sampling
+    try:
+        return RunSettings(
+            method=str(method),
+            policy=str(policy),
+            lookahead=int(lookahead),
+            threshold=float(threshold),
+            fallback=bool(fallback),
+            baseline=bool(baseline),
+            max_new_tokens=int(tokens),
+            sampling=Sampling(float(temperature), int(top_k), float(top_p), float(penalty), int(seed)),
+        ).checked()
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            "A setting is empty or not a number.",
+            unharmed="Nothing was run.",
+            advice="Fill in every setting, or reload the page for the defaults.",
+        ) from error
+
+

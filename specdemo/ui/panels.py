@@ -1,0 +1,113 @@
+"""The parts of the page: one function a panel, which returns its components."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdemo.session import Studio
+from specdemo.settings import MAX_LOOKAHEAD, PRECISIONS, RunSettings
+from specdemo.ui import words
+from specdemo.ui.view import ASSETS, StatusView
+
+EXAMPLES = ASSETS / "examples.json"
+TOGGLE_THEME = "() => { document.body.classList.toggle('dark'); }"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The prompt and its buttons."""
+
+    prompt: gr.Textbox
+    run: gr.Button
+    stop: gr.Button
+    new: gr.Button
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """Settings of a run; `inputs` in the order that `handlers.read_controls` takes them."""
+
+    inputs: list[Any]
+    system: gr.Textbox
+    pair: gr.Dropdown
+    precision: gr.Dropdown
+    load: gr.Button
+
+
+def create_header() -> StatusView:
+    """Name, one sentence, the model's status and the switch between light and dark."""
+    with gr.Row(elem_id="sd-header"):
+        gr.HTML(
+            f'<div class="sd-title"><h1>{words.TITLE}</h1><p>{words.SUBTITLE}</p></div>',
+            apply_default_css=False,
+        )
+        status = StatusView()
+        theme = gr.Button(words.THEME, size="sm", scale=0, elem_id="sd-theme")
+    theme.click(None, js=TOGGLE_THEME)
+    return status
+
+
+def create_ask() -> Ask:
+    """The prompt, Run, Stop and New, and the examples under them."""
+    with gr.Row(elem_id="sd-ask"):
+        prompt = gr.Textbox(
+            label=words.PROMPT,
+            show_label=False,
+            container=False,
+            placeholder=words.PROMPT_HINT,
+            lines=1,
+            max_lines=4,
+            scale=8,
+            elem_id="sd-prompt",
+        )
+        run = gr.Button(words.RUN, variant="primary", scale=1, elem_id="sd-run")
+        stop = gr.Button(words.STOP, scale=1, elem_id="sd-stop")
+        new = gr.Button(words.NEW, scale=1, elem_id="sd-new")
+    with gr.Row(elem_id="sd-examples"):
+        for example in read_examples(EXAMPLES):
+            button = gr.Button(example["title"], size="sm")
+            button.click(None, None, prompt, js=f"() => {json.dumps(example['prompt'])}")
+    return Ask(prompt, run, stop, new)
+
+
+def create_controls(studio: Studio) -> Controls:
+    """What can be chosen: the first minute's settings in sight, the rest folded away."""
+    run = RunSettings()
+    sampling = run.sampling
+    methods = [(method.title, method.name) for method in studio.methods()]
+    policies = [(title, name) for name, title in words.POLICIES.items()]
+    with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
+        method = gr.Dropdown(methods, value=run.method, label=words.METHOD)
+        policy = gr.Dropdown(policies, value=run.policy, label=words.POLICY)
+        lookahead = gr.Slider(1, MAX_LOOKAHEAD, run.lookahead, step=1, label=words.LOOKAHEAD)
+        temperature = gr.Slider(0, 2, sampling.temperature, step=0.05, label=words.TEMPERATURE)
+        tokens = gr.Slider(8, 1024, run.max_new_tokens, step=8, label=words.MAX_TOKENS)
+        with gr.Accordion(words.MORE, open=False):
+            threshold = gr.Slider(0, 1, run.threshold, step=0.05, label=words.THRESHOLD)
+            fallback = gr.Checkbox(run.fallback, label=words.FALLBACK)
+            baseline = gr.Checkbox(run.baseline, label=words.BASELINE)
+            top_k = gr.Number(sampling.top_k, precision=0, minimum=0, label=words.TOP_K)
+            top_p = gr.Slider(0.05, 1, sampling.top_p, step=0.05, label=words.TOP_P)
+            penalty = gr.Slider(0.5, 2, sampling.repetition_penalty, step=0.05, label=words.PENALTY)
+            seed = gr.Number(sampling.seed, precision=0, minimum=0, label=words.SEED)
+            system = gr.Textbox(label=words.SYSTEM, lines=2)
+        with gr.Accordion(words.MODEL, open=False):
+            choices = [(pair.title, pair.target) for pair in studio.pairs()]
+            pair = gr.Dropdown(
+                choices, value=studio.settings.target, label=words.PAIR, allow_custom_value=True
+            )
+            precision = gr.Dropdown(list(PRECISIONS), value=studio.settings.precision, label=words.PRECISION)
+            load = gr.Button(words.LOAD, size="sm")
+    first = [method, policy, lookahead, threshold, fallback, baseline, tokens]
+    inputs = [*first, temperature, top_k, top_p, penalty, seed]
+    return Controls(inputs, system, pair, precision, load)
+
+
+def read_examples(path: Path) -> list[dict[str, str]]:
+    """The bundled examples: title, task and prompt each."""
+    return json.loads(path.read_text(encoding="utf-8"))["examples"]

@@ -1,0 +1,43 @@
+"""What the page's lines look like: pure functions from values to the text that the script reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from specdemo.errors import UserError
+from specdemo.ui import words
+
+
+def open_line(
+    source: str, key: str, *, title: str = "", waiting: bool = False
+) -> str:  # the script starts anew when the first line changes, so `key` must be new for each run
+    """First line of a stream. source: live or recorded."""
+    return _line({"type": "open", "source": source, "key": key, "title": title, "waiting": waiting})
+
+
+def earlier_lines(turns: Sequence[tuple[str, str]]) -> str:
+    """Earlier turns of the conversation: (prompt, answer) each."""
+    return "".join(_line({"type": "earlier", "prompt": prompt, "answer": answer}) for prompt, answer in turns)
+
+
+def notice_line(error: UserError) -> str:
+    """An error as a sentence block."""
+    return _line(
+        {"type": "notice", "message": error.message, "unharmed": error.unharmed, "advice": error.advice}
+    )
+
+
+def status(state: str, text: str, done: float | None = None) -> str:
+    """Value of the status component. state: loading, ready or failed."""
+    return json.dumps({"state": state, "text": text, "done": done})
+
+
+def recorded_stream(path: Path) -> str:
+    """A saved trace as a stream that the page plays, labelled as recorded."""
+    return open_line("recorded", path.stem, title=words.RECORDED) + path.read_text(encoding="utf-8")
+
+
+def _line(data: dict[str, object]) -> str:
+    return json.dumps(data, ensure_ascii=False) + "\n"

@@ -1,0 +1,88 @@
+"""Two HTML components with a static template; what they show arrives as text and is drawn by the script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gradio as gr
+import plotly
+
+from specdemo.ui import words
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+SCRIPTS = ASSETS / "view"
+RUNS = ASSETS / "runs"
+PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+
+# The script is an ES module: it is imported once by the browser and mounted by each component.
+_MOUNT = """
+const base = (window.gradio_config && window.gradio_config.root) || "";
+import(base + "/gradio_api/file=" + %(path)s).then((module) => module.%(mount)s(
+  element.querySelector(".sd-mount"),
+  { read: () => props.value, watch: (call) => watch("value", call), words: %(words)s },
+));
+"""
+
+from gradio.events import Dependency
+
+class RunView(gr.HTML):
+    """The run. Its value is an append-only text of JSON lines: page lines and events (see docs/trace-format.md)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            value="",
+            html_template='<div class="sd-mount"></div>',
+            js_on_load=_mount("view.js", "mount"),
+            elem_id="sd-view",
+            apply_default_css=False,
+        )
+
+    def get_block_name(self) -> str:
+        """The front-end component that draws it."""
+        return "html"
+    from typing import Callable, Literal, Sequence, Any, TYPE_CHECKING
+    from gradio.blocks import Block
+    if TYPE_CHECKING:
+        from gradio.components import Timer
+        from gradio.components.base import Component
+
+
+class StatusView(gr.HTML):
+    """What the model is doing. Its value is one JSON object: state, text, done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            value="{}",
+            html_template='<div class="sd-mount"></div>',
+            js_on_load=_mount("status.js", "mountStatus"),
+            elem_id="sd-model",
+            apply_default_css=False,
+        )
+
+    def get_block_name(self) -> str:
+        """The front-end component that draws it."""
+        return "html"
+    from typing import Callable, Literal, Sequence, Any, TYPE_CHECKING
+    from gradio.blocks import Block
+    if TYPE_CHECKING:
+        from gradio.components import Timer
+        from gradio.components.base import Component
+
+
+def page_head() -> str:
+    """Plotly from the installed package: no request leaves the machine."""
+    return f'<script defer src="/gradio_api/file={PLOTLY.as_posix()}"></script>'
+
+
+def serve_assets() -> None:
+    """Let the server hand out the script, the icons and Plotly."""
+    gr.set_static_paths([SCRIPTS, ASSETS / "icons", PLOTLY])
+
+
+def _mount(file: str, function: str) -> str:
+    return _MOUNT % {
+        "path": json.dumps((SCRIPTS / file).as_posix()),
+        "mount": function,
+        "words": json.dumps(words.VIEW, ensure_ascii=True),
+    }

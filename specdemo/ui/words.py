@@ -1,0 +1,154 @@
+"""Every word of the page, in one place."""
+
+from __future__ import annotations
+
+TITLE = "specdemo"
+SUBTITLE = "Speculative decoding, live: a small draft model guesses, the target model checks, the answer stays the same."
+PROMPT = "Prompt"
+PROMPT_HINT = "Ask something, or pick an example below. Ctrl+Enter runs, Esc stops."
+RUN, STOP, NEW = "Run", "Stop", "New"
+EXAMPLES = "Examples"
+METHOD, POLICY, LOOKAHEAD, THRESHOLD = "Method", "Lookahead policy", "Lookahead", "Confidence threshold"
+TEMPERATURE, TOP_K, TOP_P = "Temperature", "Top-k (0 is off)", "Top-p (1 is off)"
+PENALTY, SEED, MAX_TOKENS = "Repetition penalty (1 is off)", "Seed", "Maximum tokens"
+FALLBACK = "Stop drafting while it loses"
+BASELINE = "Measure plain decoding first"
+SYSTEM = "System prompt (optional)"
+MORE, MODEL = "More settings", "Models"
+PAIR, PRECISION, LOAD = "Target + draft", "Precision of the target", "Load"
+POLICIES = {
+    "constant": "Constant: always the same",
+    "heuristic": "Heuristic: +2 when all kept, else -1",
+    "confidence": "Confidence: stop after an unlikely draft",
+}
+THEME = "Light / dark"
+RECORDED = "recorded run"
+LOADING = {
+    "start": "Starting",
+    "download": "Downloading the model",
+    "check": "Checking the model",
+    "convert": "Converting the model",
+    "load": "Loading the model",
+    "quantise": "Loading and quantising",
+    "warm up": "Warming up",
+}
+READY = "Ready: {target}, {precision}"
+FAILED = "The model could not be loaded. {message}"
+UNEXPECTED = "Something unexpected broke: {error}."
+UNEXPECTED_UNHARMED = "Your text and other visitors' runs are not affected."
+UNEXPECTED_ADVICE = "Run again; if it returns, python -m specdemo doctor may tell why."
+
+STATUS = {
+    "drafted": "drafted",
+    "accepted": "accepted",
+    "rejected": "rejected",
+    "unreached": "unreached",
+    "correction": "correction",
+    "bonus": "bonus",
+    "plain": "plain",
+}
+
+# What the script shows; names in braces are filled in by it.
+VIEW: dict[str, object] = {
+    "source": {"live": "measured", "recorded": "recorded"},
+    "methods": {"draft_model": "draft model", "ngram": "n-gram", "nothing": "plain decoding"},
+    "phase": {
+        "waiting": "Waiting for its turn ...",
+        "reading": "Reading the prompt ...",
+        "plain": "First, plain decoding, to have something measured to compare with",
+        "plain_done": "Plain decoding is done; now with drafts",
+        "speculative": "Decoding with drafts",
+        "playing": "Playing a recorded run at its true speed",
+        "done": "Finished, {speedup}x as fast as plain decoding",
+        "done_alone": "Finished",
+        "cancelled": "Stopped; what there is stays",
+        "failed": "Broke off; what there is stays",
+        "cut": "Ends here",
+    },
+    "announce": {
+        "plain": "Plain decoding runs first.",
+        "speculative": "Decoding with drafts.",
+        "done": "Finished: {speedup} times as fast, {fast} against {plain} tokens per second, "
+        "{accepted} per cent of drafts accepted.",
+        "cancelled": "Stopped.",
+        "failed": "The run broke off.",
+    },
+    "empty": "Type a prompt and press Run: each token will be coloured by what happened to it.",
+    "waiting": "Another run is using the model; yours begins as soon as it ends.",
+    "text_label": "The answer, token by token",
+    "strip_label": "One column for each step: drafted tokens below, the target's own on top",
+    "token_label": "{status} token",
+    "legend": "What the marks mean",
+    "loading": "Loading the model",
+    "skip": "Skip to the end",
+    "replay": "Replay",
+    "hide_drafts": "Hide refused",
+    "save": "Download trace",
+    "open": "Open trace",
+    "reused": "{cached} of {all} prompt tokens reused",
+    "status": STATUS,
+    "meaning": {
+        "accepted": "Drafted, tested by the target and kept",
+        "rejected": "Drafted, tested by the target and refused",
+        "unreached": "Drafted after a refused token: never tested",
+        "correction": "The target's own token in place of a refused one",
+        "bonus": "The target's own token after a draft that was kept whole",
+        "plain": "The target's own token in a step without a draft",
+    },
+    "explain": {
+        "drafted": "Guessed by the drafter; the target has not judged it yet.",
+        "accepted": "The target would have said the same, so it was kept.",
+        "accepted_drawn": "The draw {draw} lies below the accept probability {accept}: kept.",
+        "rejected": "The target would have said something else, so it was refused.",
+        "rejected_drawn": "The draw {draw} is not below the accept probability {accept}: refused.",
+        "unreached": "A token before it was refused, so this guess was never tested.",
+        "correction": "The target's own choice in place of the refused guess.",
+        "bonus": "All guesses were kept, and the same pass of the target gave one token more.",
+        "plain": "The target's own token: nothing was drafted in this step.",
+    },
+    "target_prob": "target",
+    "draft_prob": "draft",
+    "accept_prob": "accept",
+    "draw": "draw",
+    "place": "place",
+    "place_draft": "step {step}, draft {node}",
+    "place_next": "step {step}, the target's own",
+    "part_of_character": "(part of a character)",
+    "numbers": {
+        "origin": {"live": "measured", "recorded": "recorded"},
+        "speedup": {"label": "speedup", "unit": "x", "hint": "Tokens per second with drafts over plain decoding, same prompt, same engine"},
+        "fast": {"label": "with drafts", "unit": "tok/s", "hint": "New tokens per second of decoding, with drafts"},
+        "plain": {"label": "plain", "unit": "tok/s", "hint": "New tokens per second of plain decoding, really run"},
+        "accepted": {"label": "drafts kept", "unit": "%", "hint": "Accepted drafted tokens over all drafted tokens"},
+        "per_step": {"label": "per step", "unit": "tok", "hint": "New tokens per step, the target's own included"},
+        "draft": {"label": "drafting", "unit": "ms", "hint": "Milliseconds of drafting per step"},
+        "verify": {"label": "verifying", "unit": "ms", "hint": "Milliseconds of the target's pass per step"},
+    },
+    "charts": {
+        "lookahead_title": "Lookahead per step",
+        "lookahead_label": "Chart: tokens allowed, drafted and accepted in each step",
+        "speedup_title": "Speedup over time",
+        "speedup_label": "Chart: speedup against the measured plain run as time goes on",
+        "lookahead_hover": "step {step}: {accepted} of {drafted} kept, {lookahead} allowed<br>{reason}",
+        "no_reason": "no reason given",
+        "accepted": "accepted",
+        "not_accepted": "not accepted",
+        "allowed": "allowed",
+        "step": "step",
+        "tokens": "tokens",
+        "seconds": "seconds of decoding",
+        "times": "times plain",
+        "speedup": "speedup",
+        "speedup_hover": "{tokens} tokens after {seconds} s: {speedup}x",
+        "plain_line": "plain decoding",
+        "wait_plain": "plain decoding is being measured",
+        "no_plain": "needs a measured plain run",
+    },
+    "trace": {
+        "foreign": "{name} is not a trace of this program: line {line}: {problem}.",
+        "nothing": "{name} holds no events.",
+        "cut": "Line {line} of {name} cannot be read ({problem}); the {count} events before it are shown.",
+        "unharmed": "Nothing was changed.",
+        "advice": "Open a .jsonl file that specdemo saved.",
+    },
+}

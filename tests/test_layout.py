@@ -1,0 +1,107 @@
+"""What may import what, what stays silent, and that the generated documents are up to date."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specdemo import docs
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "specdemo"
+HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate"}
+
+# Each layer and the specdemo modules that it may import, itself included without saying so.
+BASE = {"errors", "settings"}
+BELOW_SESSION = {*BASE, "trace", "engine", "drafters", "models", "text"}
+ALLOWED = {
+    "trace": {"errors"},
+    "engine": {*BASE, "trace"},
+    "drafters": {*BASE, "trace", "engine"},
+    "models": {*BASE, "trace", "engine"},
+    "text": {*BASE, "trace"},
+    "session": BELOW_SESSION,
+    "bench": {*BELOW_SESSION, "session"},
+    "training": {*BELOW_SESSION, "session", "bench"},
+    "ui": {*BASE, "trace", "session", "models"},
+}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def layer_of(path: Path) -> str:
+    """`engine` for specdemo/engine/loop.py, `session` for specdemo/session.py."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> set[str]:
+    """Every imported module's dotted name, also the ones inside functions and `if TYPE_CHECKING`."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import; say where it comes from"
+            base = node.module or ""
+            # `from specdemo import docs` names a module, `from specdemo.errors import UserError` does not.
+            names |= {f"{base}.{alias.name}" for alias in node.names} if base == "specdemo" else {base}
+    return names
+
+
+def in_layers(*layers: str) -> list[Path]:
+    return [path for path in MODULES if layer_of(path) in layers]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", in_layers(*ALLOWED), ids=name_of)
+def test_imports_point_one_way(path: Path) -> None:
+    layer = layer_of(path)
+    inner = {name.split(".")[1] for name in imports_of(path) if name.startswith("specdemo.")}
+    assert inner <= ALLOWED[layer] | {layer}
+
+
+@pytest.mark.parametrize("path", in_layers("trace", "errors", "settings"), ids=name_of)
+def test_the_trace_needs_the_standard_library_only(path: Path) -> None:
+    outside = {name.partition(".")[0] for name in imports_of(path)} - {"specdemo", "__future__"}
+    assert outside <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("path", [*in_layers("ui"), ROOT / "app.py"], ids=name_of)
+def test_the_page_never_imports_the_models(path: Path) -> None:
+    if not path.is_file():
+        pytest.skip("there is no such file yet")
+    assert not {name.partition(".")[0] for name in imports_of(path)} & HEAVY
+
+
+@pytest.mark.parametrize("path", in_layers(*BELOW_SESSION, "session"), ids=name_of)
+def test_nothing_up_to_the_session_prints_sleeps_or_knows_the_page(path: Path) -> None:
+    assert not {name.partition(".")[0] for name in imports_of(path)} & {"gradio", "plotly", "rich"}
+    calls = {
+        ast.unparse(node.func)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    }
+    assert not calls & {"print", "sleep", "time.sleep"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("module", ["specdemo.session", "specdemo.trace.replay", "specdemo.settings"])
+def test_importing_loads_no_model_library(module: str) -> None:
+    code = f"import sys, {module}; sys.exit(', '.join(sorted({HEAVY!r} & set(sys.modules))) or 0)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"importing {module} loads {done.stderr}"
+
+
+def test_the_generated_documents_are_up_to_date() -> None:
+    outdated = [path.name for path in docs.stale()]
+    assert not outdated, "run: python -m specdemo.docs"
