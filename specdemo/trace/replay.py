@@ -30,7 +30,7 @@ def read(path: str | Path) -> Replay:
 def parse(text: str, name: str = "the trace") -> Replay:
     """Read JSON lines up to the first line that is not an event of this schema."""
     events: list[Event] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:

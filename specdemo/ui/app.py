@@ -58,7 +58,7 @@ def create_app(studio: Studio) -> gr.Blocks:
 def launch_options() -> dict[str, object]:
     """What Gradio takes at launch: looks, Plotly and what must stay off."""
     return {
-        "theme": gr.themes.Default(spacing_size="sm", radius_size="md"),
+        "theme": _theme(),
         "css_paths": [SCRIPTS / "view.css"],
         "head": page_head(),
         "favicon_path": ASSETS / "icons" / "favicon.svg",
@@ -67,6 +67,18 @@ def launch_options() -> dict[str, object]:
         "show_error": False,
         "quiet": True,
     }
+
+
+def _theme() -> gr.themes.Base:
+    """Gradio's default with a blue of the colour-blind safe palette, dark enough for white text."""
+    return gr.themes.Default(spacing_size="sm", radius_size="md", primary_hue="blue").set(
+        button_primary_background_fill="#005a8c",
+        button_primary_background_fill_hover="#00466e",
+        button_primary_background_fill_dark="#0072b2",
+        button_primary_text_color="white",
+        slider_color="#0072b2",
+        slider_color_dark="#56b4e9",
+    )
 
 
 def _leave(visitor: Visitor | None) -> None:

@@ -62,8 +62,14 @@ class Handlers:
         visitor.stream = present.open_line("live", key, waiting=True) + present.earlier_lines(visitor.turns)
         return visitor, visitor.stream
 
-    def run(self, visitor: Visitor, prompt: str, system: str, *controls: object) -> Iterator[str]:
-        """The run itself. yields: the stream, longer each time"""
+    def run(
+        self, visitor: Visitor, prompt: str | None, system: str | None, *controls: object
+    ) -> Iterator[str]:
+        """The run itself. yields: the stream, longer each time
+
+        prompt, system: None where the browser has never sent a box's text
+        """
+        prompt, system = prompt or "", system or ""
         cancel, stream = visitor.cancel, visitor.stream
         answer: list[str] = []
         shown = time.monotonic()

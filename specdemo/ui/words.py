@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TITLE = "specdemo"
-SUBTITLE = "Speculative decoding, live: a small draft model guesses, the target model checks, the answer stays the same."
+SUBTITLE = "Speculative decoding, live: a draft guesses, the target checks."
 PROMPT = "Prompt"
 PROMPT_HINT = "Ask something, or pick an example below. Ctrl+Enter runs, Esc stops."
 RUN, STOP, NEW = "Run", "Stop", "New"
@@ -17,9 +17,9 @@ SYSTEM = "System prompt (optional)"
 MORE, MODEL = "More settings", "Models"
 PAIR, PRECISION, LOAD = "Target + draft", "Precision of the target", "Load"
 POLICIES = {
-    "constant": "Constant: always the same",
-    "heuristic": "Heuristic: +2 when all kept, else -1",
-    "confidence": "Confidence: stop after an unlikely draft",
+    "constant": "Constant",
+    "heuristic": "Heuristic (+2 / -1)",
+    "confidence": "Confidence",
 }
 THEME = "Light / dark"
 RECORDED = "recorded run"

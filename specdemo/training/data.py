@@ -1,0 +1,206 @@
+"""Prompts and answers: read, kept in shards without pickle, held out by prompt, cut into batches.
+
+A shard is a .npz with one row an answer: source, row_id, temperature, prompt_ids cut by prompt_offsets,
+answer_ids cut by answer_offsets, and top_ids / top_probs (tokens, 8) before each answer token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from specdemo.errors import UserError
+
+SORTED_WITHIN = 1024  # rows that are sorted by length together: little padding, still mixed
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A user's text, and which row of which file it is."""
+
+    source: str
+    row_id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the target wrote after a prompt.
+
+    prompt_ids: (P,) int64; answer_ids: (A,) int64
+    top_ids: (A, 8) int64, top_probs: (A, 8) float16 — likeliest next tokens before each answer token, or None
+    """
+
+    source: str
+    row_id: int
+    temperature: float
+    prompt_ids: np.ndarray
+    answer_ids: np.ndarray
+    top_ids: np.ndarray | None = None
+    top_probs: np.ndarray | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the prompt: answers to the same prompt share it."""
+        return f"{self.source}/{self.row_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One text for training.
+
+    token_ids: (n,) int64 — prompt and answer without the last token, after which nothing was said
+    first: position whose next token is the answer's first; start: where its hidden states begin in the cache
+
+    Prompt "a b", answer "x y z": token_ids are a b x y, first is 1 (b predicts x).
+    """
+
+    key: str
+    token_ids: np.ndarray
+    first: int
+    temperature: float
+    start: int
+
+
+def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
+    """Rows {"prompt": text} or {"turns": [text, ...]} (the first turn counts) of JSON lines files."""
+    prompts = []
+    for path in paths:
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            for number, line in enumerate(lines):
+                if line.strip():
+                    row = json.loads(line)
+                    text = row["prompt"] if "prompt" in row else row["turns"][0]
+                    prompts.append(Prompt(path.stem, int(row.get("id", number)), str(text)))
+        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+            raise UserError(
+                f"The prompt file {path.name} cannot be read: {error}.",
+                advice='Each line must be like {"prompt": "text"}.',
+            ) from error
+    return prompts
+
+
+def save_answers(path: Path, answers: Sequence[Answer], vocabulary_size: int) -> None:
+    """Write a shard in one move."""
+    dtype = np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
+    arrays = {
+        "source": np.array([answer.source for answer in answers]),
+        "row_id": np.array([answer.row_id for answer in answers], np.int32),
+        "temperature": np.array([answer.temperature for answer in answers], np.float16),
+    }
+    for name in ("prompt", "answer"):
+        texts = [getattr(answer, f"{name}_ids") for answer in answers]
+        arrays[f"{name}_offsets"] = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+        arrays[f"{name}_ids"] = np.concatenate(texts).astype(dtype)
+    if all(answer.top_ids is not None for answer in answers):
+        arrays["top_ids"] = np.concatenate([answer.top_ids for answer in answers]).astype(dtype)
+        arrays["top_probs"] = np.concatenate([answer.top_probs for answer in answers])
+    temporary = path.with_suffix(".part")
+    with temporary.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)
+    temporary.replace(path)
+
+
+def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
+    """Every answer of the shards that has a prompt and at least one token."""
+    answers = []
+    for path in paths:
+        try:
+            with np.load(path, allow_pickle=False) as shard:
+                arrays = {name: shard[name] for name in shard.files}
+            prompts = np.split(arrays["prompt_ids"].astype(np.int64), arrays["prompt_offsets"][1:-1])
+            texts = np.split(arrays["answer_ids"].astype(np.int64), arrays["answer_offsets"][1:-1])
+            facts = zip(arrays["source"], arrays["row_id"], arrays["temperature"], strict=True)
+            rows = list(zip(facts, prompts, texts, strict=True))
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(
+                f"The answers in {path.name} cannot be read: {error}.",
+                advice="Get the file again, or leave it out.",
+            ) from error
+        for (source, row_id, temperature), prompt, text in rows:
+            if not len(prompt) or not len(text):
+                continue
+            if max(prompt.max(), text.max()) >= vocabulary_size:
+                raise UserError(
+                    f"The answers in {path.name} hold tokens that the target does not have.",
+                    advice="Use answers that this target wrote.",
+                )
+            answers.append(Answer(str(source), int(row_id), float(temperature), prompt, text))
+    return answers
+
+
+def choose(answers: list[Answer], *, max_answers: int, max_positions: int, seed: int) -> list[Answer]:
+    """A random selection in random order, within both limits (0: no limit on answers)."""
+    chosen, positions = [], 0
+    for index in np.random.default_rng(seed).permutation(len(answers)):
+        answer = answers[index]
+        length = len(answer.prompt_ids) + len(answer.answer_ids) - 1
+        if (max_answers and len(chosen) == max_answers) or positions + length > max_positions:
+            break
+        chosen.append(answer)
+        positions += length
+    return chosen
+
+
+def to_rows(answers: Sequence[Answer], max_length: int) -> list[Row]:
+    """Training rows, laid out one after another in the cache of hidden states."""
+    rows, start = [], 0
+    for answer in answers:
+        token_ids = np.concatenate([answer.prompt_ids, answer.answer_ids])[:-1]
+        if len(token_ids) > max_length:
+            continue
+        first = len(answer.prompt_ids) - 1
+        rows.append(Row(answer.key, token_ids, first, answer.temperature, start))
+        start += len(token_ids)
+    return rows
+
+
+def hold_out(rows: Sequence[Row], prompts: int, seed: int) -> tuple[list[Row], list[Row]]:
+    """Split into training and held-out rows by prompt, so that no held-out prompt was trained on."""
+    keys = sorted({row.key for row in rows})
+    count = min(prompts, len(keys) // 5)
+    held = {keys[index] for index in np.random.default_rng(seed).permutation(len(keys))[:count]}
+    return [row for row in rows if row.key not in held], [row for row in rows if row.key in held]
+
+
+def batches(rows: Sequence[Row], max_tokens: int, shuffle_seed: int | None = None) -> list[list[Row]]:
+    """Batches of at most `max_tokens` with padding; the same seed gives the same order."""
+    random = np.random.default_rng(shuffle_seed)
+    order = list(rows) if shuffle_seed is None else [rows[i] for i in random.permutation(len(rows))]
+    result: list[list[Row]] = []
+    for begin in range(0, len(order), SORTED_WITHIN):
+        batch: list[Row] = []
+        for row in sorted(order[begin : begin + SORTED_WITHIN], key=lambda row: len(row.token_ids)):
+            if batch and len(row.token_ids) * (len(batch) + 1) > max_tokens:
+                result.append(batch)
+                batch = []
+            batch.append(row)
+        result.append(batch)
+    return result if shuffle_seed is None else [result[i] for i in random.permutation(len(result))]
+
+
+def padded(rows: Sequence[Row]) -> np.ndarray:
+    """(B, L) int64 token ids, zeros after each text; causal attention never looks at them."""
+    table = np.zeros((len(rows), max(len(row.token_ids) for row in rows)), np.int64)
+    for line, row in zip(table, rows, strict=True):
+        line[: len(row.token_ids)] = row.token_ids
+    return table
+
+
+def positions(rows: Sequence[Row], *, answers_only: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Where the texts' positions lie: in the flattened batch, and in the cache of hidden states. (n,) int64 each.
+
+    The first position of a text is left out: its hidden state is an attention sink, far from all others.
+    """
+    length = max(len(row.token_ids) for row in rows)
+    here, there = [], []
+    for index, row in enumerate(rows):
+        inside = np.arange(max(row.first, 1) if answers_only else 1, len(row.token_ids))
+        here.append(index * length + inside)
+        there.append(row.start + inside)
+    return np.concatenate(here), np.concatenate(there)

@@ -1,0 +1,162 @@
+"""The project's papers agree with each other and with the code."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from specdemo import docs
+
+ROOT = Path(__file__).resolve().parents[1]
+MEGABYTE = 1_000_000
+START = "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && .venv/bin/python app.py"
+TEST = (
+    "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt -r requirements-dev.txt"
+    " && .venv/bin/python -m pytest"
+)
+TEXTS = {".md", ".py", ".toml", ".txt", ".json", ".js", ".css", ".pyi", ""}
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def front_matter() -> dict[str, object]:
+    return yaml.safe_load(read("README.md").split("---\n")[1])
+
+
+def requirements(name: str = "requirements.txt") -> dict[str, Requirement]:
+    lines = [line.split("#")[0].strip() for line in read(name).splitlines()]
+    return {found.name: found for found in map(Requirement, filter(None, lines))}
+
+
+def project_files() -> list[Path]:
+    """What is in the repository, or would be: git's list, else every file outside hidden folders."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        names = filter(None, listed.split("\0"))
+    except (OSError, subprocess.CalledProcessError):
+        found = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
+        names = [str(path) for path in found if not re.search(r"(^|/)(\.|__pycache__)", path.as_posix())]
+    return [ROOT / name for name in names if (ROOT / name).is_file()]
+
+
+def test_the_spacefile_mirrors_the_front_matter() -> None:
+    manifest = yaml.safe_load(read("Spacefile"))
+    assert manifest["v"] == 0
+    assert (ROOT / manifest["icon"]).is_file()
+    assert manifest["x-huggingface"] == front_matter()
+
+
+def test_the_spacefile_names_what_exists() -> None:
+    (micro,) = yaml.safe_load(read("Spacefile"))["micros"]
+    assert micro["primary"]
+    assert all((ROOT / name).exists() for name in micro["include"])
+    settings = read("specdemo/settings.py")
+    for preset in micro["presets"]["env"]:
+        field = preset["name"].removeprefix("SPECDEMO_").lower()
+        assert f'    {field}: str = "{preset["default"]}"' in settings
+
+
+def test_the_front_matter_suits_the_requirements() -> None:
+    matter = front_matter()
+    assert matter["sdk"] == "gradio"
+    assert len(str(matter["short_description"])) <= 60
+    assert (ROOT / str(matter["app_file"])).is_file()
+    assert requirements()["gradio"].specifier.contains(str(matter["sdk_version"]))
+
+
+def test_the_front_matter_names_models_of_the_catalogue() -> None:
+    catalogue = json.loads(read("specdemo/models/catalogue.json"))
+    repos = {model.get("repo") for model in catalogue["models"]}
+    assert set(front_matter()["models"]) <= repos
+
+
+def test_the_requirements_admit_zerogpu_and_the_tested_torch() -> None:
+    torch = requirements()["torch"].specifier
+    assert all(torch.contains(version) for version in ("2.8.0", "2.9.1", "2.10.0", "2.11.0", "2.13.0"))
+    assert torch.contains("2.13.0+cpu")
+    assert not torch.contains("2.14.0")
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "requirements-desktop.txt"])
+def test_every_requirement_has_an_upper_end(name: str) -> None:
+    for requirement in requirements(name).values():
+        assert {item.operator for item in requirement.specifier} & {"==", "<", "<="}, requirement
+
+
+def test_the_two_commands_are_in_the_readme_and_ci_runs_the_test_command() -> None:
+    lines = read("README.md").splitlines()
+    assert START in lines
+    assert TEST in lines
+    assert read(".ci/run").splitlines()[-1] == TEST
+    assert (ROOT / ".ci/run").stat().st_mode & 0o111
+
+
+def test_the_readme_tells_every_variable_and_command() -> None:
+    readme = read("README.md")
+    fields = re.findall(r"^    (\w+): (?:str|int|Path) = ", read("specdemo/settings.py").split("class AppSettings")[1], re.M)
+    assert fields
+    for field in fields:
+        assert f"`SPECDEMO_{field.removesuffix('_dir').upper()}`" in readme
+    for command in re.findall(r'commands\.add_parser\("([\w-]+)"', read("specdemo/cli.py")):
+        assert f"`{command}" in readme, command
+    assert readme.count("<!-- measured:start -->") == readme.count("<!-- measured:end -->") == 1
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        for link in re.findall(r"(?<!!)\[[^\]]*\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_walk_through_names_what_exists() -> None:
+    text = read("docs/add-a-drafter.md")
+    from specdemo.drafters import base
+    from specdemo.engine.types import Proposal
+
+    code, entry = re.findall(r"```python\n(.*?)```", text, re.S)
+    scope: dict[str, object] = {}
+    exec(code, scope)  # the page's own example
+    proposal = scope["Echo"](3).propose([5, 7], 2)
+    assert proposal == Proposal((7, 7), (-1, 0), lookahead=2, reason="echo")
+    for name in re.findall(r"context\.settings\.(\w+)", entry):
+        assert name in base.RunSettings.__dataclass_fields__
+    for name in ("DraftingContext", "Drafter", "Method", "METHODS"):
+        assert hasattr(base, name)
+        assert name in text
+
+
+def test_files_stay_small() -> None:
+    sizes = {path: path.stat().st_size for path in project_files()}
+    assert {path: size for path, size in sizes.items() if size >= 10 * MEGABYTE} == {}
+    weights = [size for path, size in sizes.items() if path.suffix in {".safetensors", ".gguf", ".npz"}]
+    assert sum(weights) < 60 * MEGABYTE
+
+
+def test_nothing_points_at_one_machine() -> None:
+    pattern = re.compile(r"(?<![\w.~$}/-])/(work|home|root|tmp|opt|Users|mnt)/\w|file:///[a-z]|extra-index-url")
+    for path in project_files():
+        if path.suffix not in TEXTS or path == Path(__file__).resolve():
+            continue
+        found = pattern.search(path.read_text(encoding="utf-8", errors="replace"))
+        assert found is None, f"{path.relative_to(ROOT)}: {found.group()}"
+
+
+def test_the_licence_is_whole() -> None:
+    text = read("LICENSE")
+    assert text.lstrip().startswith("Apache License")
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_a_document_without_its_markers_is_noticed() -> None:
+    with pytest.raises(ValueError, match="not enough values"):
+        docs.between("no markers", "map", "")

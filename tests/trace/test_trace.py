@@ -1,0 +1,97 @@
+"""Events survive their wire form; replay shows what is whole; metrics are what their names say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from specdemo.errors import UserError
+from specdemo.trace.codec import TraceError, decode, dumps, encode, loads
+from specdemo.trace.events import (
+    Drafted,
+    FinishReason,
+    ModelInfo,
+    Node,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Status,
+    Trace,
+    Verified,
+)
+from specdemo.trace.metrics import measure, output_ids, speedup, timeline
+from specdemo.trace.replay import parse, read
+
+HOSTILE = ["<img src=x onerror=1>", "${6*7}", "C:\\users", "\u202eevil", "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}", "\n\u2028"]
+
+
+def example() -> Trace:
+    nodes = tuple(Node(place, text=text, parent=place - 1) for place, text in enumerate(HOSTILE))
+    judged = (
+        Node(0, HOSTILE[0], -1, Status.ACCEPTED, 0.5, 0.25, 1.0, 0.123),
+        Node(1, HOSTILE[1], 0, Status.REJECTED, 0.1, 0.5, 0.2, 0.9),
+    )
+    return Trace(
+        (
+            RunStarted("speculative", "draft_model", "hi", {"lookahead": 2}, ModelInfo("t", "r", "nf4", "k", 5), ModelInfo("d")),
+            Drafted("speculative", 0, 2, "constant", nodes, 0.001),
+            Verified("speculative", 0, judged, (0,), Node(7, " x", status=Status.CORRECTION), 0.1, 0.2, 0.01, 0.31),
+            Verified("speculative", 1, (), (), Node(8, status=Status.PLAIN), 0.0, 0.2, 0.01, 0.52),
+            RunFailed("speculative", "broke", "safe", "again"),
+            RunFinished("speculative", FinishReason.CANCELLED, 3, 0.52),
+        )
+    )
+
+
+def test_events_survive_the_round_trip():
+    trace = example()
+    text = dumps(trace.events)
+    assert text.count("\n") == len(trace.events)
+    assert Trace(tuple(loads(text))) == trace
+
+
+@pytest.mark.parametrize("line", ["", "[]", "{}", '{"type":"drafted"}', '{"type":"nonsense"}', '{"type":"finished","lane":"a","reason":"?"}'])
+def test_what_is_no_event_is_refused(line):
+    with pytest.raises(TraceError):
+        decode(line)
+
+
+def test_another_schema_is_named():
+    line = encode(example().events[0]).replace('"schema":1', '"schema":99')
+    with pytest.raises(TraceError, match="schema 99"):
+        decode(line)
+    with pytest.raises(UserError, match="schema 99"):
+        parse(line)
+
+
+def test_a_cut_file_shows_what_is_whole(tmp_path):
+    text = dumps(example().events)
+    path = tmp_path / "cut.jsonl"
+    path.write_text(text[: text.index('"finished"')], encoding="utf-8")
+    replay = read(path)
+    assert replay.trace.events == example().events[:-1]
+    assert "5 events" in replay.problem
+    with pytest.raises(UserError, match="empty"):
+        parse("\n")
+    with pytest.raises(UserError, match="cannot be read"):
+        read(tmp_path / "missing.jsonl")
+
+
+def test_metrics_are_what_their_names_say():
+    metrics = measure(example())
+    assert (metrics.steps, metrics.new_tokens, metrics.drafted, metrics.accepted) == (2, 3, 2, 1)
+    assert metrics.drafted_accept_rate == 0.5
+    assert metrics.first_accept_rate == 1
+    assert metrics.tokens_per_step == 1.5
+    assert metrics.tokens_per_second == pytest.approx(3 / 0.52)
+    assert output_ids(example()) == [0, 7, 8]
+    assert timeline(example()) == [(2, 0.31), (3, 0.52)]
+    assert measure(()).tokens_per_second is None
+    assert speedup(metrics, metrics) == 1
+
+
+def test_replay_needs_no_torch():
+    code = "import sys; sys.modules['torch'] = None; import specdemo.trace.replay, specdemo.trace.metrics, specdemo.cli; assert 'transformers' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,202 @@
+"""The page in a real Chromium: hostile text stays text, every state shows, nothing leaves the machine."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from specdemo.errors import UserError
+from specdemo.models.progress import Progress
+from specdemo.session import MethodInfo, PairInfo, Studio
+from specdemo.settings import AppSettings
+from specdemo.trace.events import (
+    Drafted,
+    FinishReason,
+    ModelInfo,
+    Node,
+    RunFinished,
+    RunStarted,
+    Status,
+    Verified,
+)
+from specdemo.ui.app import create_app, launch_options
+
+sync_api = pytest.importorskip("playwright.sync_api")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not shutil.which("chromium"), reason="no Chromium")]
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+HOSTILE = ["<img src=x onerror=1>", "${6*7}", "C:\\users", "\u202eevil", "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}", "<script>window.hacked=1</script>"]
+
+
+class HostileConversation:
+    """Real events whose token texts are what a model could say at worst."""
+
+    def run(self, prompt, settings, *, system="", cancel):
+        if prompt == "fail":
+            raise UserError("It happened.", unharmed="All is well.", advice="Try again.")
+        info = ModelInfo("tiny", precision="fp32")
+        for lane in ("plain", "speculative"):
+            yield RunStarted(lane, "draft_model" if lane == "speculative" else "nothing", prompt, {}, info)
+            steps = 10_000 if prompt == "forever" else 8
+            for step in range(steps):
+                if cancel.is_set():
+                    yield RunFinished(lane, FinishReason.CANCELLED, step, 0.1 * step)
+                    return
+                yield from self.step(lane, step, HOSTILE[step % len(HOSTILE)])
+                if prompt == "forever":
+                    cancel.wait(0.01)
+            yield RunFinished(lane, FinishReason.LENGTH, steps, 0.1 * steps)
+
+    def step(self, lane, step, text):
+        if lane == "plain":
+            own = Node(step, text, status=Status.PLAIN, target_prob=0.5)
+            yield Verified(lane, step, (), (), own, 0, 0.1, 0, 0.1 * (step + 1))
+            return
+        statuses = (Status.ACCEPTED, Status.REJECTED, Status.UNREACHED) if step % 2 else (Status.ACCEPTED,)
+        nodes = tuple(Node(place, text, place - 1, status, 0.5, 0.25, 0.5, 0.25) for place, status in enumerate(statuses))
+        own = Node(9, text, status=Status.CORRECTION if step % 2 else Status.BONUS, target_prob=0.5)
+        yield Drafted(lane, step, 3, "<b>constant</b>", nodes, 0.01)
+        yield Verified(lane, step, nodes, (0,), own, 0.01, 0.05, 0.001, 0.06 * (step + 1))
+
+    def reset(self):
+        pass
+
+    def close(self):
+        pass
+
+
+class ReadyStudio(Studio):
+    """A studio without models."""
+
+    def start(self):
+        pass
+
+    ready = True
+    pair = type("Pair", (), {"target": type("Target", (), {"info": ModelInfo("tiny", precision="fp32")})})
+
+    def progress(self) -> Progress | None:
+        return None
+
+    def methods(self):
+        return [MethodInfo("draft_model", "Draft model", "", (), True)]
+
+    def pairs(self):
+        return [PairInfo("smollm2-135m-instruct", "d", "tiny", "")]
+
+    def open(self):
+        return HostileConversation()
+
+
+@pytest.fixture(scope="module")
+def url():
+    demo = create_app(ReadyStudio(AppSettings()))
+    _, address, _ = demo.launch(server_port=None, prevent_thread_lock=True, **launch_options())
+    yield address
+    demo.close()
+
+
+@pytest.fixture
+def page(url):
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+        page.problems = []
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("request", lambda request: page.problems.append(request.url)
+                if not request.url.startswith((url, "data:", "blob:")) else None)
+        page.goto(url)
+        page.wait_for_selector("#sd-view .sd-numbers")
+        yield page
+        browser.close()
+
+
+def run(page, prompt):
+    page.locator("#sd-prompt textarea").fill(prompt)
+    page.get_by_role("button", name="Run", exact=True).click()
+
+
+def test_hostile_tokens_stay_text_and_every_state_shows(page):
+    run(page, "<img src=x onerror=window.hacked=1>")
+    page.wait_for_function("document.querySelector('.sd-phase')?.textContent.startsWith('Finished')", timeout=20_000)
+    text = page.locator(".sd-answer").inner_text()
+    for hostile in ("<img src=x onerror=1>", "${6*7}", "C:\\users", "evil"):
+        assert hostile in text
+    assert page.evaluate("window.hacked") is None
+    assert page.locator(".sd-answer img, .sd-answer script, .sd-asked img").count() == 0
+    for status in ("accepted", "rejected", "unreached", "correction", "bonus"):
+        assert page.locator(f".sd-answer .sd-{status}").count() > 0
+    assert page.locator(".sd-answer .sd-name", has_text="RLO").count() > 0
+    assert page.locator(".sd-number-speedup dd b").inner_text() != "–"
+    assert page.locator(".sd-origin", has_text="measured").count() >= 5
+    page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 2")
+    page.locator(".sd-answer .sd-token.sd-rejected").first.hover()
+    assert "0.25" in page.locator(".sd-popover").inner_text()
+    assert page.problems == []
+
+
+def test_stop_keeps_what_there_is_and_the_page_goes_on(page):
+    run(page, "forever")
+    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 20", timeout=20_000)
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Stopped')", timeout=5_000)
+    assert page.locator(".sd-answer .sd-token").count() > 20
+    run(page, "again")
+    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000)
+    assert page.problems == []
+
+
+def test_an_error_is_a_block_of_sentences(page):
+    run(page, "fail")
+    block = page.locator(".sd-problem")
+    block.wait_for()
+    assert block.inner_text().split("\n") == ["It happened.", "All is well.", "Try again."]
+
+
+def test_ctrl_enter_runs_and_the_theme_changes(page):
+    page.locator("#sd-prompt textarea").fill("hello")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000)
+    before = page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor")
+    page.locator("#sd-theme").click()
+    assert page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor") != before
+
+
+def test_a_trace_can_be_saved_opened_and_a_broken_one_is_told(page, tmp_path):
+    run(page, "hello")
+    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download trace").click()
+    saved = tmp_path / "trace.jsonl"
+    download.value.save_as(saved)
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text(saved.read_text(encoding="utf-8")[:-20], encoding="utf-8")
+    page.locator(".sd-tools input[type=file]").set_input_files(cut)
+    page.locator(".sd-problem", has_text="cannot be read").wait_for()
+    assert page.locator(".sd-badge").inner_text() == "recorded"
+    foreign = tmp_path / "foreign.jsonl"
+    foreign.write_text("hello", encoding="utf-8")
+    page.locator(".sd-tools input[type=file]").set_input_files(foreign)
+    page.locator(".sd-problem", has_text="is not a trace").wait_for()
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_nothing_overflows_sideways(page, width):
+    page.set_viewport_size({"width": width, "height": 844})
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width + 1
+
+
+def test_visitors_wait_their_turn_and_do_not_meet(page, url):
+    other = page.context.new_page()
+    other.goto(url)
+    other.wait_for_selector("#sd-view .sd-numbers")
+    run(page, "forever")
+    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 5", timeout=20_000)
+    run(other, "second")
+    other.wait_for_timeout(500)
+    assert other.locator(".sd-answer .sd-token").count() == 0
+    page.get_by_role("button", name="Stop", exact=True).click()
+    other.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000)
+    assert "second" in other.locator(".sd-asked").inner_text()
+    assert "second" not in page.locator(".sd-text").inner_text()

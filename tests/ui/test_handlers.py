@@ -1,0 +1,114 @@
+"""Handlers: the stream only grows, errors are sentences, a run that is stopped or left is cancelled, visitors are apart."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from specdemo.errors import UserError
+from specdemo.settings import RunSettings
+from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Status, Verified
+from specdemo.ui.handlers import Handlers, Visitor, read_controls
+
+CONTROLS = ("draft_model", "confidence", 5, 0.4, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
+
+
+class ScriptedConversation:
+    """A conversation whose events are given; it tells whether it was closed."""
+
+    def __init__(self, error=None, steps=3):
+        self.error = error
+        self.steps = steps
+        self.closed = False
+
+    def run(self, prompt, settings, *, system="", cancel):
+        if self.error:
+            raise self.error
+        yield RunStarted("speculative", settings.method, prompt, {}, ModelInfo("tiny"))
+        for step in range(self.steps):
+            if cancel.is_set():
+                yield RunFinished("speculative", FinishReason.CANCELLED, step, 0.1 * step)
+                return
+            own = Node(step, f" {prompt}{step}", status=Status.PLAIN)
+            yield Verified("speculative", step, (), (), own, 0, 0.1, 0, 0.1 * (step + 1))
+        yield RunFinished("speculative", FinishReason.LENGTH, self.steps, 0.1 * self.steps)
+
+    def reset(self):
+        pass
+
+    def close(self):
+        self.closed = True
+
+
+class ScriptedStudio:
+    def open(self):
+        return ScriptedConversation()
+
+
+@pytest.fixture
+def handlers():
+    return Handlers(ScriptedStudio())
+
+
+def lines(stream):
+    return [json.loads(line) for line in stream.splitlines()]
+
+
+def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
+    visitor, first = handlers.begin(None)
+    streams = [first, *handlers.run(visitor, "a", None, *CONTROLS)]
+    assert all(later.startswith(earlier) for earlier, later in zip(streams, streams[1:], strict=False))
+    assert [line["type"] for line in lines(streams[-1])] == ["open", "started", "verified", "verified", "verified", "finished"]
+    visitor, second = handlers.begin(visitor)
+    assert lines(second)[1] == {"type": "earlier", "prompt": "a", "answer": " a0 a1 a2"}
+    assert second.splitlines()[0] != first.splitlines()[0]
+    assert handlers.new(visitor)[0].turns == []
+
+
+@pytest.mark.parametrize("error", [UserError("Happened.", unharmed="Unharmed.", advice="Do."), RuntimeError("boom")])
+def test_an_error_is_a_sentence_and_the_next_run_works(handlers, error):
+    visitor = Visitor(ScriptedConversation(error))
+    handlers.begin(visitor)
+    notice = lines(list(handlers.run(visitor, "a", "", *CONTROLS))[-1])[-1]
+    assert notice["type"] == "notice"
+    assert notice["message"]
+    assert notice["advice"]
+    assert "Traceback" not in json.dumps(notice)
+    visitor.conversation = ScriptedConversation()
+    handlers.begin(visitor)
+    assert lines(list(handlers.run(visitor, "a", "", *CONTROLS))[-1])[-1]["type"] == "finished"
+
+
+def test_stop_before_its_turn_and_a_closed_browser_cancel(handlers):
+    visitor, _ = handlers.begin(None)
+    handlers.stop(visitor)
+    assert [line["type"] for line in lines(list(handlers.run(visitor, "a", "", *CONTROLS))[-1])] == ["open"]
+    visitor = Visitor(ScriptedConversation(steps=10_000_000))
+    handlers.begin(visitor)
+    running = handlers.run(visitor, "a", "", *CONTROLS)
+    next(running)
+    cancel: threading.Event = visitor.cancel
+    running.close()  # what Gradio does when the tab is closed
+    assert cancel.is_set()
+    visitor.close()
+    assert visitor.conversation.closed
+
+
+def test_two_visitors_never_see_each_other(handlers):
+    one, two = handlers.begin(None)[0], handlers.begin(None)[0]
+    runs = handlers.run(one, "one", "", *CONTROLS), handlers.run(two, "two", "", *CONTROLS)
+    for first, second in zip(*runs, strict=True):
+        assert "two" not in first
+        assert "one" not in second
+    assert one.turns != two.turns
+
+
+def test_controls_become_checked_settings():
+    assert read_controls(CONTROLS) == RunSettings(max_new_tokens=64)
+    for place, value in ((2, 99), (7, -1.0), (2, None), (7, float("nan")), (0, "draft_model")):
+        changed = (*CONTROLS[:place], value, *CONTROLS[place + 1 :])
+        if place:
+            with pytest.raises(UserError):
+                read_controls(changed)

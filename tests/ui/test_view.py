@@ -1,0 +1,40 @@
+"""The script's pure parts under node, and its numbers against the Python definitions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from specdemo.trace.metrics import measure, speedup
+from specdemo.trace.replay import read
+from specdemo.ui.view import RUNS
+
+RECORDED = sorted(RUNS.glob("*.jsonl"))
+
+
+def test_three_recorded_runs_are_shipped_whole():
+    assert len(RECORDED) >= 3
+    for path in RECORDED:
+        replay = read(path)
+        assert replay.problem == ""
+        assert replay.trace.lanes == ("plain", "speculative")
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_the_script_and_python_count_alike(path):
+    script = Path(__file__).with_name("view.test.mjs")
+    result = subprocess.run([shutil.which("node"), script, path], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    shown = json.loads(result.stdout)
+    trace = read(path).trace
+    plain, fast = measure(trace.lane("plain")), measure(trace.lane("speculative"))
+    assert shown["speedup"] == pytest.approx(speedup(plain, fast))
+    for name in ("tokens_per_second", "drafted_accept_rate", "tokens_per_step"):
+        assert shown[name] == pytest.approx(getattr(fast, name))
+    assert shown["curve"] > 0
+    assert shown["text"].strip()

@@ -1,0 +1,44 @@
+// The view's pure parts, fed with a real recorded run. Run by tests/ui/test_view.py: node view.test.mjs TRACE
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { LineReader, readTrace } from "../../assets/view/lines.js";
+import { acceptRate, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/metrics.js";
+import { schedule } from "../../assets/view/player.js";
+import { emptyState, fold, laneText, reduce } from "../../assets/view/reducer.js";
+import { split } from "../../assets/view/symbols.js";
+
+const text = readFileSync(process.argv[2], "utf8");
+const { items, problem } = readTrace(text);
+assert.equal(problem, "");
+
+// However the text is cut on its way, the lines arrive whole, each once.
+const reader = new LineReader();
+const arrived = [];
+for (let end = 0; end < text.length + 97; end += 97) arrived.push(...reader.read(text.slice(0, end)).items);
+assert.deepEqual(arrived, items);
+
+// Playing to an event equals folding up to it: live, replay and scrubbing cannot disagree.
+const state = emptyState();
+items.forEach((item, i) => {
+  reduce(state, item);
+  if (i % 17 === 0 || i === items.length - 1) assert.deepEqual(state, fold(items.slice(0, i + 1)));
+});
+
+// A cut trace shows what is whole.
+const cut = readTrace(text.slice(0, text.length - 30));
+assert.equal(cut.items.length, items.length - 1);
+assert.ok(cut.problem);
+
+assert.deepEqual(split("a\u202eb\n").map((part) => part.name || part.text), ["a", "RLO", "b\n"]);
+assert.deepEqual([1.234, 148.6, 0.0456, null, 0].map(two), ["1.2", "150", "0.046", "–", "0"]);
+assert.equal(schedule(items).length, items.length);
+
+const { plain, speculative } = state.lanes;
+console.log(JSON.stringify({
+  speedup: speedup(plain, speculative),
+  curve: speedupCurve(plain, speculative).length,
+  text: laneText(speculative),
+  tokens_per_second: tokensPerSecond(speculative),
+  drafted_accept_rate: acceptRate(speculative),
+  tokens_per_step: tokensPerStep(speculative),
+}));
