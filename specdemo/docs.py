@@ -30,7 +30,7 @@ def module_map(root: Path = ROOT) -> str:
 
 def methods_table() -> str:
     """The table of drafting methods, from the one that the program uses."""
-    from specdemo.drafters.base import METHODS  # noqa: PLC0415 - imports torch, which the map does not need
+    from specdemo.drafters.base import METHODS  # imports torch; the map does not need it
 
     rows = []
     for name, method in METHODS.items():
@@ -63,7 +63,9 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
 
 def stale(root: Path = ROOT) -> list[Path]:
     """Documents whose generated parts are not up to date."""
-    return [path for path, text in generated(root).items() if path.read_text(encoding="utf-8") != text]
+    return [
+        path for path, text in generated(root).items() if path.read_text(encoding="utf-8") != text
+    ]
 
 
 def _first_line(path: Path) -> str:

@@ -47,7 +47,9 @@ def imports_of(path: Path) -> set[str]:
             assert node.level == 0, f"{path}: relative import; say where it comes from"
             base = node.module or ""
             # `from specdemo import docs` names a module, `from specdemo.errors import UserError` does not.
-            names |= {f"{base}.{alias.name}" for alias in node.names} if base == "specdemo" else {base}
+            names |= (
+                {f"{base}.{alias.name}" for alias in node.names} if base == "specdemo" else {base}
+            )
     return names
 
 
@@ -95,10 +97,14 @@ def test_every_module_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("module", ["specdemo.session", "specdemo.trace.replay", "specdemo.settings"])
+@pytest.mark.parametrize(
+    "module", ["specdemo.session", "specdemo.trace.replay", "specdemo.settings"]
+)
 def test_importing_loads_no_model_library(module: str) -> None:
     code = f"import sys, {module}; sys.exit(', '.join(sorted({HEAVY!r} & set(sys.modules))) or 0)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"importing {module} loads {done.stderr}"
 
 

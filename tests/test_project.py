@@ -15,7 +15,9 @@ from specdemo import docs
 
 ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 1_000_000
-START = "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && .venv/bin/python app.py"
+START = (
+    "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && .venv/bin/python app.py"
+)
 TEST = (
     "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt -r requirements-dev.txt"
     " && .venv/bin/python -m pytest"
@@ -40,11 +42,15 @@ def project_files() -> list[Path]:
     """What is in the repository, or would be: git's list, else every file outside hidden folders."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
         names = filter(None, listed.split("\0"))
     except (OSError, subprocess.CalledProcessError):
         found = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
-        names = [str(path) for path in found if not re.search(r"(^|/)(\.|__pycache__)", path.as_posix())]
+        names = [
+            str(path) for path in found if not re.search(r"(^|/)(\.|__pycache__)", path.as_posix())
+        ]
     return [ROOT / name for name in names if (ROOT / name).is_file()]
 
 
@@ -81,12 +87,16 @@ def test_the_front_matter_names_models_of_the_catalogue() -> None:
 
 def test_the_requirements_admit_zerogpu_and_the_tested_torch() -> None:
     torch = requirements()["torch"].specifier
-    assert all(torch.contains(version) for version in ("2.8.0", "2.9.1", "2.10.0", "2.11.0", "2.13.0"))
+    assert all(
+        torch.contains(version) for version in ("2.8.0", "2.9.1", "2.10.0", "2.11.0", "2.13.0")
+    )
     assert torch.contains("2.13.0+cpu")
     assert not torch.contains("2.14.0")
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "requirements-desktop.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-dev.txt", "requirements-desktop.txt"]
+)
 def test_every_requirement_has_an_upper_end(name: str) -> None:
     for requirement in requirements(name).values():
         assert {item.operator for item in requirement.specifier} & {"==", "<", "<="}, requirement
@@ -102,7 +112,11 @@ def test_the_two_commands_are_in_the_readme_and_ci_runs_the_test_command() -> No
 
 def test_the_readme_tells_every_variable_and_command() -> None:
     readme = read("README.md")
-    fields = re.findall(r"^    (\w+): (?:str|int|Path) = ", read("specdemo/settings.py").split("class AppSettings")[1], re.M)
+    fields = re.findall(
+        r"^    (\w+): (?:str|int|Path) = ",
+        read("specdemo/settings.py").split("class AppSettings")[1],
+        re.M,
+    )
     assert fields
     for field in fields:
         assert f"`SPECDEMO_{field.removesuffix('_dir').upper()}`" in readme
@@ -138,12 +152,16 @@ def test_the_walk_through_names_what_exists() -> None:
 def test_files_stay_small() -> None:
     sizes = {path: path.stat().st_size for path in project_files()}
     assert {path: size for path, size in sizes.items() if size >= 10 * MEGABYTE} == {}
-    weights = [size for path, size in sizes.items() if path.suffix in {".safetensors", ".gguf", ".npz"}]
+    weights = [
+        size for path, size in sizes.items() if path.suffix in {".safetensors", ".gguf", ".npz"}
+    ]
     assert sum(weights) < 60 * MEGABYTE
 
 
 def test_nothing_points_at_one_machine() -> None:
-    pattern = re.compile(r"(?<![\w.~$}/-])/(work|home|root|tmp|opt|Users|mnt)/\w|file:///[a-z]|extra-index-url")
+    pattern = re.compile(
+        r"(?<![\w.~$}/-])/(work|home|root|tmp|opt|Users|mnt)/\w|file:///[a-z]|extra-index-url"
+    )
     for path in project_files():
         if path.suffix not in TEXTS or path == Path(__file__).resolve():
             continue
