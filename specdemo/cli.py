@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from specdemo import __version__
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return getattr(commands, options.command.replace("-", "_"))(options)
     except UserError as error:
-        print(error.message, error.unharmed, error.advice, sep="\n", file=sys.stderr)  # noqa: T201
+        print(error.message, error.unharmed, error.advice, sep="\n", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader of our output has gone
         sys.stderr.close()
@@ -31,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    parser = argparse.ArgumentParser(prog="specdemo", description="Speculative decoding, visible, provable and fast.")
+    parser = argparse.ArgumentParser(
+        prog="specdemo", description="Speculative decoding, visible, provable and fast."
+    )
     parser.add_argument("--version", action="version", version=f"specdemo {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -44,13 +47,22 @@ def build_parser() -> argparse.ArgumentParser:
 
     compare = commands.add_parser("compare", help="plain decoding against methods, as a table")
     compare.add_argument("prompt")
-    compare.add_argument("--methods", default="", metavar="A,B", help="all available ones by default")
+    compare.add_argument(
+        "--methods", default="", metavar="A,B", help="all available ones by default"
+    )
     compare.add_argument("--repeat", type=int, default=3, help="runs of each lane, in turn")
 
     bench = commands.add_parser("bench", help="measure lanes on a suite of prompts")
-    bench.add_argument("--suite", type=Path, metavar="FILE", help="JSON lines; the bundled examples by default")
+    bench.add_argument(
+        "--suite", type=Path, metavar="FILE", help="JSON lines; the bundled examples by default"
+    )
     bench.add_argument("--limit", type=int, metavar="N", help="at most N prompts a task")
-    bench.add_argument("--lanes", default="draft_model,ngram", metavar="A,B", help="methods beside plain decoding")
+    bench.add_argument(
+        "--lanes",
+        default="draft_model:constant:4,draft_model:confidence,ngram",
+        metavar="A,B",
+        help="METHOD[:POLICY[:LOOKAHEAD]] beside plain decoding",
+    )
     bench.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to a file")
 
     for command in (run, compare, bench):
@@ -65,17 +77,40 @@ def build_parser() -> argparse.ArgumentParser:
     replay.add_argument("file", type=Path)
     replay.add_argument("--json", action="store_true", help="print the metrics as JSON")
 
-    export = commands.add_parser("export-draft", help="write a compact draft as an ordinary transformers model")
+    export = commands.add_parser(
+        "export-draft", help="write a compact draft as an ordinary transformers model"
+    )
     export.add_argument("out", type=Path)
     _add_models(export)
 
     train = commands.add_parser("train", help="train a drafter for a target")
     kinds = train.add_subparsers(dest="kind", required=True)
-    draft = kinds.add_parser("draft", help="a small draft model, distilled from the target's own answers")
-    draft.add_argument("--prompts", type=Path, nargs="*", default=[], metavar="FILE", help="JSON lines with `prompt` or `turns`")
-    draft.add_argument("--answers", type=Path, nargs="*", default=[], metavar="FILE", help="answers generated earlier (.npz)")
+    draft = kinds.add_parser(
+        "draft", help="a small draft model, distilled from the target's own answers"
+    )
+    draft.add_argument(
+        "--prompts",
+        type=Path,
+        nargs="*",
+        default=[],
+        metavar="FILE",
+        help="JSON lines with `prompt` or `turns`",
+    )
+    draft.add_argument(
+        "--answers",
+        type=Path,
+        nargs="*",
+        default=[],
+        metavar="FILE",
+        help="answers generated earlier (.npz)",
+    )
     draft.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    draft.add_argument("--work", type=Path, metavar="FOLDER", help="where answers, hidden states and checkpoints are kept")
+    draft.add_argument(
+        "--work",
+        type=Path,
+        metavar="FOLDER",
+        help="where answers, hidden states and checkpoints are kept",
+    )
     draft.add_argument("--minutes", type=float, default=45)
     draft.add_argument("--layers", type=int, default=4)
     draft.add_argument("--words", type=int, default=8192)
@@ -127,4 +162,18 @@ def run_settings(options: argparse.Namespace, method: str) -> RunSettings:
         fallback=not options.no_fallback,
         max_new_tokens=options.max_new_tokens,
         sampling=sampling,
+    ).checked()
+
+
+def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
+    """Settings of a lane written METHOD[:POLICY[:LOOKAHEAD]]; what it leaves out comes from the options."""
+    method, _, rest = lane.partition(":")
+    policy, _, lookahead = rest.partition(":")
+    settings = run_settings(options, method)
+    if lookahead and not lookahead.isdigit():
+        raise UserError(f"The lane {lane!r} is not METHOD[:POLICY[:LOOKAHEAD]].")
+    return replace(
+        settings,
+        policy=policy or settings.policy,
+        lookahead=int(lookahead) if lookahead else settings.lookahead,
     ).checked()

@@ -17,12 +17,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from specdemo.cli import app_settings, run_settings
+from specdemo.cli import app_settings, lane_settings, run_settings
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress as Report
 from specdemo.session import PLAIN, SPECULATIVE, Studio
 from specdemo.trace.codec import dumps, encode
-from specdemo.trace.events import Event, Node, RunFailed, RunFinished, RunStarted, Status, Trace, Verified
+from specdemo.trace.events import (
+    Event,
+    Node,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Status,
+    Trace,
+    Verified,
+)
 from specdemo.trace.metrics import Metrics, measure, speedup
 
 STYLES = {
@@ -41,7 +50,9 @@ def run(options: argparse.Namespace) -> int:
     settings = replace(run_settings(options, options.method), baseline=not options.no_baseline)
     studio = _studio(options)
     events: list[Event] = []
-    for event in studio.open().run(options.prompt, settings, system=options.system, cancel=threading.Event()):
+    for event in studio.open().run(
+        options.prompt, settings, system=options.system, cancel=threading.Event()
+    ):
         events.append(event)
         if options.json:
             sys.stdout.write(encode(event) + "\n")
@@ -74,8 +85,18 @@ def compare(options: argparse.Namespace) -> int:
             result = run_once(studio.open(), name, options.prompt, settings, options.system)
             if attempt:  # the first round warms up
                 results[name].append(result)
-    table = Table(title=f"{options.prompt[:60]!r}, medians of {max(1, options.repeat)} runs, measured")
-    for head in ("method", "tokens/s", "speedup", "first accepted", "drafts accepted", "tokens/step", "same output"):
+    table = Table(
+        title=f"{options.prompt[:60]!r}, medians of {max(1, options.repeat)} runs, measured"
+    )
+    for head in (
+        "method",
+        "tokens/s",
+        "speedup",
+        "first accepted",
+        "drafts accepted",
+        "tokens/step",
+        "same output",
+    ):
         table.add_column(head)
     plain = median(result.metrics.tokens_per_second or 0 for result in results["nothing"])
     for name, runs in results.items():
@@ -105,7 +126,7 @@ def bench(options: argparse.Namespace) -> int:
     items = read_suite(options.suite or EXAMPLES, options.limit)
     studio = _studio(options)
     names = [name.strip() for name in options.lanes.split(",") if name.strip()]
-    lanes = {name: run_settings(options, name) for name in ["nothing", *names]}
+    lanes = {name: lane_settings(options, name) for name in ["nothing", *names]}
     for name, settings in lanes.items():
         run_once(studio.open(), name, "Count from one to ten.", settings)  # warm-up, not counted
     report = Totals("nothing")
@@ -127,8 +148,12 @@ def bench(options: argparse.Namespace) -> int:
         "prompts": len(items),
     }
     if options.json:
-        options.json.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n", encoding="utf-8")
-    err.print(f"{facts['machine']}; {len(items)} prompts; {studio.pair.target.info.kernel}", markup=False)
+        options.json.write_text(
+            json.dumps({**facts, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+        )
+    err.print(
+        f"{facts['machine']}; {len(items)} prompts; {studio.pair.target.info.kernel}", markup=False
+    )
     sys.stdout.write(markdown(rows) + "\n")
     return 0
 
@@ -139,7 +164,13 @@ def methods(_options: argparse.Namespace) -> int:
 
     table = Table("method", "title", "what it does", "needs a draft model", "options")
     for name, method in METHODS.items():
-        table.add_row(name, method.title, method.summary, "yes" if method.needs_draft else "", ", ".join(method.options))
+        table.add_row(
+            name,
+            method.title,
+            method.summary,
+            "yes" if method.needs_draft else "",
+            ", ".join(method.options),
+        )
     out.print(table)
     return 0
 
@@ -150,7 +181,13 @@ def models(_options: argparse.Namespace) -> int:
 
     table = Table("name", "target + draft", "4-bit", "licence", "suits")
     for pair in pairs():
-        table.add_row(pair.target.name, pair.title, f"{pair.memory_4bit_gb} GB", pair.licence, pair.target.suits)
+        table.add_row(
+            pair.target.name,
+            pair.title,
+            f"{pair.memory_4bit_gb} GB",
+            pair.licence,
+            pair.target.suits,
+        )
     out.print(table)
     return 0
 
@@ -201,7 +238,9 @@ def export_draft(options: argparse.Namespace) -> int:
     with _bar() as bar:
         target = resolve(settings.target, settings.cache_dir, _to(bar))
     export(folder, target.folder, options.out)
-    err.print(f"Wrote {options.out}; load it with AutoModelForCausalLM.from_pretrained.", markup=False)
+    err.print(
+        f"Wrote {options.out}; load it with AutoModelForCausalLM.from_pretrained.", markup=False
+    )
     return 0
 
 
@@ -259,7 +298,12 @@ def _to(bar: Progress):  # noqa: ANN202 - a ProgressCallback with a memory of it
         if task < 0:
             task = tasks[progress.stage] = bar.add_task(progress.stage, total=None)
         total = None if progress.done is None else 1.0
-        bar.update(task, description=f"{progress.stage} {progress.detail}", total=total, completed=progress.done or 0)
+        bar.update(
+            task,
+            description=f"{progress.stage} {progress.detail}",
+            total=total,
+            completed=progress.done or 0,
+        )
 
     return report
 
@@ -268,7 +312,11 @@ def _show(event: Event) -> None:
     """Print what a step adds, in colour; refused tokens stay visible."""
     if isinstance(event, Verified):
         refused = [node for node in event.nodes if node.status is Status.REJECTED]
-        for node in [*(event.nodes[place] for place in event.path), *refused, *([event.next] if event.next else [])]:
+        for node in [
+            *(event.nodes[place] for place in event.path),
+            *refused,
+            *([event.next] if event.next else []),
+        ]:
             out.print(_styled(node), end="")
     elif isinstance(event, RunFailed):
         err.print(f"{event.message} {event.unharmed} {event.advice}", style="red", markup=False)
@@ -276,7 +324,10 @@ def _show(event: Event) -> None:
 
 def _styled(node: Node) -> Text:
     """A token's text without control characters: it comes from a model and must not steer the terminal."""
-    shown = "".join(letter if letter == "\n" or letter.isprintable() else f"\\x{ord(letter):02x}" for letter in node.text)
+    shown = "".join(
+        letter if letter == "\n" or letter.isprintable() else f"\\x{ord(letter):02x}"
+        for letter in node.text
+    )
     return Text(shown, style=STYLES[node.status])
 
 
@@ -284,7 +335,11 @@ def _print_metrics(trace: Trace, console: Console, label: str) -> None:
     lanes = {lane: measure(trace.lane(lane)) for lane in trace.lanes}
     for event in trace.events:
         if isinstance(event, RunStarted) and event.lane == trace.lanes[-1]:
-            console.print(f"{event.target.name}, {event.target.kernel}; {event.machine}", style="dim", markup=False)
+            console.print(
+                f"{event.target.name}, {event.target.kernel}; {event.machine}",
+                style="dim",
+                markup=False,
+            )
     for lane, metrics in lanes.items():
         console.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)
     if PLAIN in lanes and SPECULATIVE in lanes:

@@ -131,7 +131,11 @@ class Studio:
             why = self._pair.no_draft_why or "The target has no draft model."
         return [
             MethodInfo(
-                name, method.title, method.summary, method.options, not (method.needs_draft and why),
+                name,
+                method.title,
+                method.summary,
+                method.options,
+                not (method.needs_draft and why),
                 why if method.needs_draft else "",
             )
             for name, method in METHODS.items()
@@ -338,5 +342,7 @@ def _failed(lane: str, error: Exception) -> RunFailed:
         lane,
         "There was not enough memory to go on." if out_of_memory else f"The run broke: {error}.",
         "The text so far is kept, and other visitors are not affected.",
-        "Shorten the prompt, press New, or choose a smaller pair." if out_of_memory else "Run again.",
+        "Shorten the prompt, press New, or choose a smaller pair."
+        if out_of_memory
+        else "Run again.",
     )

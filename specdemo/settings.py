@@ -61,7 +61,8 @@ class RunSettings:
         _check("seed", self.sampling.seed, 0, 2**63 - 1)
         if self.policy not in POLICIES:
             raise UserError(
-                f"There is no lookahead policy {self.policy!r}.", advice=f"Choose one of {', '.join(POLICIES)}."
+                f"There is no lookahead policy {self.policy!r}.",
+                advice=f"Choose one of {', '.join(POLICIES)}.",
             )
         return self
 
@@ -73,7 +74,10 @@ class RunSettings:
 def _check(name: str, value: float, low: float, high: float) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not low <= value <= high:  # a NaN fails both comparisons
-        raise UserError(f"The {name} is {value!r}; it must lie between {low} and {high}.", advice="Change it and run again.")
+        raise UserError(
+            f"The {name} is {value!r}; it must lie between {low} and {high}.",
+            advice="Change it and run again.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +101,18 @@ class AppSettings:
         """Defaults, then SPECDEMO_TARGET, _DRAFT, _PRECISION, _DEVICE, _THREADS, _CACHE, _HOST, _PORT, then overrides."""
         env = os.environ
         settings = cls()
-        texts = {name: env[f"SPECDEMO_{name.upper()}"] for name in ("target", "draft", "precision", "device", "host")
-                 if env.get(f"SPECDEMO_{name.upper()}")}
+        texts = {
+            name: env[f"SPECDEMO_{name.upper()}"]
+            for name in ("target", "draft", "precision", "device", "host")
+            if env.get(f"SPECDEMO_{name.upper()}")
+        }
         numbers = {}
         for name in ("threads", "port"):
             if text := env.get(f"SPECDEMO_{name.upper()}"):
                 if not text.isdigit():
-                    raise UserError(f"SPECDEMO_{name.upper()} is {text!r}; it must be a whole number.")
+                    raise UserError(
+                        f"SPECDEMO_{name.upper()} is {text!r}; it must be a whole number."
+                    )
                 numbers[name] = int(text)
         paths = {"cache_dir": Path(env["SPECDEMO_CACHE"])} if env.get("SPECDEMO_CACHE") else {}
         if "host" not in texts and env.get("SPACE_ID"):
@@ -111,5 +120,8 @@ class AppSettings:
         given = {name: value for name, value in overrides.items() if value is not None}
         settings = replace(settings, **texts, **numbers, **paths, **given)
         if settings.precision not in PRECISIONS:
-            raise UserError(f"There is no precision {settings.precision!r}.", advice=f"Choose one of {', '.join(PRECISIONS)}.")
+            raise UserError(
+                f"There is no precision {settings.precision!r}.",
+                advice=f"Choose one of {', '.join(PRECISIONS)}.",
+            )
         return settings

@@ -32,7 +32,10 @@ def encode_conversation(
         )
     length = sum(len(message["content"]) for message in messages)
     if length > MAX_CHARACTERS:
-        raise _too_long(f"{length:,} characters", f"{context - LEAST_ANSWER:,} tokens, about {4 * context:,} characters")
+        raise _too_long(
+            f"{length:,} characters",
+            f"{context - LEAST_ANSWER:,} tokens, about {4 * context:,} characters",
+        )
     ids = _templated(tokenizer, messages)
     if len(ids) + LEAST_ANSWER > context:
         raise _too_long(f"{len(ids):,} tokens", f"{context - LEAST_ANSWER:,} tokens")
@@ -55,7 +58,9 @@ def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, 
         options = {"sanitize_control_tokens": True}
     else:  # earlier transformers: break every control token that a message spells out
         options = {}
-        messages = [{**message, "content": _broken(tokenizer, message["content"])} for message in messages]
+        messages = [
+            {**message, "content": _broken(tokenizer, message["content"])} for message in messages
+        ]
     encoded = tokenizer.apply_chat_template(
         list(messages), add_generation_prompt=True, return_dict=True, **options
     )

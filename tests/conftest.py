@@ -46,7 +46,7 @@ def target_weights() -> LlamaForCausalLM:
 
 
 @pytest.fixture(scope="session")
-def draft_weights(target_weights: LlamaForCausalLM) -> LlamaForCausalLM:
+def draft_weights() -> LlamaForCausalLM:
     """A disturbed copy of the target: it agrees often, and not always."""
     draft = tiny_llama(0)
     torch.manual_seed(5)
@@ -83,7 +83,9 @@ def run_lane(
     )
 
 
-def reference_greedy(model: LlamaForCausalLM, prompt_ids: Sequence[int], max_new_tokens: int, **options: object) -> list[int]:
+def reference_greedy(
+    model: LlamaForCausalLM, prompt_ids: Sequence[int], max_new_tokens: int, **options: object
+) -> list[int]:
     """transformers' own greedy decoding: an independent reference."""
     output = model.generate(
         torch.tensor([list(prompt_ids)]),

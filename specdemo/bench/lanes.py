@@ -32,7 +32,9 @@ def run_lanes(
     conversations = {name: studio.open() for name in lanes}
     names = list(lanes)
     for turn in turns:
-        results = {name: run_once(conversations[name], name, turn, lanes[name], system) for name in names}
+        results = {
+            name: run_once(conversations[name], name, turn, lanes[name], system) for name in names
+        }
         names = names[1:] + names[:1]
         yield [results[name] for name in lanes]
     for conversation in conversations.values():
@@ -64,5 +66,3 @@ def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
         if first != second:
             return place
     return min(len(one), len(other)) if len(one) != len(other) else len(one)
-
-

@@ -54,7 +54,9 @@ class Report:
     """Totals by task and lane; `plain` is the lane that the others are compared with."""
 
     plain: str
-    totals: dict[str, dict[str, Totals]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(Totals)))
+    totals: dict[str, dict[str, Totals]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Totals))
+    )
 
     def add(self, task: str, results: Iterable[LaneResult]) -> None:
         """Count one prompt's results."""
@@ -70,7 +72,11 @@ class Report:
 
     def rows(self) -> list[dict[str, object]]:
         """One row for each task and lane, then the mean over tasks for each lane."""
-        rows = [self._row(task, lane, totals) for task, lanes in self.totals.items() for lane, totals in lanes.items()]
+        rows = [
+            self._row(task, lane, totals)
+            for task, lanes in self.totals.items()
+            for lane, totals in lanes.items()
+        ]
         for lane in self.lanes:
             of_lane = [row for row in rows if row["lane"] == lane]
             numbers = [key for key, value in of_lane[0].items() if key not in ("task", "lane")]
@@ -122,12 +128,18 @@ def markdown(rows: list[dict[str, object]]) -> str:
         [
             str(row["task"]),
             str(row["lane"]),
-            *("-" if row[key] is None else show(float(row[key])) for key, (_, show) in COLUMNS.items()),  # type: ignore[arg-type]
+            *(
+                "-" if row[key] is None else show(float(row[key]))
+                for key, (_, show) in COLUMNS.items()
+            ),  # type: ignore[arg-type]
         ]
         for row in rows
     ]
     widths = [max(len(line[column]) for line in [heads, *body]) for column in range(len(heads))]
     lines = [heads, ["-" * width for width in widths], *body]
     return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
     )

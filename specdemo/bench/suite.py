@@ -30,7 +30,11 @@ def read_suite(path: Path, limit: int | None = None) -> list[Item]:
         else:
             rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         items = [
-            Item(str(row.get("id", number)), str(row.get("task", "all")), tuple(row.get("turns") or [row["prompt"]]))
+            Item(
+                str(row.get("id", number)),
+                str(row.get("task", "all")),
+                tuple(row.get("turns") or [row["prompt"]]),
+            )
             for number, row in enumerate(rows)
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

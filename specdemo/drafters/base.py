@@ -71,7 +71,9 @@ METHODS: dict[str, Method] = {
         _ngram,
         options=("lookahead",),
     ),
-    "nothing": Method("Plain decoding", "No drafts: one target pass for each token, the baseline.", _nothing),
+    "nothing": Method(
+        "Plain decoding", "No drafts: one target pass for each token, the baseline.", _nothing
+    ),
 }
 
 
@@ -80,7 +82,8 @@ def make_drafter(context: DraftingContext) -> Drafter:
     method = METHODS.get(context.settings.method)
     if method is None:
         raise UserError(
-            f"There is no drafting method {context.settings.method!r}.", advice=f"Choose one of {', '.join(METHODS)}."
+            f"There is no drafting method {context.settings.method!r}.",
+            advice=f"Choose one of {', '.join(METHODS)}.",
         )
     drafter = method.factory(context)
     if context.settings.fallback and context.settings.method != "nothing":

@@ -40,7 +40,9 @@ class DraftModel:
         confidences: list[float] = []
         while len(rows) < allowed:
             probs = self._probs(text, committed)
-            token_id = int(probs.argmax()) if self.shaper.sampling.greedy else draw(probs, self._generator)
+            token_id = (
+                int(probs.argmax()) if self.shaper.sampling.greedy else draw(probs, self._generator)
+            )
             text.append(token_id)
             rows.append(probs)
             confidences.append(float(probs[token_id]))

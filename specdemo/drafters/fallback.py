@@ -62,9 +62,15 @@ class Fallback:
 
     def _judge(self) -> None:
         if not self._plain:
-            self._rest, self._why, self._judge_after = 1, "fallback: one plain step, to compare with", 0
+            self._rest, self._why, self._judge_after = (
+                1,
+                "fallback: one plain step, to compare with",
+                0,
+            )
             return
-        drafting = sum(seconds for seconds, _ in self._drafting) / sum(count for _, count in self._drafting)
+        drafting = sum(seconds for seconds, _ in self._drafting) / sum(
+            count for _, count in self._drafting
+        )
         plain = sorted(self._plain)[len(self._plain) // 2]
         if drafting <= plain * MARGIN:
             self._next_rest, self._judge_after = FIRST_REST, 1

@@ -68,7 +68,9 @@ class Heuristic:
         if not len(outcome.proposal):
             return
         whole = len(outcome.verdict.path) == len(outcome.proposal)
-        self.lookahead = min(MAX_LOOKAHEAD, self.lookahead + 2) if whole else max(1, self.lookahead - 1)
+        self.lookahead = (
+            min(MAX_LOOKAHEAD, self.lookahead + 2) if whole else max(1, self.lookahead - 1)
+        )
         self.reason = "heuristic: all kept, +2" if whole else "heuristic: some refused, -1"
 
 

@@ -19,10 +19,12 @@ class Limits:
         """Deepest draft that can still be kept whole with the target's own token after it."""
         return max(0, self.max_new_tokens - num_new - 1)
 
-    def cut(self, num_new: int, token_ids: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
+    def cut(
+        self, num_new: int, token_ids: Sequence[int]
+    ) -> tuple[tuple[int, ...], FinishReason | None]:
         """What of a step's tokens is committed after `num_new` earlier ones, and why the run ends, if it does.
 
-            cut(0, [5, <end>, 7])  ->  (5, <end>), STOP
+        cut(0, [5, <end>, 7])  ->  (5, <end>), STOP
         """
         for count, token_id in enumerate(token_ids, start=1):
             if token_id in self.stop_ids:

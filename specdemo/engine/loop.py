@@ -65,7 +65,9 @@ def generate(
         clock = StepClock()
         with clock.lap("total"), clock.lap("draft"):
             proposal = drafter.propose(committed, limits.budget(len(committed) - num_prompt))
-        yield Drafted(lane, step, proposal.lookahead, proposal.reason, _drafted(proposal), clock.laps["draft"])
+        yield Drafted(
+            lane, step, proposal.lookahead, proposal.reason, _drafted(proposal), clock.laps["draft"]
+        )
         with clock.lap("total"):
             with clock.lap("verify"):
                 output = target.forward(committed[-1], proposal)
@@ -76,9 +78,13 @@ def generate(
             kept = path if len(new_ids) > len(path) else path[:-1]
             target.keep(kept)
             committed += new_ids
-            hidden = None if output.hidden is None else output.hidden[[0, *(node + 1 for node in kept)]]
+            hidden = (
+                None if output.hidden is None else output.hidden[[0, *(node + 1 for node in kept)]]
+            )
             drafter.observe(
-                Outcome(new_ids, proposal, verdict, clock.laps["draft"], clock.laps["verify"], hidden)
+                Outcome(
+                    new_ids, proposal, verdict, clock.laps["draft"], clock.laps["verify"], hidden
+                )
             )
         elapsed += clock.laps["total"]
         yield Verified(
@@ -103,7 +109,10 @@ def _judge(
     shaper: Shaper,
     generator: torch.Generator,
 ) -> Verdict:
-    paths = [[], *([proposal.token_ids[i] for i in proposal.path_to(n)] for n in range(len(proposal)))]
+    paths = [
+        [],
+        *([proposal.token_ids[i] for i in proposal.path_to(n)] for n in range(len(proposal))),
+    ]
     shaped = shaper.logits(output.logits, committed, paths)
     if shaper.sampling.greedy:
         return verify_greedy(proposal, shaped)
@@ -121,7 +130,9 @@ def _drafted(proposal: Proposal) -> tuple[Node, ...]:
     confidences = proposal.confidences or (None,) * len(proposal)
     return tuple(
         Node(token_id, parent=parent, draft_prob=confidence)
-        for token_id, parent, confidence in zip(proposal.token_ids, proposal.parents, confidences, strict=True)
+        for token_id, parent, confidence in zip(
+            proposal.token_ids, proposal.parents, confidences, strict=True
+        )
     )
 
 

@@ -24,7 +24,9 @@ class Shaper:
 
     sampling: Sampling
 
-    def logits(self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
+    def logits(
+        self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
+    ) -> Tensor:
         """Shape rows of logits.
 
         logits: (R, V) — row r answers the text `committed + paths[r]`
@@ -43,11 +45,15 @@ class Shaper:
             shaped = _keep_top_p(shaped, self.sampling.top_p)
         return shaped
 
-    def probs(self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
+    def probs(
+        self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
+    ) -> Tensor:
         """Shaped probabilities, (R, V) float32. When greedy: of temperature 1, for pictures and policies."""
         return torch.softmax(self.logits(logits, committed, paths), dim=-1)
 
-    def _penalised(self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
+    def _penalised(
+        self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
+    ) -> Tensor:
         penalty = self.sampling.repetition_penalty
         shaped = logits.clone()
         base = set(committed)
@@ -67,7 +73,9 @@ def _keep_top_k(logits: Tensor, top_k: int) -> Tensor:
 def _keep_top_p(logits: Tensor, top_p: float) -> Tensor:
     ordered, order = logits.sort(dim=-1, descending=True)
     probs = ordered.softmax(dim=-1)
-    before = probs.cumsum(dim=-1) - probs  # the likeliest token has nothing before it and always stays
+    before = (
+        probs.cumsum(dim=-1) - probs
+    )  # the likeliest token has nothing before it and always stays
     return logits.masked_fill((before >= top_p).scatter(-1, order, before >= top_p), -torch.inf)
 
 

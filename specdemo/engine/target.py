@@ -66,7 +66,9 @@ class CachedModel:
     def _run(self, token_ids: Sequence[int], parents: Sequence[int], rows: int) -> TargetOutput:
         """One pass over nodes whose `parents` are indices into `token_ids`; logits of the last `rows` nodes."""
         device = self.model.device
-        positions = torch.tensor([[self.length + depth - 1 for depth in depths(parents)]], device=device)
+        positions = torch.tensor(
+            [[self.length + depth - 1 for depth in depths(parents)]], device=device
+        )
         output = self.model(
             input_ids=torch.tensor([list(token_ids)], device=device),
             attention_mask=self._mask(parents),
@@ -97,7 +99,9 @@ def check_rollback(config: Any) -> None:
     """Raise UserError for a model whose memory cannot be rolled back token by token."""
     text = config.get_text_config()
     kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
-    window = getattr(text, "sliding_window", None) if getattr(text, "use_sliding_window", True) else None
+    window = (
+        getattr(text, "sliding_window", None) if getattr(text, "use_sliding_window", True) else None
+    )
     sliding = "layer_types" not in vars(text) and bool(window)
     if kinds - {"full_attention"} or sliding or getattr(text, "num_hidden_layers", None) is None:
         names = ", ".join(sorted(kinds - {"full_attention"})) or "sliding-window attention"

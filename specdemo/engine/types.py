@@ -124,4 +124,3 @@ class LanguageModel(Protocol):
 
     def rollback(self, length: int) -> None:
         """Forget every cached token from position `length` on."""
-

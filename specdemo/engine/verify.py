@@ -48,7 +48,9 @@ def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:
     )
 
 
-def verify_sampling(proposal: Proposal, target_probs: Tensor, generator: torch.Generator) -> Verdict:
+def verify_sampling(
+    proposal: Proposal, target_probs: Tensor, generator: torch.Generator
+) -> Verdict:
     """Keep drafted tokens so that what is committed is distributed exactly as the target's own draws.
 
     target_probs: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
@@ -73,9 +75,9 @@ def verify_sampling(proposal: Proposal, target_probs: Tensor, generator: torch.G
             token = proposal.token_ids[child]
             drawn = drawn_from[child] if drawn_from is not None else None
             chance = float(left[token]) / (float(drawn[token]) if drawn is not None else 1.0)
-            accept[child] = min(1.0, chance)
-            draws[child] = float(torch.rand((), generator=generator))
-            if draws[child] < accept[child]:
+            accept[child] = chance = min(1.0, chance)
+            draws[child] = uniform = float(torch.rand((), generator=generator))
+            if uniform < chance:
                 match = child
                 break
             refused = True
@@ -86,7 +88,8 @@ def verify_sampling(proposal: Proposal, target_probs: Tensor, generator: torch.G
         node = match
     next_id = draw(left, generator)
     node_probs = tuple(
-        float(probs[parent + 1, token]) for token, parent in zip(proposal.token_ids, proposal.parents, strict=True)
+        float(probs[parent + 1, token])
+        for token, parent in zip(proposal.token_ids, proposal.parents, strict=True)
     )
     return Verdict(
         tuple(path),
@@ -117,7 +120,9 @@ def _kind(proposal: Proposal, refused: bool) -> Status:  # noqa: FBT001 - two fa
     return Status.CORRECTION if refused else Status.BONUS
 
 
-def _probs_to_show(proposal: Proposal, logits: Tensor, choices: Tensor) -> tuple[list[float], tuple[float, ...]]:
+def _probs_to_show(
+    proposal: Proposal, logits: Tensor, choices: Tensor
+) -> tuple[list[float], tuple[float, ...]]:
     """Probabilities of each row's choice and of each node, at temperature 1."""
     norms = logits.logsumexp(dim=-1)
     top = (logits.gather(1, choices[:, None])[:, 0] - norms).exp()

@@ -75,7 +75,9 @@ def pack_linear(weight: Tensor, *, four_bit: bool) -> Linear:
     packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(
         levels.reshape(out_features, in_features).to(torch.int32), 1
     )
-    scales_and_zeros = torch.stack([scale, zero], dim=-1).transpose(0, 1).contiguous().to(weight.dtype)
+    scales_and_zeros = (
+        torch.stack([scale, zero], dim=-1).transpose(0, 1).contiguous().to(weight.dtype)
+    )
 
     def run(x: Tensor) -> Tensor:
         return torch.ops.aten._weight_int4pack_mm_for_cpu(x, packed, GROUP, scales_and_zeros)
@@ -126,12 +128,20 @@ class CompactModel:
         return weights.head(last)[0].float()
 
     def _attend(
-        self, index: int, layer: CompactLayer, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None
+        self,
+        index: int,
+        layer: CompactLayer,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        mask: Tensor | None,
     ) -> Tensor:
         """Attention of one layer. x: (rows, H). returns: (rows, heads * head_dim)"""
         config = self.weights.config
         heads, kv_heads, rows = config.num_heads, config.num_key_value_heads, x.shape[0]
-        qkv = layer.qkv(self._norm(x, layer.input_norm)).view(rows, heads + 2 * kv_heads, config.head_dim)
+        qkv = layer.qkv(self._norm(x, layer.input_norm)).view(
+            rows, heads + 2 * kv_heads, config.head_dim
+        )
         rotated = _rotate(qkv[:, : heads + kv_heads], cos, sin)
         end = self.length + rows
         self._keys[index][:, self.length : end] = rotated[:, heads:].transpose(0, 1)
@@ -160,7 +170,10 @@ class CompactModel:
         self._capacity = -(-max(end, 2 * self._capacity) // self.BLOCK) * self.BLOCK
         shape = (config.num_key_value_heads, self._capacity, config.head_dim)
         for tensors in (self._keys, self._values):
-            old, tensors[:] = list(tensors), [embedding.new_zeros(shape) for _ in self.weights.layers]
+            old, tensors[:] = (
+                list(tensors),
+                [embedding.new_zeros(shape) for _ in self.weights.layers],
+            )
             for before, after in zip(old, tensors, strict=False):
                 after[:, : self.length] = before[:, : self.length]
         self._cos, self._sin = _rotary_tables(config, self._capacity, embedding)

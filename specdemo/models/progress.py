@@ -26,7 +26,7 @@ class Progress:
 ProgressCallback = Callable[[Progress], None]
 
 
-def silent(progress: Progress) -> None:  # noqa: ARG001 - the callback that drops what it is told
+def silent(progress: Progress) -> None:
     """Report nothing."""
 
 

@@ -38,7 +38,9 @@ class TraceError(ValueError):
 
 def encode(event: Event) -> str:
     """One event as one JSON line without its newline; fields that are None are left out."""
-    return json.dumps({"type": NAMES[type(event)], **_plain(event)}, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(
+        {"type": NAMES[type(event)], **_plain(event)}, ensure_ascii=False, separators=(",", ":")
+    )
 
 
 def decode(line: str) -> Event:
@@ -48,11 +50,12 @@ def decode(line: str) -> Event:
         cls = TYPES[data.pop("type")]
         if data.get("schema", SCHEMA_VERSION) != SCHEMA_VERSION:
             raise TraceError(f"schema {data['schema']} is not schema {SCHEMA_VERSION}")
-        return _build(cls, data)
+        event: Event = _build(cls, data)
     except TraceError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TraceError(f"not an event: {error}") from error
+    return event
 
 
 def dumps(events: Iterable[Event]) -> str:

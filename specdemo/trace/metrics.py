@@ -73,7 +73,9 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
         verify_seconds=sum(step.verify_seconds for step in steps),
         overhead_seconds=sum(step.overhead_seconds for step in steps),
         elapsed_seconds=steps[-1].elapsed_seconds if steps else 0.0,
-        prefill_seconds=sum(event.prefill_seconds for event in items if isinstance(event, RunStarted)),
+        prefill_seconds=sum(
+            event.prefill_seconds for event in items if isinstance(event, RunStarted)
+        ),
     )
 
 

@@ -23,7 +23,9 @@ def read(path: str | Path) -> Replay:
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UserError(f"The trace {path} cannot be read: {error.strerror or error}.", advice="Check the path.") from error
+        raise UserError(
+            f"The trace {path} cannot be read: {error.strerror or error}.", advice="Check the path."
+        ) from error
     return parse(text, str(path))
 
 

@@ -30,7 +30,12 @@ def open_window(url: str, title: str, wait: Callable[[], None]) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="specdemo-", ignore_cleanup_errors=True) as profile:
         # A profile of its own makes the browser stay this process, so that closing the window ends it.
-        options = [f"--app={url}", f"--user-data-dir={profile}", "--no-first-run", "--window-size=1280,840"]
+        options = [
+            f"--app={url}",
+            f"--user-data-dir={profile}",
+            "--no-first-run",
+            "--window-size=1280,840",
+        ]
         if _is_root():
             options.append("--no-sandbox")
         subprocess.run([browser, *options], check=False, stderr=subprocess.DEVNULL)  # noqa: S603

@@ -59,7 +59,9 @@ class Handlers:
         visitor.cancel.set()  # a run of this visitor that is still going on ends within a step
         visitor.cancel = threading.Event()
         key = uuid.uuid4().hex
-        visitor.stream = present.open_line("live", key, waiting=True) + present.earlier_lines(visitor.turns)
+        visitor.stream = present.open_line("live", key, waiting=True) + present.earlier_lines(
+            visitor.turns
+        )
         return visitor, visitor.stream
 
     def run(
@@ -134,14 +136,18 @@ class Handlers:
             return present.status("failed", words.FAILED.format(message=self.studio.error))
         if self.studio.ready:
             info = self.studio.pair.target.info
-            return present.status("ready", words.READY.format(target=info.name, precision=info.precision))
+            return present.status(
+                "ready", words.READY.format(target=info.name, precision=info.precision)
+            )
         progress = self.studio.progress()
         if progress is None:
             return self._loading("start", "", None)
         return self._loading(progress.stage, progress.detail, progress.done)
 
     def _loading(self, stage: str, detail: str, done: float | None) -> str:
-        return present.status("loading", f"{words.LOADING.get(stage, stage)} {detail}".strip(), done)
+        return present.status(
+            "loading", f"{words.LOADING.get(stage, stage)} {detail}".strip(), done
+        )
 
 
 def read_controls(values: tuple[object, ...]) -> RunSettings:
@@ -157,7 +163,9 @@ def read_controls(values: tuple[object, ...]) -> RunSettings:
             fallback=bool(fallback),
             baseline=bool(baseline),
             max_new_tokens=int(tokens),
-            sampling=Sampling(float(temperature), int(top_k), float(top_p), float(penalty), int(seed)),
+            sampling=Sampling(
+                float(temperature), int(top_k), float(top_p), float(penalty), int(seed)
+            ),
         ).checked()
     except (TypeError, ValueError) as error:
         raise UserError(
@@ -165,5 +173,3 @@ def read_controls(values: tuple[object, ...]) -> RunSettings:
             unharmed="Nothing was run.",
             advice="Fill in every setting, or reload the page for the defaults.",
         ) from error
-
-

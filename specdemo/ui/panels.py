@@ -101,7 +101,9 @@ def create_controls(studio: Studio) -> Controls:
             pair = gr.Dropdown(
                 choices, value=studio.settings.target, label=words.PAIR, allow_custom_value=True
             )
-            precision = gr.Dropdown(list(PRECISIONS), value=studio.settings.precision, label=words.PRECISION)
+            precision = gr.Dropdown(
+                list(PRECISIONS), value=studio.settings.precision, label=words.PRECISION
+            )
             load = gr.Button(words.LOAD, size="sm")
     first = [method, policy, lookahead, threshold, fallback, baseline, tokens]
     inputs = [*first, temperature, top_k, top_p, penalty, seed]

@@ -26,26 +26,41 @@ PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 
 
 def drafter_for(method, weights, *, sampling=None, **changes):
-    settings = RunSettings(method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes})
+    settings = RunSettings(
+        method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes}
+    )
     shaper = Shaper(settings.sampling)
-    return make_drafter(DraftingContext(settings, shaper, VOCABULARY, PrefixReader(CachedModel(weights))))
+    return make_drafter(
+        DraftingContext(settings, shaper, VOCABULARY, PrefixReader(CachedModel(weights)))
+    )
 
 
 @pytest.mark.parametrize("lookahead", [1, 2, 4, 9])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_greedy_output_is_that_of_transformers(target_weights, draft_weights, method, policy, lookahead):
+def test_greedy_output_is_that_of_transformers(
+    target_weights, draft_weights, method, policy, lookahead
+):
     drafter = drafter_for(method, draft_weights, policy=policy, lookahead=lookahead)
     events = run_lane(target_weights, drafter, PROMPT, max_new_tokens=48)
     assert output_ids(events) == reference_greedy(target_weights, PROMPT, 48)
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_greedy_output_with_a_repetition_penalty_is_that_of_transformers(target_weights, draft_weights, method):
+def test_greedy_output_with_a_repetition_penalty_is_that_of_transformers(
+    target_weights, draft_weights, method
+):
     """The penalty must see the right prefix at every drafted position, and be rolled back with it."""
     sampling = Sampling(repetition_penalty=1.3)
-    events = run_lane(target_weights, drafter_for(method, draft_weights, sampling=sampling), PROMPT, sampling=sampling)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40, repetition_penalty=1.3)
+    events = run_lane(
+        target_weights,
+        drafter_for(method, draft_weights, sampling=sampling),
+        PROMPT,
+        sampling=sampling,
+    )
+    assert output_ids(events) == reference_greedy(
+        target_weights, PROMPT, 40, repetition_penalty=1.3
+    )
 
 
 def test_oracles_prove_the_plumbing(target_weights):
@@ -72,7 +87,9 @@ def test_a_scripted_tree_is_lossless(target_weights):
 
     events = run_lane(target_weights, Scripted(tree), PROMPT, max_new_tokens=40)
     assert output_ids(events) == answer[len(PROMPT) :]
-    assert measure(events).steps == 14  # thirteen whole trees of three tokens, and one step for the last
+    assert (
+        measure(events).steps == 14
+    )  # thirteen whole trees of three tokens, and one step for the last
 
 
 @pytest.mark.parametrize("stop_at", [3, 4, 5, 6, 7])
@@ -92,7 +109,12 @@ def test_an_answer_ends_inside_a_draft(target_weights, stop_at):
 
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 5, 6, 11])
 def test_the_length_limit_is_never_overrun(target_weights, draft_weights, max_new_tokens):
-    events = run_lane(target_weights, drafter_for("draft_model", draft_weights), PROMPT, max_new_tokens=max_new_tokens)
+    events = run_lane(
+        target_weights,
+        drafter_for("draft_model", draft_weights),
+        PROMPT,
+        max_new_tokens=max_new_tokens,
+    )
     assert len(output_ids(events)) == max_new_tokens
     assert events[-1].reason is FinishReason.LENGTH
 
@@ -163,7 +185,9 @@ class Table:
     """A toy language model whose logits depend on the last two tokens: fast, and exactly enumerable."""
 
     def __init__(self, seed, words):
-        self.logits = torch.randn(words, words, words, generator=torch.Generator().manual_seed(seed)) * 1.5
+        self.logits = (
+            torch.randn(words, words, words, generator=torch.Generator().manual_seed(seed)) * 1.5
+        )
         self.ids = []
         self.step = []
 
@@ -183,8 +207,12 @@ class Table:
 
     def forward(self, pending_id, proposal):
         self.step = [pending_id, *proposal.token_ids]
-        texts = [[proposal.token_ids[i] for i in proposal.path_to(n)] for n in range(-1, len(proposal))]
-        return TargetOutput(torch.stack([self.row([*self.ids, pending_id, *text]) for text in texts]))
+        texts = [
+            [proposal.token_ids[i] for i in proposal.path_to(n)] for n in range(-1, len(proposal))
+        ]
+        return TargetOutput(
+            torch.stack([self.row([*self.ids, pending_id, *text]) for text in texts])
+        )
 
     def keep(self, path):
         self.ids += [self.step[0], *(self.step[node + 1] for node in path)]
@@ -212,27 +240,36 @@ def siblings(draft, shaper, words):
     return Scripted(script)
 
 
-@pytest.mark.parametrize("sampling", [
-    Sampling(temperature=1.0),
-    Sampling(temperature=0.7, top_p=0.8, repetition_penalty=1.2),
-    Sampling(temperature=1.3, top_k=4),
-])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(temperature=1.0),
+        Sampling(temperature=0.7, top_p=0.8, repetition_penalty=1.2),
+        Sampling(temperature=1.3, top_k=4),
+    ],
+)
 @pytest.mark.parametrize("method", ["draft_model", "ngram", "siblings"])
 def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling):
     """Chi-square of 2,000 seeded runs against the exact joint of a toy target (five words), at p = 1e-4."""
     words, runs, prompt = 5, 2_000, [1, 2, 3, 1, 2]
     target, draft = Table(3, words), Table(4, words)
     exact = exact_joint(target, prompt, sampling, words)
-    settings = RunSettings(method=method, policy="confidence", lookahead=3, fallback=False, sampling=sampling)
+    settings = RunSettings(
+        method=method, policy="confidence", lookahead=3, fallback=False, sampling=sampling
+    )
     counts = torch.zeros_like(exact)
     for seed in range(runs):
         shaper = Shaper(replace(sampling, seed=seed))
         if method == "siblings":
             drafter = siblings(draft, shaper, words)
         else:
-            drafter = make_drafter(DraftingContext(settings, shaper, words, PrefixReader(Table(4, words))))
+            drafter = make_drafter(
+                DraftingContext(settings, shaper, words, PrefixReader(Table(4, words)))
+            )
         target.rollback(0)
-        events = generate(target, drafter, prompt, shaper=shaper, limits=Limits(3), started=header())
+        events = generate(
+            target, drafter, prompt, shaper=shaper, limits=Limits(3), started=header()
+        )
         counts[tuple(output_ids(events))] += 1
     expected = exact * runs
     common = expected >= 5
@@ -241,7 +278,9 @@ def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling
     if rare > 0:
         statistic += (float(counts[~common].sum()) - rare) ** 2 / rare
     freedom = int(common.sum()) - (rare == 0)
-    limit = freedom * (1 - 2 / (9 * freedom) + 3.72 * (2 / (9 * freedom)) ** 0.5) ** 3  # Wilson-Hilferty
+    limit = (
+        freedom * (1 - 2 / (9 * freedom) + 3.72 * (2 / (9 * freedom)) ** 0.5) ** 3
+    )  # Wilson-Hilferty
     assert statistic < limit
     assert counts[expected == 0].sum() == 0
 

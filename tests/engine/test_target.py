@@ -18,7 +18,11 @@ TREE = Proposal(token_ids=(7, 8, 9, 10, 11, 12), parents=(-1, -1, 0, 0, 2, 1))
 
 
 def test_ancestor_mask_of_the_worked_example():
-    assert ancestor_mask([-1, 0, -1]).tolist() == [[True, False, False], [True, True, False], [False, False, True]]
+    assert ancestor_mask([-1, 0, -1]).tolist() == [
+        [True, False, False],
+        [True, True, False],
+        [False, False, True],
+    ]
     assert depths([-1, 0, -1]) == [1, 2, 1]
 
 
@@ -30,7 +34,9 @@ def test_tree_logits_equal_the_logits_of_each_path_alone(target_weights):
         path = [TREE.token_ids[i] for i in TREE.path_to(node)]
         alone = target_weights(torch.tensor([[*PROMPT, *path]])).logits[0, -1]
         torch.testing.assert_close(tree[1 + node], alone, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(tree[0], target_weights(torch.tensor([PROMPT])).logits[0, -1], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        tree[0], target_weights(torch.tensor([PROMPT])).logits[0, -1], atol=1e-4, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("path", [[], [0], [0, 2, 4], [1, 5]])
@@ -42,7 +48,9 @@ def test_keeping_a_tree_path_equals_having_read_it(target_weights, path):
     text = [*PROMPT, *(TREE.token_ids[node] for node in path)]
     assert target.length == len(text)
     after = target.forward(20, Proposal()).logits[0]
-    torch.testing.assert_close(after, target_weights(torch.tensor([[*text, 20]])).logits[0, -1], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        after, target_weights(torch.tensor([[*text, 20]])).logits[0, -1], atol=1e-4, rtol=1e-4
+    )
 
 
 def test_rollback_forgets_and_refuses_nonsense(target_weights):
@@ -50,7 +58,12 @@ def test_rollback_forgets_and_refuses_nonsense(target_weights):
     target.read(PROMPT)
     target.rollback(3)
     logits = target.read([40])
-    torch.testing.assert_close(logits, target_weights(torch.tensor([[*PROMPT[:3], 40]])).logits[0, -1], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        logits,
+        target_weights(torch.tensor([[*PROMPT[:3], 40]])).logits[0, -1],
+        atol=1e-4,
+        rtol=1e-4,
+    )
     with pytest.raises(ValueError, match="roll back"):
         target.rollback(99)
 
@@ -60,7 +73,9 @@ def test_the_cache_grows_beyond_its_first_block(target_weights):
     target = CachedModel(target_weights)
     for start in range(0, 400, 50):
         logits = target.read(ids[start : start + 50])
-    torch.testing.assert_close(logits, target_weights(torch.tensor([ids])).logits[0, -1], atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(
+        logits, target_weights(torch.tensor([ids])).logits[0, -1], atol=1e-3, rtol=1e-3
+    )
 
 
 def test_two_conversations_on_one_model_do_not_meet(target_weights):
@@ -68,7 +83,10 @@ def test_two_conversations_on_one_model_do_not_meet(target_weights):
     one.read(PROMPT)
     two.read([50, 51])
     torch.testing.assert_close(
-        one.read([33]), target_weights(torch.tensor([[*PROMPT, 33]])).logits[0, -1], atol=1e-4, rtol=1e-4
+        one.read([33]),
+        target_weights(torch.tensor([[*PROMPT, 33]])).logits[0, -1],
+        atol=1e-4,
+        rtol=1e-4,
     )
 
 

@@ -15,7 +15,9 @@ TARGET = torch.tensor([0.45, 0.3, 0.15, 0.1])
 DRAFT = torch.tensor([0.1, 0.2, 0.3, 0.4])
 
 
-def exact_commit(target: torch.Tensor, nodes: list[tuple[int, torch.Tensor | None]]) -> torch.Tensor:
+def exact_commit(
+    target: torch.Tensor, nodes: list[tuple[int, torch.Tensor | None]]
+) -> torch.Tensor:
     """The exact distribution of the next committed token, given the siblings that were drafted, in order."""
     result = torch.zeros_like(target, dtype=torch.float64)
     left, alive = target, 1.0
@@ -55,7 +57,9 @@ def test_equal_distributions_never_divide_by_zero():
     rows = TARGET.expand(2, 4)
     for seed in range(50):
         generator = torch.Generator().manual_seed(seed)
-        verdict = verify_sampling(Proposal.chain([2], draft_probs=TARGET[None].clone()), rows, generator)
+        verdict = verify_sampling(
+            Proposal.chain([2], draft_probs=TARGET[None].clone()), rows, generator
+        )
         assert verdict.path == (0,)
         assert verdict.accept_probs == (1.0,)
     torch.testing.assert_close(_residual(TARGET, TARGET, 1), TARGET)
@@ -76,7 +80,9 @@ def test_verifier_draws_match_the_enumeration():
         counts[proposal.token_ids[verdict.path[0]] if verdict.path else verdict.next_id] += 1
     expected = exact_commit(TARGET, [(3, DRAFT), (1, rest)]) * runs
     used = expected > 0
-    assert float((counts[used] - expected[used]).pow(2).div(expected[used]).sum()) < 21.1  # 3 degrees, p = 1e-4
+    assert (
+        float((counts[used] - expected[used]).pow(2).div(expected[used]).sum()) < 21.1
+    )  # 3 degrees, p = 1e-4
     assert counts[~used].sum() == 0
 
 

@@ -23,7 +23,7 @@ def test_a_local_folder(tiny_folder, tmp_path):
 
 
 def test_a_folder_without_config(tmp_path):
-    with pytest.raises(UserError, match="no config.json"):
+    with pytest.raises(UserError, match=r"no config.json"):
         resolve(tmp_path, tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_weights_cut_short(copy, tmp_path, keep):
 def test_a_missing_shard(copy, tmp_path):
     index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
     (copy / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(UserError, match="model-2.safetensors is missing"):
+    with pytest.raises(UserError, match=r"model-2.safetensors is missing"):
         resolve(copy, tmp_path)
 
 

@@ -58,7 +58,8 @@ def test_a_failure_leaves_the_old_folder_and_no_trace(made):
             (content / "half").write_text("")
             raise RuntimeError
 
-    pytest.raises(RuntimeError, fail)
+    with pytest.raises(RuntimeError):
+        fail()
     assert store.is_complete(made, "recipe")
     assert not list(made.parent.glob(".making-*"))
 

@@ -16,10 +16,14 @@ TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] 
 @pytest.fixture(scope="module")
 def tokenizer():
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    backend = Tokenizer(models.BPE(vocab={letter: place for place, letter in enumerate(alphabet)}, merges=[]))
+    backend = Tokenizer(
+        models.BPE(vocab={letter: place for place, letter in enumerate(alphabet)}, merges=[])
+    )
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>", bos_token="<|im_start|>")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="<|im_end|>", bos_token="<|im_start|>"
+    )
     tokenizer.chat_template = TEMPLATE
     return tokenizer
 
@@ -54,6 +58,8 @@ def test_a_character_of_several_tokens_appears_once_and_whole(tokenizer):
 def test_refused_tokens_have_text_and_are_not_part_of_the_answer(tokenizer):
     text = TokenText(tokenizer, [tokenizer.bos_token_id])
     [letter] = tokenizer("q")["input_ids"]
-    event = Verified("speculative", 0, (Node(letter, status=Status.REJECTED),), (), None, 0, 0, 0, 0)
+    event = Verified(
+        "speculative", 0, (Node(letter, status=Status.REJECTED),), (), None, 0, 0, 0, 0
+    )
     assert text.fill(event).nodes[0].text == "q"
     assert text.answer == ""

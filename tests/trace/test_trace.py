@@ -24,7 +24,14 @@ from specdemo.trace.events import (
 from specdemo.trace.metrics import measure, output_ids, speedup, timeline
 from specdemo.trace.replay import parse, read
 
-HOSTILE = ["<img src=x onerror=1>", "${6*7}", "C:\\users", "\u202eevil", "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}", "\n\u2028"]
+HOSTILE = [
+    "<img src=x onerror=1>",
+    "${6*7}",
+    "C:\\users",
+    "\u202eevil",
+    "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}",
+    "\n\u2028",
+]
 
 
 def example() -> Trace:
@@ -35,9 +42,26 @@ def example() -> Trace:
     )
     return Trace(
         (
-            RunStarted("speculative", "draft_model", "hi", {"lookahead": 2}, ModelInfo("t", "r", "nf4", "k", 5), ModelInfo("d")),
+            RunStarted(
+                "speculative",
+                "draft_model",
+                "hi",
+                {"lookahead": 2},
+                ModelInfo("t", "r", "nf4", "k", 5),
+                ModelInfo("d"),
+            ),
             Drafted("speculative", 0, 2, "constant", nodes, 0.001),
-            Verified("speculative", 0, judged, (0,), Node(7, " x", status=Status.CORRECTION), 0.1, 0.2, 0.01, 0.31),
+            Verified(
+                "speculative",
+                0,
+                judged,
+                (0,),
+                Node(7, " x", status=Status.CORRECTION),
+                0.1,
+                0.2,
+                0.01,
+                0.31,
+            ),
             Verified("speculative", 1, (), (), Node(8, status=Status.PLAIN), 0.0, 0.2, 0.01, 0.52),
             RunFailed("speculative", "broke", "safe", "again"),
             RunFinished("speculative", FinishReason.CANCELLED, 3, 0.52),
@@ -52,7 +76,17 @@ def test_events_survive_the_round_trip():
     assert Trace(tuple(loads(text))) == trace
 
 
-@pytest.mark.parametrize("line", ["", "[]", "{}", '{"type":"drafted"}', '{"type":"nonsense"}', '{"type":"finished","lane":"a","reason":"?"}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"type":"drafted"}',
+        '{"type":"nonsense"}',
+        '{"type":"finished","lane":"a","reason":"?"}',
+    ],
+)
 def test_what_is_no_event_is_refused(line):
     with pytest.raises(TraceError):
         decode(line)

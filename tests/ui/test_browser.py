@@ -23,10 +23,26 @@ from specdemo.trace.events import (
 from specdemo.ui.app import create_app, launch_options
 
 sync_api = pytest.importorskip("playwright.sync_api")
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(not shutil.which("chromium"), reason="no Chromium")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not shutil.which("chromium"), reason="no Chromium"),
+]
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-HOSTILE = ["<img src=x onerror=1>", "${6*7}", "C:\\users", "\u202eevil", "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}", "<script>window.hacked=1</script>"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+HOSTILE = [
+    "<img src=x onerror=1>",
+    "${6*7}",
+    "C:\\users",
+    "\u202eevil",
+    "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}",
+    "<script>window.hacked=1</script>",
+]
 
 
 class HostileConversation:
@@ -37,7 +53,9 @@ class HostileConversation:
             raise UserError("It happened.", unharmed="All is well.", advice="Try again.")
         info = ModelInfo("tiny", precision="fp32")
         for lane in ("plain", "speculative"):
-            yield RunStarted(lane, "draft_model" if lane == "speculative" else "nothing", prompt, {}, info)
+            yield RunStarted(
+                lane, "draft_model" if lane == "speculative" else "nothing", prompt, {}, info
+            )
             steps = 10_000 if prompt == "forever" else 8
             for step in range(steps):
                 if cancel.is_set():
@@ -53,8 +71,13 @@ class HostileConversation:
             own = Node(step, text, status=Status.PLAIN, target_prob=0.5)
             yield Verified(lane, step, (), (), own, 0, 0.1, 0, 0.1 * (step + 1))
             return
-        statuses = (Status.ACCEPTED, Status.REJECTED, Status.UNREACHED) if step % 2 else (Status.ACCEPTED,)
-        nodes = tuple(Node(place, text, place - 1, status, 0.5, 0.25, 0.5, 0.25) for place, status in enumerate(statuses))
+        statuses = (
+            (Status.ACCEPTED, Status.REJECTED, Status.UNREACHED) if step % 2 else (Status.ACCEPTED,)
+        )
+        nodes = tuple(
+            Node(place, text, place - 1, status, 0.5, 0.25, 0.5, 0.25)
+            for place, status in enumerate(statuses)
+        )
         own = Node(9, text, status=Status.CORRECTION if step % 2 else Status.BONUS, target_prob=0.5)
         yield Drafted(lane, step, 3, "<b>constant</b>", nodes, 0.01)
         yield Verified(lane, step, nodes, (0,), own, 0.01, 0.05, 0.001, 0.06 * (step + 1))
@@ -73,7 +96,9 @@ class ReadyStudio(Studio):
         pass
 
     ready = True
-    pair = type("Pair", (), {"target": type("Target", (), {"info": ModelInfo("tiny", precision="fp32")})})
+    pair = type(
+        "Pair", (), {"target": type("Target", (), {"info": ModelInfo("tiny", precision="fp32")})}
+    )
 
     def progress(self) -> Progress | None:
         return None
@@ -103,8 +128,14 @@ def page(url):
         page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
         page.problems = []
         page.on("pageerror", lambda error: page.problems.append(str(error)))
-        page.on("request", lambda request: page.problems.append(request.url)
-                if not request.url.startswith((url, "data:", "blob:")) else None)
+        page.on(
+            "request",
+            lambda request: (
+                page.problems.append(request.url)
+                if not request.url.startswith((url, "data:", "blob:"))
+                else None
+            ),
+        )
         page.goto(url)
         page.wait_for_selector("#sd-view .sd-numbers")
         yield page
@@ -118,7 +149,9 @@ def run(page, prompt):
 
 def test_hostile_tokens_stay_text_and_every_state_shows(page):
     run(page, "<img src=x onerror=window.hacked=1>")
-    page.wait_for_function("document.querySelector('.sd-phase')?.textContent.startsWith('Finished')", timeout=20_000)
+    page.wait_for_function(
+        "document.querySelector('.sd-phase')?.textContent.startsWith('Finished')", timeout=20_000
+    )
     text = page.locator(".sd-answer").inner_text()
     for hostile in ("<img src=x onerror=1>", "${6*7}", "C:\\users", "evil"):
         assert hostile in text
@@ -137,12 +170,18 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
 
 def test_stop_keeps_what_there_is_and_the_page_goes_on(page):
     run(page, "forever")
-    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 20", timeout=20_000)
+    page.wait_for_function(
+        "document.querySelectorAll('.sd-answer .sd-token').length > 20", timeout=20_000
+    )
     page.keyboard.press("Escape")
-    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Stopped')", timeout=5_000)
+    page.wait_for_function(
+        "document.querySelector('.sd-phase').textContent.startsWith('Stopped')", timeout=5_000
+    )
     assert page.locator(".sd-answer .sd-token").count() > 20
     run(page, "again")
-    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000)
+    page.wait_for_function(
+        "document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000
+    )
     assert page.problems == []
 
 
@@ -156,15 +195,22 @@ def test_an_error_is_a_block_of_sentences(page):
 def test_ctrl_enter_runs_and_the_theme_changes(page):
     page.locator("#sd-prompt textarea").fill("hello")
     page.keyboard.press("Control+Enter")
-    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000)
+    page.wait_for_function(
+        "document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000
+    )
     before = page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor")
     page.locator("#sd-theme").click()
-    assert page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor") != before
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor")
+        != before
+    )
 
 
 def test_a_trace_can_be_saved_opened_and_a_broken_one_is_told(page, tmp_path):
     run(page, "hello")
-    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000)
+    page.wait_for_function(
+        "document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000
+    )
     with page.expect_download() as download:
         page.get_by_role("button", name="Download trace").click()
     saved = tmp_path / "trace.jsonl"
@@ -192,11 +238,15 @@ def test_visitors_wait_their_turn_and_do_not_meet(page, url):
     other.goto(url)
     other.wait_for_selector("#sd-view .sd-numbers")
     run(page, "forever")
-    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 5", timeout=20_000)
+    page.wait_for_function(
+        "document.querySelectorAll('.sd-answer .sd-token').length > 5", timeout=20_000
+    )
     run(other, "second")
     other.wait_for_timeout(500)
     assert other.locator(".sd-answer .sd-token").count() == 0
     page.get_by_role("button", name="Stop", exact=True).click()
-    other.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000)
+    other.wait_for_function(
+        "document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000
+    )
     assert "second" in other.locator(".sd-asked").inner_text()
     assert "second" not in page.locator(".sd-text").inner_text()

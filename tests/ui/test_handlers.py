@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import threading
+from itertools import pairwise
 
 import pytest
 
 from specdemo.errors import UserError
 from specdemo.settings import RunSettings
-from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Status, Verified
+from specdemo.trace.events import (
+    FinishReason,
+    ModelInfo,
+    Node,
+    RunFinished,
+    RunStarted,
+    Status,
+    Verified,
+)
 from specdemo.ui.handlers import Handlers, Visitor, read_controls
 
 CONTROLS = ("draft_model", "confidence", 5, 0.4, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
@@ -59,15 +68,26 @@ def lines(stream):
 def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
     visitor, first = handlers.begin(None)
     streams = [first, *handlers.run(visitor, "a", None, *CONTROLS)]
-    assert all(later.startswith(earlier) for earlier, later in zip(streams, streams[1:], strict=False))
-    assert [line["type"] for line in lines(streams[-1])] == ["open", "started", "verified", "verified", "verified", "finished"]
+    assert all(
+        later.startswith(earlier) for earlier, later in pairwise(streams)
+    )
+    assert [line["type"] for line in lines(streams[-1])] == [
+        "open",
+        "started",
+        "verified",
+        "verified",
+        "verified",
+        "finished",
+    ]
     visitor, second = handlers.begin(visitor)
     assert lines(second)[1] == {"type": "earlier", "prompt": "a", "answer": " a0 a1 a2"}
     assert second.splitlines()[0] != first.splitlines()[0]
     assert handlers.new(visitor)[0].turns == []
 
 
-@pytest.mark.parametrize("error", [UserError("Happened.", unharmed="Unharmed.", advice="Do."), RuntimeError("boom")])
+@pytest.mark.parametrize(
+    "error", [UserError("Happened.", unharmed="Unharmed.", advice="Do."), RuntimeError("boom")]
+)
 def test_an_error_is_a_sentence_and_the_next_run_works(handlers, error):
     visitor = Visitor(ScriptedConversation(error))
     handlers.begin(visitor)
@@ -84,7 +104,9 @@ def test_an_error_is_a_sentence_and_the_next_run_works(handlers, error):
 def test_stop_before_its_turn_and_a_closed_browser_cancel(handlers):
     visitor, _ = handlers.begin(None)
     handlers.stop(visitor)
-    assert [line["type"] for line in lines(list(handlers.run(visitor, "a", "", *CONTROLS))[-1])] == ["open"]
+    assert [
+        line["type"] for line in lines(list(handlers.run(visitor, "a", "", *CONTROLS))[-1])
+    ] == ["open"]
     visitor = Visitor(ScriptedConversation(steps=10_000_000))
     handlers.begin(visitor)
     running = handlers.run(visitor, "a", "", *CONTROLS)

@@ -28,7 +28,9 @@ def test_three_recorded_runs_are_shipped_whole():
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_the_script_and_python_count_alike(path):
     script = Path(__file__).with_name("view.test.mjs")
-    result = subprocess.run([shutil.which("node"), script, path], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [shutil.which("node"), script, path], capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stderr
     shown = json.loads(result.stdout)
     trace = read(path).trace

@@ -1,0 +1,122 @@
+"""Policies, prompt lookup and fallback: what they decide, and that they never decide the text."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
+from specdemo.drafters.fallback import WINDOW, Fallback
+from specdemo.drafters.lookahead import Confidence, Constant, Heuristic
+from specdemo.drafters.ngram import Ngram
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.types import Outcome, Proposal, Verdict
+from specdemo.errors import UserError
+from specdemo.settings import RunSettings, Sampling
+from specdemo.trace.events import Status
+
+
+def outcome(confidences, kept, *, seconds=0.01):
+    """A chain of which the first `kept` tokens were accepted."""
+    proposal = Proposal.chain(range(len(confidences)), confidences=tuple(confidences))
+    tested = min(kept + 1, len(confidences))
+    chances = tuple([1.0] * kept + [0.0] * (tested - kept) + [None] * (len(confidences) - tested))
+    verdict = Verdict(tuple(range(kept)), 9, Status.BONUS, chances)
+    return Outcome((*range(kept), 9), proposal, verdict, seconds / 2, seconds / 2)
+
+
+def test_constant_never_moves():
+    policy = Constant(4)
+    policy.observe(outcome([0.1] * 4, 0))
+    assert policy.allowed() == 4
+    assert policy.go_on(0.0)
+
+
+def test_heuristic_grows_by_two_and_shrinks_by_one_down_to_one():
+    policy = Heuristic(5)
+    policy.observe(outcome([0.9] * 5, 5))
+    assert policy.allowed() == 7
+    for _ in range(20):
+        policy.observe(outcome([0.9] * 3, 1))
+    assert policy.allowed() == 1
+    policy.observe(outcome([], 0))
+    assert policy.allowed() == 1
+
+
+def test_confidence_stops_below_its_threshold_and_the_threshold_adapts():
+    policy = Confidence(0.4)
+    assert policy.go_on(0.4)
+    assert not policy.go_on(0.39)
+    for _ in range(40):  # everything above .2 is kept, everything below refused
+        policy.observe(outcome([0.9, 0.25, 0.15], 2))
+    assert not policy.go_on(0.15)
+    assert policy.go_on(0.25)
+    for _ in range(200):  # now only the very sure ones are kept
+        policy.observe(outcome([0.95, 0.8], 1))
+    assert not policy.go_on(0.8)
+    assert policy.go_on(0.95)
+    assert f"{policy.threshold:.2f}" in policy.reason
+
+
+def test_ngram_takes_the_longest_and_latest_match():
+    drafter = Ngram(3)
+    #       0  1  2  3  4  5  6  7  8  9 10
+    text = [1, 2, 3, 4, 9, 2, 3, 5, 6, 2, 3]
+    drafter.start(text[:5])
+    assert drafter.propose(text, 8).token_ids == (5, 6, 2)  # (2, 3) stood at 1 and, later, at 5
+    longer = [*text[:9], 1, 2, 3]
+    drafter.start(longer)
+    assert drafter.propose(longer, 8).token_ids == (4, 9, 2)  # (1, 2, 3) beats the later (2, 3)
+    assert drafter.propose(longer, 1).token_ids == (4,)
+    drafter.start([7, 8, 9])
+    assert len(drafter.propose([7, 8, 9], 4)) == 0
+
+
+class Guess:
+    """Proposes one token each time."""
+
+    def start(self, prompt_ids):
+        pass
+
+    def propose(self, committed, budget):
+        return Proposal.chain([1], confidences=(0.5,), lookahead=1, reason="guess")
+
+    def observe(self, result):
+        pass
+
+
+def step(drafter, drafting_seconds, plain_seconds, kept):
+    proposal = drafter.propose([1], 4)
+    seconds = drafting_seconds if len(proposal) else plain_seconds
+    result = outcome([0.5] * len(proposal), kept if len(proposal) else 0, seconds=seconds)
+    drafter.observe(result)
+    return proposal
+
+
+def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
+    drafter = Fallback(Guess())
+    drafter.start([1])
+    steps = [step(drafter, 0.030, 0.010, 0) for _ in range(200)]
+    plain = [place for place, proposal in enumerate(steps) if not len(proposal)]
+    assert min(plain) >= WINDOW
+    assert len(plain) > 150
+    assert any(len(proposal) for proposal in steps[100:])  # it probes again
+    assert (
+        "30 ms a token drafting, 10 ms plain" in steps[100].reason or "guess" in steps[100].reason
+    )
+    drafter.start([1])
+    assert len(drafter.propose([1], 4)) == 1
+
+
+def test_fallback_leaves_a_winner_alone():
+    drafter = Fallback(Guess())
+    drafter.start([1])
+    steps = [step(drafter, 0.012, 0.010, 1) for _ in range(200)]
+    assert sum(not len(proposal) for proposal in steps) == 1  # one plain step, to compare with
+
+
+def test_a_method_that_is_unknown_or_lacks_its_draft_is_a_sentence():
+    for method, match in (("nonsense", "no drafting method"), ("draft_model", "no draft model")):
+        settings = RunSettings(method=method)
+        with pytest.raises(UserError, match=match):
+            make_drafter(DraftingContext(settings, Shaper(Sampling()), 8))
+    assert all(method.summary.endswith(".") for method in METHODS.values())

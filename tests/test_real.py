@@ -1,0 +1,103 @@
+"""The embedded pair itself: lossless in fp32, and transformers' own assisted generation with the exported draft."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdemo.models.catalogue import find, partner
+from specdemo.models.compact_files import export
+from specdemo.models.sources import resolve
+from specdemo.session import Studio
+from specdemo.settings import POLICIES, AppSettings, RunSettings, Sampling
+from specdemo.text import encode_conversation
+from specdemo.trace.metrics import measure, output_ids
+
+pytestmark = pytest.mark.real
+PROMPT = "Write a Python function that adds two numbers, and explain it."
+
+
+@pytest.fixture(scope="module")
+def studio():
+    studio = Studio(AppSettings.from_environment(precision="fp32"))
+    studio.load()
+    if studio.error:
+        raise studio.error
+    return studio
+
+
+def ask(studio, settings, conversation=None, prompt=PROMPT):
+    conversation = conversation or studio.open()
+    return list(
+        conversation.run(prompt, replace(settings, baseline=False), cancel=threading.Event())
+    )
+
+
+@pytest.fixture(scope="module")
+def reference(studio):
+    """transformers' own greedy answer."""
+    pair = studio.pair
+    ids = encode_conversation(pair.tokenizer, [{"role": "user", "content": PROMPT}], pair.context)
+    output = pair.target.model.generate(
+        torch.tensor([ids]),
+        attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+        do_sample=False,
+        max_new_tokens=64,
+    )
+    return output[0, len(ids) :].tolist()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("method", ["nothing", "draft_model", "ngram"])
+def test_greedy_output_in_fp32_is_that_of_transformers(studio, reference, method, policy):
+    events = ask(studio, RunSettings(method=method, policy=policy, lookahead=4, max_new_tokens=64))
+    assert output_ids(events) == reference
+
+
+def test_the_draft_is_worth_its_name(studio):
+    metrics = measure(ask(studio, RunSettings(policy="constant", lookahead=4, fallback=False)))
+    assert metrics.first_accept_rate > 0.5
+    assert metrics.tokens_per_step > 2
+
+
+def test_a_follow_up_reuses_what_is_cached_and_changes_nothing(studio):
+    conversation = studio.open()
+    settings = RunSettings(max_new_tokens=24)
+    ask(studio, settings, conversation)
+    follow_up = ask(studio, settings, conversation, "Shorter, please.")
+    assert follow_up[0].cached_tokens > 40
+    plain = studio.open()
+    for prompt in (PROMPT, "Shorter, please."):
+        events = ask(studio, replace(settings, method="nothing"), plain, prompt)
+    assert output_ids(events) == output_ids(follow_up)
+
+
+def test_sampling_is_repeatable_by_its_seed(studio):
+    settings = RunSettings(
+        max_new_tokens=24, fallback=False, policy="constant", sampling=Sampling(1.0, seed=3)
+    )
+    once, again = output_ids(ask(studio, settings)), output_ids(ask(studio, settings))
+    other = output_ids(ask(studio, replace(settings, sampling=Sampling(1.0, seed=4))))
+    assert once == again != other
+
+
+def test_transformers_runs_the_exported_draft(studio, reference, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    settings = studio.settings
+    target = resolve(settings.target, settings.cache_dir)
+    export(find(partner(settings.target)).folder, target.folder, tmp_path)
+    draft = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    pair = studio.pair
+    ids = encode_conversation(pair.tokenizer, [{"role": "user", "content": PROMPT}], pair.context)
+    output = pair.target.model.generate(
+        torch.tensor([ids]),
+        attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+        do_sample=False,
+        max_new_tokens=64,
+        assistant_model=draft,
+    )
+    assert output[0, len(ids) :].tolist() == reference
