@@ -80,12 +80,19 @@ def render(card: Card, parameters: int) -> str:
     ]  # fmt: skip
     if card.results:
         lines += ["| measure | value |", "|---|---:|"]
-        lines += [f"| {TITLES.get(key, key)} | {_number(value)} |" for key, value in card.results.items()]
+        lines += [
+            f"| {TITLES.get(key, key)} | {_number(value)} |" for key, value in card.results.items()
+        ]
     else:
         lines.append("Not measured.")
     lines += ["", "## Data", "", f"Answers of `{card.target}` ({card.precision} weights) to:", ""]
     lines += [f"- {line}" for line in card.data] or ["- not recorded"]
-    lines += ["", "## Recipe", "", f"- started as layers {', '.join(map(str, card.layers))} of the target"]
+    lines += [
+        "",
+        "## Recipe",
+        "",
+        f"- started as layers {', '.join(map(str, card.layers))} of the target",
+    ]
     lines += [f"- {key}: {value}" for key, value in card.recipe.items()]
     lines += [
         f"- {card.tokens_seen:,} tokens seen in {card.steps:,} steps, {card.minutes:.0f} minutes, seed {card.seed}",

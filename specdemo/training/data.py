@@ -113,7 +113,9 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
         try:
             with np.load(path, allow_pickle=False) as shard:
                 arrays = {name: shard[name] for name in shard.files}
-            prompts = np.split(arrays["prompt_ids"].astype(np.int64), arrays["prompt_offsets"][1:-1])
+            prompts = np.split(
+                arrays["prompt_ids"].astype(np.int64), arrays["prompt_offsets"][1:-1]
+            )
             texts = np.split(arrays["answer_ids"].astype(np.int64), arrays["answer_offsets"][1:-1])
             facts = zip(arrays["source"], arrays["row_id"], arrays["temperature"], strict=True)
             rows = list(zip(facts, prompts, texts, strict=True))
@@ -134,7 +136,9 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
     return answers
 
 
-def choose(answers: list[Answer], *, max_answers: int, max_positions: int, seed: int) -> list[Answer]:
+def choose(
+    answers: list[Answer], *, max_answers: int, max_positions: int, seed: int
+) -> list[Answer]:
     """A random selection in random order, within both limits (0: no limit on answers)."""
     chosen, positions = [], 0
     for index in np.random.default_rng(seed).permutation(len(answers)):
@@ -168,7 +172,9 @@ def hold_out(rows: Sequence[Row], prompts: int, seed: int) -> tuple[list[Row], l
     return [row for row in rows if row.key not in held], [row for row in rows if row.key in held]
 
 
-def batches(rows: Sequence[Row], max_tokens: int, shuffle_seed: int | None = None) -> list[list[Row]]:
+def batches(
+    rows: Sequence[Row], max_tokens: int, shuffle_seed: int | None = None
+) -> list[list[Row]]:
     """Batches of at most `max_tokens` with padding; the same seed gives the same order."""
     random = np.random.default_rng(shuffle_seed)
     order = list(rows) if shuffle_seed is None else [rows[i] for i in random.permutation(len(rows))]

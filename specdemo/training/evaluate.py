@@ -1,4 +1,4 @@
-"""How well a draft follows its target on prompts that it never saw, against the target's whole vocabulary."""
+"""How well a draft follows its target's whole distribution on prompts that it never saw."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def evaluate(
 
     A word outside the reduced vocabulary that the target likes best counts as a disagreement.
     """
-    sums = dict.fromkeys(("loss", "overlap", "coverage", "agree", "greedy", "greedy_tokens", "tokens"), 0.0)
+    names = ("loss", "overlap", "coverage", "agree", "greedy", "greedy_tokens", "tokens")
+    sums = dict.fromkeys(names, 0.0)
     for greedy in (True, False):
         chosen = [row for row in rows if (row.temperature == 0) == greedy]
         for batch in batches(chosen, max_tokens) if chosen else []:

@@ -1,4 +1,4 @@
-"""The draft while it is trained: a few of the target's layers, its frozen embedding, a loss against its teacher."""
+"""The draft while it is trained: some of the target's layers, its embedding, the loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def spread(num_layers: int, depth: int) -> tuple[int, ...]:
 
 
 def begin(config: LlamaConfig, target: Any, layers: Sequence[int]) -> LlamaModel:
-    """A trainable fp32 model whose layers are copies of the target's and whose embedding is the target's, frozen.
+    """A trainable fp32 model of copied layers; the embedding is the target's own, frozen.
 
     target: the target's LlamaModel, unquantised
     """
@@ -38,7 +38,7 @@ def begin(config: LlamaConfig, target: Any, layers: Sequence[int]) -> LlamaModel
         mine.load_state_dict(target.layers[index].state_dict())
     draft.norm.load_state_dict(target.norm.state_dict())
     draft.embed_tokens.weight.data = target.embed_tokens.weight.data
-    draft.embed_tokens.weight.requires_grad_(False)
+    draft.embed_tokens.weight.requires_grad_(requires_grad=False)
     return draft
 
 
@@ -55,7 +55,13 @@ def stack(draft: LlamaModel, mid: int) -> Callable[[Tensor], tuple[Tensor, Tenso
         middle = x
         for index, layer in enumerate(draft.layers):
             # Without a mask, scaled_dot_product_attention takes its causal path.
-            x = layer(x, attention_mask=None, position_ids=where, use_cache=False, position_embeddings=rotary)
+            x = layer(
+                x,
+                attention_mask=None,
+                position_ids=where,
+                use_cache=False,
+                position_embeddings=rotary,
+            )
             x = x[0] if isinstance(x, tuple) else x
             if index == mid:
                 middle = x
@@ -66,7 +72,7 @@ def stack(draft: LlamaModel, mid: int) -> Callable[[Tensor], tuple[Tensor, Tenso
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function compiled where a compiler exists and takes it, else as it is."""
-    if not (shutil.which("g++") or shutil.which("c++") or shutil.which("clang++") or shutil.which("cl")):
+    if not any(shutil.which(name) for name in ("g++", "c++", "clang++", "cl")):
         return function
     chosen = [torch.compile(function, dynamic=True)]
 
@@ -83,10 +89,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class DistilledHead(torch.autograd.Function):
-    """KL(teacher || draft) over the reduced vocabulary; logits live for a few rows at a time, both ways.
+    """KL(teacher || draft) over the reduced vocabulary; logits exist for a few rows at a time.
 
     forward(states (n, H), teacher (n, H), head (W, H)) -> mean KL in nats, () float32
-    The gradient of the logits is softmax(draft) - softmax(teacher), so it is made on the way forward.
+    The logits' gradient is softmax(draft) - softmax(teacher), so forward makes it.
     """
 
     @staticmethod
@@ -110,7 +116,7 @@ class DistilledHead(torch.autograd.Function):
 
 
 def normalised_error(states: Tensor, wanted: Tensor) -> Tensor:
-    """Squared error of each row over the squared length of the wanted one, in the mean. (n, H) each"""
+    """Mean over rows of squared error by squared length of the wanted row. (n, H) each"""
     states, wanted = states.float(), wanted.float()
     return ((states - wanted).pow(2).sum(-1) / wanted.pow(2).sum(-1).clamp(min=1)).mean()
 

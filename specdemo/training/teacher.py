@@ -1,4 +1,4 @@
-"""The target as a teacher: it answers prompts, and its hidden states over the answers are cached on disk."""
+"""The target as a teacher: it answers prompts; its hidden states over them are cached on disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOP = 8
 
 
 def load_teacher(folder: Path, precision: str, device: torch.device) -> LlamaForCausalLM:
-    """The target in bf16; for nf4 its matrices went through the quantisation that the app's target has."""
+    """The target in bf16; for nf4 its matrices are quantised as the app's are, and restored."""
     with quiet_transformers():
         model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     if precision == "nf4":
@@ -37,7 +37,9 @@ def load_teacher(folder: Path, precision: str, device: torch.device) -> LlamaFor
 
         for module in model.model.modules():
             if isinstance(module, torch.nn.Linear):
-                packed, state = bnb.quantize_4bit(module.weight.data, quant_type="nf4", blocksize=64)
+                packed, state = bnb.quantize_4bit(
+                    module.weight.data, quant_type="nf4", blocksize=64
+                )
                 weight = bnb.dequantize_4bit(packed, state)
                 module.weight.data = weight.reshape(module.weight.shape)
     elif precision not in ("bf16", "fp32"):
@@ -45,7 +47,7 @@ def load_teacher(folder: Path, precision: str, device: torch.device) -> LlamaFor
             f"A draft cannot be trained for the precision {precision!r}.",
             advice="Choose nf4 or bf16; such a draft also works for the other precisions.",
         )
-    return model.to(device=device, dtype=torch.bfloat16).eval().requires_grad_(False)
+    return model.to(device=device, dtype=torch.bfloat16).eval().requires_grad_(requires_grad=False)
 
 
 def answer_prompts(
@@ -58,7 +60,7 @@ def answer_prompts(
     seed: int,
     progress: ProgressCallback,
 ) -> list[Path]:
-    """Write the target's answers in shards; shards that are there already are kept. returns: their paths"""
+    """Write the target's answers in shards, keeping those that exist. returns: their paths"""
     folder.mkdir(parents=True, exist_ok=True)
     order = np.random.default_rng(seed).permutation(len(prompts))
     paths, limit = [], teacher.config.max_position_embeddings - max_answer_tokens
@@ -69,8 +71,11 @@ def answer_prompts(
         progress(Progress("answer", done, f"{begin} of {len(prompts)} prompts"))
         if path.is_file():
             continue
-        texts = [(prompts[i], _chat(tokenizer, prompts[i].text)) for i in order[begin : begin + SHARD]]
-        texts = sorted((text for text in texts if len(text[1]) <= limit), key=lambda text: len(text[1]))
+        texts = [
+            (prompts[i], _chat(tokenizer, prompts[i].text)) for i in order[begin : begin + SHARD]
+        ]
+        texts = [text for text in texts if len(text[1]) <= limit]
+        texts.sort(key=lambda text: len(text[1]))
         generator = torch.Generator(teacher.device).manual_seed(seed + number)
         answers: list[Answer] = []
         for first in range(0, len(texts), GENERATE_ROWS):
@@ -113,7 +118,8 @@ def _generate(
     for row, (_, ids) in enumerate(group):
         tokens[row, longest - len(ids) :] = torch.tensor(ids, device=device)
         mask[row, longest - len(ids) :] = 1
-    temperatures = torch.tensor([TEMPERATURES[row % len(TEMPERATURES)] for row in range(rows)], device=device)
+    cycle = [TEMPERATURES[row % len(TEMPERATURES)] for row in range(rows)]
+    temperatures = torch.tensor(cycle, device=device)
     stops = torch.tensor(stop_ids, dtype=torch.long, device=device)
     where, cache = (mask.cumsum(-1) - 1).clamp(min=0), DynamicCache(config=teacher.config)
     lengths = torch.zeros(rows, dtype=torch.long, device=device)
@@ -129,7 +135,7 @@ def _generate(
         top_probs.append(likely.values.half())
         warm = logits / temperatures[:, None].clamp(min=1e-3)
         drawn = torch.multinomial(warm.softmax(-1), 1, generator=generator)[:, 0]
-        chosen = torch.where(temperatures > 0, drawn, logits.argmax(-1))
+        chosen = torch.where(temperatures > 0, drawn, likely.indices[:, 0])
         said.append(chosen)
         lengths += alive
         alive &= ~torch.isin(chosen, stops)
@@ -153,7 +159,7 @@ class HiddenStates:
     """The target's states over all rows, memory-mapped; bf16 bits kept as int16.
 
     final: (N, H), after the last norm; mid: (N, H), after one layer in the middle
-    word_mass: (V,) float64 — probability that the target gave each word, summed over the answers' positions
+    word_mass: (V,) float64 — the target's probability of each word, summed over the answers
     """
 
     final: np.ndarray
@@ -172,7 +178,11 @@ def read_states(array: np.ndarray, where: np.ndarray, device: torch.device) -> T
 
 
 def cache_hidden(
-    teacher: LlamaForCausalLM, rows: Sequence[Row], mid_layer: int, folder: Path, progress: ProgressCallback
+    teacher: LlamaForCausalLM,
+    rows: Sequence[Row],
+    mid_layer: int,
+    folder: Path,
+    progress: ProgressCallback,
 ) -> HiddenStates:
     """Run the target once over all rows. What an earlier, interrupted call did is kept."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -202,7 +212,7 @@ def cache_hidden(
 def _states(
     teacher: LlamaForCausalLM, batch: Sequence[Row], mid_layer: int
 ) -> Iterator[tuple[Row, dict[str, np.ndarray], np.ndarray]]:
-    """Final and middle states of each row as bf16 bits, and the words' probabilities summed over its answer."""
+    """Each row's final and middle states as bf16 bits, and its words' summed probabilities."""
     kept: list[Tensor] = []
 
     def keep(_module: Any, _inputs: Any, output: Any) -> None:
@@ -235,7 +245,7 @@ def _resume(folder: Path, vocabulary_size: int) -> tuple[int, np.ndarray]:
 
 
 def _checkpoint(folder: Path, done: int, mass: np.ndarray) -> None:
-    """The mass first: a crash in between counts some answers twice, which word choice does not notice."""
+    """The mass first: a crash in between counts some answers twice, which hardly moves words."""
     with (folder / "word_mass.part").open("wb") as stream:
         np.save(stream, mass)
     (folder / "word_mass.part").replace(folder / "word_mass.npy")

@@ -1,0 +1,237 @@
+"""A draft is trained on a tiny target, interrupted, resumed, loaded beside it and exported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from specdemo.errors import UserError
+from specdemo.models.compact_files import export, read_config
+from specdemo.models.pair import load_pair
+from specdemo.models.progress import Progress
+from specdemo.settings import AppSettings
+from specdemo.training.data import (
+    Answer,
+    batches,
+    hold_out,
+    positions,
+    read_answers,
+    save_answers,
+    to_rows,
+)
+from specdemo.training.draft import TrainOptions, train
+from specdemo.training.student import DistilledHead, spread
+
+WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Threads cost more than they bring at this size, most of all on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random four-layer Llama with sharpened distributions, and a byte-level tokenizer."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    folder = tmp_path_factory.mktemp("target") / "tiny-target"
+    native = Tokenizer(models.BPE())
+    native.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    native.decoder = decoders.ByteLevel()
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=special)
+    native.train_from_iterator([WORDS] * 4, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=native, eos_token="<|im_end|>")
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+        bos_token_id=1, eos_token_id=2, tie_word_embeddings=True, initializer_range=0.1,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def options(target: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainOptions:
+    """A training of 30 steps on 24 prompts."""
+    folder = tmp_path_factory.mktemp("training")
+    words = WORDS.split()
+    rows = [{"prompt": " ".join([*words[i % 9 : i % 9 + 4], words[i % 20]])} for i in range(24)]
+    rows[3] = {"turns": ["the dog sat", "and then"]}
+    (folder / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return TrainOptions(
+        target=str(target), out=folder / "draft", work_dir=folder / "work",
+        prompts=(folder / "prompts.jsonl",), steps=30, layers=2, words=150, max_answer_tokens=12,
+        batch_tokens=128, warm_up_steps=2, learning_rate=3e-3, device="cpu", compile=False,
+    )  # fmt: skip
+
+
+def test_loss_falls_resume_continues_and_the_draft_loads(
+    options: TrainOptions, target: Path, tmp_path: Path
+):
+    stages: list[str] = []
+
+    def interrupt(progress: Progress) -> None:
+        stages.append(progress.stage)
+        if progress.detail.startswith("step 12,"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(options, interrupt)
+    assert list(dict.fromkeys(stages)) == ["load", "answer", "read answers", "train"]
+    shard = next(options.work_dir.rglob("answers-*.npz"))
+    states = next(options.work_dir.rglob("final.npy"))
+    before = shard.stat().st_mtime_ns, states.stat().st_mtime_ns
+    report = train(options, lambda progress: stages.append(progress.stage))
+    assert report.resumed_at == 12
+    assert report.card.steps == 30
+    assert (shard.stat().st_mtime_ns, states.stat().st_mtime_ns) == before
+    assert report.losses[-1][1] < 0.9 * report.losses[0][1]
+    assert 0 < report.results["greedy_agreement_all"] <= 1
+    assert 0 < report.results["overlap"] <= report.results["coverage"] <= 1
+
+    config = read_config(options.out)
+    assert config["specdemo"]["embedding_from"] == "tiny-target"
+    assert config["specdemo"]["card"]["seed"] == 0
+    readme = (options.out / "README.md").read_text(encoding="utf-8")
+    assert "Apache-2.0" in readme
+    assert str(options.work_dir.parent) not in readme + json.dumps(config)
+
+    settings = AppSettings(
+        str(target), str(options.out), "bf16", "cpu", cache_dir=tmp_path / "cache"
+    )
+    pair = load_pair(settings)
+    assert pair.draft_info.parameters == report.parameters
+    logits = pair.open_draft().read([5, 6, 7])
+    assert logits.shape == (pair.vocabulary_size,)
+    assert torch.isfinite(logits).sum() == 150
+
+    export(options.out, target, tmp_path / "plain")
+    plain = LlamaForCausalLM.from_pretrained(tmp_path / "plain")
+    assert plain.config.num_hidden_layers == 2
+    assert (
+        plain.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=3, do_sample=False).shape[1] <= 6
+    )
+    assert AutoTokenizer.from_pretrained(tmp_path / "plain").eos_token == "<|im_end|>"
+
+
+def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(
+    options: TrainOptions, tmp_path: Path
+):
+    whole = replace(options, steps=6, work_dir=tmp_path / "whole", out=tmp_path / "a")
+    parts = replace(whole, work_dir=tmp_path / "parts", out=tmp_path / "b")
+
+    def interrupt(progress: Progress) -> None:
+        if progress.detail.startswith("step 3,"):
+            raise KeyboardInterrupt
+
+    once = train(whole)
+    with pytest.raises(KeyboardInterrupt):
+        train(parts, interrupt)
+    twice = train(parts)
+    assert twice.resumed_at == 3
+    assert twice.card.tokens_seen == once.card.tokens_seen
+    assert twice.results["loss"] == pytest.approx(once.results["loss"], rel=1e-3)
+
+
+def test_answers_alone_are_enough(options: TrainOptions, tmp_path: Path):
+    random = np.random.default_rng(0)
+    rows = [
+        Answer("made", i, 0.0, random.integers(3, 280, 4), random.integers(3, 280, 6))
+        for i in range(10)
+    ]
+    save_answers(tmp_path / "a.npz", rows, 300)
+    again = read_answers([tmp_path / "a.npz"], 300)
+    assert [row.answer_ids.tolist() for row in again] == [row.answer_ids.tolist() for row in rows]
+    fewer = replace(options, prompts=(), answers=(tmp_path / "a.npz",), work_dir=tmp_path / "work")
+    report = train(replace(fewer, steps=2, out=tmp_path / "draft", precision="bf16", layers=1))
+    assert report.card.steps == 2
+
+
+def test_a_shard_holds_the_distribution_before_each_token(options: TrainOptions):
+    train(replace(options, steps=1, out=options.work_dir / "x"))
+    with np.load(next(options.work_dir.rglob("answers-*.npz"))) as shard:
+        assert shard["top_ids"].shape == shard["top_probs"].shape == (len(shard["answer_ids"]), 8)
+        greedy = np.repeat(shard["temperature"] == 0, np.diff(shard["answer_offsets"]))
+        assert (shard["top_ids"][greedy, 0] == shard["answer_ids"][greedy]).all()
+        assert set(np.unique(shard["temperature"]).round(1)) == {0.0, np.float16(0.7), 1.0}
+
+
+def test_the_head_has_the_gradient_of_its_loss():
+    torch.manual_seed(0)
+    states = torch.randn(700, 8, requires_grad=True)
+    teacher, head = torch.randn(700, 8), torch.randn(30, 8)
+    loss = DistilledHead.apply(states, teacher, head)
+    loss.backward()
+    same = states.detach().clone().requires_grad_()
+    mine, theirs = ((x @ head.T).log_softmax(-1) for x in (same, teacher))
+    wanted = F.kl_div(mine, theirs, log_target=True, reduction="batchmean")
+    wanted.backward()
+    assert loss.item() == pytest.approx(wanted.item(), rel=1e-4)
+    assert torch.allclose(states.grad, same.grad, atol=1e-6)
+
+
+def test_positions_line_up_with_the_cache():
+    # Prompt "a b", answer "x y z": b predicts x, x predicts y, y predicts z.
+    answer = Answer("made", 0, 0.0, np.array([10, 11]), np.array([20, 21, 22]))
+    rows = to_rows([answer, answer], 100)
+    assert rows[1].token_ids.tolist() == [10, 11, 20, 21]
+    here, there = positions([rows[1]], answers_only=True)
+    assert (here.tolist(), there.tolist()) == ([1, 2, 3], [5, 6, 7])
+
+
+def test_batches_and_held_out_prompts_share_nothing():
+    answers = [Answer("made", i // 2, 0.0, np.arange(3 + i), np.arange(4)) for i in range(40)]
+    rows = to_rows(answers, 1000)
+    kept, held = hold_out(rows, 3, 0)
+    assert len({row.key for row in held}) == 3
+    assert not {row.key for row in kept} & {row.key for row in held}
+    plan = batches(rows, 100, 5)
+    assert sorted(row.start for batch in plan for row in batch) == [row.start for row in rows]
+    assert all(len(b) * max(len(r.token_ids) for r in b) <= 100 for b in plan if len(b) > 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "layers"),
+    [((4, 30), (0, 10, 20, 29)), ((2, 16), (0, 15)), ((4, 4), (0, 1, 2, 3)), ((1, 9), (8,))],
+)
+def test_layers_are_spread_evenly(arguments: tuple[int, int], layers: tuple[int, ...]):
+    assert spread(*arguments) == layers
+
+
+def test_what_cannot_be_trained_is_told(options: TrainOptions, target: Path, tmp_path: Path):
+    with pytest.raises(UserError, match="nothing to train on"):
+        train(replace(options, prompts=()))
+    with pytest.raises(UserError, match="has 4 layers"):
+        train(replace(options, layers=9))
+    (tmp_path / "bad.jsonl").write_text('{"text": 1}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"bad\.jsonl"):
+        train(replace(options, prompts=(tmp_path / "bad.jsonl",)))
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in target.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    (other / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
+    with pytest.raises(UserError, match="output head is not its embedding"):
+        train(replace(options, target=str(other)))
+    mistral = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
+    (other / "config.json").write_text(json.dumps(config | mistral))
+    with pytest.raises(UserError, match="architecture is mistral"):
+        train(replace(options, target=str(other)))
