@@ -1,1 +1,1 @@
-"""The page: Gradio and Plotly, fed by events. Never imports torch."""
+"""The page: Gradio and Plotly, no torch."""

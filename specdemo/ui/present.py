@@ -1,57 +1,50 @@
-"""Lines of the stream that the view reads: the events of a run, and what the page says about them."""
+"""What the page's lines look like: pure functions from values to the text that the script reads."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from pathlib import Path
 
 from specdemo.errors import UserError
-from specdemo.trace.codec import encode
-from specdemo.trace.events import Event, Verified
-
-SHOWN_PROMPT = 4000  # characters of a prompt that travel to the page
+from specdemo.ui import words
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A prompt and what was answered."""
+def open_line(
+    source: str, key: str, *, title: str = "", waiting: bool = False
+) -> str:  # the script starts anew when the first line changes, so `key` must be new for each run
+    """First line of a stream. source: live or recorded."""
+    return _line({"type": "open", "source": source, "key": key, "title": title, "waiting": waiting})
 
-    prompt: str
-    answer: str
 
-
-def opening(
-    source: Literal["live", "recorded"],
-    key: str,
-    *,
-    title: str = "",
-    waiting: bool = False,
-    earlier: Iterable[Turn] = (),
-) -> str:
-    """First lines of a stream. `key` tells two streams apart; `earlier` are the turns before this one."""
-    first = _line(type="open", source=source, key=key, title=title, waiting=waiting)
-    return first + "".join(
-        _line(type="earlier", prompt=turn.prompt[:SHOWN_PROMPT], answer=turn.answer) for turn in earlier
+def earlier_lines(turns: Sequence[tuple[str, str]]) -> str:
+    """Earlier turns of the conversation: (prompt, answer) each."""
+    return "".join(
+        _line({"type": "earlier", "prompt": prompt, "answer": answer}) for prompt, answer in turns
     )
 
 
-def notice(error: UserError) -> str:
-    """A line that shows an error of the page below what is there."""
-    return _line(type="notice", message=error.message, unharmed=error.unharmed, advice=error.advice)
+def notice_line(error: UserError) -> str:
+    """An error as a sentence block."""
+    return _line(
+        {
+            "type": "notice",
+            "message": error.message,
+            "unharmed": error.unharmed,
+            "advice": error.advice,
+        }
+    )
 
 
-def lines(events: Iterable[Event]) -> str:
-    """Events as lines, each ended by a newline."""
-    return "".join(encode(event) + "\n" for event in events)
+def status(state: str, text: str, done: float | None = None) -> str:
+    """Value of the status component. state: loading, ready or failed."""
+    return json.dumps({"state": state, "text": text, "done": done})
 
 
-def step_text(event: Verified) -> str:
-    """The text that a step added."""
-    kept = "".join(event.nodes[node].text for node in event.path)
-    return kept + (event.next.text if event.next else "")
+def recorded_stream(path: Path) -> str:
+    """A saved trace as a stream that the page plays, labelled as recorded."""
+    return open_line("recorded", path.stem, title=words.RECORDED) + path.read_text(encoding="utf-8")
 
 
-def _line(**values: object) -> str:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")) + "\n"
+def _line(data: dict[str, object]) -> str:
+    return json.dumps(data, ensure_ascii=False) + "\n"

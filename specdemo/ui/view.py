@@ -1,47 +1,77 @@
-"""The two components that our script draws: the view of a run and the status of the model.
-
-Both have a static template and text as their value; the script alone turns that text into elements.
-"""
+"""Two HTML components with a static template; what they show arrives as text and is drawn by the script."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import gradio as gr
+import plotly
 
-from specdemo.ui import shelf, words
+from specdemo.ui import words
 
-_MOUNT = """{script}
-const read = () => props.value;
-modules.{module}.{mount}(element.querySelector(".{hook}"), {{
-  read, watch: (call) => watch("value", call), words: {words},
-}});"""
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+SCRIPTS = ASSETS / "view"
+RUNS = ASSETS / "runs"
+PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
-
-def trace_view(value: str) -> gr.HTML:
-    """The view of a run; its value is a growing text of JSON lines."""
-    return _component("view", "mount", "sd-view", value)
-
-
-def model_status(value: str) -> gr.HTML:
-    """The status of the model; its value is what `status_line` made."""
-    return _component("status", "mountStatus", "sd-model-status", value)
-
-
-def status_line(state: str, text: str, done: float | None = None) -> str:
-    """The value of `model_status`: state is loading, ready or failed; done is a share or None when unknown."""
-    return json.dumps({"state": state, "text": text, "done": done})
+# The script is an ES module: it is imported once by the browser and mounted by each component.
+_MOUNT = """
+const base = (window.gradio_config && window.gradio_config.root) || "";
+import(base + "/gradio_api/file=" + %(path)s).then((module) => module.%(mount)s(
+  element.querySelector(".sd-mount"),
+  { read: () => props.value, watch: (call) => watch("value", call), words: %(words)s },
+));
+"""
 
 
-def _component(module: str, mount: str, hook: str, value: str) -> gr.HTML:
-    return gr.HTML(
-        value=value,
-        html_template=f'<div class="{hook}"></div>',
-        js_on_load=_MOUNT.format(
-            script=shelf.script(), module=module, mount=mount, hook=hook, words=json.dumps(words.VIEW)
-        ),
-        apply_default_css=False,
-        elem_id=hook,
-        container=False,
-        padding=False,
-    )
+class RunView(gr.HTML):
+    """The run. Its value is an append-only text of JSON lines: page lines and events (see docs/trace-format.md)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            value="",
+            html_template='<div class="sd-mount"></div>',
+            js_on_load=_mount("view.js", "mount"),
+            elem_id="sd-view",
+            apply_default_css=False,
+        )
+
+    def get_block_name(self) -> str:
+        """The front-end component that draws it."""
+        return "html"
+
+
+class StatusView(gr.HTML):
+    """What the model is doing. Its value is one JSON object: state, text, done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            value="{}",
+            html_template='<div class="sd-mount"></div>',
+            js_on_load=_mount("status.js", "mountStatus"),
+            elem_id="sd-model",
+            apply_default_css=False,
+        )
+
+    def get_block_name(self) -> str:
+        """The front-end component that draws it."""
+        return "html"
+
+
+def page_head() -> str:
+    """Plotly from the installed package: no request leaves the machine."""
+    return f'<script defer src="/gradio_api/file={PLOTLY.as_posix()}"></script>'
+
+
+def serve_assets() -> None:
+    """Let the server hand out the script, the icons and Plotly."""
+    gr.set_static_paths([SCRIPTS, ASSETS / "icons", PLOTLY])
+
+
+def _mount(file: str, function: str) -> str:
+    return _MOUNT % {
+        "path": json.dumps((SCRIPTS / file).as_posix()),
+        "mount": function,
+        "words": json.dumps(words.VIEW, ensure_ascii=True),
+    }
