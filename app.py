@@ -28,13 +28,20 @@ def main() -> int:
     studio = Studio(settings)
     page = create_app(studio)
     studio.start()
-    _, url, _ = page.launch(
-        server_name=settings.host,
-        server_port=settings.port,
-        inbrowser=not (options.no_browser or options.desktop or os.environ.get("SPACE_ID")),
-        prevent_thread_lock=True,
-        **launch_options(),
-    )
+    try:
+        _, url, _ = page.launch(
+            server_name=settings.host,
+            server_port=settings.port,
+            inbrowser=not (options.no_browser or options.desktop or os.environ.get("SPACE_ID")),
+            prevent_thread_lock=True,
+            **launch_options(),
+        )
+    except OSError:
+        print(
+            f"Port {settings.port} is taken. Choose another: python app.py --port 7861",
+            file=sys.stderr,
+        )
+        return 1
     print(f"specdemo is at {url} (Ctrl+C ends it)", flush=True)
     if options.desktop:
         open_window(url, "specdemo", page.block_thread)

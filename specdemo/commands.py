@@ -265,10 +265,15 @@ def train(options: argparse.Namespace) -> int:
                 seed=options.seed,
                 device=settings.device,
                 precision=settings.precision,
+                cache_dir=settings.cache_dir,
             ),
             _to(bar),
         )
-    err.print(str(report), markup=False)
+    err.print(
+        f"Wrote {report.out}, {report.parameters / 1e6:.1f} million parameters.", markup=False
+    )
+    for name, value in report.results.items():
+        err.print(f"{name}: {value}", markup=False)
     return 0
 
 

@@ -237,7 +237,7 @@ class Conversation:
                 prompt=prompt,
                 settings=settings.to_dict(),
                 target=pair.target.info,
-                draft=pair.draft_info if lane_settings.method == "draft_model" else None,
+                draft=pair.draft_info if _needs_draft(lane_settings.method) else None,
                 machine=machine_name(),
                 started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             )
@@ -334,6 +334,12 @@ def _shared(cached: list[int], wanted: list[int]) -> int:
             break
         same += 1
     return same
+
+
+def _needs_draft(method: str) -> bool:
+    from specdemo.drafters.base import METHODS
+
+    return method in METHODS and METHODS[method].needs_draft
 
 
 def _failed(lane: str, error: Exception) -> RunFailed:

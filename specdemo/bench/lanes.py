@@ -9,16 +9,20 @@ from dataclasses import dataclass, replace
 from specdemo.session import Conversation, Studio
 from specdemo.settings import RunSettings
 from specdemo.trace.events import Event, RunFailed
-from specdemo.trace.metrics import Metrics, measure, output_ids
+from specdemo.trace.metrics import Metrics, measure, output_ids, output_probs
 
 
 @dataclass(frozen=True, slots=True)
 class LaneResult:
-    """One lane on one prompt. name: the lane's label; ids: what it wrote."""
+    """One lane on one prompt.
+
+    name: the lane's label; ids: what it wrote; probs: the target's probability of each of them
+    """
 
     name: str
     metrics: Metrics
     ids: tuple[int, ...]
+    probs: tuple[float, ...] = ()
 
 
 def run_lanes(
@@ -52,7 +56,7 @@ def run_once(
         if isinstance(event, RunFailed):
             raise RuntimeError(event.message)
         events.append(event)
-    return LaneResult(name, measure(events), tuple(output_ids(events)))
+    return LaneResult(name, measure(events), tuple(output_ids(events)), tuple(output_probs(events)))
 
 
 def plain_settings(settings: RunSettings) -> RunSettings:
@@ -61,8 +65,6 @@ def plain_settings(settings: RunSettings) -> RunSettings:
 
 
 def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """Tokens until two outputs first differ; the longer one's length when they never do."""
-    for place, (first, second) in enumerate(zip(one, other, strict=False)):
-        if first != second:
-            return place
-    return min(len(one), len(other)) if len(one) != len(other) else len(one)
+    """Tokens until two outputs first differ; the shorter one's length when they never do."""
+    length = min(len(one), len(other))
+    return next((place for place in range(length) if one[place] != other[place]), length)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from statistics import mean
+from statistics import mean, median
 
-from specdemo.bench.lanes import LaneResult
+from specdemo.bench.lanes import LaneResult, same_prefix
 
 
 @dataclass(slots=True)
 class Totals:
-    """What one lane did on one task. Times in seconds."""
+    """What one lane did on one task. Times in seconds.
+
+    same_tokens: tokens before each output first differs from plain decoding's
+    margins: at each such place, the gap between the target's probabilities of the two tokens
+    """
 
     tokens: int = 0
     steps: int = 0
@@ -26,6 +30,9 @@ class Totals:
     elapsed_seconds: float = 0.0
     outputs: int = 0
     same_outputs: int = 0
+    same_tokens: int = 0
+    plain_tokens: int = 0
+    margins: list[float] = field(default_factory=list)
 
     def add(self, result: LaneResult, plain: LaneResult) -> None:
         """Count one output, and whether it equals plain decoding's."""
@@ -42,6 +49,11 @@ class Totals:
         self.elapsed_seconds += metrics.elapsed_seconds
         self.outputs += 1
         self.same_outputs += result.ids == plain.ids
+        same = same_prefix(result.ids, plain.ids)
+        self.same_tokens += same
+        self.plain_tokens += len(plain.ids)
+        if same < min(len(result.ids), len(plain.ids)):
+            self.margins.append(abs(result.probs[same] - plain.probs[same]))
 
     @property
     def tokens_per_second(self) -> float:
@@ -101,6 +113,8 @@ class Report:
             "verify_ms_per_step": _ratio(1000 * totals.verify_seconds, totals.steps),
             "overhead_share": _ratio(totals.overhead_seconds, totals.elapsed_seconds),
             "same_output_rate": _ratio(totals.same_outputs, totals.outputs),
+            "same_prefix_rate": _ratio(totals.same_tokens, totals.plain_tokens),
+            "flip_margin": median(totals.margins) if totals.margins else None,
             "outputs": totals.outputs,
         }
 
@@ -118,6 +132,8 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "draft_ms_per_token": ("draft ms/token", lambda value: f"{value:.2f}"),
     "verify_ms_per_step": ("verify ms/step", lambda value: f"{value:.1f}"),
     "same_output_rate": ("same output", lambda value: f"{100 * value:.0f} %"),
+    "same_prefix_rate": ("same until", lambda value: f"{100 * value:.0f} %"),
+    "flip_margin": ("tie margin", lambda value: f"{value:.3f}"),
 }
 
 

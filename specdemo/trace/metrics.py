@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from specdemo.trace.events import Event, RunStarted, Status, Trace, Verified
+from specdemo.trace.events import Event, Node, RunStarted, Status, Trace, Verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,17 @@ def output_ids(events: Trace | Iterable[Event]) -> list[int]:
             ids += [event.nodes[node].token_id for node in event.path]
             ids += [event.next.token_id] if event.next else []
     return ids
+
+
+def output_probs(events: Trace | Iterable[Event]) -> list[float]:
+    """The target's probability of each new token of one lane, in the order of `output_ids`."""
+    items = events.events if isinstance(events, Trace) else events
+    nodes: list[Node] = []
+    for event in items:
+        if isinstance(event, Verified):
+            nodes += [event.nodes[place] for place in event.path]
+            nodes += [event.next] if event.next else []
+    return [node.target_prob or 0.0 for node in nodes]
 
 
 def _new_tokens(step: Verified) -> int:
