@@ -149,15 +149,15 @@ function base(colours, x, y) {
   });
   return {
     autosize: true,
-    margin: { l: 38, r: 10, t: 4, b: 32 },
+    margin: { l: 38, r: 10, t: 26, b: 32 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: "inherit", size: 11, color: colours.soft },
+    font: { family: colours.font, size: 11, color: colours.soft },
     hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
     xaxis: { ...axis(x), showgrid: false },
     yaxis: axis(y),
     showlegend: true,
-    legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", font: { size: 10 } },
+    legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", font: { size: 11 } },
     uirevision: "live",
   };
 }
@@ -165,8 +165,9 @@ function base(colours, x, y) {
 function palette(element) {
   const style = getComputedStyle(element);
   const read = (name) => style.getPropertyValue(`--sd-${name}`).trim();
-  return Object.fromEntries(
-    ["ink", "soft", "line", "grid", "card", "accepted", "rejected", "correction", "bonus"].map((name) => [name, read(name)]));
+  const font = style.fontFamily;
+  const names = ["ink", "soft", "line", "grid", "card", "accepted", "rejected", "correction", "bonus"];
+  return { font, ...Object.fromEntries(names.map((name) => [name, read(name)])) };
 }
 
 // Plotly reads a small markup in its labels: text from a trace must not be taken for it.

@@ -35,7 +35,9 @@ export class NumbersView {
       draft: speculative ? two(scale(draftPerStep(speculative), 1000)) : "–",
       verify: speculative ? two(scale(verifyPerStep(speculative), 1000)) : "–",
     };
+    const kind = `sd-origin sd-origin-${state.source.kind}`;
     for (const [name, { value, origin }] of Object.entries(this.#cells)) {
+      if (origin.className !== kind) origin.className = kind;
       if (value.textContent !== values[name]) value.textContent = values[name];
       const word = values[name] === "–" ? "" : this.#words.origin[state.source.kind];
       if (origin.textContent !== word) origin.textContent = word;

@@ -8,7 +8,7 @@
 // A lane holds its header, its steps and its running totals; a step is "open" until it is verified.
 
 export const emptyState = () => ({
-  source: { kind: "live", key: "", title: "", waiting: false },
+  source: { kind: "live", key: "", title: "", waiting: "" },
   earlier: [],
   lanes: {},
   lane: null,
@@ -44,7 +44,7 @@ const CHANGES = {
       kind: item.source,
       key: item.key ?? "",
       title: item.title ?? "",
-      waiting: Boolean(item.waiting),
+      waiting: item.waiting ?? "",
     };
   },
   earlier(state, item) {
@@ -52,12 +52,12 @@ const CHANGES = {
   },
   notice(state, item) {
     state.problems.push(problem(item));
-    state.source.waiting = false;
+    state.source.waiting = "";
   },
   started(state, item) {
     state.lanes[item.lane] = emptyLane(item);
     state.lane = item.lane;
-    state.source.waiting = false;
+    state.source.waiting = "";
   },
   drafted(state, item) {
     const lane = laneOf(state, item);
@@ -96,7 +96,7 @@ const CHANGES = {
   failed(state, item) {
     if (item.lane in state.lanes) state.lanes[item.lane].end = "failed";
     state.problems.push(problem(item));
-    state.source.waiting = false;
+    state.source.waiting = "";
   },
 };
 

@@ -4,6 +4,8 @@ import { el, fill } from "./dom.js";
 import { pieces } from "./reducer.js";
 import { split } from "./symbols.js";
 
+const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
+
 /** The text of a lane; `render(state)` draws what has changed since the last call. */
 export class TextView {
   #words;
@@ -43,8 +45,8 @@ export class TextView {
       this.body.replaceChildren();
     }
     this.#renderPrompt(lane);
-    this.empty.hidden = Boolean(lane) || state.earlier.length > 0;
-    this.empty.textContent = state.source.waiting ? this.#words.waiting : this.#words.empty;
+    this.empty.hidden = Boolean(lane) || (state.earlier.length > 0 && !state.source.waiting);
+    this.empty.textContent = state.source.waiting || this.#words.empty;
     if (!lane) return;
     if (this.#open && !lane.steps[this.#steps.length - 1]?.open) this.#dropLast();
     for (let i = this.#steps.length; i < lane.steps.length; i += 1) this.#add(lane.steps[i], i);
@@ -102,12 +104,18 @@ export class TextView {
   #token(part, step) {
     const text = part.value.text ?? "";
     const token = el("span", { class: `sd-token sd-${part.status}`, tabindex: "-1" });
-    const lead = /^\s*/.exec(text)[0].replaceAll("\t", "");
-    // Marks hug the word: the leading blank stands outside of them, in kept text only.
-    if (lead && lead.length < text.length && !lead.includes("\n")) {
-      token.append(document.createTextNode(lead));
-      token.append(mark(text.slice(lead.length), part.discarded));
-    } else token.append(mark(text, part.discarded));
+    if (part.discarded) {
+      const word = text.trimStart();
+      token.append(word && text.startsWith(" ") ? " " : "", mark(word || text, true));
+    } else {
+      // Marks hug the word: blanks and line ends around it stand outside of them.
+      const [, before, word, after] = /^([ \n]*)([^]*?)([ \n]*)$/.exec(text);
+      const alone = !word && MARKED.has(part.status);
+      if (!alone) token.append(document.createTextNode(before));
+      if (word || alone || !text) token.append(mark(word || text, alone));
+      if (alone && before.includes("\n")) token.append(document.createTextNode(before));
+      if (after) token.append(document.createTextNode(after));
+    }
     const named = fill(this.#words.token_label, { status: this.#words.status[part.status] ?? part.status });
     token.setAttribute("aria-roledescription", named);
     this.#tokens.set(token, { step, piece: part });

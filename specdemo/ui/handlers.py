@@ -18,6 +18,7 @@ from specdemo.trace.events import RunStarted, Verified
 from specdemo.ui import present, words
 from specdemo.ui.view import RUNS
 
+LOADING_SECONDS = 0.5  # between two looks at whether the model is there
 YIELD_SECONDS = 1 / 16  # appends are joined: browsers lag on one update a token
 
 
@@ -59,9 +60,9 @@ class Handlers:
         visitor.cancel.set()  # a run of this visitor that is still going on ends within a step
         visitor.cancel = threading.Event()
         key = uuid.uuid4().hex
-        visitor.stream = present.open_line("live", key, waiting=True) + present.earlier_lines(
-            visitor.turns
-        )
+        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
+        first = present.open_line("live", key, waiting=waiting)
+        visitor.stream = first + present.earlier_lines(visitor.turns)
         return visitor, visitor.stream
 
     def run(
@@ -74,6 +75,8 @@ class Handlers:
         prompt, system = prompt or "", system or ""
         cancel, stream = visitor.cancel, visitor.stream
         answer: list[str] = []
+        while not (self.studio.ready or self.studio.error or cancel.wait(LOADING_SECONDS)):
+            yield stream  # a closed browser is noticed here
         shown = time.monotonic()
         if cancel.is_set():
             yield present.open_line("live", uuid.uuid4().hex) + present.earlier_lines(visitor.turns)

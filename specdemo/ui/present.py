@@ -11,9 +11,9 @@ from specdemo.ui import words
 
 
 def open_line(
-    source: str, key: str, *, title: str = "", waiting: bool = False
+    source: str, key: str, *, title: str = "", waiting: str = ""
 ) -> str:  # the script starts anew when the first line changes, so `key` must be new for each run
-    """First line of a stream. source: live or recorded."""
+    """First line of a stream. source: live or recorded; waiting: what the run waits for, if it does."""
     return _line({"type": "open", "source": source, "key": key, "title": title, "waiting": waiting})
 
 

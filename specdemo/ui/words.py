@@ -39,6 +39,8 @@ LOADING = {
 }
 READY = "Ready: {target}, {precision}"
 FAILED = "The model could not be loaded. {message}"
+WAIT_LOADING = "The model is still loading. Your run begins by itself as soon as it is ready."
+WAIT_TURN = "Runs take turns, one at a time. Yours begins as soon as the model is free."
 UNEXPECTED = "Something unexpected broke: {error}."
 UNEXPECTED_UNHARMED = "Your text and other visitors' runs are not affected."
 UNEXPECTED_ADVICE = "Run again; if it returns, python -m specdemo doctor may tell why."
@@ -58,7 +60,7 @@ VIEW: dict[str, object] = {
     "source": {"live": "measured", "recorded": "recorded"},
     "methods": {"draft_model": "draft model", "ngram": "n-gram", "nothing": "plain decoding"},
     "phase": {
-        "waiting": "Waiting for its turn ...",
+        "waiting": "Waiting ...",
         "reading": "Reading the prompt ...",
         "plain": "First, plain decoding, to have something measured to compare with",
         "plain_done": "Plain decoding is done; now with drafts",
@@ -79,7 +81,6 @@ VIEW: dict[str, object] = {
         "failed": "The run broke off.",
     },
     "empty": "Type a prompt and press Run: each token will be coloured by what happened to it.",
-    "waiting": "Another run is using the model; yours begins as soon as it ends.",
     "text_label": "The answer, token by token",
     "strip_label": "One column for each step: drafted tokens below, the target's own on top",
     "token_label": "{status} token",

@@ -145,6 +145,7 @@ def page(url):
 def run(page, prompt):
     page.locator("#sd-prompt textarea").fill(prompt)
     page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_function("document.querySelector('.sd-badge').textContent !== 'recorded'")
 
 
 def test_hostile_tokens_stay_text_and_every_state_shows(page):
@@ -160,8 +161,8 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
     for status in ("accepted", "rejected", "unreached", "correction", "bonus"):
         assert page.locator(f".sd-answer .sd-{status}").count() > 0
     assert page.locator(".sd-answer .sd-name", has_text="RLO").count() > 0
-    assert page.locator(".sd-number-speedup dd b").inner_text() != "–"
-    assert page.locator(".sd-origin", has_text="measured").count() >= 5
+    page.locator(".sd-origin", has_text="measured").nth(6).wait_for()
+    assert page.locator(".sd-number-speedup dd b").inner_text() != "\N{EN DASH}"
     page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 2")
     page.locator(".sd-answer .sd-token.sd-rejected").first.hover()
     assert "0.25" in page.locator(".sd-popover").inner_text()
@@ -195,9 +196,7 @@ def test_an_error_is_a_block_of_sentences(page):
 def test_ctrl_enter_runs_and_the_theme_changes(page):
     page.locator("#sd-prompt textarea").fill("hello")
     page.keyboard.press("Control+Enter")
-    page.wait_for_function(
-        "document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000
-    )
+    page.wait_for_function("document.querySelector('.sd-badge').textContent === 'measured'")
     before = page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor")
     page.locator("#sd-theme").click()
     assert (
@@ -242,6 +241,7 @@ def test_visitors_wait_their_turn_and_do_not_meet(page, url):
         "document.querySelectorAll('.sd-answer .sd-token').length > 5", timeout=20_000
     )
     run(other, "second")
+    other.get_by_text("Runs take turns").wait_for()
     other.wait_for_timeout(500)
     assert other.locator(".sd-answer .sd-token").count() == 0
     page.get_by_role("button", name="Stop", exact=True).click()

@@ -52,6 +52,9 @@ class ScriptedConversation:
 
 
 class ScriptedStudio:
+    ready = True
+    error = None
+
     def open(self):
         return ScriptedConversation()
 
@@ -68,9 +71,7 @@ def lines(stream):
 def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
     visitor, first = handlers.begin(None)
     streams = [first, *handlers.run(visitor, "a", None, *CONTROLS)]
-    assert all(
-        later.startswith(earlier) for earlier, later in pairwise(streams)
-    )
+    assert all(later.startswith(earlier) for earlier, later in pairwise(streams))
     assert [line["type"] for line in lines(streams[-1])] == [
         "open",
         "started",
@@ -118,12 +119,27 @@ def test_stop_before_its_turn_and_a_closed_browser_cancel(handlers):
     assert visitor.conversation.closed
 
 
+def test_a_run_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
+    monkeypatch.setattr("specdemo.ui.handlers.LOADING_SECONDS", 0.01)
+    handlers.studio.ready = False
+    visitor, first = handlers.begin(None)
+    assert "loading" in lines(first)[0]["waiting"]
+    running = handlers.run(visitor, "a", "", *CONTROLS)
+    assert next(running) == next(running) == first
+    handlers.studio.ready = True
+    assert lines(list(running)[-1])[-1]["type"] == "finished"
+    handlers.studio.ready = False
+    visitor, _ = handlers.begin(visitor)
+    handlers.stop(visitor)
+    assert "finished" not in list(handlers.run(visitor, "a", "", *CONTROLS))[-1]
+
+
 def test_two_visitors_never_see_each_other(handlers):
     one, two = handlers.begin(None)[0], handlers.begin(None)[0]
-    runs = handlers.run(one, "one", "", *CONTROLS), handlers.run(two, "two", "", *CONTROLS)
+    runs = handlers.run(one, "alpha", "", *CONTROLS), handlers.run(two, "omega", "", *CONTROLS)
     for first, second in zip(*runs, strict=True):
-        assert "two" not in first
-        assert "one" not in second
+        assert "omega" not in first
+        assert "alpha" not in second
     assert one.turns != two.turns
 
 
