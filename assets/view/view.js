@@ -286,10 +286,11 @@ export function phase(state, playing) {
 }
 
 function about(words, state, { header }) {
-  const day = (header.started_at ?? "").slice(0, 10);
-  const parts = [state.source.title, words.methods[header.method] ?? header.method, modelName(header.target), header.machine];
+  const recorded = state.source.kind === "recorded";
+  const how = [words.methods[header.method] ?? header.method, modelName(header.target)];
+  const where = [recorded ? (header.started_at ?? "").slice(0, 10) : "", header.machine];
+  const parts = [state.source.title, ...(recorded ? [...where, ...how] : [...how, ...where])];
   if (header.cached_tokens) parts.push(fill(words.reused, { cached: header.cached_tokens, all: header.prompt_tokens }));
-  if (state.source.kind === "recorded") parts.push(day);
   return parts.filter(Boolean).join(" · ");
 }
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specdemo.errors import UserError
-from specdemo.ui import words
 
 
 def open_line(
@@ -43,7 +42,7 @@ def status(state: str, text: str, done: float | None = None) -> str:
 
 def recorded_stream(path: Path) -> str:
     """A saved trace as a stream that the page plays, labelled as recorded."""
-    return open_line("recorded", path.stem, title=words.RECORDED) + path.read_text(encoding="utf-8")
+    return open_line("recorded", path.stem) + path.read_text(encoding="utf-8")
 
 
 def _line(data: dict[str, object]) -> str:

@@ -7,7 +7,6 @@ SUBTITLE = "Speculative decoding, live: a draft guesses, the target checks."
 PROMPT = "Prompt"
 PROMPT_HINT = "Ask something, or pick an example below. Ctrl+Enter runs, Esc stops."
 RUN, STOP, NEW = "Run", "Stop", "New"
-EXAMPLES = "Examples"
 METHOD, POLICY, LOOKAHEAD, THRESHOLD = (
     "Method",
     "Lookahead policy",
@@ -27,7 +26,6 @@ POLICIES = {
     "confidence": "Confidence",
 }
 THEME = "Light / dark"
-RECORDED = "recorded run"
 LOADING = {
     "start": "Starting",
     "download": "Downloading the model",
