@@ -19,7 +19,7 @@ URL = "http://127.0.0.1:7860/"
 def no_webview(monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "webview" else real(name)
+        importlib.util, "find_spec", lambda name: None if name == "webview" else real(name)
     )
 
 
@@ -39,7 +39,7 @@ def test_a_browser_shows_the_page_as_an_app_with_a_profile_of_its_own(monkeypatc
 
 def test_without_such_a_program_the_default_browser_is_used(monkeypatch):
     opened, waited = [], []
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(desktop.webbrowser, "open", opened.append)
     desktop.open_window(URL, "specdemo", lambda: waited.append(True))
     assert opened == [URL]
