@@ -34,7 +34,7 @@ class Sampling:
 class RunSettings:
     """Everything that a visitor can choose for one run.
 
-    lookahead: tokens drafted a step (constant), or where a policy starts
+    lookahead: tokens drafted a step (constant), at first (heuristic) or at most (confidence)
     threshold: `confidence` stops after a drafted token less likely than this
     fallback: stop drafting while it measurably loses against plain decoding, and probe again
     baseline: also run plain decoding of the same prompt, for a measured speedup
@@ -42,7 +42,7 @@ class RunSettings:
 
     method: str = "draft_model"
     policy: str = "confidence"
-    lookahead: int = 5
+    lookahead: int = 6
     threshold: float = 0.4
     fallback: bool = True
     baseline: bool = True

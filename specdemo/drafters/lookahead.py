@@ -82,17 +82,17 @@ class Confidence:
     of it the other way round (transformers weighs false positives + 3 x false negatives; Mamou 2405.04304).
     """
 
-    MAX_TOKENS = 20
     MIN_SAMPLES = 32
 
-    def __init__(self, threshold: float) -> None:
+    def __init__(self, threshold: float, most: int = 20) -> None:
         self.threshold = threshold
+        self.most = most
         self.reason = f"confidence: stops below {threshold:.2f}"
         self._seen: deque[tuple[float, bool]] = deque(maxlen=256)
 
     def allowed(self) -> int:
-        """At most twenty."""
-        return self.MAX_TOKENS
+        """At most this many, however sure the drafter is."""
+        return self.most
 
     def go_on(self, confidence: float) -> bool:
         """While the drafter is sure enough."""
@@ -134,5 +134,5 @@ def make_lookahead(settings: RunSettings) -> Lookahead:
         case "heuristic":
             return Heuristic(settings.lookahead)
         case "confidence":
-            return Confidence(settings.threshold)
+            return Confidence(settings.threshold, settings.lookahead)
     raise UserError(f"There is no lookahead policy {settings.policy!r}.")

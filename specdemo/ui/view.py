@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mimetypes
 from pathlib import Path
 
 import gradio as gr
@@ -66,6 +67,7 @@ def page_head() -> str:
 
 def serve_assets() -> None:
     """Let the server hand out the script, the icons and Plotly."""
+    mimetypes.add_type("text/javascript", ".js")  # some Windows machines call it plain text
     gr.set_static_paths([SCRIPTS, ASSETS / "icons", PLOTLY])
 
 

@@ -21,7 +21,7 @@ from specdemo.trace.events import (
 )
 from specdemo.ui.handlers import Handlers, Visitor, read_controls
 
-CONTROLS = ("draft_model", "confidence", 5, 0.4, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
+CONTROLS = ("draft_model", "confidence", 6, 0.4, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
 
 
 class ScriptedConversation:
