@@ -160,15 +160,15 @@ def bench(options: argparse.Namespace) -> int:
 
 def methods(_options: argparse.Namespace) -> int:
     """The table of methods."""
-    from specdemo.drafters.base import METHODS
+    from specdemo.drafters.base import METHODS, NEEDED
 
-    table = Table("method", "title", "what it does", "needs a draft model", "options")
+    table = Table("method", "title", "what it does", "needs", "options")
     for name, method in METHODS.items():
         table.add_row(
             name,
             method.title,
             method.summary,
-            "yes" if method.needs_draft else "",
+            ", ".join(NEEDED[need] for need in method.needs),
             ", ".join(method.options),
         )
     out.print(table)

@@ -30,14 +30,15 @@ def module_map(root: Path = ROOT) -> str:
 
 def methods_table() -> str:
     """The table of drafting methods, from the one that the program uses."""
-    from specdemo.drafters.base import METHODS  # imports torch; the map does not need it
+    from specdemo.drafters.base import METHODS, NEEDED  # imports torch; the map does not need it
 
     rows = []
     for name, method in METHODS.items():
         options = ", ".join(f"`{option}`" for option in method.options) or "none"
-        draft = "yes" if method.needs_draft else "no"
-        rows.append(f"| `{name}` | {method.title} | {method.summary} | {draft} | {options} |")
-    head = ["| name | title | what it does | needs a draft | settings |", "|---|---|---|---|---|"]
+        needs = ", ".join(NEEDED[need] for need in method.needs) or "nothing"
+        exact = "**lossy**" if method.lossy else "exact"
+        rows.append(f"| `{name}` | {method.title} | {method.summary} | {needs} | {exact} | {options} |")
+    head = ["| name | title | what it does | needs | output | settings |", "|---|---|---|---|---|---|"]
     return "\n".join([*head, *rows])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +15,14 @@ from specdemo.errors import UserError
 from specdemo.models.catalogue import choose_default, pairs
 from specdemo.models.progress import Progress
 from specdemo.settings import AppSettings, RunSettings
-from specdemo.trace.events import Event, RunFailed, RunStarted
+from specdemo.trace.events import Event, ModelInfo, RunFailed, RunStarted
 
 if TYPE_CHECKING:
+    from specdemo.drafters.base import DraftingContext
+    from specdemo.drafters.memory import Memory
+    from specdemo.drafters.shipped import Shipped
     from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.sampling import Shaper
     from specdemo.engine.target import CachedModel
     from specdemo.models.pair import LoadedPair
 
@@ -26,7 +31,7 @@ PLAIN, SPECULATIVE = "plain", "speculative"
 
 @dataclass(frozen=True, slots=True)
 class MethodInfo:
-    """One entry of the method menu. why_not: a sentence when it is not available."""
+    """One entry of the method menu. needs: in words; why_not: a sentence when it is not available."""
 
     name: str
     title: str
@@ -34,6 +39,8 @@ class MethodInfo:
     options: tuple[str, ...]
     available: bool
     why_not: str = ""
+    needs: tuple[str, ...] = ()
+    lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class Studio:
     def __init__(self, settings: AppSettings) -> None:
         self.settings = settings
         self.error: UserError | None = None
+        self.shipped: Shipped
         self._pair: LoadedPair | None = None
         self._progress = Progress("start", None, "starting")
         self._turn = threading.Lock()
@@ -72,7 +80,7 @@ class Studio:
     def load(self, report: Callable[[Progress], None] | None = None) -> None:
         """Load the pair in this thread. A failure is kept in `error`, where a view can show it."""
         try:
-            self._pair = self._load(self.settings, report or self._report)
+            self._pair, self.shipped = self._load(self.settings, report or self._report)
             self.error = None
         except UserError as error:
             self.error = error
@@ -103,7 +111,7 @@ class Studio:
         """Load another pair for everybody. Raises UserError, and then the old one stays."""
         settings = replace(self.settings, target=target, draft=draft, precision=precision)
         reports: list[Progress] = []
-        outcome: list[LoadedPair | BaseException] = []
+        outcome: list[tuple[LoadedPair, Shipped] | BaseException] = []
 
         def work() -> None:
             try:
@@ -120,26 +128,44 @@ class Studio:
         if isinstance(outcome[0], BaseException):
             raise outcome[0]
         with self._turn:
-            self._pair, self.settings, self.error = outcome[0], settings, None
+            (self._pair, self.shipped), self.settings, self.error = outcome[0], settings, None
 
     def methods(self) -> list[MethodInfo]:
         """Every drafting method, and whether the loaded pair can do it."""
-        from specdemo.drafters.base import METHODS
+        from specdemo.drafters.base import METHODS, NEEDED
 
-        why = ""
-        if self._pair is not None and self._pair.open_draft is None:
-            why = self._pair.no_draft_why or "The target has no draft model."
-        return [
-            MethodInfo(
-                name,
-                method.title,
-                method.summary,
-                method.options,
-                not (method.needs_draft and why),
-                why if method.needs_draft else "",
+        infos = []
+        for name, method in METHODS.items():
+            whys = [why for need in method.needs if (why := self._missing(need))]
+            infos.append(
+                MethodInfo(
+                    name,
+                    method.title,
+                    method.summary,
+                    method.options,
+                    not whys,
+                    " ".join(whys),
+                    tuple(NEEDED[need] for need in method.needs),
+                    method.lossy,
+                )
             )
-            for name, method in METHODS.items()
-        ]
+        return infos
+
+    def last_audit(self) -> dict[str, object] | None:
+        """The proof that `python -m specdemo audit` ran last on this machine; None without one."""
+        try:
+            found = json.loads((self.settings.cache_dir / "audit.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _missing(self, need: str) -> str:
+        """Why a need is not met; empty when it is, or while nothing is loaded yet."""
+        if self._pair is None:
+            return ""
+        if need == "store" and self.shipped.store is None:
+            return "There is no datastore for this target; python -m specdemo datastore builds one."
+        return self._pair.missing(need)
 
     def pairs(self) -> list[PairInfo]:
         """The catalogue's pairs."""
@@ -160,13 +186,19 @@ class Studio:
     def _report(self, progress: Progress) -> None:
         self._progress = progress
 
-    def _load(self, settings: AppSettings, report: Callable[[Progress], None]) -> LoadedPair:
+    def _load(
+        self, settings: AppSettings, report: Callable[[Progress], None]
+    ) -> tuple[LoadedPair, Shipped]:
+        from specdemo.drafters.datastore import fingerprint
+        from specdemo.drafters.shipped import find_shipped
         from specdemo.models.pair import load_pair
 
         set_threads(settings.threads)
         if settings.target == "auto":
             settings = replace(settings, target=choose_default().target.name)
-        return load_pair(settings, report)
+        pair = load_pair(settings, report)
+        tokenizer = fingerprint(pair.tokenizer.get_vocab())
+        return pair, find_shipped(pair.target.info.name, tokenizer, settings.store)
 
 
 class Conversation:
@@ -178,16 +210,22 @@ class Conversation:
         self._pair: LoadedPair | None = None
         self._target: CachedModel | None = None
         self._draft: PrefixReader | None = None
+        self._copy: PrefixReader | None = None
         self._cached_ids: list[int] = []
+        self._memory: Memory | None = None
+
+    def forget(self) -> None:
+        """Drop what earlier runs have taught the drafters of this visitor."""
+        self._memory = None
 
     def reset(self) -> None:
         """Start over; the caches stay, for what the next prompt shares with them."""
         self._messages = []
 
     def close(self) -> None:
-        """Free the caches."""
+        """Free the caches and what was learned."""
         self._messages, self._cached_ids = [], []
-        self._pair = self._target = self._draft = None
+        self._pair = self._target = self._draft = self._copy = self._memory = None
 
     def run(
         self,
@@ -196,9 +234,11 @@ class Conversation:
         *,
         system: str = "",
         cancel: threading.Event | None = None,
+        answer_ids: tuple[int, ...] = (),
     ) -> Iterator[Event]:
         """Answer a prompt: the plain lane first when a baseline is wanted, then the speculative one.
 
+        answer_ids: the answer that plain decoding gives, for the oracle policy alone
         Raises UserError before the first event for what the user can mend; what breaks later arrives as RunFailed.
         """
         cancel = cancel or threading.Event()
@@ -207,13 +247,19 @@ class Conversation:
             if cancel.is_set():
                 return
         try:
-            yield from self._run(prompt, settings, system, cancel)
+            yield from self._run(prompt, settings, system, cancel, answer_ids)
         finally:
             self._studio._turn.release()
 
     def _run(
-        self, prompt: str, settings: RunSettings, system: str, cancel: threading.Event
+        self,
+        prompt: str,
+        settings: RunSettings,
+        system: str,
+        cancel: threading.Event,
+        answer_ids: tuple[int, ...],
     ) -> Iterator[Event]:
+        from specdemo.drafters.base import METHODS
         from specdemo.text import encode_conversation
 
         pair = self._open_pair()
@@ -237,11 +283,16 @@ class Conversation:
                 prompt=prompt,
                 settings=settings.to_dict(),
                 target=pair.target.info,
-                draft=pair.draft_info if _needs_draft(lane_settings.method) else None,
                 machine=machine_name(),
                 started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                verify_costs=pair.costs.verify,
+                draft_cost=pair.costs.draft_step,
             )
-            answer = yield from self._lane(pair, prompt_ids, lane_settings, header, cancel)
+            if method := METHODS.get(lane_settings.method):
+                header = replace(header, lossy=method.lossy, draft=_draft_info(pair, method.needs))
+            answer = yield from self._lane(
+                pair, prompt_ids, lane_settings, header, cancel, answer_ids
+            )
         self._messages = [
             *self._messages,
             {"role": "user", "content": prompt},
@@ -255,9 +306,10 @@ class Conversation:
         settings: RunSettings,
         header: RunStarted,
         cancel: threading.Event,
+        answer_ids: tuple[int, ...],
     ) -> Iterator[Event]:
         """The events of one lane with their text; returns the answer so far, whatever happened."""
-        from specdemo.drafters.base import DraftingContext, make_drafter
+        from specdemo.drafters.base import make_drafter
         from specdemo.engine.limits import Limits
         from specdemo.engine.loop import generate
         from specdemo.engine.sampling import Shaper
@@ -265,7 +317,8 @@ class Conversation:
         from specdemo.trace.metrics import output_ids
 
         shaper = Shaper(settings.sampling)
-        drafter = make_drafter(DraftingContext(settings, shaper, pair.vocabulary_size, self._draft))
+        answer = (*prompt_ids, *answer_ids) if answer_ids else ()
+        drafter = make_drafter(self._context(pair, settings, shaper, answer))
         target, text = self._target, TokenText(pair.tokenizer, prompt_ids)
         target.rollback(_shared(self._cached_ids, prompt_ids))
         room = pair.context - len(prompt_ids)
@@ -284,11 +337,38 @@ class Conversation:
                 committed += output_ids([event])
                 yield text.fill(event)
         except (RuntimeError, MemoryError) as error:
+            self._pair = None  # the caches may be half-written: the next run opens new ones
             yield _failed(header.lane, error)
         finally:
             # Whatever is cached is a prefix of what was committed, also after a break in the middle of a step.
             self._cached_ids = committed[: target.length]
         return text.answer
+
+    def _context(
+        self, pair: LoadedPair, settings: RunSettings, shaper: Shaper, answer_ids: tuple[int, ...]
+    ) -> DraftingContext:
+        """What the method's factory may use; the quantised copy is opened only where it is needed."""
+        from specdemo.drafters.base import METHODS, DraftingContext
+        from specdemo.drafters.memory import Memory
+        from specdemo.engine.prefix import PrefixReader
+
+        method = METHODS.get(settings.method)
+        if method and "copy" in method.needs and pair.open_copy and self._copy is None:
+            self._copy = PrefixReader(pair.open_copy())
+        if settings.memory and self._memory is None:
+            self._memory = Memory()
+        return DraftingContext(
+            settings,
+            shaper,
+            pair.vocabulary_size,
+            profile=pair.costs,
+            memory=self._memory if settings.memory else None,
+            draft=self._draft,
+            copy=self._copy,
+            store=self._studio.shipped.store,
+            lookahead_weights=self._studio.shipped.lookahead,
+            answer_ids=answer_ids,
+        )
 
     def _open_pair(self) -> LoadedPair:
         """The loaded pair, with caches of this conversation; new ones when the pair was switched."""
@@ -297,7 +377,7 @@ class Conversation:
 
         pair = self._studio.pair
         if pair is not self._pair:
-            self._pair, self._cached_ids = pair, []
+            self._pair, self._cached_ids, self._copy, self._memory = pair, [], None, None
             self._target = CachedModel(pair.target.model)
             self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         return pair
@@ -336,10 +416,11 @@ def _shared(cached: list[int], wanted: list[int]) -> int:
     return same
 
 
-def _needs_draft(method: str) -> bool:
-    from specdemo.drafters.base import METHODS
-
-    return method in METHODS and METHODS[method].needs_draft
+def _draft_info(pair: LoadedPair, needs: tuple[str, ...]) -> ModelInfo | None:
+    """The weights that draft, for the header."""
+    if "copy" in needs:
+        return pair.copy_info
+    return pair.draft_info if "draft" in needs else None
 
 
 def _failed(lane: str, error: Exception) -> RunFailed:

@@ -9,8 +9,10 @@ from pathlib import Path
 from specdemo.errors import UserError
 
 PRECISIONS = ("nf4", "int8", "bf16", "fp32")
-POLICIES = ("constant", "heuristic", "confidence")
+POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
+ORACLE = "oracle"  # a bound for reports, not for the menu: it must be told the answer
 MAX_LOOKAHEAD = 32
+MAX_NODES = 64
 MAX_NEW_TOKENS = 4096
 
 
@@ -34,8 +36,10 @@ class Sampling:
 class RunSettings:
     """Everything that a visitor can choose for one run.
 
-    lookahead: tokens drafted a step (constant), at first (heuristic) or at most (confidence)
+    lookahead: tokens drafted a step (constant), at first (heuristic) or at most (the others); depth of a tree
     threshold: `confidence` stops after a drafted token less likely than this
+    nodes: most drafted tokens in one tree
+    memory: learn from the target's verdicts and from this visitor's earlier texts
     fallback: stop drafting while it measurably loses against plain decoding, and probe again
     baseline: also run plain decoding of the same prompt, for a measured speedup
     """
@@ -44,6 +48,8 @@ class RunSettings:
     policy: str = "confidence"
     lookahead: int = 6
     threshold: float = 0.4
+    nodes: int = 12
+    memory: bool = True
     fallback: bool = True
     baseline: bool = True
     max_new_tokens: int = 128
@@ -53,13 +59,14 @@ class RunSettings:
         """Return self, or raise UserError naming the value that is out of range and its range."""
         _check("lookahead", self.lookahead, 1, MAX_LOOKAHEAD)
         _check("confidence threshold", self.threshold, 0, 1)
+        _check("tree nodes", self.nodes, 1, MAX_NODES)
         _check("maximum tokens", self.max_new_tokens, 1, MAX_NEW_TOKENS)
         _check("temperature", self.sampling.temperature, 0, 5)
         _check("top-k", self.sampling.top_k, 0, 1_000_000)
         _check("top-p", self.sampling.top_p, 0.01, 1)
         _check("repetition penalty", self.sampling.repetition_penalty, 0.5, 3)
         _check("seed", self.sampling.seed, 0, 2**63 - 1)
-        if self.policy not in POLICIES:
+        if self.policy not in (*POLICIES, ORACLE):
             raise UserError(
                 f"There is no lookahead policy {self.policy!r}.",
                 advice=f"Choose one of {', '.join(POLICIES)}.",
@@ -85,10 +92,12 @@ class AppSettings:
     """What the program is started with. `target` and `draft` are catalogue names, hub ids, folders or GGUF files.
 
     draft "auto" is the catalogue's partner of the target; device "auto" takes CUDA when there is one.
+    store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
     """
 
     target: str = "smollm2-135m-instruct"
     draft: str = "auto"
+    store: str = "auto"
     precision: str = "nf4"
     device: str = "auto"
     threads: int = 0  # 0: every core
@@ -98,12 +107,12 @@ class AppSettings:
 
     @classmethod
     def from_environment(cls, **overrides: object) -> AppSettings:
-        """Defaults, then SPECDEMO_TARGET, _DRAFT, _PRECISION, _DEVICE, _THREADS, _CACHE, _HOST, _PORT, then overrides."""
+        """Defaults, then SPECDEMO_TARGET, _DRAFT, _STORE, _PRECISION, _DEVICE, _THREADS, _CACHE, _HOST, _PORT, then overrides."""
         env = os.environ
         settings = cls()
         texts = {
             name: env[f"SPECDEMO_{name.upper()}"]
-            for name in ("target", "draft", "precision", "device", "host")
+            for name in ("target", "draft", "store", "precision", "device", "host")
             if env.get(f"SPECDEMO_{name.upper()}")
         }
         numbers = {}

@@ -1,19 +1,23 @@
-// Two live charts on persistent elements: lookahead per step, and speedup over time.
+// Two live charts on persistent elements: lookahead per step, and speedup over time, with what was foreseen.
 
-import { el, fill } from "./dom.js";
+import { el, fill, svg } from "./dom.js";
 import { speedupCurve, two } from "./metrics.js";
+import { oracle, overlapBound, predictedCurve } from "./series.js";
+import { depthOf, isTree } from "./tree.js";
 
 const CONFIG = { displayModeBar: false, responsive: true };
 
 export class ChartsView {
   #words;
+  #methods; // titles
   #state = null;
   #highlight = -1;
 
   constructor(words) {
     this.#words = words.charts;
-    this.lookahead = panel(this.#words.lookahead_title, this.#words.lookahead_label);
-    this.speedup = panel(this.#words.speedup_title, this.#words.speedup_label);
+    this.#methods = words.methods;
+    this.lookahead = new Panel(this.#words, "lookahead");
+    this.speedup = new Panel(this.#words, "speedup");
     this.root = el("div", { class: "sd-charts" }, this.lookahead.root, this.speedup.root);
   }
 
@@ -40,18 +44,14 @@ export class ChartsView {
     const steps = (lane?.steps ?? []).filter((step) => !step.open);
     const x = steps.map((step) => step.index + 1);
     const words = this.#words;
-    const hover = steps.map((step) =>
-      fill(words.lookahead_hover, {
-        step: step.index + 1,
-        lookahead: step.lookahead,
-        drafted: step.nodes.length,
-        accepted: step.path.length,
-        reason: escapeMarkup(step.reason || words.no_reason),
-      }));
+    const deep = steps.map((step) => depthOf(step.nodes));
+    const best = steps.map(oracle);
+    const hover = steps.map((step, i) => this.#hover(step, deep[i], best[i]));
     const bar = (name, y, marker) => ({ type: "bar", name, x, y, marker, hoverinfo: "skip" });
+    const known = steps.flatMap((step, i) => (best[i] ? [i] : []));
     const traces = [
       bar(words.accepted, steps.map((step) => step.path.length), { color: colours.accepted }),
-      bar(words.not_accepted, steps.map((step) => step.nodes.length - step.path.length), {
+      bar(words.not_accepted, steps.map((step, i) => deep[i] - step.path.length), {
         color: "rgba(0,0,0,0)",
         line: { color: colours.rejected, width: 1 },
         pattern: { shape: "/", fgcolor: colours.rejected, size: 5, solidity: 0.4 },
@@ -66,8 +66,23 @@ export class ChartsView {
         text: hover,
         hovertemplate: "%{text}<extra></extra>",
       },
+      {
+        type: "scatter",
+        mode: "markers",
+        name: words.oracle,
+        x: known.map((i) => x[i]),
+        y: known.map((i) => best[i].depth),
+        marker: {
+          symbol: known.map((i) => (best[i].exact ? "diamond" : "triangle-up")),
+          size: known.map((i) => (best[i].exact ? 7 : 9)),
+          color: colours.card,
+          line: { color: colours.ink, width: 1.25 },
+        },
+        cliponaxis: false,
+        hoverinfo: "skip",
+      },
     ];
-    const top = steps.reduce((most, step) => Math.max(most, step.lookahead, step.nodes.length), 4);
+    const top = steps.reduce((most, step, i) => Math.max(most, step.lookahead, deep[i]), 4);
     const layout = base(colours, words.step, words.tokens);
     layout.barmode = "stack";
     layout.bargap = 0.25;
@@ -76,7 +91,25 @@ export class ChartsView {
     layout.yaxis.range = [0, top + 0.6];
     layout.yaxis.dtick = top > 8 ? 4 : 2;
     if (this.#highlight >= 0) layout.shapes = [band(this.#highlight + 1, colours)];
+    this.lookahead.key("accepted", "not_accepted", "allowed", "oracle");
     globalThis.Plotly.react(this.lookahead.plot, traces, layout, CONFIG);
+  }
+
+  #hover(step, depth, best) {
+    const words = this.#words;
+    const lines = [
+      fill(isTree(step.nodes) ? words.tree_hover : words.lookahead_hover, {
+        step: step.index + 1,
+        lookahead: step.lookahead,
+        drafted: step.nodes.length,
+        accepted: step.path.length,
+        depth,
+      }),
+      escapeMarkup(step.reason || words.no_reason),
+    ];
+    if (step.source) lines.push(fill(words.source_hover, { source: escapeMarkup(this.#methods[step.source] ?? step.source) }));
+    if (best) lines.push(fill(best.exact ? words.oracle_exact : words.oracle_least, { depth: best.depth }));
+    return lines.join("<br>");
   }
 
   #drawSpeedup(state, colours) {
@@ -84,7 +117,10 @@ export class ChartsView {
     const points = speedupCurve(plain, speculative);
     const words = this.#words;
     const seconds = points.map((point) => point.seconds);
-    const end = Math.max(0.5, seconds.at(-1) ?? 0, 0.4 * (plain?.elapsed ?? 0));
+    const predicted = predictedCurve(plain, speculative);
+    const bound = overlapBound(plain, speculative);
+    const last = Math.max(...[points, predicted, bound].map((curve) => curve.at(-1)?.seconds ?? 0));
+    const end = Math.max(0.5, last, 0.4 * (plain?.elapsed ?? 0));
     const traces = [
       {
         type: "scatter",
@@ -98,8 +134,11 @@ export class ChartsView {
         hovertemplate: "%{text}<extra></extra>",
       },
     ];
+    if (predicted.length) traces.push(modelled(words.predicted, words.predicted_hover, predicted, colours.correction, "dot"));
+    if (bound.length) traces.push(modelled(words.bound, words.bound_hover, bound, colours.bonus, "dashdot"));
     // The first steps jump about: they may leave the frame, the rest may not.
-    const settled = points.slice(Math.min(3, points.length - 1)).map((point) => point.speedup);
+    const settled = [points, predicted, bound].flatMap((curve) =>
+      curve.slice(Math.min(3, curve.length - 1)).map((point) => point.speedup));
     const layout = base(colours, words.seconds, words.times);
     layout.xaxis.range = [0, end * 1.02];
     layout.yaxis.range = [0, Math.max(2, ...settled) * 1.12];
@@ -122,20 +161,60 @@ export class ChartsView {
     if (!points.length) {
       layout.annotations.push({
         xref: "paper", yref: "paper", x: 0.5, y: 0.62, showarrow: false,
-        text: state.lane === "plain" && !plain.end ? words.wait_plain : words.no_plain,
+        text: state.lane === "plain" && !plain?.end ? words.wait_plain : words.no_plain,
         font: { size: 12, color: colours.soft },
       });
     }
+    this.speedup.key("speedup", ...(predicted.length ? ["predicted"] : []), ...(bound.length ? ["bound"] : []));
     globalThis.Plotly.react(this.speedup.plot, traces, layout, CONFIG);
   }
 }
 
-function panel(title, label) {
-  const heading = el("h3");
-  heading.textContent = title;
-  const plot = el("div", { class: "sd-plot", role: "img", "aria-label": label });
-  return { root: el("section", { class: "sd-chart" }, heading, plot), plot };
+// A line of what was computed, not measured; its name says so.
+const modelled = (name, hover, curve, color, dash) => ({
+  type: "scatter",
+  mode: "lines",
+  name,
+  x: curve.map((point) => point.seconds),
+  y: curve.map((point) => point.speedup),
+  line: { color, width: 2, dash },
+  text: curve.map((point) => fill(hover, { speedup: two(point.speedup) })),
+  hovertemplate: "%{text}<extra></extra>",
+});
+
+// A title, a legend and a plot. The legend is the page's own: Plotly's takes the room of the plot when it wraps.
+class Panel {
+  #words;
+  #names = "";
+
+  constructor(words, name) {
+    this.#words = words;
+    const heading = el("h3");
+    heading.textContent = words[`${name}_title`];
+    this.legend = el("ul", { class: "sd-chart-key" });
+    this.plot = el("div", { class: "sd-plot", role: "img", "aria-label": words[`${name}_label`] });
+    this.root = el("section", { class: "sd-chart" }, el("header", {}, heading, this.legend), this.plot);
+  }
+
+  /** Which lines and bars the legend names. */
+  key(...names) {
+    if (this.#names === names.join()) return;
+    this.#names = names.join();
+    this.legend.replaceChildren(...names.map((name) => {
+      const drawing = svg("svg", { width: 20, height: 10, class: `sd-key-of sd-key-of-${name}` });
+      for (const [shape, attributes] of SAMPLES[name] ?? LINE) drawing.append(svg(shape, attributes));
+      return el("li", {}, drawing, this.#words[name]);
+    }));
+  }
 }
+
+const LINE = [["line", { x1: 0, x2: 20, y1: 5, y2: 5 }]];
+const BAR = ["rect", { x: 5.5, y: 0.5, width: 9, height: 9 }];
+const SAMPLES = {
+  accepted: [BAR],
+  not_accepted: [BAR, ["path", { d: "M6 5 L10 1 M6 9 L14 1 M10 9 L14 5" }]],
+  oracle: [["path", { d: "M4.5 1 L8.5 5 L4.5 9 L0.5 5 Z M15 1 L19 9 L11 9 Z" }]],
+};
 
 const band = (x, colours) => ({
   type: "rect", yref: "paper", x0: x - 0.5, x1: x + 0.5, y0: 0, y1: 1,
@@ -149,15 +228,14 @@ function base(colours, x, y) {
   });
   return {
     autosize: true,
-    margin: { l: 38, r: 10, t: 26, b: 32 },
+    margin: { l: 38, r: 10, t: 8, b: 30 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: colours.font, size: 11, color: colours.soft },
     hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
     xaxis: { ...axis(x), showgrid: false },
     yaxis: axis(y),
-    showlegend: true,
-    legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", font: { size: 11 } },
+    showlegend: false,
     uirevision: "live",
   };
 }

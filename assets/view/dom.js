@@ -12,6 +12,13 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** An element of a drawing; every property is an attribute. */
+export function svg(tag, attributes) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+}
+
 /** Call at most once in `wait` milliseconds, the last call always. */
 export function calm(wait, call) {
   let timer = 0;

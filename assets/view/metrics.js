@@ -8,6 +8,8 @@ export const judged = (lane) => lane.steps.length - (lane.steps.at(-1)?.open ? 1
 export const tokensPerStep = (lane) => ratio(lane.tokens, judged(lane));
 export const draftPerStep = (lane) => ratio(lane.draftSeconds, judged(lane));
 export const verifyPerStep = (lane) => ratio(lane.verifySeconds, judged(lane));
+/** Share of drafts that had been prepared while the target was busy; null for a run that prepares none. */
+export const preparedRate = (lane) => ratio(lane.hits, lane.known);
 
 /** Speculative tokens per second over plain tokens per second. */
 export function speedup(plain, speculative) {

@@ -1,9 +1,10 @@
 // The big numbers: two significant digits, fixed width, at most four changes a second.
 
-import { el } from "./dom.js";
-import { acceptRate, draftPerStep, speedup, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "./metrics.js";
+import { el, fill } from "./dom.js";
+import { acceptRate, draftPerStep, preparedRate, speedup, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "./metrics.js";
 
-const CELLS = ["speedup", "fast", "plain", "accepted", "per_step", "draft", "verify"];
+const CELLS = ["speedup", "fast", "plain", "accepted", "per_step", "draft", "verify", "prepared", "saved"];
+const AHEAD = ["prepared", "saved"]; // shown for runs that draft while the target is busy
 
 export class NumbersView {
   #cells = {};
@@ -19,8 +20,9 @@ export class NumbersView {
       unit.textContent = this.#words[name].unit;
       label.textContent = this.#words[name].label;
       const term = el("dt", { title: this.#words[name].hint }, label, origin);
-      this.root.append(el("div", { class: `sd-number sd-number-${name}` }, el("dd", {}, value, unit), term));
-      this.#cells[name] = { value, origin };
+      const cell = el("div", { class: `sd-number sd-number-${name}` }, el("dd", {}, value, unit), term);
+      this.root.append(cell);
+      this.#cells[name] = { cell, term, value, origin };
     }
   }
 
@@ -34,13 +36,21 @@ export class NumbersView {
       per_step: speculative ? two(tokensPerStep(speculative)) : "–",
       draft: speculative ? two(scale(draftPerStep(speculative), 1000)) : "–",
       verify: speculative ? two(scale(verifyPerStep(speculative), 1000)) : "–",
+      prepared: speculative ? two(scale(preparedRate(speculative), 100)) : "–",
+      saved: speculative?.known ? two(1000 * speculative.savedSeconds) : "–",
     };
+    for (const name of AHEAD) this.#cells[name].cell.hidden = !speculative?.known;
+    this.root.classList.toggle("sd-ahead", Boolean(speculative?.known));
     const kind = `sd-origin sd-origin-${state.source.kind}`;
     for (const [name, { value, origin }] of Object.entries(this.#cells)) {
       if (origin.className !== kind) origin.className = kind;
       if (value.textContent !== values[name]) value.textContent = values[name];
       const word = values[name] === "–" ? "" : this.#words.origin[state.source.kind];
       if (origin.textContent !== word) origin.textContent = word;
+    }
+    if (speculative?.known) {
+      const { hits, known } = speculative;
+      this.#cells.prepared.term.title = fill(this.#words.prepared.count, { hits, known });
     }
     const ratio = speedup(plain, speculative);
     this.root.classList.toggle("sd-slower", ratio !== null && ratio < 1);

@@ -7,6 +7,8 @@
 // state.problems  { message, unharmed, advice }
 // A lane holds its header, its steps and its running totals; a step is "open" until it is verified.
 
+import { isTree } from "./tree.js";
+
 export const emptyState = () => ({
   source: { kind: "live", key: "", title: "", waiting: "" },
   earlier: [],
@@ -25,6 +27,10 @@ const emptyLane = (header) => ({
   verifySeconds: 0,
   overheadSeconds: 0,
   elapsed: 0,
+  trees: false, // whether some step branches
+  known: 0, // steps of which it is known whether their draft had been prepared
+  hits: 0, // those of them whose draft had been
+  savedSeconds: 0,
   end: null, // "stop", "length", "cancelled" or "failed"
 });
 
@@ -61,13 +67,13 @@ const CHANGES = {
   },
   drafted(state, item) {
     const lane = laneOf(state, item);
-    const { lookahead, reason } = item;
-    lane.steps.push({ index: item.step, open: true, lookahead, reason, nodes: item.nodes, path: [], next: null });
+    lane.trees ||= isTree(item.nodes);
+    lane.steps.push({ ...proposal(item), index: item.step, open: true, nodes: item.nodes, path: [], next: null });
   },
   verified(state, item) {
     const lane = laneOf(state, item);
     const last = lane.steps.at(-1);
-    const open = last?.open && last.index === item.step ? lane.steps.pop() : {};
+    const drafted = last?.open && last.index === item.step ? lane.steps.pop() : proposal({});
     lane.tokens += item.path.length + (item.next ? 1 : 0);
     lane.drafted += item.nodes.length;
     lane.accepted += item.path.length;
@@ -75,11 +81,14 @@ const CHANGES = {
     lane.verifySeconds += item.verify_seconds;
     lane.overheadSeconds += item.overhead_seconds;
     lane.elapsed = item.elapsed_seconds;
+    lane.trees ||= isTree(item.nodes);
+    lane.known += drafted.hit === null ? 0 : 1;
+    lane.hits += drafted.hit ? 1 : 0;
+    lane.savedSeconds += drafted.savedSeconds ?? 0;
     lane.steps.push({
+      ...drafted,
       index: item.step,
       open: false,
-      lookahead: open.lookahead ?? 0,
-      reason: open.reason ?? "",
       nodes: item.nodes,
       path: item.path,
       next: item.next ?? null,
@@ -108,18 +117,47 @@ const laneOf = (state, item) => {
 
 const problem = ({ message, unharmed = "", advice = "" }) => ({ message, unharmed, advice });
 
-/** Tokens of a step in reading order: kept, then what was discarded, then the target's own. */
+// What a step's proposal says beside its nodes; a trace that lost it, or an older one, says nothing.
+const proposal = (item) => ({
+  lookahead: item.lookahead ?? 0,
+  reason: item.reason ?? "",
+  source: item.source ?? "",
+  expectedTokens: item.expected_tokens ?? null,
+  expectedSeconds: item.expected_seconds ?? null,
+  hit: item.hit ?? null,
+  savedSeconds: item.saved_seconds ?? null,
+});
+
+/**
+ * Tokens of a step in reading order: kept, then what was discarded, then the target's own.
+ * Of a tree, refused siblings are shown and the rest is one piece with `count`; while it waits for its
+ * verdict, its first branch stands for it.
+ */
 export function pieces(step) {
-  const kept = new Set(step.path);
-  const out = step.path.map((node) => piece(step.nodes[node], node, false));
+  const tree = isTree(step.nodes);
+  const kept = new Set(tree && step.open ? firstBranch(step.nodes) : step.path);
+  const out = [...kept].map((node) => piece(step.nodes[node], node, false));
+  let count = 0;
   step.nodes.forEach((value, node) => {
-    if (!kept.has(node)) out.push(piece(value, node, !step.open));
+    if (kept.has(node)) return;
+    if (tree && value.status !== "rejected") count += 1;
+    else out.push(piece(value, node, !step.open));
   });
+  if (count) out.push({ value: { text: ` +${count}` }, node: -1, discarded: true, status: step.open ? "drafted" : "unreached", count });
   if (step.next) out.push(piece(step.next, -1, false));
   return out;
 }
 
 const piece = (value, node, discarded) => ({ value, node, discarded, status: value.status ?? "drafted" });
+
+// From the pending token down, each time the sibling that is tested first.
+function firstBranch(nodes) {
+  const out = [];
+  nodes.forEach((node, i) => {
+    if ((node.parent ?? -1) === (out.at(-1) ?? -1)) out.push(i);
+  });
+  return out;
+}
 
 /** Kept text of a lane. */
 export const laneText = (lane) =>

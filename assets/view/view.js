@@ -10,6 +10,7 @@ import { Popover } from "./popover.js";
 import { emptyState, reduce } from "./reducer.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
+import { TreeView } from "./treeview.js";
 
 const LEGEND = ["accepted", "rejected", "unreached", "correction", "bonus", "plain"];
 
@@ -36,11 +37,13 @@ class View {
     this.player = new Player((items) => this.#apply(items));
     this.text = new TextView(words);
     this.strip = new StripView(words);
+    this.tree = new TreeView(words);
     this.numbers = new NumbersView(words);
     this.charts = new ChartsView(words);
     this.popover = new Popover(words);
     this.#build(element);
     this.drawNumbers = calm(250, () => this.numbers.render(this.state));
+    this.drawTree = calm(120, () => this.tree.render(this.state, this.lit ?? -1));
     this.drawCharts = calm(200, () => this.charts.render(this.state));
     this.#listen();
     this.#whenPlotly();
@@ -66,6 +69,7 @@ class View {
 
   #reset() {
     this.player.stop();
+    this.#light(-1);
     this.state = emptyState();
     this.events = [];
     this.preface = [];
@@ -107,6 +111,7 @@ class View {
     this.strip.render(state);
     this.#paintStatus();
     this.#paintProblems();
+    this.drawTree();
     this.drawNumbers();
     this.drawCharts();
   }
@@ -115,10 +120,17 @@ class View {
     const { state, words } = this;
     const lane = state.lane ? state.lanes[state.lane] : null;
     const kind = state.source.kind;
+    const lossy = Boolean(lane?.header.lossy);
+    this.lossy.hidden = !lossy;
+    this.root.classList.toggle("sd-is-lossy", lossy);
+    for (const [status, item] of Object.entries(this.legend)) {
+      item.title = (lossy && words.explain_lossy[status]) || words.meaning[status];
+    }
     this.badge.textContent = lane ? words.source[kind] : "";
     this.badge.className = `sd-badge sd-badge-${kind}`;
     const name = phase(state, this.player.playing);
-    this.phase.textContent = fill(words.phase[name] ?? "", { speedup: two(speedup(state.lanes.plain, state.lanes.speculative)) });
+    const sentence = (lossy && words.phase_lossy[name]) || words.phase[name] || "";
+    this.phase.textContent = fill(sentence, { speedup: two(speedup(state.lanes.plain, state.lanes.speculative)) });
     this.about.textContent = lane ? about(words, state, lane) : "";
     this.about.title = this.about.textContent;
     this.replay.disabled = this.save.disabled = !this.events.length;
@@ -161,6 +173,9 @@ class View {
       return node;
     };
     this.badge = el("span", { class: "sd-badge" });
+    this.lossy = el("span", { class: "sd-badge sd-badge-lossy", title: words.lossy_hint });
+    this.lossy.textContent = words.lossy;
+    this.lossy.hidden = true;
     this.phase = el("span", { class: "sd-phase" });
     this.about = el("span", { class: "sd-about" });
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
@@ -173,11 +188,12 @@ class View {
     const open = button(words.open, () => this.file.click());
     this.hide = button(words.hide_drafts, () => this.#toggleDrafts());
     this.hide.setAttribute("aria-pressed", "false");
+    this.legend = Object.fromEntries(LEGEND.map((status) => [status, key(words, status)]));
     const tools = el("div", { class: "sd-tools" }, this.skip, this.replay, this.hide, this.save, open, this.file);
     this.stage = el("div", { class: "sd-stage" },
-      el("div", { class: "sd-status" }, this.badge, this.phase, this.about, tools),
-      this.problems, this.text.root, this.popover.root,
-      el("div", { class: "sd-foot" }, legend(words), this.strip.root));
+      el("div", { class: "sd-status" }, this.badge, this.lossy, this.phase, this.about, tools),
+      this.problems, el("div", { class: "sd-middle" }, this.text.root, this.tree.root), this.popover.root,
+      el("div", { class: "sd-foot" }, el("ul", { class: "sd-legend", "aria-label": words.legend }, ...Object.values(this.legend)), this.strip.root));
     this.root = el("div", { class: "sd-root" }, this.numbers.root, this.stage, this.charts.root, this.live);
     element.replaceChildren(this.root);
   }
@@ -188,37 +204,40 @@ class View {
   }
 
   #listen() {
-    const { root } = this.text;
-    root.addEventListener("pointerover", (event) => this.#point(event.target));
-    root.addEventListener("focusin", (event) => this.#point(event.target));
-    root.addEventListener("pointerleave", () => this.#point(null));
-    root.addEventListener("scroll", () => this.popover.hide(), { passive: true });
-    root.addEventListener("keydown", (event) => this.#walk(event));
+    for (const part of [this.text, this.tree]) {
+      part.root.addEventListener("pointerover", (event) => this.#point(part, event.target));
+      part.root.addEventListener("focusin", (event) => this.#point(part, event.target));
+      part.root.addEventListener("pointerleave", () => this.#point(part, null));
+      part.root.addEventListener("scroll", () => this.popover.hide(), { passive: true, capture: true });
+    }
+    this.text.root.addEventListener("keydown", (event) => this.#walk(event));
     this.strip.root.addEventListener("pointerover", (event) => this.#light(this.strip.find(event.target)));
     this.strip.root.addEventListener("pointerleave", () => this.#light(-1));
     new MutationObserver(() => this.charts.redraw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     document.addEventListener("keydown", shortcuts);
   }
 
-  #point(target) {
-    const found = target ? this.text.find(target) : null;
-    if (!found) {
-      this.popover.hide();
-      this.#light(-1);
-      return;
-    }
-    this.popover.show(found.token, found.step, found.piece, this.stage);
-    this.#light(Number(found.token.closest(".sd-step").dataset.step));
+  #point(part, target) {
+    const found = target ? part.find(target) : null;
+    const inTree = part === this.tree;
+    const how = { lossy: Boolean(this.#lane?.header.lossy), clear: inTree ? this.tree.root : null };
+    if (found) this.popover.show(found.token, found.step, found.piece, this.stage, how);
+    else this.popover.hide();
+    this.#light(target && inTree ? this.tree.at : found ? Number(found.token.closest(".sd-step").dataset.step) : -1);
   }
 
-  /** Light the same step in the text, the strip and the charts. */
+  get #lane() {
+    return this.state.lane ? this.state.lanes[this.state.lane] : null;
+  }
+
+  /** Light the same step in the text, the strip, the tree and the charts. */
   #light(step) {
     if (this.lit === step) return;
     for (const part of [this.text.stepElement(this.lit), this.strip.columnElement(this.lit)]) part?.classList.remove("sd-lit");
     for (const part of [this.text.stepElement(step), this.strip.columnElement(step)]) part?.classList.add("sd-lit");
     this.lit = step;
-    const lane = this.state.lane ? this.state.lanes[this.state.lane] : null;
-    this.charts.highlight(this.state.lane === "speculative" ? (lane?.steps[step]?.index ?? -1) : -1);
+    if (step >= 0) this.tree.render(this.state, step);
+    this.charts.highlight(this.state.lane === "speculative" ? (this.#lane?.steps[step]?.index ?? -1) : -1);
   }
 
   // Arrow keys move the focus from token to token.
@@ -263,11 +282,10 @@ class View {
   }
 }
 
-function legend(words) {
-  return el("ul", { class: "sd-legend", "aria-label": words.legend }, ...LEGEND.map((status) => {
-    const sample = el("span", { class: `sd-token sd-${status}` }, el("span", { class: "sd-mark" }, words.status[status]));
-    return el("li", { title: words.meaning[status] }, sample);
-  }));
+// One entry of the legend.
+function key(words, status) {
+  const sample = el("span", { class: `sd-token sd-${status}` }, el("span", { class: "sd-mark" }, words.status[status]));
+  return el("li", { title: words.meaning[status] }, sample);
 }
 
 /** What is going on, as one word. */

@@ -3,89 +3,302 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from specdemo.drafters.automaton import SuffixAutomaton
+from specdemo.drafters.calibration import Calibration
+from specdemo.drafters.composite import Arm, Auto, Composite
 from specdemo.drafters.draft_model import DraftModel
+from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.fallback import Fallback
-from specdemo.drafters.lookahead import make_lookahead
+from specdemo.drafters.forecast import Forecast
+from specdemo.drafters.look_back import LookBack
+from specdemo.drafters.lookahead import CostAware, Lookahead, make_lookahead
+from specdemo.drafters.markov import MarkovBias, MarkovCounts
+from specdemo.drafters.memory import Memory
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.oracle import oracle_lookahead
+from specdemo.drafters.parallel import Parallel
+from specdemo.drafters.retrieval import Retrieval
+from specdemo.drafters.tree import Tree
+from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter
 from specdemo.errors import UserError
-from specdemo.settings import RunSettings
+from specdemo.settings import ORACLE, RunSettings
+
+if TYPE_CHECKING:
+    from specdemo.drafters.datastore import Datastore
+    from specdemo.drafters.learned import LookaheadWeights
+
+COPY_MOST = 24  # a good copy may be long: the policy stops it earlier
 
 
 @dataclass(frozen=True, slots=True)
 class DraftingContext:
-    """What a factory may use. draft: the conversation's draft model, None when there is none."""
+    """What a factory may use.
+
+    profile: measured when the pair was loaded
+    memory: what this visitor's earlier runs left; None when nothing may be remembered
+    draft, copy: readers of the conversation's draft model and of the target's quantised copy
+    store: the datastore that `retrieval` looks things up in
+    lookahead_weights: the trained classifier of the `learned` policy
+    answer_ids: the whole text that greedy decoding gives, for the oracle alone
+    costs, calibration: this run's own, begun from the profile
+    """
 
     settings: RunSettings
     shaper: Shaper
     vocabulary_size: int
+    profile: CostProfile = CostProfile()
+    memory: Memory | None = None
     draft: PrefixReader | None = None
+    copy: PrefixReader | None = None
+    store: Datastore | None = None
+    lookahead_weights: LookaheadWeights | None = None
+    answer_ids: tuple[int, ...] = ()
+    costs: Costs = field(init=False)
+    calibration: Calibration = field(init=False, default_factory=Calibration)
+
+    def __post_init__(self) -> None:
+        """A run begins with costs of its own."""
+        object.__setattr__(self, "costs", Costs(self.profile))
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way of drafting. `options` names the run settings that it reads."""
+    """One way of drafting.
+
+    needs: what it cannot do without: draft, copy or store; a pair says whether it is there
+    options: the run settings that it reads
+    lossy: it changes the distribution of what is said, on purpose, and is marked wherever it appears
+    """
 
     title: str
     summary: str
     factory: Callable[[DraftingContext], Drafter]
-    needs_draft: bool = False
+    needs: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    lossy: bool = False
 
 
 def _nothing(_context: DraftingContext) -> Drafter:
     return Nothing()
 
 
+def _reader(context: DraftingContext, *, biased: bool = False) -> DraftReader:
+    """The conversation's draft model; biased by what this visitor's runs have shown, if that may be remembered."""
+    assert context.draft is not None  # make_drafter has looked
+    counts = context.memory.counts if context.memory else MarkovCounts()
+    bias = MarkovBias(counts) if biased else None
+    return DraftReader(
+        context.draft, context.shaper, context.vocabulary_size, context.costs, bias
+    )
+
+
+def _lookahead(context: DraftingContext, token_seconds: float | None = None) -> Lookahead:
+    """The policy; token_seconds: of drafters that ask no model, see `CostAware`."""
+    return make_lookahead(
+        context.settings,
+        context.costs,
+        context.calibration,
+        context.lookahead_weights,
+        token_seconds,
+    )
+
+
 def _draft_model(context: DraftingContext) -> Drafter:
-    if context.draft is None:
-        raise UserError(
-            "This target has no draft model.",
-            unharmed="The target is loaded and works.",
-            advice="Choose another method, or train a draft: python -m specdemo train draft.",
-        )
-    lookahead = make_lookahead(context.settings)
-    return DraftModel(context.draft, lookahead, context.shaper, context.vocabulary_size)
+    draft = _reader(context)
+    if context.settings.policy == ORACLE:
+        return DraftModel(draft, oracle_lookahead(draft, context.answer_ids))
+    return DraftModel(draft, _lookahead(context))
+
+
+def _online(context: DraftingContext) -> Drafter:
+    return DraftModel(_reader(context, biased=context.memory is not None), _lookahead(context))
+
+
+def _tree(context: DraftingContext) -> Drafter:
+    return _grow(context, _reader(context), context.calibration, context.settings.policy)
+
+
+def _grow(
+    context: DraftingContext, draft: DraftReader, calibration: Calibration, policy: str
+) -> Tree:
+    settings = context.settings
+    return Tree(
+        draft,
+        calibration,
+        nodes=settings.nodes,
+        depth=settings.lookahead,
+        costly=policy != "constant",
+    )
 
 
 def _ngram(context: DraftingContext) -> Drafter:
-    return Ngram(context.settings.lookahead)
+    return Ngram(_texts(context), _lookahead(context, 0.0))
 
 
+def _texts(context: DraftingContext) -> SuffixAutomaton:
+    return context.memory.texts if context.memory else SuffixAutomaton()
+
+
+def _retrieval(context: DraftingContext) -> Drafter:
+    assert context.store is not None  # make_drafter has looked
+    return Retrieval(context.store, _lookahead(context, 0.0))
+
+
+def _quantised_self(context: DraftingContext) -> Drafter:
+    assert context.copy is not None  # make_drafter has looked
+    draft = DraftReader(context.copy, context.shaper, context.vocabulary_size, context.costs)
+    return DraftModel(draft, _lookahead(context))
+
+
+def _parallel(context: DraftingContext) -> Drafter:
+    return Parallel(_reader(context), _lookahead(context), context.calibration)
+
+
+def _look_back(context: DraftingContext) -> Drafter:
+    return LookBack(DraftModel(_reader(context), _lookahead(context)), context.settings.threshold)
+
+
+def _copiers(context: DraftingContext) -> list[Arm]:
+    """Copying drafters, each with a calibration of its own, that copy on as long as it pays."""
+
+    def arm(name: str, make: Callable[[Lookahead], Drafter]) -> Arm:
+        calibration = Calibration()
+        return Arm(name, make(CostAware(COPY_MOST, context.costs, calibration, 0.0)), calibration)
+
+    arms = [arm("ngram", lambda policy: Ngram(_texts(context), policy))]
+    if context.store is not None:
+        store = context.store
+        arms.append(arm("retrieval", lambda policy: Retrieval(store, policy)))
+    return arms
+
+
+def _composite(context: DraftingContext) -> Drafter:
+    model = Arm("draft_model", DraftModel(_reader(context), _lookahead(context)))
+    return Composite(_copiers(context), model, context.costs)
+
+
+def _auto(context: DraftingContext) -> Drafter:
+    models = []
+    if context.draft is not None:
+        draft, settings = _reader(context, biased=context.memory is not None), context.settings
+        for name in ("tree", "draft_model"):
+            calibration = Calibration()
+            drafter: Drafter = (
+                _grow(context, draft, calibration, "cost")
+                if name == "tree"
+                else DraftModel(draft, CostAware(settings.lookahead, context.costs, calibration))
+            )
+            models.append(Arm(name, drafter, calibration, context.costs.draft_step))
+    return Auto(_copiers(context), models, context.costs)
+
+
+POLICY = ("policy", "lookahead", "threshold")
 METHODS: dict[str, Method] = {
+    "auto": Method(
+        "Auto",
+        "Chooses among all of these while running, by measured cost and what was kept; plain when that is faster.",
+        _auto,
+        options=("lookahead", "nodes", "memory"),
+    ),
     "draft_model": Method(
         "Draft model",
         "A small language model guesses the next tokens one by one.",
         _draft_model,
-        needs_draft=True,
-        options=("policy", "lookahead", "threshold"),
+        needs=("draft",),
+        options=(*POLICY, "fallback"),
+    ),
+    "tree": Method(
+        "Tree",
+        "The draft model guesses several continuations at once; the target checks all branches in one pass.",
+        _tree,
+        needs=("draft",),
+        options=("policy", "lookahead", "nodes", "fallback"),
     ),
     "ngram": Method(
         "N-gram (prompt lookup)",
-        "Copies what followed the same words earlier in the text; costs next to nothing.",
+        "Copies what followed the same words earlier in the text or this visit; costs next to nothing.",
         _ngram,
-        options=("lookahead",),
+        options=(*POLICY, "memory", "fallback"),
+    ),
+    "retrieval": Method(
+        "Retrieval",
+        "Copies what mostly followed the same words in a datastore of earlier answers.",
+        _retrieval,
+        needs=("store",),
+        options=(*POLICY, "fallback"),
+    ),
+    "composite": Method(
+        "Composite",
+        "Copies where the text repeats itself, and asks the draft model everywhere else.",
+        _composite,
+        needs=("draft",),
+        options=(*POLICY, "memory", "fallback"),
+    ),
+    "online": Method(
+        "Online",
+        "The draft model learns while you use it: what the target said after which words.",
+        _online,
+        needs=("draft",),
+        options=(*POLICY, "memory", "fallback"),
+    ),
+    "parallel": Method(
+        "Parallel",
+        "The draft model prepares the next draft while the target is still checking the last one.",
+        _parallel,
+        needs=("draft",),
+        options=(*POLICY, "fallback"),
+    ),
+    "quantised_self": Method(
+        "Quantised self",
+        "A 4-bit copy of the target drafts for the full target; no other model is needed.",
+        _quantised_self,
+        needs=("copy",),
+        options=(*POLICY, "fallback"),
+    ),
+    "look_back": Method(
+        "Look back (lossy)",
+        "Drops drafted tokens that look unlikely, after drawing them: the mistake that changes the output, to be seen.",
+        _look_back,
+        needs=("draft",),
+        options=POLICY,
+        lossy=True,
     ),
     "nothing": Method(
         "Plain decoding", "No drafts: one target pass for each token, the baseline.", _nothing
     ),
 }
+NEEDED = {
+    "draft": "a draft model",
+    "copy": "a target in bf16 or fp32, whose 4-bit copy drafts",
+    "store": "a datastore of texts",
+}
 
 
 def make_drafter(context: DraftingContext) -> Drafter:
-    """The drafter that the settings name, with fallback to plain decoding if they ask for it."""
-    method = METHODS.get(context.settings.method)
+    """The drafter that the settings name: with a forecast, and with fallback to plain decoding if they ask for it."""
+    settings = context.settings
+    method = METHODS.get(settings.method)
     if method is None:
         raise UserError(
-            f"There is no drafting method {context.settings.method!r}.",
+            f"There is no drafting method {settings.method!r}.",
             advice=f"Choose one of {', '.join(METHODS)}.",
         )
+    for need in method.needs:
+        if getattr(context, need) is None:
+            raise UserError(
+                f"{method.title} needs {NEEDED[need]}, and this target has none.",
+                unharmed="The target is loaded and works.",
+                advice="Choose another method; python -m specdemo methods says what each needs.",
+            )
     drafter = method.factory(context)
-    if context.settings.fallback and context.settings.method != "nothing":
-        return Fallback(drafter)
-    return drafter
+    if settings.fallback and "fallback" in method.options:
+        drafter = Fallback(drafter)
+    step = context.costs.draft_step if "draft" in method.needs else 0.0
+    return Forecast(drafter, context.costs, context.calibration, step)

@@ -7,68 +7,45 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.lookahead import Lookahead
-from specdemo.engine.prefix import PrefixReader
-from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.types import Outcome, Proposal
 
 
 class DraftModel:
     """Drafts token by token with a model of its own, shaped exactly as the target is."""
 
-    def __init__(
-        self, reader: PrefixReader, lookahead: Lookahead, shaper: Shaper, vocabulary_size: int
-    ) -> None:
-        self.reader = reader
+    def __init__(self, draft: DraftReader, lookahead: Lookahead) -> None:
+        self.draft = draft
         self.lookahead = lookahead
-        self.shaper = shaper
-        self.vocabulary_size = vocabulary_size
-        self._generator = torch.Generator()
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
-        # The drafter's draws must not be those of the verifier, which counts from the seed itself.
-        self._generator.manual_seed(self.shaper.sampling.seed + 1_000_003)
-        self.reader.prepare(prompt_ids[:-1])
+        self.draft.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draft a chain until the policy or the budget says stop."""
-        allowed = min(budget, self.lookahead.allowed())
-        reason = self.lookahead.reason
-        text = list(committed)
+        allowed = min(budget, self.lookahead.allowed(committed))
+        token_ids: list[int] = []
         rows: list[Tensor] = []
         confidences: list[float] = []
         while len(rows) < allowed:
-            probs = self._probs(text, committed)
-            token_id = (
-                int(probs.argmax()) if self.shaper.sampling.greedy else draw(probs, self._generator)
-            )
-            text.append(token_id)
+            probs = self.draft.probs_after(committed, token_ids)
+            token_ids.append(self.draft.pick(probs))
             rows.append(probs)
-            confidences.append(float(probs[token_id]))
+            confidences.append(float(probs[token_ids[-1]]))
             if not self.lookahead.go_on(confidences[-1]):
                 break
-        drawn = torch.stack(rows) if rows and not self.shaper.sampling.greedy else None
+        drawn = torch.stack(rows) if rows and not self.draft.greedy else None
         return Proposal.chain(
-            text[len(committed) :],
+            token_ids,
             draft_probs=drawn,
             confidences=tuple(confidences),
             lookahead=allowed,
-            reason=reason,
+            reason=self.lookahead.reason,
         )
 
     def observe(self, outcome: Outcome) -> None:
-        """Tell the policy; the cache catches up at the next proposal."""
+        """Tell the policy and the reader; the cache catches up at the next proposal."""
         self.lookahead.observe(outcome)
-
-    def _probs(self, text: Sequence[int], committed: Sequence[int]) -> Tensor:
-        """The distribution that the next draft is drawn from: (V,) float32, as wide as the target's."""
-        logits = self._fit(self.reader.logits_after(text))
-        return self.shaper.probs(logits[None], committed, [text[len(committed) :]])[0].cpu()
-
-    def _fit(self, logits: Tensor) -> Tensor:
-        """Cut or pad padded vocabularies to the target's width (Qwen: 151936 and 152064)."""
-        missing = self.vocabulary_size - logits.shape[-1]
-        if missing <= 0:
-            return logits[: self.vocabulary_size]
-        return torch.nn.functional.pad(logits, (0, missing), value=-torch.inf)
+        self.draft.observe(outcome)

@@ -7,8 +7,12 @@ token because of its own probability would bias what is left.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
+from specdemo.drafters.calibration import Calibration
+from specdemo.drafters.learned import Learned, LookaheadWeights
+from specdemo.engine.cost import Costs
 from specdemo.engine.types import Outcome
 from specdemo.errors import UserError
 from specdemo.settings import MAX_LOOKAHEAD, RunSettings
@@ -19,11 +23,11 @@ class Lookahead(Protocol):
 
     reason: str
 
-    def allowed(self) -> int:
-        """Most tokens to draft in the step that begins."""
+    def allowed(self, committed: Sequence[int]) -> int:
+        """Most tokens to draft in the step that begins; called once a step, before `go_on`."""
 
     def go_on(self, confidence: float) -> bool:
-        """Whether to draft another token after one of this probability under the drafter."""
+        """Whether to draft another token after one of this probability under the drafter; asked in order."""
 
     def observe(self, outcome: Outcome) -> None:
         """Learn what became of the draft."""
@@ -36,7 +40,7 @@ class Constant:
         self.lookahead = lookahead
         self.reason = f"constant: always {lookahead}"
 
-    def allowed(self) -> int:
+    def allowed(self, committed: Sequence[int]) -> int:
         """The constant."""
         return self.lookahead
 
@@ -55,7 +59,7 @@ class Heuristic:
         self.lookahead = lookahead
         self.reason = f"heuristic: starts at {lookahead}"
 
-    def allowed(self) -> int:
+    def allowed(self, committed: Sequence[int]) -> int:
         """What the last outcomes left."""
         return self.lookahead
 
@@ -90,7 +94,7 @@ class Confidence:
         self.reason = f"confidence: stops below {threshold:.2f}"
         self._seen: deque[tuple[float, bool]] = deque(maxlen=256)
 
-    def allowed(self) -> int:
+    def allowed(self, committed: Sequence[int]) -> int:
         """At most this many, however sure the drafter is."""
         return self.most
 
@@ -126,8 +130,85 @@ class Confidence:
         return best
 
 
-def make_lookahead(settings: RunSettings) -> Lookahead:
-    """The policy that the settings name."""
+class CostAware:
+    """Draft one more token while that is expected to give more tokens a second than the run reaches anyway.
+
+    A drafted token that survives with chance a is worth a tokens and costs one draft step and one more row
+    of the target's pass; it pays while a / cost beats tokens / seconds of the whole (the stopping rule of
+    renewal-reward processes). Survival comes from the calibrated confidences of this very run.
+
+    token_seconds: what drafting one token takes; None asks the costs for a step of the draft model
+    """
+
+    def __init__(
+        self,
+        most: int,
+        costs: Costs,
+        calibration: Calibration,
+        token_seconds: float | None = None,
+    ) -> None:
+        self.most = most
+        self.costs = costs
+        self.calibration = calibration
+        self.token_seconds = token_seconds
+        self.reason = "cost-aware"
+        self._drafted = 0
+        self._survival = 1.0
+
+    def allowed(self, committed: Sequence[int]) -> int:
+        """At most this many, however sure the drafter is."""
+        self._drafted, self._survival = 0, 1.0
+        self.reason = f"cost-aware: paid up to {self.most} tokens"
+        return self.most
+
+    def go_on(self, confidence: float) -> bool:
+        """While the next token's chance to survive is worth its cost."""
+        self._drafted += 1
+        self._survival *= self.calibration.chance(confidence)
+        gain = self._survival * self.calibration.mean
+        step = self.costs.draft_step if self.token_seconds is None else self.token_seconds
+        cost = self.costs.rate() * (step + self.costs.row_seconds(self._drafted))
+        if gain > cost:
+            return True
+        self.reason = (
+            f"cost-aware: token {self._drafted + 1} would give {gain:.2f} tokens and cost the time of {cost:.2f}"
+        )
+        return False
+
+    def observe(self, outcome: Outcome) -> None:
+        """Costs and calibration are told by whoever owns them."""
+
+
+class Oracle:
+    """Knows how many drafted tokens the target will keep: the bound that a policy is compared with, never a method.
+
+    kept: for each length of the text, how many drafted tokens would be kept there
+    """
+
+    def __init__(self, kept: dict[int, int]) -> None:
+        self.kept = kept
+        self.reason = "oracle: knows the answer"
+
+    def allowed(self, committed: Sequence[int]) -> int:
+        """Exactly what will be kept."""
+        return self.kept.get(len(committed), 0)
+
+    def go_on(self, confidence: float) -> bool:
+        """Always: `allowed` is exact."""
+        return True
+
+    def observe(self, outcome: Outcome) -> None:
+        """Nothing to learn."""
+
+
+def make_lookahead(
+    settings: RunSettings,
+    costs: Costs,
+    calibration: Calibration,
+    weights: LookaheadWeights | None = None,
+    token_seconds: float | None = None,
+) -> Lookahead:
+    """The policy that the settings name; see `CostAware` for `token_seconds`."""
     match settings.policy:
         case "constant":
             return Constant(settings.lookahead)
@@ -135,4 +216,13 @@ def make_lookahead(settings: RunSettings) -> Lookahead:
             return Heuristic(settings.lookahead)
         case "confidence":
             return Confidence(settings.threshold, settings.lookahead)
+        case "cost":
+            return CostAware(settings.lookahead, costs, calibration, token_seconds)
+        case "learned":
+            if weights is None:
+                raise UserError(
+                    "There is no learned lookahead for this pair.",
+                    advice="Choose another policy, or train one: python -m specdemo train lookahead.",
+                )
+            return Learned(weights, settings.lookahead, greedy=settings.sampling.greedy)
     raise UserError(f"There is no lookahead policy {settings.policy!r}.")

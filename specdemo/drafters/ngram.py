@@ -4,49 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specdemo.drafters.automaton import SuffixAutomaton
+from specdemo.drafters.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
+from specdemo.settings import MAX_LOOKAHEAD
 
 
 class Ngram:
     """Drafts the continuation of the longest, and among those the latest, earlier match of the text's end.
 
-    The index holds, for every n-gram of prompt and output, where it last ended, so a step looks up at
-    most `longest` keys however long the text is.
+    The automaton may hold earlier texts of the same visitor; only committed tokens are entered.
+    The confidence of a copied token is an estimate for policies and pictures: with a match of 3 tokens the
+    first copy has 4 / 6, the second, whose match would be one longer, 5 / 7.
     """
 
-    def __init__(self, lookahead: int, *, longest: int = 4, shortest: int = 2) -> None:
+    def __init__(
+        self, automaton: SuffixAutomaton, lookahead: Lookahead, *, shortest: int = 2
+    ) -> None:
+        self.automaton = automaton
         self.lookahead = lookahead
-        self.longest = longest
         self.shortest = shortest
-        self._latest: dict[tuple[int, ...], int] = {}
-        self._indexed = 0
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Forget earlier texts and index the prompt."""
-        self._latest.clear()
-        self._indexed = 0
-        self._index(prompt_ids)
+        """Enter the prompt: as a new text, or what is new of it when it continues the last one."""
+        self.automaton.begin(prompt_ids)
+
+    def match(self, committed: Sequence[int]) -> tuple[int, list[int]]:
+        """Length of the match, and the tokens that followed it; (0, []) without one."""
+        length, position = self._find(committed)
+        return length, self.automaton.following(position, MAX_LOOKAHEAD) if length else []
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Copy what followed the match."""
-        self._index(committed)
-        allowed = min(budget, self.lookahead)
-        for size in range(min(self.longest, len(committed) - 1), self.shortest - 1, -1):
-            end = self._latest.get(tuple(committed[-size:]))
-            if end is not None:
-                copied = committed[end : end + allowed]
-                reason = f"n-gram: the last {size} tokens stood at {end - size} before"
-                return Proposal.chain(
-                    copied, confidences=(None,) * len(copied), lookahead=allowed, reason=reason
-                )
-        return Proposal(lookahead=allowed, reason="n-gram: no earlier match")
+        """Copy what followed the match until the policy or the budget says stop."""
+        allowed = min(budget, self.lookahead.allowed(committed))
+        reason = self.lookahead.reason
+        length, position = self._find(committed)
+        if not length:
+            return Proposal(lookahead=allowed, reason="n-gram: no earlier match", source="ngram")
+        token_ids: list[int] = []
+        confidences: list[float] = []
+        for token_id in self.automaton.following(position, allowed):
+            token_ids.append(token_id)
+            seen = length + len(token_ids)
+            confidences.append(seen / (seen + 2))
+            if not self.lookahead.go_on(confidences[-1]):
+                break
+        return Proposal.chain(
+            token_ids,
+            confidences=tuple(confidences),
+            lookahead=allowed,
+            reason=f"n-gram: the last {length} tokens stood {self._where(position)}; {reason}",
+            source="ngram",
+        )
 
     def observe(self, outcome: Outcome) -> None:
-        """The text is indexed at the next proposal."""
+        """Tell the policy; the text is entered at the next proposal."""
+        self.lookahead.observe(outcome)
 
-    def _index(self, committed: Sequence[int]) -> None:
-        """Enter every n-gram that ends before the last token; the text's end must not match itself."""
-        for end in range(self._indexed, len(committed)):
-            for size in range(self.shortest, min(self.longest, end) + 1):
-                self._latest[tuple(committed[end - size : end])] = end
-        self._indexed = len(committed)
+    def _find(self, committed: Sequence[int]) -> tuple[int, int]:
+        """Length of the match and the position after it; (0, 0) for none that is long enough."""
+        self.automaton.follow(committed)
+        length, position = self.automaton.match()
+        return (length, position) if length >= self.shortest else (0, 0)
+
+    def _where(self, position: int) -> str:
+        if position <= self.automaton.begun:
+            return "in an earlier text"
+        return f"{len(self.automaton.text) - position} tokens before"

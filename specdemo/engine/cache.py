@@ -18,6 +18,7 @@ class RollbackLayer(CacheLayerMixin):
     def __init__(self) -> None:
         super().__init__()
         self.length = 0
+        self.skipped = 0  # rows after `length` that the next pass must not overwrite
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate the first block."""
@@ -27,16 +28,20 @@ class RollbackLayer(CacheLayerMixin):
     def update(
         self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write rows after `length`, without counting them. returns: (1, heads, length + rows, head_dim) each."""
-        end = self.length + key_states.shape[-2]
+        """Write rows after `length + skipped`, without counting them.
+
+        returns: (1, heads, length + skipped + rows, head_dim) each
+        """
+        start = self.length + self.skipped
+        end = start + key_states.shape[-2]
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         if end > self.keys.shape[2]:
             capacity = -(-max(end, 2 * self.keys.shape[2]) // BLOCK) * BLOCK
             self.keys = self._grown(self.keys, capacity)
             self.values = self._grown(self.values, capacity)
-        self.keys[:, :, self.length : end] = key_states
-        self.values[:, :, self.length : end] = value_states
+        self.keys[:, :, start:end] = key_states
+        self.values[:, :, start:end] = value_states
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def move(self, start: int, rows: Tensor) -> None:
@@ -47,7 +52,8 @@ class RollbackLayer(CacheLayerMixin):
 
     def _grown(self, tensor: Tensor, capacity: int) -> Tensor:
         grown = tensor.new_zeros((*tensor.shape[:2], capacity, tensor.shape[3]))
-        grown[:, :, : self.length] = tensor[:, :, : self.length]
+        kept = self.length + self.skipped
+        grown[:, :, :kept] = tensor[:, :, :kept]
         return grown
 
     def get_seq_length(self) -> int:
@@ -57,7 +63,7 @@ class RollbackLayer(CacheLayerMixin):
     def get_mask_sizes(self, query_length: int | Tensor) -> tuple[int, int]:
         """(keys visible to a pass of `query_length` rows, offset of the first), as transformers asks for it."""
         rows = query_length if isinstance(query_length, int) else query_length.shape[0]
-        return self.length + rows, 0
+        return self.length + self.skipped + rows, 0
 
     def get_max_length(self) -> int:
         """Unbounded, as transformers asks for it."""
@@ -96,6 +102,11 @@ class RollbackCache(Cache):
                 layer.move(start, index)
         self._count(start + len(rows))
 
+    def skip(self, rows: int) -> None:
+        """Let the next pass leave so many uncounted rows in place: nodes of a tree that goes on growing."""
+        for layer in self.layers:
+            layer.skipped = rows
+
     def _count(self, length: int) -> None:
         for layer in self.layers:
-            layer.length = length
+            layer.length, layer.skipped = length, 0

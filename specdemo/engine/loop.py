@@ -66,10 +66,22 @@ def generate(
         with clock.lap("total"), clock.lap("draft"):
             proposal = drafter.propose(committed, limits.budget(len(committed) - num_prompt))
         yield Drafted(
-            lane, step, proposal.lookahead, proposal.reason, _drafted(proposal), clock.laps["draft"]
+            lane,
+            step,
+            proposal.lookahead,
+            proposal.reason,
+            _drafted(proposal),
+            clock.laps["draft"],
+            proposal.source,
+            proposal.expected_tokens,
+            proposal.expected_seconds,
+            proposal.hit,
+            proposal.saved_seconds,
         )
         with clock.lap("total"):
             with clock.lap("verify"):
+                if proposal.meanwhile:
+                    proposal.meanwhile()
                 output = target.forward(committed[-1], proposal)
                 verdict = _judge(output, proposal, committed, shaper, generator)
             new_ids, reason = _new_ids(proposal, verdict, limits, len(committed) - num_prompt)

@@ -29,6 +29,10 @@ class PrefixReader:
         self.cached_ids = token_ids
         return logits
 
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Nodes on the text that was asked about last; see `LanguageModel.grow`."""
+        return self.model.grow(token_ids, parents)
+
     def prepare(self, token_ids: Sequence[int]) -> None:
         """Read a text ahead of time, so that the first question is cheap."""
         token_ids = list(token_ids)

@@ -24,6 +24,7 @@ class CachedModel:
         self.model = model
         self.hidden = hidden
         self._cache = RollbackCache(model.config.get_text_config().num_hidden_layers)
+        self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
     @property
     def length(self) -> int:
@@ -39,6 +40,7 @@ class CachedModel:
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens, in pieces. returns: (V,) logits that follow the last of them."""
         logits = torch.empty(0)
+        self._forget_grown()
         for start in range(0, len(token_ids), PREFILL_ROWS):
             piece = token_ids[start : start + PREFILL_ROWS]
             logits = self._run(piece, range(-1, len(piece) - 1), rows=1).logits[0]
@@ -46,14 +48,28 @@ class CachedModel:
         return logits
 
     def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on."""
+        """Forget every cached token from position `length` on, and what was grown."""
+        self._grown.clear()
         self._cache.rollback(length)
+
+    @torch.inference_mode()
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
+
+        parents: index among all nodes grown so far, -1 = follows the text
+        returns: (N, V) logits, row i follows node i
+        """
+        earlier = list(self._grown)
+        self._grown += parents
+        self._cache.skip(len(earlier))
+        return self._run(token_ids, parents, rows=len(token_ids), earlier=earlier).logits
 
     def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
         """Answer the pending token and every drafted node in one pass; the cache does not count them yet.
 
         returns: logits (1 + N, V), row 0 answers the pending token, row 1 + i node i
         """
+        self._forget_grown()
         parents = [-1, *(parent + 1 for parent in proposal.parents)]
         return self._run([pending_id, *proposal.token_ids], parents, rows=len(parents))
 
@@ -62,17 +78,29 @@ class CachedModel:
         """Commit the pending token and the nodes of `path` of the last `forward`; forget its other nodes."""
         self._cache.gather([0, *(node + 1 for node in path)])
 
+    def _forget_grown(self) -> None:
+        self._grown.clear()
+        self._cache.skip(0)
+
     @torch.inference_mode()
-    def _run(self, token_ids: Sequence[int], parents: Sequence[int], rows: int) -> TargetOutput:
-        """One pass over nodes whose `parents` are indices into `token_ids`; logits of the last `rows` nodes."""
+    def _run(
+        self,
+        token_ids: Sequence[int],
+        parents: Sequence[int],
+        rows: int,
+        earlier: Sequence[int] = (),
+    ) -> TargetOutput:
+        """One pass over nodes that hang on the cached text; logits of the last `rows` nodes.
+
+        earlier: parents of nodes read before that are still in place; `parents` index both together
+        """
         device = self.model.device
-        positions = torch.tensor(
-            [[self.length + depth - 1 for depth in depths(parents)]], device=device
-        )
+        tree = [*earlier, *parents]
+        positions = [self.length + depth - 1 for depth in depths(tree)[len(earlier) :]]
         output = self.model(
             input_ids=torch.tensor([list(token_ids)], device=device),
-            attention_mask=self._mask(parents),
-            position_ids=positions,
+            attention_mask=self._mask(tree, len(earlier)),
+            position_ids=torch.tensor([positions], device=device),
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=rows,
@@ -81,15 +109,19 @@ class CachedModel:
         hidden = output.hidden_states[-1][0, -rows:] if self.hidden else None
         return TargetOutput(output.logits[0], hidden)
 
-    def _mask(self, parents: Sequence[int]) -> Tensor | None:
-        """Additive (1, 1, rows, length + rows) mask; None where plain causal attention is meant and faster."""
-        if len(parents) == 1 or (self.length == 0 and is_chain(parents)):
+    def _mask(self, tree: Sequence[int], first: int) -> Tensor | None:
+        """Additive (1, 1, rows, length + nodes) mask for the nodes from `first` on.
+
+        None where plain causal attention is meant and faster.
+        """
+        chain = is_chain(tree)
+        if chain and (len(tree) == first + 1 or (self.length == 0 and first == 0)):
             return None
-        seen = torch.ones((len(parents), self.length + len(parents)), dtype=torch.bool)
-        if is_chain(parents):
-            seen = seen.tril_(diagonal=self.length)
+        seen = torch.ones((len(tree) - first, self.length + len(tree)), dtype=torch.bool)
+        if chain:
+            seen = seen.tril_(diagonal=self.length + first)
         else:
-            seen[:, self.length :] = ancestor_mask(parents)
+            seen[:, self.length :] = ancestor_mask(tree)[first:]
         dtype = self.model.dtype
         mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
         return mask[None, None].to(self.model.device)

@@ -5,7 +5,7 @@ S committed tokens, N drafted nodes, V vocabulary, H hidden size. There is no ba
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,10 @@ class Proposal:
         (after removing siblings drawn before it); None = chosen, not drawn
     confidences: each node's own probability under the drafter, for policies and pictures only
     lookahead, reason: what the lookahead policy allowed for this step, and why, in words
+    source: the drafter it came from, where a method chooses among several
+    expected_tokens, expected_seconds: what the cost model foresees for this step, target's own token included
+    hit, saved_seconds: whether it was prepared while the target was busy, and the drafting time so hidden
+    meanwhile: called when the target's pass begins, to start work beside it; must return at once
     """
 
     token_ids: tuple[int, ...] = ()
@@ -32,6 +36,12 @@ class Proposal:
     confidences: tuple[float | None, ...] = ()
     lookahead: int = 0
     reason: str = ""
+    source: str = ""
+    expected_tokens: float | None = None
+    expected_seconds: float | None = None
+    hit: bool | None = None
+    saved_seconds: float | None = None
+    meanwhile: Callable[[], None] | None = None
 
     @classmethod
     def chain(cls, token_ids: Sequence[int], **fields: object) -> Proposal:
@@ -123,4 +133,11 @@ class LanguageModel(Protocol):
         """Append tokens to the cache. returns: (V,) logits that follow the last of them."""
 
     def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on."""
+        """Forget every cached token from position `length` on, and what was grown."""
+
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Read nodes of a tree that hangs on the cached text; `read` and `rollback` forget them.
+
+        parents: index among all nodes grown so far, -1 = follows the text
+        returns: (N, V) logits, row i follows node i
+        """

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specdemo.engine.tree import ancestor_mask, depths
+
 GROUP = 32  # weights that share a scale in the 4-bit layout
 Linear = Callable[[Tensor], Tensor]
 
@@ -93,39 +95,73 @@ class CompactModel:
     def __init__(self, weights: CompactWeights) -> None:
         self.weights = weights
         self.length = 0
+        self._grown: list[int] = []  # parents of the nodes that `grow` has read
         self._capacity = 0
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
         self._cos = self._sin = torch.empty(0)
 
     def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on."""
+        """Forget every cached token from position `length` on, and what was grown."""
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot roll back to {length}: {self.length} tokens are cached")
+        self._grown.clear()
         self.length = length
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (V,) float32 logits, minus infinity outside the reduced vocabulary."""
-        words = self.read_words(token_ids)
-        logits = words.new_full((self.weights.config.vocabulary_size,), -torch.inf)
-        return logits.index_copy_(0, self.weights.word_ids, words)
+        return self._widen(self.read_words(token_ids)[None])[0]
 
-    @torch.inference_mode()
     def read_words(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
-        weights, config = self.weights, self.weights.config
+        self._grown.clear()
         rows, end = len(token_ids), self.length + len(token_ids)
-        self._make_room(end)
+        mask = None if rows == 1 else self._causal(rows, end)
+        words = self._run(token_ids, torch.arange(self.length, end), mask, self.length, 1)
+        self.length = end
+        return words[0]
+
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
+
+        parents: index among all nodes grown so far, -1 = follows the text
+        returns: (N, V) float32 logits, row i follows node i
+        """
+        first = len(self._grown)
+        self._grown += parents
+        tree = self._grown
+        positions = torch.tensor([self.length + depth - 1 for depth in depths(tree)[first:]])
+        seen = torch.ones(len(token_ids), self.length + len(tree), dtype=torch.bool)
+        seen[:, self.length :] = ancestor_mask(tree)[first:]
+        mask = seen.to(self.weights.embedding.device)
+        words = self._run(token_ids, positions, mask, self.length + first, len(token_ids))
+        return self._widen(words)
+
+    @torch.inference_mode()
+    def _run(
+        self,
+        token_ids: Sequence[int],
+        positions: Tensor,
+        mask: Tensor | None,
+        start: int,
+        last: int,
+    ) -> Tensor:
+        """Read tokens into the slots from `start` on. returns: (last, W) float32 logits of the last ones"""
+        weights, config = self.weights, self.weights.config
+        self._make_room(start + len(token_ids))
         x = weights.embedding[list(token_ids)]
-        cos, sin = self._cos[self.length : end], self._sin[self.length : end]
-        mask = None if rows == 1 else self._mask(rows, end)
+        cos, sin = self._cos[positions], self._sin[positions]
         for index, layer in enumerate(weights.layers):
-            x = x + layer.output(self._attend(index, layer, x, cos, sin, mask))
+            x = x + layer.output(self._attend(index, layer, x, cos, sin, mask, start))
             gate, up = layer.gate_up(self._norm(x, layer.post_norm)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
-        self.length = end
-        last = F.rms_norm(x[-1:], (config.hidden_size,), weights.norm, config.rms_norm_eps)
-        return weights.head(last)[0].float()
+        tail = F.rms_norm(x[-last:], (config.hidden_size,), weights.norm, config.rms_norm_eps)
+        return weights.head(tail).float()
+
+    def _widen(self, words: Tensor) -> Tensor:
+        """(N, W) logits over the reduced vocabulary to (N, V), minus infinity elsewhere."""
+        shape = (words.shape[0], self.weights.config.vocabulary_size)
+        return words.new_full(shape, -torch.inf).index_copy_(1, self.weights.word_ids, words)
 
     def _attend(
         self,
@@ -135,6 +171,7 @@ class CompactModel:
         cos: Tensor,
         sin: Tensor,
         mask: Tensor | None,
+        start: int,
     ) -> Tensor:
         """Attention of one layer. x: (rows, H). returns: (rows, heads * head_dim)"""
         config = self.weights.config
@@ -143,9 +180,9 @@ class CompactModel:
             rows, heads + 2 * kv_heads, config.head_dim
         )
         rotated = _rotate(qkv[:, : heads + kv_heads], cos, sin)
-        end = self.length + rows
-        self._keys[index][:, self.length : end] = rotated[:, heads:].transpose(0, 1)
-        self._values[index][:, self.length : end] = qkv[:, heads + kv_heads :].transpose(0, 1)
+        end = start + rows
+        self._keys[index][:, start:end] = rotated[:, heads:].transpose(0, 1)
+        self._values[index][:, start:end] = qkv[:, heads + kv_heads :].transpose(0, 1)
         attended = F.scaled_dot_product_attention(
             rotated[:, :heads].transpose(0, 1)[None],
             self._keys[index][None, :, :end],
@@ -158,7 +195,7 @@ class CompactModel:
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.weights.config.rms_norm_eps)
 
-    def _mask(self, rows: int, end: int) -> Tensor:
+    def _causal(self, rows: int, end: int) -> Tensor:
         """(rows, end) bool: row r sees everything up to itself."""
         device = self.weights.embedding.device
         return torch.ones(rows, end, dtype=torch.bool, device=device).tril_(diagonal=end - rows)
@@ -175,7 +212,7 @@ class CompactModel:
                 [embedding.new_zeros(shape) for _ in self.weights.layers],
             )
             for before, after in zip(old, tensors, strict=False):
-                after[:, : self.length] = before[:, : self.length]
+                after[:, : before.shape[1]] = before
         self._cos, self._sin = _rotary_tables(config, self._capacity, embedding)
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from specdemo.engine.attention import use_shared_heads
 from specdemo.errors import UserError
 from specdemo.models.folder import check_folder, count_parameters
 from specdemo.models.memory import free_ram, needed_bytes
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FUSED_ROWS, FUSED_COLUMNS = 32, 64  # the fused CPU kernel crashes on layers of other multiples
 SMALLER = {"fp32": "bf16 or nf4", "bf16": "nf4", "int8": "nf4"}
 
-_one_at_a_time = (
+one_at_a_time = (
     threading.Lock()
 )  # loading changes global defaults, and a first 4-bit pass is not thread-safe
 
@@ -76,13 +77,14 @@ def load_model(
     """Load, quantise and warm up a model. Raises UserError when it cannot fit or cannot be read."""
     where = choose_device(device)
     check_folder(files.folder, files.name)
-    _check_memory(files, precision, where)
-    with _one_at_a_time, _out_of_memory_is_told(files, precision):
+    _check_precision(precision)
+    check_room(files.name, precision, needed_bytes(files.folder, files.name, precision), where)
+    with one_at_a_time, out_of_memory_is_told(files.name, precision):
         progress(Progress("quantise" if precision in ("nf4", "int8") else "load", None, files.name))
         model = _load(files, precision, where)
-        kernel = _prepare_kernels(model, precision, where)
+        kernel = prepare_kernels(model, precision, where)
         progress(Progress("warm up", None, files.name))
-        _warm_up(model)
+        warm_up(model)
     progress(Progress("warm up", 1.0, files.name))
     info = ModelInfo(
         files.name, files.revision, precision, kernel, count_parameters(files.folder, files.name)
@@ -116,6 +118,7 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
         raise UserError(
             f"{files.name} cannot be loaded: {reason}", advice="Choose another model."
         ) from error
+    use_shared_heads(model)
     return model.eval().requires_grad_(False)
 
 
@@ -140,7 +143,7 @@ def _quantisation(precision: str, dtype: torch.dtype) -> Any:
     )
 
 
-def _prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device) -> str:
+def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device) -> str:
     """Switch the fused CPU kernel off where it would crash, and name the path in words."""
     place = "CUDA" if device.type == "cuda" else "CPU"
     words = str(model.dtype).removeprefix("torch.")
@@ -166,7 +169,7 @@ def _prepare_kernels(model: PreTrainedModel, precision: str, device: torch.devic
     return "bitsandbytes NF4, fused AVX512-BF16"
 
 
-def _warm_up(model: PreTrainedModel) -> None:
+def warm_up(model: PreTrainedModel) -> None:
     """One pass: packs 4-bit weights for the CPU, compiles CUDA kernels, fills allocators."""
     import torch
 
@@ -176,15 +179,19 @@ def _warm_up(model: PreTrainedModel) -> None:
             torch.cuda.synchronize(model.device)
 
 
-def _check_memory(files: ModelFiles, precision: str, device: torch.device) -> None:
+def _check_precision(precision: str) -> None:
     if precision not in SMALLER and precision != "nf4":
         raise UserError(
             f"There is no precision {precision!r}.", advice="Choose one of nf4, int8, bf16, fp32."
         )
-    needed, free = needed_bytes(files.folder, files.name, precision), _free(device)
+
+
+def check_room(name: str, precision: str, needed: int, device: torch.device) -> None:
+    """Raise UserError when a device has fewer bytes free than are needed."""
+    free = _free(device)
     if free is not None and needed > free:
         raise _too_big(
-            files,
+            name,
             precision,
             f"needs about {megabytes(needed)} of memory; {megabytes(free)} are free",
         )
@@ -202,17 +209,17 @@ def _free(device: torch.device) -> int | None:
     )
 
 
-def _too_big(files: ModelFiles, precision: str, reason: str) -> UserError:
+def _too_big(name: str, precision: str, reason: str) -> UserError:
     smaller = f"the precision {SMALLER[precision]}, or " if precision in SMALLER else ""
     return UserError(
-        f"{files.name} in {precision} {reason}.",
+        f"{name} in {precision} {reason}.",
         unharmed="What was loaded before still works.",
         advice=f"Choose {smaller}a smaller model.",
     )
 
 
 @contextmanager
-def _out_of_memory_is_told(files: ModelFiles, precision: str) -> Iterator[None]:
+def out_of_memory_is_told(name: str, precision: str) -> Iterator[None]:
     """Turn running out of memory into a sentence, and give back what was taken."""
     import torch
 
@@ -229,4 +236,4 @@ def _out_of_memory_is_told(files: ModelFiles, precision: str) -> Iterator[None]:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    raise _too_big(files, precision, "does not fit into memory")
+    raise _too_big(name, precision, "does not fit into memory")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specdemo.engine.cost import CostProfile, measure_costs
 from specdemo.engine.target import CachedModel, check_rollback
 from specdemo.engine.types import LanguageModel
 from specdemo.errors import UserError
 from specdemo.models.catalogue import DEFAULT_TARGET, partner
 from specdemo.models.compact import CompactModel
 from specdemo.models.compact_files import is_compact, load_compact, read_config, read_embedding
+from specdemo.models.copy import QuantisedCopy, no_copy_why
 from specdemo.models.loading import LoadedModel, load_model
-from specdemo.models.progress import ProgressCallback, silent
+from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.models.sources import ModelFiles, resolve
 from specdemo.models.tokenizers import check_pair, load_tokenizer, same_tokenizer
 from specdemo.settings import AppSettings
@@ -29,7 +31,9 @@ class LoadedPair:
     """Everything that a run needs of models.
 
     open_draft: makes a draft with an empty cache; None when the target has no draft
-    vocabulary_size: V, columns of the target's logits
+    copy: the target's quantised self, made at first use; None when the target is quantised already
+    no_draft_why, no_copy_why: a sentence each on what is not there
+    costs: what passes of these models take on this machine
     """
 
     target: LoadedModel
@@ -37,6 +41,27 @@ class LoadedPair:
     draft_info: ModelInfo | None
     open_draft: Callable[[], LanguageModel] | None
     no_draft_why: str = ""
+    copy: QuantisedCopy | None = None
+    no_copy_why: str = ""
+    costs: CostProfile = field(default_factory=CostProfile)
+
+    @property
+    def open_copy(self) -> Callable[[], LanguageModel] | None:
+        """Makes a quantised copy with an empty cache; None when there is none to make."""
+        return self.copy.open if self.copy else None
+
+    @property
+    def copy_info(self) -> ModelInfo | None:
+        """Which weights the copy has and how they are computed; makes it when it is not there yet."""
+        return self.copy.info() if self.copy else None
+
+    def missing(self, need: str) -> str:
+        """Why a method that needs a `draft` or a `copy` cannot run; empty when it can."""
+        if need == "draft" and self.open_draft is None:
+            return self.no_draft_why or "The target has no draft model."
+        if need == "copy" and self.copy is None:
+            return self.no_copy_why
+        return ""
 
     @property
     def vocabulary_size(self) -> int:
@@ -70,16 +95,32 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     tokenizer = load_tokenizer(files)
     target = load_model(files, settings.precision, settings.device, progress)
     check_rollback(target.model.config)
+    info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
+    progress(Progress("warm up", None, "measuring what a pass costs"))
+    costs = measure_costs(CachedModel(target.model), open_draft() if open_draft else None)
+    progress(Progress("warm up", 1.0, files.name))
+    no_copy = no_copy_why(target.info.precision)
+    copy = None if no_copy else QuantisedCopy(target)
+    return LoadedPair(target, tokenizer, info, open_draft, why, copy, no_copy, costs)
+
+
+def _find_draft(
+    target_files: ModelFiles,
+    target: LoadedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: AppSettings,
+    progress: ProgressCallback,
+) -> tuple[ModelInfo | None, Callable[[], LanguageModel] | None, str]:
+    """The draft that the settings name, or nothing and a sentence why."""
     wanted = settings.draft if settings.draft != "auto" else partner(settings.target)
     if wanted in (None, "", "none"):
-        return LoadedPair(target, tokenizer, None, None, "No draft is known for this target.")
+        return None, None, "No draft is known for this target."
     try:
-        info, open_draft = _load_draft(wanted, files, target, tokenizer, settings, progress)
+        return *_load_draft(wanted, target_files, target, tokenizer, settings, progress), ""
     except UserError as error:
         if settings.draft != "auto":
             raise
-        return LoadedPair(target, tokenizer, None, None, str(error))
-    return LoadedPair(target, tokenizer, info, open_draft)
+        return None, None, str(error)
 
 
 def _load_draft(

@@ -77,12 +77,21 @@ class RunStarted:
     prefill_seconds: float = 0.0
     machine: str = ""
     started_at: str = ""  # ISO 8601, UTC
+    lossy: bool = False  # the method changes what the target would say, on purpose
+    verify_costs: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of a target pass, measured
+    draft_cost: float | None = None  # seconds of one draft step, measured
     schema: int = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A proposal, before it was judged. `lookahead` is what the policy allowed, `reason` why."""
+    """A proposal, before it was judged. `lookahead` is what the policy allowed, `reason` why.
+
+    source: which drafter it came from, where a method chooses among several
+    expected_tokens, expected_seconds: what the cost model foresaw for this step, its own token included
+    hit: whether the draft had been prepared while the target was busy; None where none is
+    saved_seconds: drafting time that the target's pass hid
+    """
 
     lane: str
     step: int
@@ -90,6 +99,11 @@ class Drafted:
     reason: str
     nodes: tuple[Node, ...]
     draft_seconds: float
+    source: str = ""
+    expected_tokens: float | None = None
+    expected_seconds: float | None = None
+    hit: bool | None = None
+    saved_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

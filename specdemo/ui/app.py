@@ -7,7 +7,7 @@ import gradio as gr
 from specdemo.session import Studio
 from specdemo.ui import words
 from specdemo.ui.handlers import Handlers, Visitor
-from specdemo.ui.panels import create_ask, create_controls, create_header
+from specdemo.ui.panels import create_ask, create_controls, create_header, create_proof
 from specdemo.ui.view import ASSETS, SCRIPTS, RunView, page_head, serve_assets
 
 VISITOR_SECONDS = 3600
@@ -26,11 +26,16 @@ def create_app(studio: Studio) -> gr.Blocks:
             with gr.Column(scale=4, min_width=320):
                 view = RunView()
             controls = create_controls(studio)
+        proof = create_proof()
         timer = gr.Timer(0.5)
 
         quick = {"queue": False, "show_progress": "hidden"}
         demo.load(handlers.arrive, None, [visitor, view, status], **quick)
-        timer.tick(handlers.tick, None, [status, timer], **quick)
+        demo.load(handlers.menu, controls.method, controls.menu, **quick)
+        demo.load(handlers.audit, None, proof, **quick)
+        timer.tick(handlers.tick, controls.method, [status, timer, *controls.menu], **quick)
+        controls.method.input(handlers.menu, controls.method, controls.menu, **quick)
+        controls.forget.click(handlers.forget, visitor, None, show_progress="hidden")
         started = gr.on(
             [ask.run.click, ask.prompt.submit], handlers.begin, visitor, [visitor, view], **quick
         )
@@ -51,7 +56,7 @@ def create_app(studio: Studio) -> gr.Blocks:
             show_progress="hidden",
             concurrency_id="engine",
             concurrency_limit=1,
-        )
+        ).then(handlers.menu, controls.method, controls.menu, **quick)
     return demo.queue(max_size=QUEUE, default_concurrency_limit=4)
 
 

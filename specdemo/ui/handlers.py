@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -16,6 +17,7 @@ from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.codec import encode
 from specdemo.trace.events import RunStarted, Verified
 from specdemo.ui import present, words
+from specdemo.ui.panels import OPTIONS, shown
 from specdemo.ui.view import RUNS
 
 LOADING_SECONDS = 0.5  # between two looks at whether the model is there
@@ -50,9 +52,25 @@ class Handlers:
         stream = present.recorded_stream(runs[0]) if runs else present.open_line("live", "empty")
         return Visitor(self.studio.open()), stream, self._status()
 
-    def tick(self) -> tuple[str, gr.Timer]:
-        """returns: status, and the timer, stopped once there is nothing more to tell"""
-        return self._status(), gr.Timer(active=self.studio.progress() is not None)
+    def menu(self, name: str) -> tuple[object, ...]:
+        """What depends on the method and on the loaded pair. returns: updates of `panels.Controls.menu`"""
+        methods = self.studio.methods()
+        chosen = next((method for method in methods if method.name == name), methods[0])
+        return (
+            gr.update(choices=present.method_choices(methods)),
+            present.method_note(chosen),
+            *(gr.update(visible=shown(chosen, option)) for option in OPTIONS),
+        )
+
+    def audit(self) -> str:
+        """Value of the view of the last audit."""
+        return json.dumps(self.studio.last_audit())
+
+    def tick(self, name: str) -> tuple[object, ...]:
+        """returns: status, the timer and the menu; the last two change once there is nothing more to tell"""
+        loading = self.studio.progress() is not None
+        menu = [gr.skip()] * (2 + len(OPTIONS)) if loading else self.menu(name)
+        return self._status(), gr.Timer(active=loading), *menu
 
     def begin(self, visitor: Visitor | None) -> tuple[Visitor, str]:
         """Run was pressed; answered at once, before the run has its turn. returns: visitor, stream"""
@@ -121,6 +139,12 @@ class Handlers:
         visitor.turns.clear()
         return visitor, present.open_line("live", uuid.uuid4().hex), ""
 
+    def forget(self, visitor: Visitor | None) -> None:
+        """Forget was pressed: what earlier runs of this visit taught is dropped."""
+        if visitor is not None:
+            visitor.conversation.forget()
+        gr.Info(words.FORGOTTEN)
+
     def switch(self, target: str, precision: str) -> Iterator[tuple[str, gr.Button]]:
         """Load another pair. yields: status, and the button, disabled meanwhile"""
         busy, free = gr.Button(interactive=False), gr.Button(interactive=True)
@@ -155,14 +179,16 @@ class Handlers:
 
 def read_controls(values: tuple[object, ...]) -> RunSettings:
     """Run settings from the values of the controls, in the order of `panels.Controls.inputs`."""
-    method, policy, lookahead, threshold, fallback, baseline, tokens, *sampling = values
-    temperature, top_k, top_p, penalty, seed = sampling
+    method, policy, lookahead, threshold, nodes, memory, fallback, baseline, *rest = values
+    tokens, temperature, top_k, top_p, penalty, seed = rest
     try:
         return RunSettings(
             method=str(method),
             policy=str(policy),
             lookahead=int(lookahead),
             threshold=float(threshold),
+            nodes=int(nodes),
+            memory=bool(memory),
             fallback=bool(fallback),
             baseline=bool(baseline),
             max_new_tokens=int(tokens),

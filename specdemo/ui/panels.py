@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 
-from specdemo.session import Studio
-from specdemo.settings import MAX_LOOKAHEAD, PRECISIONS, RunSettings
-from specdemo.ui import words
-from specdemo.ui.view import ASSETS, StatusView
+from specdemo.session import MethodInfo, Studio
+from specdemo.settings import MAX_LOOKAHEAD, MAX_NODES, PRECISIONS, RunSettings
+from specdemo.ui import present, words
+from specdemo.ui.view import ASSETS, AuditView, NoteView, StatusView
 
 EXAMPLES = ASSETS / "examples.json"
+# Settings that some methods read and others do not, in the order of `Controls.menu`.
+OPTIONS = ("policy", "lookahead", "nodes", "memory", "threshold", "fallback")
 TOGGLE_THEME = "() => { document.body.classList.toggle('dark'); }"
 
 
@@ -30,9 +32,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Settings of a run; `inputs` in the order that `handlers.read_controls` takes them."""
+    """Settings of a run; `inputs` in the order that `handlers.read_controls` takes them.
+
+    menu: what depends on the method, in the order of `handlers.Handlers.menu`
+    """
 
     inputs: list[Any]
+    method: gr.Dropdown
+    menu: list[Any]
+    forget: gr.Button
     system: gr.Textbox
     pair: gr.Dropdown
     precision: gr.Dropdown
@@ -79,17 +87,64 @@ def create_controls(studio: Studio) -> Controls:
     """What can be chosen: the first minute's settings in sight, the rest folded away."""
     run = RunSettings()
     sampling = run.sampling
-    methods = [(method.title, method.name) for method in studio.methods()]
+    methods = studio.methods()
+    chosen = next(method for method in methods if method.name == run.method)
+    seen = {option: shown(chosen, option) for option in OPTIONS}
     policies = [(title, name) for name, title in words.POLICIES.items()]
     with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
-        method = gr.Dropdown(methods, value=run.method, label=words.METHOD)
-        policy = gr.Dropdown(policies, value=run.policy, label=words.POLICY)
-        lookahead = gr.Slider(1, MAX_LOOKAHEAD, run.lookahead, step=1, label=words.LOOKAHEAD)
+        method = gr.Dropdown(
+            present.method_choices(methods),
+            value=run.method,
+            label=words.METHOD,
+            elem_id="sd-method",
+        )
+        note = NoteView(present.method_note(chosen))
+        policy = gr.Dropdown(
+            policies,
+            value=run.policy,
+            label=words.POLICY,
+            visible=seen["policy"],
+            elem_id="sd-policy",
+        )
+        lookahead = gr.Slider(
+            1,
+            MAX_LOOKAHEAD,
+            run.lookahead,
+            step=1,
+            label=words.LOOKAHEAD,
+            visible=seen["lookahead"],
+            elem_id="sd-lookahead",
+        )
+        nodes = gr.Slider(
+            1,
+            MAX_NODES,
+            run.nodes,
+            step=1,
+            label=words.NODES,
+            visible=seen["nodes"],
+            elem_id="sd-nodes",
+        )
+        with gr.Row(visible=seen["memory"], elem_id="sd-memory") as learning:
+            memory = gr.Checkbox(run.memory, label=words.MEMORY, min_width=100)
+            forget = gr.Button(words.FORGET, size="sm", scale=0)
         temperature = gr.Slider(0, 2, sampling.temperature, step=0.05, label=words.TEMPERATURE)
         tokens = gr.Slider(8, 1024, run.max_new_tokens, step=8, label=words.MAX_TOKENS)
         with gr.Accordion(words.MORE, open=False):
-            threshold = gr.Slider(0, 1, run.threshold, step=0.05, label=words.THRESHOLD)
-            fallback = gr.Checkbox(run.fallback, label=words.FALLBACK)
+            threshold = gr.Slider(
+                0,
+                1,
+                run.threshold,
+                step=0.05,
+                label=words.THRESHOLD,
+                visible=seen["threshold"],
+                elem_id="sd-threshold",
+            )
+            fallback = gr.Checkbox(
+                run.fallback,
+                label=words.FALLBACK,
+                visible=seen["fallback"],
+                elem_id="sd-fallback",
+            )
             baseline = gr.Checkbox(run.baseline, label=words.BASELINE)
             top_k = gr.Number(sampling.top_k, precision=0, minimum=0, label=words.TOP_K)
             top_p = gr.Slider(0.05, 1, sampling.top_p, step=0.05, label=words.TOP_P)
@@ -105,9 +160,21 @@ def create_controls(studio: Studio) -> Controls:
                 list(PRECISIONS), value=studio.settings.precision, label=words.PRECISION
             )
             load = gr.Button(words.LOAD, size="sm")
-    first = [method, policy, lookahead, threshold, fallback, baseline, tokens]
+    first = [method, policy, lookahead, threshold, nodes, memory, fallback, baseline, tokens]
     inputs = [*first, temperature, top_k, top_p, penalty, seed]
-    return Controls(inputs, system, pair, precision, load)
+    menu = [method, note, policy, lookahead, nodes, learning, threshold, fallback]
+    return Controls(inputs, method, menu, forget, system, pair, precision, load)
+
+
+def shown(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
+    """Visibility of a setting: one that the method does not read keeps its value out of sight."""
+    return True if option in method.options else "hidden"
+
+
+def create_proof() -> AuditView:
+    """What the last audit proved, folded away."""
+    with gr.Accordion(words.PROOF, open=False):
+        return AuditView()
 
 
 def read_examples(path: Path) -> list[dict[str, str]]:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specdemo.errors import UserError
+from specdemo.ui import words
+
+if TYPE_CHECKING:
+    from specdemo.session import MethodInfo
 
 
 def open_line(
@@ -38,6 +43,28 @@ def notice_line(error: UserError) -> str:
 def status(state: str, text: str, done: float | None = None) -> str:
     """Value of the status component. state: loading, ready or failed."""
     return json.dumps({"state": state, "text": text, "done": done})
+
+
+def method_choices(methods: Sequence[MethodInfo]) -> list[tuple[str, str]]:
+    """Entries of the menu of methods, (label, name) each; none is left out, what is amiss is said."""
+    choices = []
+    for method in methods:
+        marks = [words.LOSSY] if method.lossy else []
+        marks += [] if method.available else [words.UNAVAILABLE]
+        label = f"{method.title} ({', '.join(marks)})" if marks else method.title
+        choices.append((label, method.name))
+    return choices
+
+
+def method_note(method: MethodInfo) -> str:
+    """Value of the note under the menu: what the method is, what it needs, and whether that is there."""
+    note = [("summary", method.summary)]
+    note += [("needs", words.NEEDS.format(need=need)) for need in method.needs]
+    if method.lossy:
+        note.append(("lossy", words.LOSSY_NOTE))
+    if not method.available:
+        note.append(("missing", words.NOT_HERE.format(why_not=method.why_not)))
+    return json.dumps(note)
 
 
 def recorded_stream(path: Path) -> str:

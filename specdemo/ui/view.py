@@ -1,4 +1,4 @@
-"""Two HTML components with a static template; what they show arrives as text and is drawn by the script."""
+"""HTML components with a static template; what they show arrives as text and is drawn by the script."""
 
 from __future__ import annotations
 
@@ -52,6 +52,40 @@ class StatusView(gr.HTML):
             html_template='<div class="sd-mount"></div>',
             js_on_load=_mount("status.js", "mountStatus"),
             elem_id="sd-model",
+            apply_default_css=False,
+        )
+
+    def get_block_name(self) -> str:
+        """The front-end component that draws it."""
+        return "html"
+
+
+class NoteView(gr.HTML):
+    """What the chosen method is and needs. Its value is a JSON list of [kind, sentence]."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(
+            value=value,
+            html_template='<div class="sd-mount"></div>',
+            js_on_load=_mount("note.js", "mountNote"),
+            elem_id="sd-note",
+            apply_default_css=False,
+        )
+
+    def get_block_name(self) -> str:
+        """The front-end component that draws it."""
+        return "html"
+
+
+class AuditView(gr.HTML):
+    """The last audit. Its value is one JSON object, or null."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            value="null",
+            html_template='<div class="sd-mount"></div>',
+            js_on_load=_mount("audit.js", "mountAudit"),
+            elem_id="sd-audit",
             apply_default_css=False,
         )
 

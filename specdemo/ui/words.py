@@ -24,7 +24,16 @@ POLICIES = {
     "constant": "Constant",
     "heuristic": "Heuristic (+2 / -1)",
     "confidence": "Confidence",
+    "learned": "Learned classifier",
+    "cost": "Cost-aware",
 }
+NODES = "Tree nodes"
+MEMORY, FORGET, FORGOTTEN = "Learn from this visit", "Forget", "What was learned is forgotten."
+UNAVAILABLE, LOSSY = "not available here", "lossy"
+NEEDS = "Needs {need}."
+NOT_HERE = "Not available for this target. {why_not}"
+LOSSY_NOTE = "Lossy by design: it may keep what the target alone would not have said."
+PROOF = "Proof"
 THEME = "Light / dark"
 LOADING = {
     "start": "Starting",
@@ -56,7 +65,20 @@ STATUS = {
 # What the script shows; names in braces are filled in by it.
 VIEW: dict[str, object] = {
     "source": {"live": "measured", "recorded": "recorded"},
-    "methods": {"draft_model": "draft model", "ngram": "n-gram", "nothing": "plain decoding"},
+    "methods": {
+        "draft_model": "draft model",
+        "tree": "tree",
+        "ngram": "n-gram",
+        "retrieval": "retrieval",
+        "quantised_self": "quantised self",
+        "parallel": "parallel drafting",
+        "composite": "composite",
+        "auto": "auto",
+        "online": "online",
+        "look_back": "looking back",
+        "nothing": "plain decoding",
+        "plain": "plain decoding",
+    },
     "phase": {
         "waiting": "Waiting ...",
         "reading": "Reading the prompt ...",
@@ -70,6 +92,11 @@ VIEW: dict[str, object] = {
         "failed": "Broke off; what there is stays",
         "cut": "Ends here",
     },
+    "phase_lossy": {
+        "done": "Finished, {speedup}x as fast; the target alone may have said something else",
+    },
+    "lossy": "lossy by design",
+    "lossy_hint": "This method keeps more than an exact one would: the text may differ from the target's own",
     "announce": {
         "plain": "Plain decoding runs first.",
         "speculative": "Decoding with drafts.",
@@ -82,6 +109,11 @@ VIEW: dict[str, object] = {
     "text_label": "The answer, token by token",
     "strip_label": "One column for each step: drafted tokens below, the target's own on top",
     "token_label": "{status} token",
+    "tree": {
+        "label": "The step as a tree: arrow keys go from node to node",
+        "caption": "Step {step}: {accepted} kept of {drafted} drafted, {depth} deep",
+        "open": "Step {step}: {drafted} drafted, {depth} deep, being checked",
+    },
     "legend": "What the marks mean",
     "loading": "Loading the model",
     "skip": "Skip to the end",
@@ -94,7 +126,7 @@ VIEW: dict[str, object] = {
     "meaning": {
         "accepted": "Drafted, tested by the target and kept",
         "rejected": "Drafted, tested by the target and refused",
-        "unreached": "Drafted after a refused token: never tested",
+        "unreached": "Never tested: a token before it was refused, or another kept in its place",
         "correction": "The target's own token in place of a refused one",
         "bonus": "The target's own token after a draft that was kept whole",
         "plain": "The target's own token in a step without a draft",
@@ -105,10 +137,15 @@ VIEW: dict[str, object] = {
         "accepted_drawn": "The draw {draw} lies below the accept probability {accept}: kept.",
         "rejected": "The target would have said something else, so it was refused.",
         "rejected_drawn": "The draw {draw} is not below the accept probability {accept}: refused.",
-        "unreached": "A token before it was refused, so this guess was never tested.",
+        "unreached": "Never tested: a token before it was refused, or another was kept in its place.",
+        "folded": "{count} more of the tree, none of them tested and kept.",
         "correction": "The target's own choice in place of the refused guess.",
         "bonus": "All guesses were kept, and the same pass of the target gave one token more.",
         "plain": "The target's own token: nothing was drafted in this step.",
+    },
+    "explain_lossy": {
+        "accepted": "Kept by this method's own rule, which is looser than the target's.",
+        "correction": "The target's token in place of the refused guess, by this method's own rule.",
     },
     "target_prob": "target",
     "draft_prob": "draft",
@@ -116,6 +153,7 @@ VIEW: dict[str, object] = {
     "draw": "draw",
     "place": "place",
     "place_draft": "step {step}, draft {node}",
+    "place_tree": "step {step}, node {node}, depth {depth}",
     "place_next": "step {step}, the target's own",
     "part_of_character": "(part of a character)",
     "numbers": {
@@ -151,13 +189,29 @@ VIEW: dict[str, object] = {
             "unit": "ms",
             "hint": "Milliseconds of the target's pass per step",
         },
+        "prepared": {
+            "label": "prepared, used",
+            "unit": "%",
+            "hint": "Steps whose draft had been prepared while the target was busy",
+            "count": "In {hits} of {known} steps a draft prepared while the target was busy was used",
+        },
+        "saved": {
+            "label": "drafting hidden",
+            "unit": "ms",
+            "hint": "Drafting time of the whole run that the target's passes hid",
+        },
     },
     "charts": {
         "lookahead_title": "Lookahead per step",
         "lookahead_label": "Chart: tokens allowed, drafted and accepted in each step",
         "speedup_title": "Speedup over time",
         "speedup_label": "Chart: speedup against the measured plain run as time goes on",
-        "lookahead_hover": "step {step}: {accepted} of {drafted} kept, {lookahead} allowed<br>{reason}",
+        "lookahead_hover": "step {step}: {accepted} of {drafted} kept, {lookahead} allowed",
+        "tree_hover": "step {step}: {accepted} of depth {depth} kept, {drafted} nodes, {lookahead} allowed",
+        "source_hover": "from: {source}",
+        "oracle": "oracle (knows the answer)",
+        "oracle_exact": "the oracle would have drafted {depth}",
+        "oracle_least": "the oracle would have drafted at least {depth}",
         "no_reason": "no reason given",
         "accepted": "accepted",
         "not_accepted": "not accepted",
@@ -168,9 +222,28 @@ VIEW: dict[str, object] = {
         "times": "times plain",
         "speedup": "speedup",
         "speedup_hover": "{tokens} tokens after {seconds} s: {speedup}x",
+        "predicted": "predicted (modelled)",
+        "predicted_hover": "predicted so far by the cost model: {speedup}x",
+        "bound": "bound when fully overlapped (modelled)",
+        "bound_hover": "were all drafting hidden behind the target: {speedup}x",
         "plain_line": "plain decoding",
         "wait_plain": "plain decoding is being measured",
         "no_plain": "needs a measured plain run",
+    },
+    "audit": {
+        "label": "The last audit",
+        "none": "No audit has been run here. python -m specdemo audit proves on the loaded model, method by "
+        "method, that the text stays the target's own, and this table shows what held.",
+        "columns": ["method", "greedy decoding", "sampling"],
+        "lossy": "lossy by design",
+        "missing": "Not available.",
+        "greedy": "{equal} of {outputs} outputs equal plain decoding's",
+        "same": "{share} % of the tokens stand before they part",
+        "margin": "there the two tokens' probabilities are {margin} apart",
+        "sampling": "{condition}: {samples} tokens, {impossible} impossible, p {ps}",
+        "meaning": "p-values: uniform, independent and, where there is a draft, in the draft's order; one below "
+        "{limit} counts against a method. Greedy outputs must be equal in fp32; in less, a pass over several "
+        "rows rounds differently from a pass over one, so a near-tie can fall the other way.",
     },
     "trace": {
         "foreign": "{name} is not a trace of this program: line {line}: {problem}.",

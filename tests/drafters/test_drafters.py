@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from specdemo.drafters.automaton import SuffixAutomaton
 from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
 from specdemo.drafters.fallback import WINDOW, Fallback
 from specdemo.drafters.lookahead import Confidence, Constant, Heuristic
@@ -58,12 +59,13 @@ def test_confidence_stops_below_its_threshold_and_the_threshold_adapts():
 
 
 def test_ngram_takes_the_longest_and_latest_match():
-    drafter = Ngram(3)
+    drafter = Ngram(SuffixAutomaton(), Constant(3))
     #       0  1  2  3  4  5  6  7  8  9 10
     text = [1, 2, 3, 4, 9, 2, 3, 5, 6, 2, 3]
     drafter.start(text[:5])
     assert drafter.propose(text, 8).token_ids == (5, 6, 2)  # (2, 3) stood at 1 and, later, at 5
     longer = [*text[:9], 1, 2, 3]
+    drafter = Ngram(SuffixAutomaton(), Constant(3))
     drafter.start(longer)
     assert drafter.propose(longer, 8).token_ids == (4, 9, 2)  # (1, 2, 3) beats the later (2, 3)
     assert drafter.propose(longer, 1).token_ids == (4,)

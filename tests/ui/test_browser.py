@@ -53,15 +53,17 @@ class HostileConversation:
             raise UserError("It happened.", unharmed="All is well.", advice="Try again.")
         info = ModelInfo("tiny", precision="fp32")
         for lane in ("plain", "speculative"):
-            yield RunStarted(
-                lane, "draft_model" if lane == "speculative" else "nothing", prompt, {}, info
-            )
+            method = "draft_model" if lane == "speculative" else "nothing"
+            yield RunStarted(lane, method, prompt, {}, info, lossy=prompt == "lossy")
             steps = 10_000 if prompt == "forever" else 8
             for step in range(steps):
                 if cancel.is_set():
                     yield RunFinished(lane, FinishReason.CANCELLED, step, 0.1 * step)
                     return
-                yield from self.step(lane, step, HOSTILE[step % len(HOSTILE)])
+                if prompt == "tree" and lane == "speculative":
+                    yield from self.branching(step)
+                else:
+                    yield from self.step(lane, step, HOSTILE[step % len(HOSTILE)])
                 if prompt == "forever":
                     cancel.wait(0.01)
             yield RunFinished(lane, FinishReason.LENGTH, steps, 0.1 * steps)
@@ -82,7 +84,31 @@ class HostileConversation:
         yield Drafted(lane, step, 3, "<b>constant</b>", nodes, 0.01)
         yield Verified(lane, step, nodes, (0,), own, 0.01, 0.05, 0.001, 0.06 * (step + 1))
 
+    def branching(self, step):
+        """Siblings: the first is refused, the second kept, one child of it refused; the last is never tested."""
+        fates = (
+            (-1, Status.REJECTED),
+            (-1, Status.ACCEPTED),
+            (0, Status.UNREACHED),
+            (1, Status.REJECTED),
+            (3, Status.UNREACHED),
+        )
+        nodes = tuple(
+            Node(place, HOSTILE[place], parent, status, 0.5, 0.125, 0.5, 0.25)
+            for place, (parent, status) in enumerate(fates)
+        )
+        own = Node(9, f" own{step}", status=Status.CORRECTION, target_prob=0.75)
+        foreseen = {"expected_tokens": 3.0, "expected_seconds": 0.1}
+        ahead = {"hit": step % 2 == 0, "saved_seconds": 0.01}
+        yield Drafted(
+            "speculative", step, 3, "a tree", nodes, 0.01, source="tree", **foreseen, **ahead
+        )
+        yield Verified("speculative", step, nodes, (1,), own, 0.01, 0.05, 0.001, 0.06 * (step + 1))
+
     def reset(self):
+        pass
+
+    def forget(self):
         pass
 
     def close(self):
@@ -104,7 +130,18 @@ class ReadyStudio(Studio):
         return None
 
     def methods(self):
-        return [MethodInfo("draft_model", "Draft model", "", (), True)]
+        options = ("policy", "lookahead", "threshold")
+        why = "<b>There is</b> no draft. Train one."
+        return [
+            MethodInfo("draft_model", "Draft model", "Guesses.", options, True),
+            MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, why, ("a draft model",)),
+            MethodInfo("look_back", "Look back", "Wrong.", ("memory",), True, lossy=True),
+        ]
+
+    def last_audit(self):
+        greedy = {"outputs": 4, "equal": 3, "same_share": 0.9, "median_margin": 0.01}
+        row = {"name": "tree", "title": HOSTILE[0], "available": True, "greedy": greedy}
+        return {"machine": "here", "model": "tiny", "limit": 0.001, "methods": [row]}
 
     def pairs(self):
         return [PairInfo("smollm2-135m-instruct", "d", "tiny", "")]
@@ -167,6 +204,131 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
     page.locator(".sd-answer .sd-token.sd-rejected").first.hover()
     assert "0.25" in page.locator(".sd-popover").inner_text()
     assert page.problems == []
+
+
+def finished(page):
+    page.wait_for_function(
+        "document.querySelector('.sd-phase')?.textContent.startsWith('Finished')", timeout=20_000
+    )
+
+
+@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1280, "dark")])
+def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
+    page.set_viewport_size({"width": width, "height": 844})
+    if theme == "dark":
+        page.locator("#sd-theme").click()
+    run(page, "tree")
+    finished(page)
+    tree = page.locator(".sd-tree")
+    tree.locator(".sd-node").first.wait_for()
+    assert tree.locator(".sd-node").count() == 6
+    assert tree.locator(".sd-link-lit").count() == 2  # the kept node, and the target's own after it
+    assert tree.locator("img, script").count() == 0
+    assert HOSTILE[0][:4] in tree.locator("svg").text_content()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width + 1
+    looks = {
+        status: tree.locator(f".sd-node-{status} rect").first.evaluate(
+            "e => [getComputedStyle(e).strokeDasharray, getComputedStyle(e).strokeWidth, "
+            "e.getAttribute('rx'), e.parentNode.querySelectorAll('line').length].join()"
+        )
+        for status in ("accepted", "rejected", "unreached", "correction")
+    }
+    assert len(set(looks.values())) == 4, looks  # they differ without their colours
+
+    # A step of the text is the step of the tree; a node tells its numbers; the popover leaves the tree free.
+    page.locator(".sd-answer .sd-step").nth(2).locator(".sd-correction").hover()
+    tree.get_by_text("Step 3:").wait_for()
+    node = tree.locator(".sd-node-rejected").first
+    node.hover()
+    popover = page.locator(".sd-popover")
+    assert "0.250" in popover.inner_text()
+    assert "node 1, depth 1" in popover.inner_text()
+    box, over = tree.bounding_box(), popover.bounding_box()
+    assert over["x"] + over["width"] <= box["x"] or over["y"] + over["height"] <= box["y"]
+    assert page.locator(".sd-step.sd-lit").get_attribute("data-step") == "2"
+
+    page.locator(".sd-tree-box").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.node") == "0"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.node") == "2"
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.dataset.node") == "1"
+    assert "accepted" in popover.inner_text()
+
+    # The text keeps what was refused and counts the rest.
+    step = page.locator(".sd-answer .sd-step").first
+    assert step.locator(".sd-rejected").count() == 2
+    assert "+2" in step.locator(".sd-unreached").inner_text()
+    assert page.problems == []
+
+
+def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
+    run(page, "tree")
+    finished(page)
+    page.locator(".sd-chart-key", has_text="bound when fully overlapped (modelled)").wait_for()
+    keys = page.locator(".sd-chart-key").all_inner_texts()
+    assert "oracle (knows the answer)" in keys[0]
+    assert "predicted (modelled)" in keys[1]
+    plots = "[...document.querySelectorAll('.sd-plot')].map((plot) => plot.data)"
+    lookahead, speedup = page.evaluate(plots)
+    assert set(lookahead[3]["marker"]["symbol"]) == {"diamond"}
+    assert lookahead[3]["y"] == [1] * 8
+    assert "from: tree" in lookahead[2]["text"][0]
+    assert "the oracle would have drafted 1" in lookahead[2]["text"][0]
+    assert [trace["line"].get("dash") for trace in speedup] == [None, "dot", "dashdot"]
+    assert page.locator(".sd-number-prepared dd b").inner_text() == "50"
+    assert page.locator(".sd-number-saved dd b").inner_text() == "80"
+    run(page, "hello")
+    finished(page)
+    page.wait_for_function("document.querySelectorAll('.sd-chart-key')[1].children.length === 1")
+    assert page.locator(".sd-number-prepared").is_hidden()
+    assert page.locator(".sd-tree").is_hidden()
+
+
+def test_a_lossy_run_says_so_and_claims_nothing(page):
+    run(page, "lossy")
+    finished(page)
+    assert page.locator(".sd-badge-lossy").first.inner_text() == "lossy by design"
+    assert "plain decoding" not in page.locator(".sd-phase").inner_text()
+    kept = page.locator(".sd-legend li").first.get_attribute("title")
+    assert "looser" in kept
+    run(page, "hello")
+    finished(page)
+    assert page.locator(".sd-status .sd-badge-lossy").is_hidden()
+    assert page.locator(".sd-legend li").first.get_attribute("title") != kept
+
+
+def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
+    def choose(title):
+        page.locator("#sd-method input").click()
+        page.get_by_role("option", name=title).click()
+
+    page.locator("#sd-note", has_text="Guesses.").wait_for()
+    assert page.locator("#sd-policy").is_visible()
+    choose("Tree (not available here)")
+    page.locator("#sd-note", has_text="Needs a draft model.").wait_for()
+    assert "<b>There is</b> no draft. Train one." in page.locator("#sd-note").inner_text()
+    page.locator("#sd-nodes").wait_for()
+    page.locator("#sd-policy").wait_for(state="hidden")
+    choose("Look back (lossy)")
+    page.locator("#sd-note", has_text="Lossy by design").wait_for()
+    page.locator("#sd-memory").wait_for()
+    page.get_by_role("button", name="Forget").click()
+    page.get_by_text("What was learned is forgotten.").wait_for()
+    run(page, "hello")
+    finished(page)
+    assert page.problems == []
+
+
+def test_the_last_audit_is_a_table_of_text(page):
+    page.get_by_role("button", name="Proof").click()
+    page.locator("#sd-audit td").first.wait_for()
+    assert HOSTILE[0] in page.locator("#sd-audit").inner_text()
+    assert "3 of 4" in page.locator("#sd-audit").inner_text()
+    assert page.locator("#sd-audit img").count() == 0
 
 
 def test_stop_keeps_what_there_is_and_the_page_goes_on(page):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
+from specdemo.drafters import base as drafters
 from specdemo.errors import UserError
-from specdemo.settings import RunSettings
+from specdemo.models.progress import Progress
+from specdemo.session import MethodInfo
+from specdemo.settings import POLICIES, RunSettings
 from specdemo.trace.events import (
     FinishReason,
     ModelInfo,
@@ -19,9 +23,16 @@ from specdemo.trace.events import (
     Status,
     Verified,
 )
+from specdemo.ui import words
 from specdemo.ui.handlers import Handlers, Visitor, read_controls
+from specdemo.ui.panels import OPTIONS
 
-CONTROLS = ("draft_model", "confidence", 6, 0.4, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
+CONTROLS = ("draft_model", "confidence", 6, 0.4, 12, True, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
+METHODS = [
+    MethodInfo("draft_model", "Draft model", "Guesses.", ("policy", "lookahead"), True, "", ("D",)),
+    MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, "There is no draft.", ("D",)),
+    MethodInfo("look_back", "Look back", "Wrong on purpose.", (), True, lossy=True),
+]
 
 
 class ScriptedConversation:
@@ -47,6 +58,9 @@ class ScriptedConversation:
     def reset(self):
         pass
 
+    def forget(self):
+        self.forgotten = True
+
     def close(self):
         self.closed = True
 
@@ -54,6 +68,18 @@ class ScriptedConversation:
 class ScriptedStudio:
     ready = True
     error = None
+    audited = None
+    loading = None
+    pair = SimpleNamespace(target=SimpleNamespace(info=ModelInfo("tiny", precision="fp32")))
+
+    def methods(self):
+        return METHODS
+
+    def last_audit(self):
+        return self.audited
+
+    def progress(self):
+        return self.loading
 
     def open(self):
         return ScriptedConversation()
@@ -145,8 +171,59 @@ def test_two_visitors_never_see_each_other(handlers):
 
 def test_controls_become_checked_settings():
     assert read_controls(CONTROLS) == RunSettings(max_new_tokens=64)
-    for place, value in ((2, 99), (7, -1.0), (2, None), (7, float("nan")), (0, "draft_model")):
+    changed = (*CONTROLS[:4], 30, False, *CONTROLS[6:])
+    assert read_controls(changed) == RunSettings(max_new_tokens=64, nodes=30, memory=False)
+    for place, value in ((2, 99), (4, 0), (4, None), (9, -1.0), (2, None), (9, float("nan"))):
         changed = (*CONTROLS[:place], value, *CONTROLS[place + 1 :])
-        if place:
-            with pytest.raises(UserError):
-                read_controls(changed)
+        with pytest.raises(UserError):
+            read_controls(changed)
+
+
+def test_every_policy_of_the_settings_has_a_word():
+    assert tuple(words.POLICIES) == POLICIES
+
+
+def test_every_method_has_a_word():
+    assert set(drafters.METHODS) <= set(words.VIEW["methods"])
+
+
+def test_the_menu_says_what_a_method_needs_and_hides_what_it_does_not_read(handlers):
+    menu, note, *options = handlers.menu("tree")
+    assert menu["choices"] == [
+        ("Draft model", "draft_model"),
+        ("Tree (not available here)", "tree"),
+        ("Look back (lossy)", "look_back"),
+    ]
+    assert [kind for kind, _ in json.loads(note)] == ["summary", "needs", "missing"]
+    assert "There is no draft." in note
+    seen = [
+        option for option, update in zip(OPTIONS, options, strict=True) if update["visible"] is True
+    ]
+    assert seen == ["nodes"]
+    assert [kind for kind, _ in json.loads(handlers.menu("look_back")[1])] == ["summary", "lossy"]
+    assert handlers.menu("gone")[1] == handlers.menu("draft_model")[1]
+
+
+def test_the_menu_is_told_anew_once_the_model_is_there(handlers):
+    handlers.studio.loading = Progress("load", 0.5, "layers")
+    handlers.studio.ready = False
+    _, timer, *menu = handlers.tick("tree")
+    assert timer.active
+    assert all("choices" not in update and "visible" not in update for update in menu)
+    handlers.studio.loading, handlers.studio.ready = None, True
+    _, timer, *menu = handlers.tick("tree")
+    assert not timer.active
+    assert menu == list(handlers.menu("tree"))
+
+
+def test_what_was_learned_can_be_forgotten(handlers):
+    visitor = Visitor(ScriptedConversation())
+    handlers.forget(visitor)
+    assert visitor.conversation.forgotten
+    handlers.forget(None)
+
+
+def test_the_audit_arrives_as_it_was_written(handlers):
+    assert json.loads(handlers.audit()) is None
+    handlers.studio.audited = {"methods": [{"name": "tree"}]}
+    assert json.loads(handlers.audit()) == handlers.studio.audited

@@ -25,6 +25,15 @@ def test_three_recorded_runs_are_shipped_whole():
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_trees_oracle_prediction_and_bound_on_steps_written_by_hand():
+    script = Path(__file__).with_name("tree.test.mjs")
+    result = subprocess.run(
+        [shutil.which("node"), script], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_the_script_and_python_count_alike(path):
     script = Path(__file__).with_name("view.test.mjs")

@@ -1,0 +1,62 @@
+// What the charts show beside the measured values: the oracle's choice, the prediction and the bound. Pure.
+
+import { tokensPerSecond } from "./metrics.js";
+
+const judgedSteps = (lane) => (lane?.steps ?? []).filter((step) => !step.open);
+
+/**
+ * How deep the oracle would have drafted: exactly as far as the target agreed, which is known once something was
+ * refused; after a draft kept whole (or cut by the end of the answer) it is at least that many. null without a draft.
+ */
+export function oracle(step) {
+  if (!step.nodes.length) return null;
+  return { depth: step.path.length, exact: step.next?.status === "correction" };
+}
+
+/** Plain tokens a second: measured when a plain run is there, else from the measured cost of a pass of one row. */
+export function plainRate(plain, lane) {
+  const measured = tokensPerSecond(plain);
+  if (measured) return measured;
+  const one = (lane?.header.verify_costs ?? []).find(([rows]) => rows === 1);
+  return one?.[1] > 0 ? 1 / one[1] : null;
+}
+
+/**
+ * The speedup that the cost model foresaw, summed up to each step; a step without a forecast counts as measured.
+ * Empty when nothing was foreseen or nothing is known about plain decoding.
+ */
+export function predictedCurve(plain, lane) {
+  const rate = plainRate(plain, lane);
+  const steps = judgedSteps(lane);
+  if (!rate || !steps.some(foreseen)) return [];
+  let tokens = 0;
+  let seconds = 0;
+  return steps.map((step) => {
+    const known = foreseen(step);
+    tokens += known ? step.expectedTokens : step.path.length + (step.next ? 1 : 0);
+    seconds += known ? step.expectedSeconds : step.draftSeconds + step.verifySeconds + step.overheadSeconds;
+    return { step: step.index, seconds: step.elapsed, speedup: tokens / seconds / rate };
+  }).filter((point) => Number.isFinite(point.speedup));
+}
+
+const foreseen = (step) => step.expectedTokens !== null && step.expectedSeconds > 0;
+
+/**
+ * The bound of drafting while the target is busy, after each step: one after the other a step takes g c + v seconds,
+ * side by side max(g c, v), where g c is all drafting (hidden or not) and v the target's passes, both measured.
+ * Empty for a run that does not draft ahead.
+ */
+export function overlapBound(plain, lane) {
+  const rate = plainRate(plain, lane);
+  const steps = judgedSteps(lane);
+  if (!rate || !steps.some((step) => step.hit !== null)) return [];
+  let drafting = 0;
+  let verifying = 0;
+  return steps.map((step) => {
+    drafting += step.draftSeconds + (step.savedSeconds ?? 0);
+    verifying += step.verifySeconds;
+    const sequential = step.tokens / (drafting + verifying);
+    const gain = (drafting + verifying) / Math.max(drafting, verifying);
+    return { step: step.index, seconds: step.elapsed, speedup: (sequential * gain) / rate };
+  }).filter((point) => Number.isFinite(point.speedup));
+}

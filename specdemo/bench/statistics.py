@@ -1,0 +1,98 @@
+"""Tests of whether tokens were drawn from the distributions that they should come from. Pure: torch and math only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+LEAST_EXPECTED = 5.0  # the chi-square approximation wants at least this many expected in a cell
+
+
+def chi_square_p(observed: Sequence[float], expected: Sequence[float], *, fitted: int = 0) -> float:
+    """Probability of counts at least as far from the expected ones, if these are right.
+
+    observed, expected: counts a cell, in the same order; small cells are pooled, smallest first
+    fitted: numbers that `expected` took from the observed counts themselves
+    returns: 0 when something was seen that cannot happen; 1 when there is too little to judge
+    """
+    cells = sorted(zip(expected, observed, strict=True))
+    if any(seen > 0 for wanted, seen in cells if wanted <= 0):
+        return 0.0
+    pooled_wanted = pooled_seen = 0.0
+    kept: list[tuple[float, float]] = []
+    for wanted, seen in cells:
+        if wanted < LEAST_EXPECTED or 0 < pooled_wanted < LEAST_EXPECTED:
+            pooled_wanted, pooled_seen = pooled_wanted + wanted, pooled_seen + seen
+        else:
+            kept.append((wanted, seen))
+    if pooled_wanted > 0:
+        kept.append((pooled_wanted, pooled_seen))
+    freedom = len(kept) - 1 - fitted
+    if freedom < 1:
+        return 1.0
+    statistic = sum((seen - wanted) ** 2 / wanted for wanted, seen in kept)
+    halves = torch.tensor([freedom / 2, statistic / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(halves[0], halves[1]))
+
+
+def uniformity_p(samples: Sequence[float], cells: int = 20) -> float:
+    """Probability of values at least this uneven, if they are uniform on 0 to 1. Few samples get fewer cells."""
+    cells = max(2, min(cells, int(len(samples) / LEAST_EXPECTED)))
+    counts = torch.bincount(_cells(samples, cells), minlength=cells)
+    return chi_square_p(counts.tolist(), [len(samples) / cells] * cells)
+
+
+def independence_p(samples: Sequence[float], cells: int = 5) -> float:
+    """Probability of neighbours at least this dependent, if each value is independent of the one before.
+
+    Counts every consecutive pair and compares with the product of its margins; the pairs overlap, and the
+    chi-square law of independent pairs holds all the same (Anderson and Goodman 1957, order 0 against order 1).
+    """
+    cells = max(2, min(cells, math.isqrt(int(len(samples) / (2 * LEAST_EXPECTED)))))
+    where = _cells(samples, cells)
+    before, after = where[:-1], where[1:]
+    counts = torch.bincount(before * cells + after, minlength=cells * cells).reshape(cells, cells)
+    expected = torch.outer(counts.sum(1), counts.sum(0)).double() / max(1, len(before))
+    return chi_square_p(
+        counts.flatten().tolist(), expected.flatten().tolist(), fitted=2 * (cells - 1)
+    )
+
+
+def transform(probs: Tensor, token_id: int, uniform: float, rank: Tensor | None = None) -> float:
+    """Where a token falls in its own distribution, as a number that is uniform if it was drawn from it.
+
+    probs: (V,) — the distribution that the token should come from; uniform: a number drawn from 0 to 1
+    rank: (V,) — an order of the tokens, highest first, that does not depend on the token; None is the likeliest first
+    returns: probability of all tokens before this one + `uniform` x its own probability
+
+    The values of all tokens of a text are then independent too, each row being the one that follows the
+    tokens before it (Rosenblatt 1952): one test of the whole joint distribution, whatever the vocabulary.
+
+        probs (.5, .3, .2)   token 1   uniform .5   ->   .5 + .5 x .3 = .65
+    """
+    probs = probs.double()
+    rank = probs if rank is None else rank
+    own = rank[token_id]
+    before = probs[rank > own].sum() + probs[:token_id][rank[:token_id] == own].sum()
+    return min(1.0, float(before + uniform * probs[token_id]))
+
+
+def overrated(probs: Tensor, draft_probs: Tensor) -> Tensor:
+    """Tokens by how much a draft overrates them, the order in which a lean towards the draft shows best.
+
+    probs, draft_probs: (V,) — the target's and the draft's distribution
+    returns: (V,) — draft / target; tokens that the target rules out come last
+
+    Ordered by probability alone, a lean to the draft can average out: here it says too much of a likely
+    token, there too little. Ordered by the ratio it cannot (Neyman and Pearson).
+    """
+    return torch.where(probs > 0, draft_probs / probs, -1.0)
+
+
+def _cells(samples: Sequence[float], cells: int) -> Tensor:
+    """Which of `cells` equal parts of 0 to 1 each sample falls into: (samples,) int64."""
+    values = torch.tensor(samples, dtype=torch.float64)
+    return (values * cells).long().clamp_(0, cells - 1)

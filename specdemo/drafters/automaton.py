@@ -1,0 +1,143 @@
+"""A suffix automaton over texts that grow: where did the end of this text stand before? (Blumer et al. 1985)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MAX_TOKENS = 65_536  # then it starts again from the current text
+WALK = 256  # suffix links followed for one token at most: keeps "aaaa..." linear
+
+
+class SuffixAutomaton:
+    """Every substring of all texts entered, and where each one ended last; amortised constant work a token.
+
+    text: the tokens entered; a negative id, used once, stands between two texts, so no match crosses it
+    begun: position in `text` where the current text begins
+
+    A state stands for all substrings that end at the same places. Its suffix link leads to the longest suffix
+    that also ends elsewhere, so the link of the whole text's state is its longest suffix that stood before:
+
+        text     a b c a b      longest suffix that stood before: "a b", it ended after 2 tokens
+        the state of "abcab" links to the state of "ab", "b"
+
+    Where a state ended last is noted when the next token comes, up the chain of suffix links, so what is
+    noted is always an earlier place. Chains are a few links long but for texts that repeat themselves
+    at once: there a note beyond `WALK` links stays behind, which names an earlier occurrence than the latest.
+    """
+
+    def __init__(self, max_tokens: int = MAX_TOKENS) -> None:
+        self.max_tokens = max_tokens
+        self._num_texts = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self.text: list[int] = []
+        self._next: list[dict[int, int]] = [{}]
+        self._link = [-1]
+        self._length = [0]
+        self._ended = [0]
+        self._last = 0
+        self.begun = 0
+        self._dropped = 0  # tokens of the current text that were let go to bound the memory
+
+    @property
+    def current_length(self) -> int:
+        """Tokens of the current text that were entered, those let go since included."""
+        return self._dropped + len(self.text) - self.begun
+
+    def begin(self, token_ids: Sequence[int]) -> None:
+        """Enter a new text, or only what is new of it when it continues the current one."""
+        held = self.text[self.begun :]
+        if held != list(token_ids[self._dropped : self.current_length]):
+            self._num_texts += 1
+            self.extend(-self._num_texts)
+            self.begun, self._dropped = len(self.text), 0
+        self.follow(token_ids)
+
+    def follow(self, token_ids: Sequence[int]) -> None:
+        """Enter what is new of the current text. token_ids: the whole of it"""
+        for token_id in token_ids[self.current_length :]:
+            self.extend(token_id)
+
+    def extend(self, token_id: int) -> None:
+        """Enter one token."""
+        if len(self.text) >= self.max_tokens:
+            self._start_again()
+        self._note()
+        self.text.append(token_id)
+        state = self._add({}, len(self.text), 0)
+        place = self._last
+        while place >= 0 and token_id not in self._next[place]:
+            self._next[place][token_id] = state
+            place = self._link[place]
+        self._link[state] = 0 if place < 0 else self._suffix(place, token_id)
+        self._last = state
+
+    def match(self, longest: int = 64) -> tuple[int, int]:
+        """The longest suffix of the text, at most `longest`, that also stands earlier: its length, and the position
+        right after its latest earlier occurrence. (0, 0) for none.
+        """
+        state = self._link[self._last]
+        if state <= 0:
+            return 0, 0
+        for _ in range(WALK):
+            if self._length[self._link[state]] < longest:
+                break
+            state = self._link[state]
+        return min(longest, self._length[state]), self._ended[state]
+
+    def following(self, position: int, most: int) -> list[int]:
+        """What stands at `position` and after it, up to the end of that text.
+
+        Where it reaches the end of what was entered it goes on with its own copy, as in LZ77: text that
+        repeats itself is copied on and on.
+
+            text     x a b a b, position 3      following: a b, then a b a b ...
+        """
+        copied = self.text[position : position + most]
+        for place, token_id in enumerate(copied):
+            if token_id < 0:
+                return copied[:place]
+        period = len(copied)
+        while period > 0 and len(copied) < most:
+            copied.append(copied[-period])
+        return copied
+
+    def _note(self) -> None:
+        """Note that every suffix of the text ends here."""
+        state, position = self._last, len(self.text)
+        for _ in range(WALK):
+            if state <= 0:
+                return
+            self._ended[state] = position
+            state = self._link[state]
+
+    def _suffix(self, place: int, token_id: int) -> int:
+        """The state of the longest suffix that stood before, split off from a longer one where needed."""
+        longer = self._next[place][token_id]
+        length = self._length[place] + 1
+        if self._length[longer] == length:
+            return longer
+        split = self._add(dict(self._next[longer]), length, self._ended[longer])
+        self._link[split] = self._link[longer]
+        self._link[longer] = split
+        while place >= 0 and self._next[place].get(token_id) == longer:
+            self._next[place][token_id] = split
+            place = self._link[place]
+        return split
+
+    def _add(self, followers: dict[int, int], length: int, ended: int) -> int:
+        self._next.append(followers)
+        self._link.append(0)
+        self._length.append(length)
+        self._ended.append(ended)
+        return len(self._next) - 1
+
+    def _start_again(self) -> None:
+        """Forget everything but the last half's worth of the current text."""
+        begun = max(self.begun, len(self.text) - self.max_tokens // 2)
+        kept, dropped = self.text[begun:], self._dropped + begun - self.begun
+        self._reset()
+        for token_id in kept:
+            self.extend(token_id)
+        self._dropped = dropped

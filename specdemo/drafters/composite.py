@@ -1,0 +1,180 @@
+"""Several drafters in one: copy when a copy is likely to be right, else ask a model; or whichever is fastest now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from specdemo.drafters.calibration import Calibration
+from specdemo.drafters.forecast import foreseen
+from specdemo.engine.cost import FOLLOW, Costs
+from specdemo.engine.types import Drafter, Outcome, Proposal
+
+TRY = 3  # steps of a trial before an arm is judged
+FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
+MARGIN = 1.02  # another arm must be this much faster: timings are noisy
+
+
+@dataclass(slots=True)
+class Arm:
+    """One drafter of several, and what it has shown in this run.
+
+    rate: tokens a second over its own steps, fading; None before its first trial
+    """
+
+    name: str
+    drafter: Drafter
+    calibration: Calibration = field(default_factory=Calibration)
+    token_seconds: float = 0.0
+    tokens: float = 0.0
+    seconds: float = 0.0
+    trials: int = TRY
+    idle: int = 0
+    rest: int = FIRST_REST
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens a second; None while nothing is known."""
+        return self.tokens / self.seconds if self.seconds else None
+
+    def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
+        """The drafter's proposal, with what it is expected to give by this arm's own calibration."""
+        proposal = self.drafter.propose(committed, budget)
+        named = replace(proposal, source=self.name)
+        return foreseen(named, costs, self.calibration, self.token_seconds)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from a step of its own."""
+        self.drafter.observe(outcome)
+        self.calibration.observe(outcome)
+        drafted = len(outcome.proposal)
+        if drafted:
+            self.token_seconds += FOLLOW * (outcome.draft_seconds / drafted - self.token_seconds)
+        fade = 1 - FOLLOW
+        self.tokens = fade * self.tokens + len(outcome.new_ids)
+        self.seconds = fade * self.seconds + outcome.draft_seconds + outcome.verify_seconds
+        self.trials = max(0, self.trials - 1)
+
+
+class Composite:
+    """Copies when a copy is likelier to be right than the model's drafts have been; else the model drafts."""
+
+    def __init__(self, copiers: Sequence[Arm], model: Arm, costs: Costs) -> None:
+        self.copiers = copiers
+        self.model = model
+        self.costs = costs
+        self._chosen: Arm = model
+
+    @property
+    def arms(self) -> list[Arm]:
+        """All of them."""
+        return [*self.copiers, self.model]
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """Start every drafter."""
+        for arm in self.arms:
+            arm.drafter.start(prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """The first copy that is good enough, or the model's draft."""
+        for arm in self.copiers:
+            proposal = arm.propose(committed, budget, self.costs)
+            if len(proposal):
+                chance = arm.calibration.chance(proposal.confidences[0])
+                if chance >= self.model.calibration.mean:
+                    self._chosen = arm
+                    return proposal
+        self._chosen = self.model
+        return self.model.propose(committed, budget, self.costs)
+
+    def observe(self, outcome: Outcome) -> None:
+        """The step counts for the one that drafted it; the others learn what was said."""
+        tell(self.arms, self._chosen, outcome)
+
+
+class Auto:
+    """Chooses among copying, model drafts and plain decoding by expected tokens a second, step by step.
+
+    A copy's rate is foreseen from its match and the measured costs; a model's is what its last steps gave.
+    A model that loses rests, and is tried again now and then. Nothing of this touches the distribution.
+    """
+
+    def __init__(self, copiers: Sequence[Arm], models: Sequence[Arm], costs: Costs) -> None:
+        self.copiers = copiers
+        self.models = models
+        self.costs = costs
+        self._chosen: Arm | None = None
+
+    @property
+    def arms(self) -> list[Arm]:
+        """All of them."""
+        return [*self.copiers, *self.models]
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """Start every drafter."""
+        for arm in self.arms:
+            arm.drafter.start(prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """The draft of whichever promises most tokens a second; empty when plain decoding does."""
+        plain = self.costs.plain_rate()
+        model, trial = self._model(plain)
+        rates = {"plain": plain} | {arm.name: arm.rate for arm in self.models if arm.rate}
+        to_beat = max(plain, (model.rate or plain) if model else plain)
+        best, draft = None, Proposal()
+        for arm in self.copiers:
+            proposal = arm.propose(committed, budget, self.costs)
+            if len(proposal):
+                rate = proposal.expected_tokens / proposal.expected_seconds
+                rates[arm.name] = rate
+                if rate > to_beat:
+                    best, draft, to_beat = arm, proposal, rate
+        for arm in self.models:
+            arm.idle += 1
+        if best is None and model is not None:
+            best, draft = model, model.propose(committed, budget, self.costs)
+            model.idle = 0
+        self._chosen = best
+        if best is None:
+            draft = replace(foreseen(draft, self.costs, Calibration(), 0.0), source="plain")
+        return replace(draft, reason=self._why(draft, rates, trial))
+
+    def observe(self, outcome: Outcome) -> None:
+        """The step counts for the one that drafted it; the others learn what was said."""
+        tell(self.arms, self._chosen, outcome)
+
+    def _model(self, plain: float) -> tuple[Arm | None, bool]:
+        """The model to draft with, and whether that is a trial; None when plain decoding is faster."""
+        for arm in self.models:
+            if arm.trials:
+                return arm, True
+        known = sorted(self.models, key=lambda arm: -(arm.rate or 0.0))
+        for place, arm in enumerate(known):
+            losing = (arm.rate or 0.0) < MARGIN * plain or place > 0
+            if losing and arm.idle >= arm.rest:
+                arm.rest = min(LONGEST_REST, 2 * arm.rest)
+                arm.trials = 1
+                return arm, True
+        if known and (known[0].rate or 0.0) >= MARGIN * plain:
+            return known[0], False
+        return None, False
+
+    def _why(self, draft: Proposal, rates: dict[str, float], trial: bool) -> str:  # noqa: FBT001
+        others = ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items())
+        how = "on trial" if trial and draft.source not in ("plain", "ngram", "retrieval") else "best"
+        return f"auto: {draft.source} is {how} (tokens/s: {others}). {draft.reason}".rstrip()
+
+
+def tell(arms: Sequence[Arm], chosen: Arm | None, outcome: Outcome) -> None:
+    """Give a step to the arm that drafted it; the others hear the text, as of a step without a draft."""
+    silent = replace(
+        outcome,
+        proposal=Proposal(),
+        verdict=replace(outcome.verdict, path=(), accept_probs=()),
+        draft_seconds=0.0,
+    )
+    for arm in arms:
+        if arm is chosen:
+            arm.observe(outcome)
+        else:
+            arm.drafter.observe(silent)

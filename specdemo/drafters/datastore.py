@@ -1,0 +1,161 @@
+"""A datastore of token ids that is searched by suffix: two memory-mapped arrays and a card, never pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specdemo.errors import UserError
+
+FORMAT = 1
+CARD, TOKENS, SUFFIXES = "card.json", "tokens.npy", "suffixes.npy"
+CHECKED = 4096  # entries of each array that are looked at when a store is opened
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Datastore:
+    """Texts of one tokenizer; immutable, shared by every visitor.
+
+    tokens: (n,) uint16 or int32 — all texts, a separator after each; an id of `vocabulary_size` or more
+        is a separator and matches nothing
+    suffixes: (n,) int32 — positions in `tokens`, ordered by what stands there
+    card: what it was made from, how, and under which licence
+
+        tokens       a b c / a b d /
+        suffixes     those of "a b c", "a b d", "b c", "b d", ... : what begins alike stands together
+    """
+
+    tokens: np.ndarray
+    suffixes: np.ndarray
+    vocabulary_size: int
+    card: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, folder: Path, tokenizer: str = "") -> Datastore:
+        """Map a folder into memory. Raises UserError when it is damaged or of another tokenizer.
+
+        tokenizer: fingerprint of the target's; empty: not compared
+        """
+        card = _read_card(folder)
+        if tokenizer and card.get("tokenizer") != tokenizer:
+            raise UserError(
+                f"The datastore {folder.name} holds the tokens of another tokenizer.",
+                unharmed="Nothing was loaded; other methods work.",
+                advice="Build one for this target: python -m specdemo datastore.",
+            )
+        tokens, suffixes = (_map(folder, name) for name in (TOKENS, SUFFIXES))
+        size = card.get("vocabulary_size")
+        if not isinstance(size, int):
+            raise _damaged(folder, "its card names no size of the vocabulary")
+        _check(folder, tokens, suffixes, size, card)
+        return cls(tokens, suffixes, size, card)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def lookup(
+        self, token_ids: Sequence[int], *, longest: int = 16, shortest: int = 2, most: int = 64
+    ) -> tuple[int, list[int]]:
+        """Where the longest suffix of a text occurs, at most `longest` and at least `shortest` tokens of it.
+
+        returns: its length, and the positions that follow its occurrences; (0, []) for none. Of more
+        than `most` occurrences it takes evenly spaced ones: they are ordered by what follows, so each
+        continuation keeps its share.
+        """
+        ids = self._searchable(token_ids[-longest:])
+        # A suffix that occurs has shorter ones that occur, so the longest is found by bisection too.
+        lengths = range(1, len(ids) + 1)
+        length = bisect_left(lengths, True, key=lambda size: not self._range(ids[-size:]))
+        if length < shortest:
+            return 0, []
+        found = self._range(ids[-length:])
+        count = min(most, len(found))
+        rows = (found[place * len(found) // count] for place in range(count))
+        return length, [int(self.suffixes[row]) + length for row in rows]
+
+    def following(self, positions: Sequence[int], depth: int) -> list[list[int]]:
+        """The `depth` tokens at each position, cut at the end of its text."""
+        where = np.asarray(positions, np.int64)[:, None] + np.arange(depth)
+        rows = self.tokens[where.clip(0, len(self.tokens) - 1)]
+        ended = np.pad(rows >= self.vocabulary_size, ((0, 0), (0, 1)), constant_values=True)
+        lengths = ended.argmax(axis=1).tolist()
+        return [row[:length] for row, length in zip(rows.tolist(), lengths, strict=True)]
+
+    def _searchable(self, token_ids: Sequence[int]) -> list[int]:
+        """The part of a text behind the last id that the store does not know."""
+        ids = list(token_ids)
+        unknown = [
+            place for place, token in enumerate(ids) if not 0 <= token < self.vocabulary_size
+        ]
+        return ids[unknown[-1] + 1 :] if unknown else ids
+
+    def _range(self, ids: list[int]) -> range:
+        """Rows of `suffixes` that begin with `ids`."""
+
+        def beginning(position: int) -> list[int]:
+            return self.tokens[position : position + len(ids)].tolist()  # type: ignore[no-any-return]
+
+        first = bisect_left(self.suffixes, ids, key=beginning)
+        return range(first, bisect_right(self.suffixes, ids, lo=first, key=beginning))
+
+
+def fingerprint(vocabulary: Mapping[str, int]) -> str:
+    """Names a tokenizer by its words and their ids: SHA-256 in hexadecimal."""
+    words = json.dumps(sorted(vocabulary.items()), ensure_ascii=True)
+    return hashlib.sha256(words.encode()).hexdigest()
+
+
+def _read_card(folder: Path) -> dict[str, Any]:
+    try:
+        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"{folder} is no datastore: {error.strerror or error}.",
+            advice="Check the path, or build one: python -m specdemo datastore.",
+        ) from error
+    except ValueError as error:
+        raise _damaged(folder, "its card cannot be read") from error
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        raise _damaged(folder, f"its card is not of format {FORMAT}")
+    return card
+
+
+def _map(folder: Path, name: str) -> np.ndarray:
+    try:
+        array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _damaged(folder, f"{name} cannot be read") from error
+    if not isinstance(array, np.ndarray):
+        raise _damaged(folder, f"{name} is no array")
+    return array.view(np.ndarray)  # the mapping stays; single elements are read much faster
+
+
+def _check(
+    folder: Path, tokens: np.ndarray, suffixes: np.ndarray, size: int, card: Mapping[str, Any]
+) -> None:
+    """Kinds, sizes, and a sample of the values. A wrong value that is missed costs speed, never text."""
+    if tokens.dtype not in (np.uint16, np.int32) or suffixes.dtype != np.int32:
+        raise _damaged(folder, "its arrays are of the wrong kind")
+    if tokens.ndim != 1 or tokens.shape != suffixes.shape or card.get("tokens") != len(tokens):
+        raise _damaged(folder, "its arrays and its card differ in size")
+    if not len(tokens) or tokens[-1] < size:
+        raise _damaged(folder, "its last text has no end")
+    step = max(1, len(tokens) // CHECKED)
+    places = suffixes[::step]
+    if tokens[::step].min() < 0 or places.min() < 0 or places.max() >= len(tokens):
+        raise _damaged(folder, "its arrays hold values out of range")
+
+
+def _damaged(folder: Path, what: str) -> UserError:
+    return UserError(
+        f"The datastore {folder.name} is damaged: {what}.",
+        unharmed="Nothing was loaded; other methods work.",
+        advice="Build it again: python -m specdemo datastore.",
+    )

@@ -1,0 +1,108 @@
+"""A draft model as a source of distributions: shaped exactly as the target's, and mixed with what memory knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specdemo.drafters.markov import MarkovBias
+from specdemo.engine.cost import Costs
+from specdemo.engine.prefix import PrefixReader
+from specdemo.engine.sampling import Shaper, draw
+from specdemo.engine.types import Outcome
+
+
+class DraftReader:
+    """What the draft model would say, as probabilities over the target's vocabulary.
+
+    costs: told what a step of the model takes
+    bias: learns from the target's verdicts what it says after which words; None leaves the model alone
+    """
+
+    def __init__(
+        self,
+        reader: PrefixReader,
+        shaper: Shaper,
+        vocabulary_size: int,
+        costs: Costs,
+        bias: MarkovBias | None = None,
+    ) -> None:
+        self.reader = reader
+        self.shaper = shaper
+        self.vocabulary_size = vocabulary_size
+        self.costs = costs
+        self.bias = bias
+        self.passes = 0  # of the model, since the last outcome
+        self._seed = shaper.sampling.seed + 1_000_003
+        self._generator = torch.Generator()
+
+    @property
+    def greedy(self) -> bool:
+        """Whether tokens are chosen, not drawn."""
+        return self.shaper.sampling.greedy
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """Read the prompt but for its last token."""
+        # The drafter's draws must not be those of the verifier, which counts from the seed itself.
+        self._generator.manual_seed(self._seed)
+        self.passes = 0
+        if self.bias:
+            self.bias.start(prompt_ids)
+        self.reader.prepare(prompt_ids[:-1])
+
+    def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
+        """The distribution that follows a text and a draft: (V,) float32."""
+        self.passes += 1
+        text = [*committed, *drafted]
+        return self._shaped(self.reader.logits_after(text)[None], committed, [drafted])[0]
+
+    def probs_below(
+        self,
+        committed: Sequence[int],
+        token_ids: Sequence[int],
+        parents: Sequence[int],
+        paths: Sequence[Sequence[int]],
+    ) -> Tensor:
+        """The distributions that follow new nodes of a tree on the text that was asked about last: (N, V) float32.
+
+        parents: index among all nodes asked about in this step, -1 = follows the text
+        paths: drafted tokens down to each node, itself included
+        """
+        self.passes += 1
+        return self._shaped(self.reader.grow(token_ids, parents), committed, paths)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn what the model's steps took and what the target said."""
+        self.costs.observe_draft(self.passes, outcome.draft_seconds)
+        self.passes = 0
+        if self.bias:
+            self.bias.observe(outcome)
+
+    def pick(self, probs: Tensor, position: int | None = None) -> int:
+        """The likeliest token when greedy, else one drawn.
+
+        position: draw by place in the text, so that a draft prepared ahead is the one that would be drawn later
+        """
+        if self.greedy:
+            return int(probs.argmax())
+        if position is not None:
+            self._generator.manual_seed(self._seed + 7919 * position)
+        return draw(probs, self._generator)
+
+    def _shaped(
+        self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
+    ) -> Tensor:
+        probs = self.shaper.probs(self._fit(logits), committed, paths).cpu()
+        if self.bias:
+            for row, path in zip(probs, paths, strict=True):
+                self.bias.mix(row, [*committed[-3:], *path])
+        return probs
+
+    def _fit(self, logits: Tensor) -> Tensor:
+        """Cut or pad padded vocabularies to the target's width (Qwen: 151936 and 152064)."""
+        missing = self.vocabulary_size - logits.shape[-1]
+        if missing <= 0:
+            return logits[..., : self.vocabulary_size]
+        return torch.nn.functional.pad(logits, (0, missing), value=-torch.inf)

@@ -1,0 +1,48 @@
+"""Drops drawn tokens because they look unlikely: lossy on purpose, the warning beside every lookahead policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from specdemo.engine.types import Drafter, Outcome, Proposal
+
+
+class LookBack:
+    """Wraps a drafter of chains and drops its trailing tokens below a threshold, where `Confidence` stops after one.
+
+    A scheduler that looks back like this (DSpark's counter-example) chooses by what was drawn which draws
+    the target gets to see, so the tokens that are kept come too often: `specdemo.bench.counterexample`.
+    Chosen tokens are judged one by one whatever else was proposed, so greedy decoding stays what it is.
+    """
+
+    def __init__(self, drafter: Drafter, threshold: float) -> None:
+        self.drafter = drafter
+        self.threshold = threshold
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """Begin a run of the drafter inside."""
+        self.drafter.start(prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """The drafter's chain without its unlikely end."""
+        proposal = self.drafter.propose(committed, budget)
+        kept = len(proposal)
+        while kept and self._unlikely(proposal.confidences[kept - 1]):
+            kept -= 1
+        bias = "" if proposal.draft_probs is None else "; lossy: this changes what is said"
+        return replace(
+            proposal,
+            token_ids=proposal.token_ids[:kept],
+            parents=proposal.parents[:kept],
+            draft_probs=None if proposal.draft_probs is None else proposal.draft_probs[:kept],
+            confidences=proposal.confidences[:kept],
+            reason=f"look back: {len(proposal) - kept} below {self.threshold:.2f} dropped{bias}",
+        )
+
+    def observe(self, outcome: Outcome) -> None:
+        """The drafter inside learns what became of the rest."""
+        self.drafter.observe(outcome)
+
+    def _unlikely(self, confidence: float | None) -> bool:
+        return confidence is not None and confidence < self.threshold

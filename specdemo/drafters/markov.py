@@ -1,0 +1,118 @@
+"""A live Markov model of what the target says, mixed into a draft model's distribution (after OSD, Liu 2310.07177)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from specdemo.engine.types import Outcome
+
+ORDER = 3  # longest context, in tokens
+MOST_CONTEXTS = 200_000  # then it starts over: a visitor's memory is bounded
+LEARNING_RATE = 0.05  # of the mixture weights
+EVIDENCE = 3  # contexts seen this often or more share a weight
+
+Key = tuple[int, ...]
+
+
+class MarkovCounts:
+    """Which tokens followed which contexts of one to three tokens, and how far to trust that. One visitor's.
+
+    weights: share of the Markov model in the mixture, by (context length, times seen, at most 3)
+    """
+
+    def __init__(self) -> None:
+        self.followers: defaultdict[Key, Counter[int]] = defaultdict(Counter)
+        self.weights = {
+            (size, seen): 0.1 * size
+            for size in range(1, ORDER + 1)
+            for seen in range(1, EVIDENCE + 1)
+        }
+        self.text: list[int] = []
+
+    def enter(self, token_ids: Sequence[int]) -> None:
+        """Count tokens that follow the text so far."""
+        if len(self.followers) > MOST_CONTEXTS:
+            self.followers.clear()
+        for token_id in token_ids:
+            for size in range(1, min(ORDER, len(self.text)) + 1):
+                self.followers[tuple(self.text[-size:])][token_id] += 1
+            self.text.append(token_id)
+
+    def begin(self, token_ids: Sequence[int]) -> None:
+        """Go on with a text that begins as the last one did, or begin another."""
+        same = len(self.text)
+        if list(token_ids[:same]) != self.text:
+            self.text, same = [], 0
+        self.enter(token_ids[same:])
+
+    def find(self, text: Sequence[int]) -> tuple[int, Counter[int]] | None:
+        """The longest known context that ends a text: its length and what followed."""
+        for size in range(min(ORDER, len(text)), 0, -1):
+            followers = self.followers.get(tuple(text[-size:]))
+            if followers:
+                return size, followers
+        return None
+
+
+class MarkovBias:
+    """Mixes the counts into a draft's distribution: (1 - w) draft + w counts, w learned per kind of context.
+
+    The mixture is what drafts are really drawn from, so verification stays exact. The weights follow the
+    expectation-maximisation of a two-part mixture: after each token that the target said, w moves towards
+    the share of its probability that came from the counts.
+    """
+
+    def __init__(self, counts: MarkovCounts) -> None:
+        self.counts = counts
+        # For each place that was asked about: kind of context, the draft's row and the counts' shares.
+        self._asked: dict[Key, tuple[tuple[int, int], Tensor, dict[int, float]]] = {}
+        self._committed: list[int] = []
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """A run begins: what the prompt says counts too."""
+        self._committed = list(prompt_ids)
+        self.counts.begin(prompt_ids)
+        self._asked.clear()
+
+    def mix(self, row: Tensor, text: Sequence[int]) -> None:
+        """Change a distribution (V,) that follows a text, in place."""
+        found = self.counts.find(text)
+        if found is None:
+            return
+        size, followers = found
+        allowed = {
+            token_id: count for token_id, count in followers.items() if token_id < len(row)
+        }
+        total = sum(allowed.values())
+        if not total:
+            return
+        kind = (size, min(total, EVIDENCE))
+        shares = {token_id: count / total for token_id, count in allowed.items()}
+        self._asked[tuple(text[-ORDER:])] = (kind, row.clone(), shares)
+        weight = self.counts.weights[kind]
+        row.mul_(1 - weight)
+        for token_id, share in shares.items():
+            row[token_id] += weight * share
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from every token that the step committed."""
+        for token_id in outcome.new_ids:
+            asked = self._asked.get(tuple(self._committed[-ORDER:]))
+            if asked:
+                self._learn(token_id, *asked)
+            self._committed.append(token_id)
+        self._asked.clear()
+        self.counts.enter(outcome.new_ids)
+
+    def _learn(
+        self, token_id: int, kind: tuple[int, int], row: Tensor, shares: dict[int, float]
+    ) -> None:
+        weight = self.counts.weights[kind]
+        ours = weight * shares.get(token_id, 0.0)
+        theirs = (1 - weight) * float(row[token_id]) if token_id < len(row) else 0.0
+        if ours + theirs > 0:
+            moved = weight + LEARNING_RATE * (ours / (ours + theirs) - weight)
+            self.counts.weights[kind] = min(0.95, max(0.01, moved))

@@ -1,0 +1,156 @@
+"""Drafting goes on while the target verifies (PEARL 2408.11850, SSD 2603.03251)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from specdemo.drafters.calibration import Calibration
+from specdemo.drafters.draft_reader import DraftReader
+from specdemo.drafters.lookahead import Lookahead
+from specdemo.engine.types import Outcome, Proposal
+
+GUESSES = 4  # outcomes of a verification that are prepared for, likeliest first
+
+
+@dataclass(slots=True)
+class Chain:
+    """A draft on a text, perhaps not finished. seconds: what it took beside the target's pass."""
+
+    token_ids: list[int] = field(default_factory=list)
+    rows: list[Tensor] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Parallel:
+    """Drafts a chain; while the target verifies it, a thread drafts what would follow the likely outcomes.
+
+    An outcome is how many tokens are kept and which token the target adds. When it was guessed, its draft is
+    ready (a hit); otherwise it is dropped and drafting begins as usual: a miss costs nothing but the share of
+    the machine that the thread took. Draws go by position and never depend on the verdict: the text stays
+    exact, and is the same whether a draft was prepared or not.
+    """
+
+    def __init__(self, draft: DraftReader, lookahead: Lookahead, calibration: Calibration) -> None:
+        self.draft = draft
+        self.lookahead = lookahead
+        self.calibration = calibration
+        self._worker = _one_thread_worker()
+        self._stop = threading.Event()
+        self._task: Future[None] | None = None
+        self._prepared: dict[tuple[int, ...], Chain] = {}
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """Read the prompt but for its last token."""
+        self._finish()
+        self._prepared = {}
+        self.draft.start(prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """The prepared draft if the outcome was guessed, else a new one; longer if the policy wants it longer."""
+        tried, text = bool(self._prepared), list(committed)
+        ready = self._prepared.get(tuple(text), Chain())
+        self._prepared = {}
+        allowed = min(budget, self.lookahead.allowed(committed))
+        chain = Chain(seconds=ready.seconds)
+        while len(chain.token_ids) < allowed:
+            place = len(chain.token_ids)
+            if place < len(ready.token_ids):
+                _append(chain, ready.token_ids[place], ready.rows[place])
+            else:
+                self._draft_one(chain, text)
+            # The policy decides after each token: what was prepared beyond is dropped unseen.
+            if not self.lookahead.go_on(chain.confidences[-1]):
+                break
+        hit = bool(ready.token_ids)
+        drawn = torch.stack(chain.rows) if chain.rows and not self.draft.greedy else None
+        return Proposal.chain(
+            chain.token_ids,
+            draft_probs=drawn,
+            confidences=tuple(chain.confidences),
+            lookahead=allowed,
+            reason=self.lookahead.reason,
+            hit=hit if tried else None,
+            saved_seconds=ready.seconds if hit else None,
+            meanwhile=lambda: self._begin(text, chain, allowed),
+        )
+
+    def observe(self, outcome: Outcome) -> None:
+        """The target is done: the thread stops within one step of the draft."""
+        self._finish()
+        self.lookahead.observe(outcome)
+        self.draft.observe(outcome)
+
+    def _begin(self, text: list[int], chain: Chain, length: int) -> None:
+        self._stop.clear()
+        self._task = self._worker.submit(self._prepare, text, chain, length)
+
+    def _finish(self) -> None:
+        """Wait for the thread; what it could not finish is used as far as it got."""
+        self._stop.set()
+        if self._task is not None:
+            self._task.result()
+            self._task = None
+
+    def _prepare(self, text: list[int], chain: Chain, length: int) -> None:
+        """In the thread: draft after each likely outcome until the target is done."""
+        passes = self.draft.passes
+        for added in self._outcomes(text, chain):
+            guess = [*text, *added]
+            ready = Chain()
+            begun = time.perf_counter()
+            while len(ready.token_ids) < length and not self._stop.is_set():
+                self._draft_one(ready, guess)
+            ready.seconds = time.perf_counter() - begun
+            self._prepared[tuple(guess)] = ready
+            if self._stop.is_set():
+                break
+        self.draft.passes = passes  # these took no time of a step
+
+    def _outcomes(self, text: list[int], chain: Chain) -> list[list[int]]:
+        """What the step may commit, likeliest first: all kept and one more, or refused somewhere and replaced."""
+        found: list[tuple[float, list[int]]] = []
+        survival = 1.0
+        for place, confidence in enumerate(chain.confidences):
+            chance = self.calibration.chance(confidence)
+            rest = chain.rows[place].clone()
+            rest[chain.token_ids[place]] = 0
+            instead = int(rest.argmax())
+            right = self.calibration.chance(float(rest[instead]) / max(1e-9, 1 - confidence))
+            found.append((survival * (1 - chance) * right, [*chain.token_ids[:place], instead]))
+            survival *= chance
+        after = self.draft.probs_after(text, chain.token_ids)
+        bonus = int(after.argmax())
+        survival *= self.calibration.chance(float(after[bonus]))
+        found.append((survival, [*chain.token_ids, bonus]))
+        found.sort(key=lambda item: -item[0])
+        return [added for _, added in found[:GUESSES]]
+
+    def _draft_one(self, chain: Chain, text: list[int]) -> None:
+        probs = self.draft.probs_after(text, chain.token_ids)
+        _append(chain, self.draft.pick(probs, len(text) + len(chain.token_ids)), probs)
+
+
+def _append(chain: Chain, token_id: int, probs: Tensor) -> None:
+    chain.token_ids.append(token_id)
+    chain.rows.append(probs)
+    chain.confidences.append(float(probs[token_id]))
+
+
+def _one_thread_worker() -> ThreadPoolExecutor:
+    """A worker whose own torch operators use one core: the target's pass keeps the others.
+
+    torch keeps the number for each thread and, for threads to come, the number last set: so it is set back.
+    """
+    threads = torch.get_num_threads()
+    worker = ThreadPoolExecutor(1, thread_name_prefix="specdemo-draft")
+    worker.submit(torch.set_num_threads, 1).result()
+    torch.set_num_threads(threads)
+    return worker

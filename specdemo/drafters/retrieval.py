@@ -1,0 +1,102 @@
+"""Looks the last tokens up in a datastore and drafts what followed them most often (REST, He 2311.08252)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specdemo.drafters.datastore import Datastore
+from specdemo.drafters.lookahead import Lookahead
+from specdemo.engine.types import Outcome, Proposal
+from specdemo.settings import MAX_LOOKAHEAD
+
+LONGEST = 16  # tokens that are looked up at most
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A match: its length, at how many places, and what followed most often, as (token, confidence) pairs."""
+
+    length: int = 0
+    places: int = 0
+    chain: Sequence[tuple[int, float]] = ()
+
+
+class Retrieval:
+    """Drafts a chain: at each place the most frequent continuation among the matches that are left.
+
+    A token's confidence is the share of the matches that go on with it, damped where there are few:
+    count / (matches + 1). One match alone gives 1/2.
+    """
+
+    def __init__(self, store: Datastore, lookahead: Lookahead, *, shortest: int = 2) -> None:
+        self.store = store
+        self.lookahead = lookahead
+        self.shortest = shortest
+        self._seen: tuple[tuple[int, ...], Found] = ((), Found())
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """There is nothing to prepare: the store does not change."""
+
+    def match(self, committed: Sequence[int]) -> tuple[int, list[int]]:
+        """Length of the match, and the tokens that followed it most often; (0, []) without one."""
+        found = self._find(committed)
+        return found.length, [token_id for token_id, _ in found.chain]
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """Follow the matches until the policy or the budget says stop."""
+        allowed = min(budget, self.lookahead.allowed(committed))
+        reason = self.lookahead.reason
+        found = self._find(committed)
+        if not found.length:
+            return Proposal(lookahead=allowed, reason="retrieval: no match", source="retrieval")
+        token_ids: list[int] = []
+        confidences: list[float] = []
+        for token_id, confidence in found.chain[:allowed]:
+            token_ids.append(token_id)
+            confidences.append(confidence)
+            if not self.lookahead.go_on(confidence):
+                break
+        places = "1 place" if found.places == 1 else f"{found.places} places"
+        return Proposal.chain(
+            token_ids,
+            confidences=tuple(confidences),
+            lookahead=allowed,
+            reason=f"retrieval: the last {found.length} tokens stand at {places} in the datastore; {reason}",
+            source="retrieval",
+        )
+
+    def observe(self, outcome: Outcome) -> None:
+        """Tell the policy."""
+        self.lookahead.observe(outcome)
+
+    def _find(self, committed: Sequence[int]) -> Found:
+        """Look up the end of the text, once for however many ask."""
+        end = tuple(committed[-LONGEST:])
+        if self._seen[0] != end:
+            length, positions = self.store.lookup(end, longest=LONGEST, shortest=self.shortest)
+            continuations = self.store.following(positions, MAX_LOOKAHEAD) if length else []
+            self._seen = end, Found(length, len(positions), most_frequent(continuations))
+        return self._seen[1]
+
+
+def most_frequent(continuations: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
+    """Follow the most frequent token from place to place: (token, confidence) pairs.
+
+        continuations   a b c      a b c has 2 of 3 at the first place, then 1 of 2, then 1 of 1:
+                        a d        a 2/4, b 1/3, c 1/2
+                        e
+
+    A text that ended takes part in the counting until then.
+    """
+    left = list(continuations)
+    chain: list[tuple[int, float]] = []
+    while True:
+        place = len(chain)
+        counts = Counter(row[place] for row in left if len(row) > place)
+        if not counts:
+            return chain
+        token_id, count = counts.most_common(1)[0]
+        chain.append((token_id, count / (len(left) + 1)))
+        left = [row for row in left if len(row) > place and row[place] == token_id]

@@ -1,0 +1,221 @@
+"""Drafts a tree, best first: the most promising paths under a budget of nodes (SpecInfer 2305.09781, EAGLE-2 2406.16858)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from specdemo.drafters.calibration import Calibration
+from specdemo.drafters.draft_reader import DraftReader
+from specdemo.engine.cost import Costs
+from specdemo.engine.types import Outcome, Proposal
+
+WIDTH = 4  # nodes that are read together when one of them must be: further rows of a pass are nearly free
+
+
+class Branches(Protocol):
+    """Distributions below the nodes of a growing tree. A drafter that only knows depths ignores which node."""
+
+    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
+        """(N, V) float32: what follows each of `nodes`; -1 is the text's end and is asked about first, alone."""
+
+
+@dataclass(slots=True)
+class GrownTree:
+    """Nodes so far, parents first. survivals: chance that the target keeps the whole path down to a node."""
+
+    token_ids: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    rows: list[Tensor] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
+    survivals: list[float] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+
+    def path(self, node: int) -> list[int]:
+        """Drafted tokens down to a node, itself included."""
+        token_ids = []
+        while node >= 0:
+            token_ids.append(self.token_ids[node])
+            node = self.parents[node]
+        return token_ids[::-1]
+
+    def add(self, parent: int, token_id: int, row: Tensor | None, confidence: float) -> int:
+        """Hang a node under its parent; returns its index."""
+        self.token_ids.append(token_id)
+        self.parents.append(parent)
+        if row is not None:
+            self.rows.append(row)
+        self.confidences.append(confidence)
+        self.depths.append(1 if parent < 0 else self.depths[parent] + 1)
+        return len(self.token_ids) - 1
+
+
+@dataclass(slots=True)
+class _Family:
+    """What may still hang under one parent. left: the draft's distribution without the siblings drawn so far."""
+
+    parent: int
+    left: Tensor
+    reached: float  # chance that the target keeps the parent and refuses all children so far
+
+
+@dataclass(slots=True)
+class TreeBuilder:
+    """Grows one tree, always where the target is most likely to follow.
+
+    The heap holds two kinds of openings, ranked by the chance that they give a kept token: one more child of
+    a family, and reading what follows a node. Whether a child is drawn depends only on what was drawn
+    before it, never on its own probability, and a drawn child is always kept: so sampling stays exact.
+
+    pays(gain, reading, nodes): whether a token kept with chance `gain` is worth its cost
+    """
+
+    branches: Branches
+    calibration: Calibration
+    pick: Callable[[Tensor], int]
+    chosen: bool  # greedy: children are the likeliest tokens, not drawn
+    nodes: int
+    depth: int
+    pays: Callable[[float, bool, int], bool]
+
+    def build(self) -> GrownTree:
+        """A tree of at most `nodes` nodes and `depth` levels; may be empty."""
+        tree = GrownTree()
+        families: list[_Family] = []
+        openings: list[tuple[float, int, bool, int]] = []  # (-gain, order, reading?, node or family)
+        order = 0
+
+        def open_up(gain: float, reading: bool, index: int) -> None:  # noqa: FBT001
+            nonlocal order
+            order += 1
+            heapq.heappush(openings, (-gain, order, reading, index))
+
+        open_up(self.calibration.mean, True, -1)
+        while openings and len(tree.token_ids) < self.nodes:
+            gain, _, reading, index = heapq.heappop(openings)
+            if not self.pays(-gain, reading, len(tree.token_ids)):
+                continue
+            if reading:
+                together = [index, *self._also(openings, index)]
+                for node, row in zip(together, self.branches.below(tree, together), strict=True):
+                    reached = tree.survivals[node] if node >= 0 else 1.0
+                    families.append(_Family(node, row, reached))
+                    open_up(self._next_gain(families[-1]), False, len(families) - 1)
+                continue
+            family = families[index]
+            node = self._child(tree, family)
+            if tree.depths[node] < self.depth:
+                open_up(tree.survivals[node] * self.calibration.mean, True, node)
+            if float(family.left.sum()) > 0:
+                open_up(self._next_gain(family), False, index)
+        return tree
+
+    def _next_gain(self, family: _Family) -> float:
+        """Chance that the family's next child is reached and kept; known before it is drawn."""
+        left = family.left
+        expected = float(left.max() if self.chosen else left.dot(left))
+        return family.reached * self.calibration.chance(expected)
+
+    def _also(self, openings: list[tuple[float, int, bool, int]], index: int) -> list[int]:
+        """Other nodes waiting to be read, that are worth a row of the same pass; taken out of the heap."""
+        if index < 0:
+            return []
+        waiting = sorted(opening for opening in openings if opening[2])[: WIDTH - 1]
+        for opening in waiting:
+            openings.remove(opening)
+        heapq.heapify(openings)
+        return [opening[3] for opening in waiting]
+
+    def _child(self, tree: GrownTree, family: _Family) -> int:
+        """Choose or draw the family's next child, and take it out of what is left."""
+        row = family.left
+        token_id = int(row.argmax()) if self.chosen else self.pick(row)
+        confidence = float(row[token_id])
+        node = tree.add(family.parent, token_id, None if self.chosen else row, confidence)
+        chance = self.calibration.chance(confidence)
+        tree.survivals.append(family.reached * chance)
+        family.reached *= 1 - chance
+        rest = row.clone()
+        rest[token_id] = 0
+        total = rest.sum()
+        family.left = rest / total if total > 0 else rest
+        return node
+
+
+class DraftBranches:
+    """A draft model's distributions on a tree; only new nodes are read."""
+
+    def __init__(self, draft: DraftReader, committed: Sequence[int]) -> None:
+        self.draft = draft
+        self.committed = committed
+        self._places: dict[int, int] = {}  # node of the tree -> index among the nodes read
+
+    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
+        """See `Branches`."""
+        if list(nodes) == [-1]:
+            return self.draft.probs_after(self.committed)[None]
+        for node in nodes:
+            self._places[node] = len(self._places)
+        # The parent of a node that is read was read before it; -1 stays -1.
+        parents = [self._places.get(tree.parents[node], -1) for node in nodes]
+        token_ids = [tree.token_ids[node] for node in nodes]
+        paths = [tree.path(node) for node in nodes]
+        return self.draft.probs_below(self.committed, token_ids, parents, paths)
+
+
+class Tree:
+    """The draft model expanded best first; siblings are drawn without replacement.
+
+    policy "cost": stop where one more node or one more step of the draft costs more than it is expected to give
+    """
+
+    def __init__(
+        self, draft: DraftReader, calibration: Calibration, *, nodes: int, depth: int, costly: bool
+    ) -> None:
+        self.draft = draft
+        self.costs: Costs = draft.costs
+        self.calibration = calibration
+        self.nodes = nodes
+        self.depth = depth
+        self.costly = costly
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """Read the prompt but for its last token."""
+        self.draft.start(prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """Grow a tree on the text."""
+        builder = TreeBuilder(
+            DraftBranches(self.draft, committed),
+            self.calibration,
+            self.draft.pick,
+            self.draft.greedy,
+            self.nodes,
+            min(self.depth, budget),
+            self._pays if self.costly else lambda *_: True,
+        )
+        tree = builder.build() if budget > 0 else GrownTree()
+        rule = "as far as it pays" if self.costly else "always"
+        return Proposal(
+            tuple(tree.token_ids),
+            tuple(tree.parents),
+            draft_probs=torch.stack(tree.rows) if tree.rows else None,
+            confidences=tuple(tree.confidences),
+            lookahead=min(self.depth, budget),
+            reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
+        )
+
+    def observe(self, outcome: Outcome) -> None:
+        """Tell the reader; costs and calibration are told by whoever owns them."""
+        self.draft.observe(outcome)
+
+    def _pays(self, gain: float, reading: bool, nodes: int) -> bool:  # noqa: FBT001
+        if not nodes:
+            return True  # a tree has at least one node; when that loses, fallback stops drafting
+        cost = self.costs.row_seconds(nodes) + (self.costs.draft_step if reading else 0.0)
+        return gain > self.costs.rate() * cost

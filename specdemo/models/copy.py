@@ -1,0 +1,117 @@
+"""A target's quantised self: its big matrices once more in 4-bit, everything else the target's own tensors."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from specdemo.engine.target import CachedModel
+from specdemo.models import loading
+from specdemo.models.loading import LoadedModel
+from specdemo.models.memory import BYTES_PER_WEIGHT, MARGIN
+from specdemo.models.quiet import import_bitsandbytes
+from specdemo.trace.events import ModelInfo
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedModel
+
+COPIED = ("bf16", "fp32")
+PRECISION = "nf4"
+
+
+def no_copy_why(precision: str) -> str:
+    """Why a target of this precision cannot draft for itself; empty when it can."""
+    if precision in COPIED:
+        return ""
+    return (
+        f"The target itself already runs in {precision}; "
+        "load it in bf16 or fp32 to draft with a quantised copy."
+    )
+
+
+class QuantisedCopy:
+    """The NF4 copy of a loaded target: made when first asked for, once, whoever asks (gpt-fast drafts like this).
+
+    Input embedding, output head, norms and biases are the target's own tensors, so only the quantised
+    matrices take memory.
+    """
+
+    def __init__(self, target: LoadedModel) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._made: LoadedModel | None = None
+
+    def open(self) -> CachedModel:
+        """The copy with an empty cache. Raises UserError when there is no memory for it."""
+        return CachedModel(self._loaded().model)
+
+    def info(self) -> ModelInfo:
+        """Which weights draft, and how they are computed; makes the copy when it is not there yet."""
+        return self._loaded().info
+
+    def _loaded(self) -> LoadedModel:
+        with self._lock:
+            if self._made is None:
+                self._made = make_copy(self._target)
+            return self._made
+
+
+def make_copy(target: LoadedModel) -> LoadedModel:
+    """Quantise a target's matrices beside it. Raises UserError before taking memory that is not there."""
+    name = f"The quantised copy of {target.info.name}"
+    loading.check_room(name, PRECISION, needed_bytes(target), target.device)
+    with loading.one_at_a_time, loading.out_of_memory_is_told(name, PRECISION):
+        model = share(target.model)
+        for path in matrices(model):
+            parent, _, attribute = path.rpartition(".")
+            setattr(model.get_submodule(parent), attribute, _quantised(model.get_submodule(path)))
+        kernel = loading.prepare_kernels(model, PRECISION, target.device)
+        loading.warm_up(model)
+    info = ModelInfo(
+        target.info.name, target.info.revision, PRECISION, kernel, target.info.parameters
+    )
+    return LoadedModel(model, info, target.device, target.vocabulary_size)
+
+
+def share(model: PreTrainedModel) -> PreTrainedModel:
+    """A second tree of modules over the very same tensors."""
+    shared = chain(model.parameters(), model.buffers())
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+
+
+def matrices(model: PreTrainedModel) -> list[str]:
+    """Paths of the layers that are quantised: every linear one but the output head, as when loading in NF4."""
+    from torch import nn
+
+    head = model.get_output_embeddings()
+    return [
+        path
+        for path, layer in model.named_modules()
+        if isinstance(layer, nn.Linear) and layer is not head
+    ]
+
+
+def _quantised(linear: nn.Linear) -> nn.Linear:
+    """The layer in NF4; the one given is left as it is."""
+    import_bitsandbytes()
+    from bitsandbytes.nn import Linear4bit, Params4bit
+
+    weight = linear.weight
+    layer = Linear4bit(
+        linear.in_features, linear.out_features, bias=False,
+        compute_dtype=weight.dtype, quant_type=PRECISION, compress_statistics=False, device="meta",
+    )  # fmt: skip
+    raw = Params4bit(weight.data, quant_type=PRECISION, compress_statistics=False, module=layer)
+    layer.weight = raw.to(weight.device)
+    layer.bias = linear.bias
+    return layer.eval()
+
+
+def needed_bytes(target: LoadedModel) -> int:
+    """Memory that the copy takes beside the target: its quantised matrices."""
+    model = target.model
+    weights = sum(model.get_submodule(path).weight.numel() for path in matrices(model))
+    return int(weights * BYTES_PER_WEIGHT[PRECISION] * MARGIN)

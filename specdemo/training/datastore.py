@@ -1,0 +1,262 @@
+"""Builds the datastore that retrieval looks things up in: from text files, saved runs, or a target's own answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from specdemo.drafters.datastore import CARD, FORMAT, SUFFIXES, TOKENS, fingerprint
+from specdemo.drafters.retrieval import LONGEST
+from specdemo.errors import UserError
+from specdemo.models.progress import Progress, ProgressCallback, silent
+from specdemo.models.quiet import quiet_transformers
+from specdemo.models.store import scratch
+from specdemo.text import encode_conversation
+from specdemo.trace.events import ModelInfo, RunStarted
+from specdemo.trace.metrics import output_ids
+from specdemo.trace.replay import read
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+MAX_TOKENS = 1 << 30  # what int32 positions and an hour of sorting allow
+GENERATE_ROWS = 32
+WARMTH = 0.5  # temperature of the answers that are drawn
+DRAWN = 8  # answers drawn to each example
+
+
+def build(
+    files: Sequence[Path],
+    tokenizer: PreTrainedTokenizerBase,
+    model_name: str,
+    out: Path,
+    report: ProgressCallback = silent,
+    *,
+    licence: str = "that of its sources",
+) -> Path:
+    """A datastore from text files and saved runs of one target, whose name is `model_name`. returns: `out`"""
+    report(Progress("read", None, f"{len(files)} files"))
+    texts = texts_from_files(files, tokenizer, model_name)
+    card = {
+        **_tokenizer_facts(tokenizer, model_name),
+        "sources": [path.name for path in files],
+        "licence": licence,
+        "how": "python -m specdemo datastore FILES --out FOLDER",
+    }
+    report(Progress("sort", None, f"{sum(map(len, texts)):,} tokens"))
+    return build_datastore(texts, out, card)
+
+
+def build_from_prompts(
+    prompts: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    model: PreTrainedModel,
+    info: ModelInfo,
+    out: Path,
+    report: ProgressCallback = silent,
+    *,
+    examples: Sequence[str] = (),
+    max_new_tokens: int = 160,
+    licence: str = "that of the model and of the prompts",
+) -> Path:
+    """A datastore of a target's own greedy answers. prompts: a text file, one a line. returns: `out`
+
+    info: the target's, for the card
+    examples: prompts that are answered `DRAWN` times more, drawn at the temperature `WARMTH`. In low precision
+        near-ties fall one way or the other with the rows of a pass: one answer alone is soon left behind.
+    """
+    lines = [line for line in _read_text(prompts).splitlines() if line.strip()]
+    texts = answer_texts(model, tokenizer, lines, max_new_tokens, report)
+    again = [prompt for prompt in examples for _ in range(DRAWN)]
+    texts += answer_texts(model, tokenizer, again, max_new_tokens, report, temperature=WARMTH)
+    card = {
+        **_tokenizer_facts(tokenizer, info.name),
+        "revision": info.revision,
+        "precision": info.precision,
+        "sources": [f"greedy answers of {info.name} to the {len(lines)} prompts of {prompts.name}"]
+        + [f"{DRAWN} answers to each of {len(examples)} examples, drawn at {WARMTH}"] * bool(again),
+        "licence": licence,
+        "how": f"python -m specdemo datastore --prompts {prompts.name} --out FOLDER",
+        "max_new_tokens": max_new_tokens,
+    }
+    report(Progress("sort", None, f"{sum(map(len, texts)):,} tokens"))
+    return build_datastore(texts, out, card)
+
+
+def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: dict[str, Any]) -> Path:
+    """Write the arrays and the card of a datastore in one move; an earlier one at `out` is replaced. returns: `out`
+
+    card: must name the `vocabulary_size`; counts and the format are filled in here
+    """
+    size = int(card["vocabulary_size"])
+    texts = [list(text) for text in texts if len(text)]
+    if not texts:
+        raise UserError("There is no text to build a datastore from.", advice="Name other files.")
+    if any(not 0 <= token < size for text in texts for token in text):
+        raise UserError(
+            "The texts hold tokens that the target does not have.",
+            advice="Use texts of this target.",
+        )
+    if out.exists() and not (out / CARD).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(
+            f"{out} is there already and is no datastore.",
+            unharmed="It was not touched.",
+            advice="Name another folder.",
+        )
+    dtype = np.uint16 if size < np.iinfo(np.uint16).max else np.int32
+    separator = np.iinfo(dtype).max
+    tokens = np.concatenate([np.array([*text, separator], dtype) for text in texts])
+    if len(tokens) > MAX_TOKENS:
+        raise UserError(
+            f"A datastore holds at most {MAX_TOKENS:,} tokens.", advice="Use less text."
+        )
+    facts = {"format": FORMAT, **card, "texts": len(texts), "tokens": len(tokens)}
+    with scratch(out.absolute().parent, f"writing {out.name}") as temporary:
+        content = temporary / "content"
+        content.mkdir()
+        np.save(content / TOKENS, tokens, allow_pickle=False)
+        np.save(content / SUFFIXES, suffix_array(tokens), allow_pickle=False)
+        (content / CARD).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        if out.exists():
+            out.replace(temporary / "replaced")  # leaves with the scratch
+        content.replace(out)
+    return out
+
+
+def suffix_array(tokens: np.ndarray) -> np.ndarray:
+    """Positions ordered by the tokens that stand there: (n,) int32; where one is the beginning of another it comes first.
+
+    Prefix doubling (Manber and Myers 1990): with every position ranked by its first k tokens, the pair of
+    ranks at i and i + k ranks it by 2 k.
+    """
+    count = len(tokens)
+    rank = np.unique(tokens, return_inverse=True)[1].astype(np.int64) + 1
+    width = 1
+    while True:
+        after = np.zeros(count, np.int64)
+        after[:-width] = rank[width:]
+        pairs = rank * (count + 1) + after
+        order = np.argsort(pairs, kind="stable")
+        ordered = pairs[order]
+        rank[order] = np.cumsum(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        if rank[order[-1]] == count:
+            return order.astype(np.int32)
+        width *= 2
+
+
+def texts_from_files(
+    files: Sequence[Path], tokenizer: PreTrainedTokenizerBase, model_name: str
+) -> list[list[int]]:
+    """Token ids of text files, each whole, and of the answers in saved runs (.jsonl) of the same target."""
+    return [
+        _answer_of_run(path, model_name) if path.suffix == ".jsonl" else _encoded(path, tokenizer)
+        for path in files
+    ]
+
+
+def answer_texts(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[str],
+    max_new_tokens: int,
+    report: ProgressCallback = silent,
+    *,
+    temperature: float = 0.0,
+) -> list[list[int]]:
+    """A target's answers, each behind the end of its prompt: as much of it as a lookup looks back."""
+    context = model.config.get_text_config().max_position_embeddings
+    ids = [
+        encode_conversation(tokenizer, [{"role": "user", "content": prompt}], context)
+        for prompt in prompts
+    ]
+    order = sorted(range(len(ids)), key=lambda index: len(ids[index]))  # little padding
+    texts: dict[int, list[int]] = {}
+    for begin in range(0, len(order), GENERATE_ROWS):
+        report(Progress("answer", begin / len(order), f"{begin} of {len(order)} prompts"))
+        rows = order[begin : begin + GENERATE_ROWS]
+        answers = _answers(
+            model, tokenizer, [ids[row] for row in rows], max_new_tokens, temperature
+        )
+        for row, answer in zip(rows, answers, strict=True):
+            texts[row] = ids[row][-LONGEST:] + answer
+    return [texts[row] for row in range(len(ids))]
+
+
+def _answers(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[list[int]],
+    max_new_tokens: int,
+    temperature: float,
+) -> list[list[int]]:
+    """Answers to a batch of prompts, padded on the left; each with its end-of-answer token."""
+    import torch
+
+    longest = max(map(len, prompts))
+    pad = tokenizer.pad_token_id or 0
+    padded = torch.tensor([[pad] * (longest - len(ids)) + ids for ids in prompts])
+    mask = torch.tensor([[0] * (longest - len(ids)) + [1] * len(ids) for ids in prompts])
+    drawing = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
+    with quiet_transformers(), torch.inference_mode(), torch.random.fork_rng():
+        torch.manual_seed(0)  # the same texts give the same store
+        output = model.generate(
+            padded.to(model.device),
+            attention_mask=mask.to(model.device),
+            do_sample=bool(temperature),
+            **drawing,
+            max_new_tokens=max_new_tokens,
+            pad_token_id=pad,
+        )
+    eos = model.generation_config.eos_token_id
+    stops = set(eos if isinstance(eos, list) else [eos])
+    return [_until(answer, stops) for answer in output[:, longest:].tolist()]
+
+
+def _until(ids: list[int], stops: set[int]) -> list[int]:
+    """Up to the first stop, which belongs to it."""
+    end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
+    return ids[: end + 1]
+
+
+def _answer_of_run(path: Path, model_name: str) -> list[int]:
+    """The committed ids of a saved run's speculative lane, or of its plain lane where it has no other."""
+    trace = read(path).trace
+    wrote = {event.target.name for event in trace.events if isinstance(event, RunStarted)}
+    if wrote != {model_name}:
+        raise UserError(
+            f"The run {path.name} is not one of {model_name} but of {', '.join(sorted(wrote)) or 'no model'}.",
+            advice="Use runs of one target, and name it with --target.",
+        )
+    return output_ids(trace.lane("speculative")) or output_ids(trace.lane("plain"))
+
+
+def _encoded(path: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """A text file as one text; control tokens that it spells out stay text."""
+    encoded = tokenizer(
+        _read_text(path), add_special_tokens=False, split_special_tokens=True, verbose=False
+    )
+    return list(encoded["input_ids"])
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"The file {path} cannot be read: {getattr(error, 'strerror', '') or 'it is not UTF-8 text'}.",
+            unharmed="Nothing was written.",
+            advice="Name text files in UTF-8, or runs that specdemo saved.",
+        ) from error
+
+
+def _tokenizer_facts(tokenizer: PreTrainedTokenizerBase, model_name: str) -> dict[str, Any]:
+    vocabulary = tokenizer.get_vocab()
+    return {
+        "model": model_name,
+        "tokenizer": fingerprint(vocabulary),
+        "vocabulary_size": max(vocabulary.values()) + 1,
+    }

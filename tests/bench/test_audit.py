@@ -1,0 +1,355 @@
+"""The audit: honest drafters hold, broken ones are caught, and what it found survives a round trip."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import VOCABULARY, header, run_lane, tiny_llama
+
+from specdemo.bench.audit import (
+    CONDITIONS,
+    FILE,
+    AuditResult,
+    GreedyAudit,
+    MethodAudit,
+    SamplingAudit,
+    as_table,
+    judge_greedy,
+    judge_sampling,
+    load_last,
+    reread,
+    run_audit,
+    save_last,
+)
+from specdemo.drafters.look_back import LookBack
+from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.oracle import Scripted
+from specdemo.engine import loop
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
+from specdemo.engine.prefix import PrefixReader
+from specdemo.engine.sampling import Shaper, draw
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.errors import UserError
+from specdemo.session import MethodInfo
+from specdemo.settings import AppSettings, Sampling
+from specdemo.trace.events import ModelInfo
+from specdemo.trace.metrics import output_ids
+
+PROMPTS = ([5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17], [9, 9, 8, 4])
+LIMIT = 0.01 / 40
+UNLIKELY = 0.3
+
+
+class Sampler:
+    """Draws a chain of at most three from a tiny draft model, and stops after a token that it holds unlikely.
+
+    row: what it claims to have drawn from
+    """
+
+    def __init__(self, weights, shaper, row=lambda probs: probs):
+        self.reader = PrefixReader(CachedModel(weights))
+        self.shaper = shaper
+        self.row = row
+        self.generator = torch.Generator().manual_seed(shaper.sampling.seed + 1_000_003)
+
+    def start(self, prompt_ids):
+        self.reader.prepare(prompt_ids[:-1])
+
+    def propose(self, committed, budget):
+        drafted, rows, confidences = [], [], []
+        while len(drafted) < min(3, budget):
+            logits = self.reader.logits_after([*committed, *drafted])
+            probs = self.shaper.probs(logits[None], committed, [drafted])[0]
+            greedy = self.shaper.sampling.greedy
+            drafted.append(int(probs.argmax()) if greedy else draw(probs, self.generator))
+            rows.append(self.row(probs))
+            confidences.append(float(probs[drafted[-1]]))
+            if confidences[-1] < UNLIKELY:
+                break
+        drawn = torch.stack(rows) if rows and not self.shaper.sampling.greedy else None
+        return Proposal.chain(drafted, draft_probs=drawn, confidences=tuple(confidences))
+
+    def observe(self, outcome):
+        pass
+
+
+def guesses(committed, budget):
+    """A tree of chosen tokens: two guesses for the next one, and one below the second."""
+    if budget < 2:
+        return Proposal()
+    first = (committed[-1] * 7 + 3) % VOCABULARY
+    return Proposal((first, 41, (first + 9) % VOCABULARY), (-1, -1, 1))
+
+
+def flat(probs):
+    return torch.full_like(probs, 1 / VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+def draft():
+    """A copy of the target, disturbed enough that half of what it drafts is refused."""
+    draft = tiny_llama(0)
+    torch.manual_seed(5)
+    for parameter in draft.parameters():
+        parameter.add_(torch.randn_like(parameter) * parameter.std() * 0.35)
+    return draft
+
+
+@pytest.fixture(scope="module")
+def makers(target_weights, draft):
+    """Drafters by name, each made for one run. Looking back is worst with a good draft, so it has the target's copy."""
+    return {
+        "nothing": lambda _shaper: Nothing(),
+        "sampler": lambda shaper: Sampler(draft, shaper),
+        "guesses": lambda _shaper: Scripted(guesses),
+        "look back": lambda shaper: LookBack(Sampler(target_weights, shaper), UNLIKELY),
+        "wrong rows": lambda shaper: Sampler(draft, shaper, flat),
+        "broken": lambda _shaper: Scripted(lambda *_: Proposal((1,), (7,))),
+    }
+
+
+def sampled(target_weights, make, sampling, runs=40, tokens=16):
+    """(prompt ids, new ids) of seeded runs through the real loop."""
+    target = CachedModel(target_weights)
+    for seed in range(runs):
+        seeded = replace(sampling, seed=seed)
+        prompt = PROMPTS[seed % len(PROMPTS)]
+        target.rollback(0)
+        events = run_lane(
+            target_weights,
+            make(Shaper(seeded)),
+            prompt,
+            sampling=seeded,
+            max_new_tokens=tokens,
+            target=target,
+        )
+        yield prompt, output_ids(events)
+
+
+@pytest.fixture
+def judged(target_weights, draft):
+    """What the audit finds of a drafter under a condition."""
+
+    def judged(make, condition, said_under=""):
+        said = sampled(target_weights, make, CONDITIONS[said_under or condition])
+        readers = [PrefixReader(CachedModel(weights)) for weights in (target_weights, draft)]
+        return judge_sampling(*readers, condition, CONDITIONS[condition], said, LIMIT)
+
+    return judged
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("method", ["nothing", "sampler", "guesses"])
+def test_honest_drafters_hold(judged, makers, method, condition):
+    found = judged(makers[method], condition)
+    assert found.held, found
+    assert found.samples == 640
+    assert found.impossible == 0
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("method", ["look back", "wrong rows"])
+def test_dishonest_drafters_are_caught(judged, makers, method, condition):
+    found = judged(makers[method], condition)
+    assert not found.held, found
+
+
+def test_a_verifier_that_keeps_too_much_is_caught(judged, makers, monkeypatch):
+    def lenient(proposal, target_probs, generator):
+        drawn = proposal.draft_probs
+        softer = None if drawn is None else drawn * 0.5  # doubles every chance to be kept
+        return honest(replace(proposal, draft_probs=softer), target_probs, generator)
+
+    honest = loop.verify_sampling
+    monkeypatch.setattr(loop, "verify_sampling", lenient)
+    assert not judged(makers["sampler"], "temperature 1").held
+
+
+def test_a_method_that_draws_from_another_distribution_is_caught(judged, makers):
+    """A target that forgets top-p says tokens that reading again rules out."""
+    condition = "top-p 0.9, repetition penalty 1.2"
+    found = judged(makers["nothing"], condition, said_under="temperature 1")
+    assert not found.held
+    assert found.impossible > 0
+
+
+def test_reading_again_gives_each_token_the_row_before_it(target_weights):
+    sampling = Sampling(temperature=1.0, repetition_penalty=1.3)
+    reader = PrefixReader(CachedModel(target_weights))
+    ids = [3, 9, 3, 14]
+    for _ in range(2):  # the second time from the cache
+        probs = reread(reader, PROMPTS[0], ids, sampling)
+        assert probs.shape == (4, VOCABULARY)
+        for place in range(len(ids)):
+            text = [*PROMPTS[0], *ids[:place]]
+            logits = target_weights(torch.tensor([text])).logits[0, -1:]
+            alone = Shaper(sampling).probs(logits, text, [[]])[0]
+            assert torch.allclose(probs[place], alone, atol=1e-5)
+
+
+def test_greedy_outputs_are_compared_token_by_token(target_weights):
+    reader = PrefixReader(CachedModel(target_weights))
+    plain = [
+        output_ids(run_lane(target_weights, Nothing(), prompt, max_new_tokens=8))
+        for prompt in PROMPTS
+    ]
+    same = judge_greedy(reader, PROMPTS, plain, plain, required=True)
+    assert same == GreedyAudit(2, 2, 1.0, None, required=True)
+    assert same.held
+    other = [plain[0], [*plain[1][:6], (plain[1][6] + 1) % VOCABULARY, plain[1][7]]]
+    differs = judge_greedy(reader, PROMPTS, plain, other, required=True)
+    row = reread(reader, PROMPTS[1], plain[1], Sampling(temperature=1.0))[6]
+    assert (differs.equal, differs.same_share) == (1, 14 / 16)
+    assert differs.median_margin == pytest.approx(float(row[plain[1][6]] - row[other[1][6]]))
+    assert not differs.held
+    assert replace(differs, required=False).held
+
+
+class Studio:
+    """Stands for a session: the tiny target, prompts that are lists of numbers, and the drafters of this test."""
+
+    def __init__(self, weights, draft, makers, cache_dir):
+        self.weights, self.makers = weights, makers
+        self.settings = AppSettings(cache_dir=cache_dir)
+        self.infos = [MethodInfo(name, name.title(), "", (), True) for name in makers]
+        self.infos.append(MethodInfo("copy", "Copy", "", (), False, "There is no copy."))
+        self.table = {
+            info.name: SimpleNamespace(lossy=info.name == "look back") for info in self.infos
+        }
+        self.pair = SimpleNamespace(
+            target=SimpleNamespace(
+                model=weights, info=ModelInfo("tiny", "", "fp32", "PyTorch float32 on CPU")
+            ),
+            draft_info=ModelInfo("tiny draft"),
+            open_draft=lambda: CachedModel(draft),
+            tokenizer=Letters(),
+            context=512,
+        )
+
+    def methods(self):
+        return self.infos
+
+    def open(self):
+        return SimpleNamespace(run=self.run, reset=lambda: None, close=lambda: None)
+
+    def run(self, prompt, settings, *, system="", cancel=None):
+        yield from generate(
+            CachedModel(self.weights),
+            self.makers[settings.method](Shaper(settings.sampling)),
+            Letters()(prompt)["input_ids"],
+            shaper=Shaper(settings.sampling),
+            limits=Limits(settings.max_new_tokens),
+            started=header(),
+        )
+
+
+class Letters:
+    """A tokenizer without a chat template: a letter, a token."""
+
+    chat_template = None
+
+    def __call__(self, text, **_options):
+        return {"input_ids": [ord(letter) % VOCABULARY for letter in text]}
+
+
+@pytest.fixture
+def studio(target_weights, draft, makers, tmp_path, monkeypatch):
+    studio = Studio(target_weights, draft, makers, tmp_path)
+    monkeypatch.setattr("specdemo.drafters.base.METHODS", studio.table)
+    return studio
+
+
+def test_an_audit_of_every_method(studio):
+    reports = []
+    result = run_audit(studio, None, runs=16, tokens=16, report=reports.append)
+    verdicts = {method.name: method.verdict for method in result.methods}
+    assert verdicts == {
+        "nothing": "held",
+        "sampler": "held",
+        "guesses": "held",
+        "look back": "lossy by design",
+        "wrong rows": "did not hold",
+        "broken": "broke",
+        "copy": "not available",
+    }
+    assert not result.held
+    found = {method.name: method for method in result.methods}
+    assert found["sampler"].greedy.equal == found["sampler"].greedy.outputs == 6
+    assert [row.samples for row in found["sampler"].sampling] == [256, 256]
+    assert result.limit == 0.01 / (3 * 2 * 6)
+    assert all(0 <= report.done <= 1 for report in reports)
+    assert [report.done for report in reports] == sorted(report.done for report in reports)
+    assert load_last(studio.settings.cache_dir) == result
+    table = as_table(result)
+    assert "There is no copy." in table
+    assert "IndexError" in table or "ValueError" in table
+    assert all(word in table for word in ("did not hold", "lossy by design", "not available"))
+
+
+def test_an_audit_of_one_method_has_its_control_and_holds(studio):
+    result = run_audit(studio, ["sampler"], runs=4, tokens=8)
+    assert [method.name for method in result.methods] == ["nothing", "sampler"]
+    assert result.held
+
+
+def test_an_unknown_method_is_told(studio):
+    with pytest.raises(UserError, match="no drafting method 'magic'"):
+        run_audit(studio, ["magic"])
+    assert load_last(studio.settings.cache_dir) is None
+
+
+RESULT = AuditResult(
+    machine="m",
+    model="tiny",
+    draft="",
+    precision="nf4",
+    kernel="k",
+    date="2025-01-01T00:00:00+00:00",
+    seconds=1.5,
+    runs=2,
+    tokens=3,
+    limit=0.001,
+    methods=(
+        MethodAudit(
+            "ngram",
+            "N-gram",
+            lossy=False,
+            available=True,
+            greedy=GreedyAudit(3, 2, 0.9, 0.01, required=False),
+            sampling=(SamplingAudit("temperature 1", 6, 1, 0.5, 0.25, None, held=True),) * 2,
+        ),
+        MethodAudit("copy", "Copy", lossy=False, available=False, why_not="There is no copy."),
+    ),
+)
+
+
+def test_a_result_survives_json():
+    assert AuditResult.from_dict(json.loads(json.dumps(RESULT.to_dict()))) == RESULT
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"methods": [{}]}', '{"methods": [], "new": 1}', "null", "\xff"]
+)
+def test_a_file_that_cannot_be_read_is_no_audit(tmp_path, text):
+    save_last(RESULT, tmp_path / "cache")
+    assert load_last(tmp_path / "cache") == RESULT
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [FILE]
+    (tmp_path / "cache" / FILE).write_text(text, encoding="latin-1")
+    assert load_last(tmp_path / "cache") is None
+
+
+def test_the_table_says_what_low_precision_means():
+    table = as_table(RESULT)
+    assert "2 of 3" in table
+    assert "near-ties may fall the other way" in table
+    assert "1 of 6 tokens are ruled out" in table
+    fp32 = replace(
+        RESULT, methods=(replace(RESULT.methods[0], greedy=GreedyAudit(1, 1, 1, None, True)),)
+    )
+    assert "near-ties" not in as_table(fp32)

@@ -1,0 +1,135 @@
+"""The suffix automaton against brute force, and the n-gram drafter that copies by it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from conftest import reference_greedy, run_lane
+
+from specdemo.drafters.automaton import SuffixAutomaton
+from specdemo.drafters.lookahead import Confidence, Constant
+from specdemo.drafters.ngram import Ngram
+from specdemo.trace.events import Drafted
+from specdemo.trace.metrics import measure, output_ids
+
+
+def by_brute_force(text, longest):
+    """Length of the longest suffix that stands earlier, and where its latest earlier occurrence ends."""
+    for length in range(min(longest, len(text) - 1), 0, -1):
+        for end in range(len(text) - 1, length - 1, -1):
+            if text[end - length : end] == text[-length:]:
+                return length, end
+    return 0, 0
+
+
+@pytest.mark.parametrize("alphabet", [1, 2, 3, 5])
+@pytest.mark.parametrize("longest", [3, 64])
+def test_the_match_is_the_longest_and_among_those_the_latest(alphabet, longest):
+    draw = random.Random(alphabet)
+    for _ in range(25):
+        automaton = SuffixAutomaton()
+        for _ in range(draw.choice([10, 40, 100])):
+            if draw.random() < 0.03:
+                automaton.begin([draw.randrange(alphabet)])
+            automaton.extend(draw.randrange(alphabet))
+            assert automaton.match(longest) == by_brute_force(automaton.text, longest)
+
+
+def test_a_text_that_repeats_itself_stays_cheap_and_matches():
+    automaton = SuffixAutomaton()
+    automaton.begin([7] * 20_000)  # minutes if every token were to visit every state
+    assert automaton.match(64)[0] == 64
+    assert automaton.following(automaton.match(64)[1], 4) == [7] * 4
+
+
+def test_no_match_and_no_copy_crosses_two_texts():
+    automaton = SuffixAutomaton()
+    automaton.begin([1, 2, 3])
+    automaton.begin([9, 1, 2])
+    length, position = automaton.match()
+    assert (length, position) == (2, 2)
+    assert automaton.following(position, 8) == [3]  # not 9, the next text
+    automaton.begin([3, 9])  # "3 9" stands across the seam of the first two texts only
+    assert automaton.match() == (1, 5)
+    separators = [token for token in automaton.text if token < 0]
+    assert len(separators) == len(set(separators)) == 2
+
+
+def test_a_text_that_continues_the_last_one_is_not_entered_twice():
+    automaton = SuffixAutomaton()
+    automaton.begin([1, 2, 3])
+    automaton.follow([1, 2, 3, 4])
+    automaton.begin([1, 2, 3, 4, 5, 6])
+    assert automaton.text == [1, 2, 3, 4, 5, 6]
+    automaton.begin([1, 2, 9])
+    assert automaton.text == [1, 2, 3, 4, 5, 6, -1, 1, 2, 9]
+    assert automaton.current_length == 3
+
+
+def test_memory_is_bounded_and_the_current_text_goes_on():
+    automaton = SuffixAutomaton(max_tokens=40)
+    automaton.begin(range(100, 130))
+    text = [1, 2, 3, 4, 5, 6, 7, 8]
+    automaton.begin(text)
+    text += [1, 2]
+    automaton.follow(text)
+    assert automaton.text == text  # the earlier text was let go
+    assert automaton.match() == (2, 2)
+    text += range(200, 300)
+    automaton.follow(text)
+    assert len(automaton.text) <= 40
+    assert automaton.text == text[-len(automaton.text) :]
+    assert automaton.current_length == len(text)
+    held = len(automaton.text)
+    automaton.begin([*text, 5])
+    assert automaton.text[-2:] == [299, 5]
+    assert len(automaton.text) == held + 1
+
+
+def drafter(lookahead=4, **options):
+    return Ngram(SuffixAutomaton(), Constant(lookahead), **options)
+
+
+def test_copying_goes_on_with_its_own_copy():
+    ngram = drafter(7)
+    text = [5, 1, 2, 3, 1, 2, 3]
+    ngram.start(text)
+    proposal = ngram.propose(text, 16)
+    assert proposal.token_ids == (1, 2, 3, 1, 2, 3, 1)
+    assert proposal.confidences[:2] == (4 / 6, 5 / 7)
+    assert proposal.source == "ngram"
+    assert "the last 3 tokens stood 3 tokens before; constant: always 7" in proposal.reason
+    assert ngram.match(text) == (3, [*[1, 2, 3] * 10, 1, 2])
+
+
+def test_ngram_asks_the_policy_after_each_token_and_keeps_to_the_budget():
+    ngram = Ngram(SuffixAutomaton(), Confidence(0.55, 20))
+    text = [1, 2, 3, 4, 1, 2]
+    ngram.start(text)
+    assert len(ngram.propose(text, 3)) == 3
+    assert len(ngram.propose(text, 0)) == 0
+    ngram.lookahead.threshold = 0.65  # a match of two: .6, .67, ...
+    assert ngram.propose(text, 8).token_ids == (3,)
+
+
+def test_ngram_leaves_short_matches_alone_and_drafts_from_earlier_texts():
+    ngram = drafter(shortest=3)
+    ngram.start([1, 2, 3, 4, 5])
+    ngram.start([8, 2, 3])
+    assert len(ngram.propose([8, 2, 3], 8)) == 0
+    assert ngram.match([8, 2, 3]) == (0, [])
+    proposal = ngram.propose([8, 2, 3, 1, 2, 3], 8)
+    assert proposal.token_ids == (4, 5)
+    assert "in an earlier text" in proposal.reason
+
+
+def test_greedy_text_with_ngram_is_the_targets_own_and_a_second_run_is_recalled(target_weights):
+    prompt = [3, 9, 27, 17]
+    ngram = drafter(8)
+    runs = [run_lane(target_weights, ngram, prompt, max_new_tokens=120) for _ in range(2)]
+    expected = reference_greedy(target_weights, prompt, 120)
+    assert [output_ids(run) for run in runs] == [expected, expected]
+    first, second = map(measure, runs)
+    assert second.steps < first.steps  # the first answer is copied
+    assert any("earlier text" in event.reason for event in runs[1] if isinstance(event, Drafted))

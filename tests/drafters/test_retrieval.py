@@ -1,0 +1,285 @@
+"""The datastore against brute force, what it refuses, how it is built, and the drafter that reads it."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import VOCABULARY, reference_greedy, run_lane
+
+from specdemo.drafters.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
+from specdemo.drafters.lookahead import Confidence, Constant
+from specdemo.drafters.retrieval import Retrieval, most_frequent
+from specdemo.errors import UserError
+from specdemo.trace.codec import encode
+from specdemo.trace.events import ModelInfo
+from specdemo.trace.metrics import measure, output_ids
+from specdemo.training.datastore import (
+    DRAWN,
+    build,
+    build_datastore,
+    build_from_prompts,
+    suffix_array,
+)
+
+SHIPPED = Path(__file__).resolve().parents[2] / "assets/datastore/smollm2-135m-instruct"
+
+
+class Letters:
+    """A tokenizer of single letters: a is 0."""
+
+    pad_token_id = None
+    chat_template = None
+
+    def get_vocab(self):
+        return {chr(97 + token_id): token_id for token_id in range(VOCABULARY)}
+
+    def __call__(self, text, **_options):
+        return {"input_ids": [ord(letter) - 97 for letter in text if letter.isalpha()]}
+
+
+def store_of(folder, texts, size=VOCABULARY):
+    out = build_datastore(texts, folder / "store", {"vocabulary_size": size, "tokenizer": "abc"})
+    return Datastore.open(out)
+
+
+def by_brute_force(texts, ids, longest, shortest):
+    """Length of the longest suffix of `ids` in any text, and what follows each place, in order."""
+    for length in range(min(longest, len(ids)), shortest - 1, -1):
+        wanted = list(ids[-length:])
+        found = [
+            text[end:]
+            for text in texts
+            for end in range(length, len(text) + 1)
+            if text[end - length : end] == wanted
+        ]
+        if found:
+            return length, sorted(found)
+    return 0, []
+
+
+@pytest.mark.parametrize("size", [4, 70_000])  # uint16 and int32
+def test_lookup_finds_what_brute_force_finds(tmp_path, size):
+    draw = random.Random(size)
+    low = size - 4
+    texts = [[low + draw.randrange(4) for _ in range(draw.randrange(1, 60))] for _ in range(25)]
+    store = store_of(tmp_path, texts, size)
+    assert store.tokens.dtype == (np.uint16 if size == 4 else np.int32)
+    for _ in range(200):
+        ids = [low + draw.randrange(4) for _ in range(draw.randrange(12))]
+        length, positions = store.lookup(ids, longest=9, shortest=3, most=10_000)
+        expected = by_brute_force(texts, ids, 9, 3)
+        assert (length, sorted(store.following(positions, 60))) == expected
+    assert store.lookup([low, 3 * size, low]) == (
+        0,
+        [],
+    )  # a stranger matches nothing, one token is short
+    assert store.lookup([65_535] * 3) == (0, [])  # neither does a separator
+
+
+def test_a_selection_of_the_matches_keeps_the_shares(tmp_path):
+    store = store_of(tmp_path, [[1, 2, 3]] * 300 + [[1, 2, 4]] * 100)
+    _, positions = store.lookup([1, 2], most=40)
+    followers = [row[0] for row in store.following(positions, 1)]
+    assert (followers.count(3), followers.count(4)) == (30, 10)
+
+
+def test_suffixes_are_ordered_by_what_stands_there():
+    draw = np.random.default_rng(0)
+    for alphabet, count in ((1, 50), (2, 200), (9, 200), (1, 1)):
+        tokens = draw.integers(alphabet, size=count)
+        suffixes = suffix_array(tokens).tolist()
+        assert suffixes == sorted(range(count), key=lambda place: tokens[place:].tolist())
+
+
+def test_a_store_survives_the_disk_mapped_and_without_leftovers(tmp_path):
+    texts = [[1, 2, 3, 4], [], [5, 6]]
+    for _ in range(2):  # the second replaces the first
+        store = store_of(tmp_path, texts)
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    assert store.tokens.tolist() == [1, 2, 3, 4, 65_535, 5, 6, 65_535]
+    assert len(store) == 8
+    assert isinstance(store.tokens.base, np.memmap)
+    assert not store.tokens.flags.writeable
+    assert (store.card["texts"], store.card["tokens"]) == (2, 8)
+
+
+def test_nothing_else_is_overwritten(tmp_path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "thesis.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(UserError, match="is no datastore"):
+        store_of(tmp_path, [[1, 2]])
+    assert (tmp_path / "store" / "thesis.txt").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("texts", "match"),
+    [([[]], "no text"), ([[1, VOCABULARY]], "does not have"), ([[-1]], "not have")],
+)
+def test_texts_that_cannot_be_stored_are_refused(tmp_path, texts, match):
+    with pytest.raises(UserError, match=match):
+        store_of(tmp_path, texts)
+
+
+def damage_card(folder, **changes):
+    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    (folder / CARD).write_text(json.dumps({**card, **changes}), encoding="utf-8")
+
+
+DAMAGE = {
+    "no folder": lambda folder: folder.rename(folder.with_name("elsewhere")),
+    "card is no JSON": lambda folder: (folder / CARD).write_text("{", encoding="utf-8"),
+    "card is a list": lambda folder: (folder / CARD).write_text("[]", encoding="utf-8"),
+    "another format": lambda folder: damage_card(folder, format=99),
+    "another size": lambda folder: damage_card(folder, tokens=3),
+    "no vocabulary": lambda folder: damage_card(folder, vocabulary_size=None),
+    "no end": lambda folder: damage_card(folder, vocabulary_size=1 << 20),
+    "no tokens": lambda folder: (folder / TOKENS).unlink(),
+    "cut short": lambda folder: (folder / TOKENS).write_bytes((folder / TOKENS).read_bytes()[:-3]),
+    "pickle": lambda folder: np.save(folder / TOKENS, np.array([{}, 1], object)),
+    "floats": lambda folder: np.save(folder / SUFFIXES, np.zeros(5)),
+    "too few": lambda folder: np.save(folder / SUFFIXES, np.zeros(2, np.int32)),
+    "a table": lambda folder: np.save(folder / TOKENS, np.zeros((5, 1), np.uint16)),
+    "out of range": lambda folder: np.save(folder / SUFFIXES, np.full(5, 9, np.int32)),
+    "negative": lambda folder: np.save(folder / SUFFIXES, np.full(5, -1, np.int32)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_store_is_a_sentence(tmp_path, damage):
+    store_of(tmp_path, [[1, 2, 3, 4]])
+    damage(tmp_path / "store")
+    with pytest.raises(UserError, match=r"damaged|no datastore"):
+        Datastore.open(tmp_path / "store")
+
+
+def test_a_store_of_another_tokenizer_is_refused(tmp_path):
+    store_of(tmp_path, [[1, 2]])
+    assert Datastore.open(tmp_path / "store", "abc")
+    with pytest.raises(UserError, match="another tokenizer"):
+        Datastore.open(tmp_path / "store", "xyz")
+    assert fingerprint({"a": 0, "b": 1}) == fingerprint({"b": 1, "a": 0})
+    assert fingerprint({"a": 0, "b": 1}) != fingerprint({"a": 1, "b": 0})
+
+
+def test_the_most_frequent_continuation_is_followed():
+    rows = [[1, 2, 3], [1, 4], [5, 2]]
+    assert most_frequent(rows) == [(1, 2 / 4), (2, 1 / 3), (3, 1 / 2)]
+    assert most_frequent([[], [7], []]) == [(7, 1 / 4)]
+    assert most_frequent([]) == []
+
+
+def test_retrieval_drafts_the_most_frequent_and_keeps_to_policy_and_budget(tmp_path):
+    store = store_of(tmp_path, [[1, 2, 3, 9, 9], [1, 2, 3, 9, 8], [1, 2, 4], [9, 9]])
+    retrieval = Retrieval(store, Constant(5))
+    retrieval.start([1, 2])
+    proposal = retrieval.propose([7, 1, 2], 8)
+    assert proposal.token_ids[:2] == (3, 9)
+    assert proposal.confidences == (2 / 4, 2 / 3, 1 / 3)
+    assert proposal.parents == (-1, 0, 1)
+    assert proposal.draft_probs is None
+    assert (proposal.source, proposal.lookahead) == ("retrieval", 5)
+    assert "the last 2 tokens stand at 3 places" in proposal.reason
+    assert retrieval.match([7, 1, 2]) == (2, list(proposal.token_ids))
+    assert retrieval.propose([7, 1, 2], 1).token_ids == (3,)
+    assert len(retrieval.propose([7, 1, 2], 0)) == 0
+    assert Retrieval(store, Confidence(0.6)).propose([1, 2], 8).token_ids == (3,)
+    assert len(retrieval.propose([7, 2], 8)) == 0  # one token is too short
+    assert retrieval.match([7, 2]) == (0, [])
+    assert len(Retrieval(store, Constant(4), shortest=3).propose([1, 2], 8)) == 0
+
+
+def test_greedy_text_with_retrieval_is_the_targets_own_in_fewer_steps(tmp_path, target_weights):
+    prompt = [3, 9, 27, 17]
+    answer = reference_greedy(target_weights, prompt, 60)
+    wrong = [[*prompt, *answer[:20], 5, 5, 5], [5, 5, *answer[30:50]]]
+    retrieval = Retrieval(store_of(tmp_path, [[*prompt, *answer], *wrong]), Constant(6))
+    run = run_lane(target_weights, retrieval, prompt, max_new_tokens=60)
+    assert output_ids(run) == answer
+    assert measure(run).steps < 30
+
+
+def test_a_store_from_text_files_and_saved_runs(tmp_path, target_weights):
+    (tmp_path / "notes.txt").write_text("abc\n\nabd", encoding="utf-8")
+    prompt = [3, 9, 27]
+    events = run_lane(target_weights, Retrieval(store_of(tmp_path, [[1]]), Constant(2)), prompt)
+    run = tmp_path / "run.jsonl"
+    run.write_text("".join(encode(event) + "\n" for event in events), encoding="utf-8")
+    reports = []
+    files = [tmp_path / "notes.txt", run]
+    store = Datastore.open(build(files, Letters(), "tiny", tmp_path / "out", reports.append))
+    assert store.tokens[:6].tolist() == [0, 1, 2, 0, 1, 3]
+    assert store.tokens[7:-1].tolist() == output_ids(events)
+    assert store.card["sources"] == ["notes.txt", "run.jsonl"]
+    assert store.card["tokenizer"] == fingerprint(Letters().get_vocab())
+    assert [report.stage for report in reports] == ["read", "sort"]
+
+    with pytest.raises(UserError, match="not one of other but of tiny"):
+        build([run], Letters(), "other", tmp_path / "out")
+    started = replace(events[0], lane="plain", target=replace(events[0].target, name="two"))
+    run.write_text(f"{encode(events[0])}\n{encode(started)}\n", encoding="utf-8")
+    with pytest.raises(UserError, match="of tiny, two"):
+        build([run], Letters(), "tiny", tmp_path / "out")
+    (tmp_path / "notes.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="UTF-8"):
+        build(files[:1], Letters(), "tiny", tmp_path / "out")
+    with pytest.raises(UserError, match="cannot be read"):
+        build([tmp_path / "missing.txt"], Letters(), "tiny", tmp_path / "out")
+    assert len(Datastore.open(tmp_path / "out")) == len(store)  # what failed changed nothing
+
+
+def texts_of(store):
+    texts, start = [], 0
+    for end in np.flatnonzero(store.tokens == 65_535).tolist():
+        texts.append(store.tokens[start:end].tolist())
+        start = end + 1
+    return texts
+
+
+def test_a_store_of_a_targets_own_answers(tmp_path, target_weights):
+    prompts = ["abcabd", "dddddddddddddddddddddd"]
+    (tmp_path / "prompts.txt").write_text("\n".join(prompts) + "\n", encoding="utf-8")
+
+    def built(name):
+        out = build_from_prompts(
+            tmp_path / "prompts.txt",
+            Letters(),
+            target_weights,
+            ModelInfo("tiny"),
+            tmp_path / name,
+            examples=prompts[:1],
+            max_new_tokens=12,
+            licence="Apache-2.0",
+        )
+        return Datastore.open(out)
+
+    store = built("store")
+    greedy, drawn = texts_of(store)[:2], texts_of(store)[2:]
+    for prompt, text in zip(prompts, greedy, strict=True):
+        ids = Letters()(prompt)["input_ids"]
+        assert text == ids[-16:] + reference_greedy(target_weights, ids, 12)
+    assert len(drawn) == DRAWN
+    assert all(text[:6] == greedy[0][:6] for text in drawn)  # its prompt
+    assert any(text != greedy[0] for text in drawn)
+    assert texts_of(built("again")) == greedy + drawn
+    assert (store.card["licence"], store.card["model"]) == ("Apache-2.0", "tiny")
+
+
+def test_the_shipped_store_is_whole_small_and_knows_the_examples():
+    store = Datastore.open(SHIPPED)
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 2_000_000
+    assert store.card["model"] == "smollm2-135m-instruct"
+    assert store.card["licence"] == "Apache-2.0"
+    prompts = (SHIPPED.parent / "prompts.txt").read_text(encoding="utf-8").splitlines()
+    rows = json.loads((SHIPPED.parents[1] / "examples.json").read_text(encoding="utf-8"))
+    examples = {row["prompt"] for row in rows["examples"]}
+    assert examples <= set(prompts)
+    assert len(prompts) == len(set(prompts))
+    assert store.card["texts"] == len(prompts) + DRAWN * len(examples)
+    suffixes = np.sort(store.suffixes)
+    assert np.array_equal(suffixes, np.arange(len(store)))
+    assert (store.tokens[store.suffixes][1:] >= store.tokens[store.suffixes][:-1]).all()
