@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import atexit
+import random
+import shutil
+import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
+from specdemo.drafters.datastore import Datastore
+from specdemo.drafters.learned import FEATURES, LookaheadWeights
+from specdemo.drafters.memory import Memory
+from specdemo.engine.cost import CostProfile
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
+from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Drafter
-from specdemo.settings import Sampling
+from specdemo.engine.types import Drafter, LanguageModel
+from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.events import Event, ModelInfo, RunStarted
+from specdemo.training.datastore import build_datastore
 
 VOCABULARY = 64
+# As on a small machine: five rows cost a fifth more than one, a draft step a tenth of a target's.
+PROFILE = CostProfile(((1, 0.020), (5, 0.024), (32, 0.060)), 0.002)
+ALL_METHODS = sorted(METHODS)
 
 
 def tiny_llama(seed: int, *, vocabulary: int = VOCABULARY, scale: float = 3.0) -> LlamaForCausalLM:
@@ -95,3 +111,57 @@ def reference_greedy(
         **options,
     )
     return output[0, len(prompt_ids) :].tolist()
+
+
+def drafter_for(
+    method: str,
+    draft: LanguageModel,
+    *,
+    vocabulary: int = VOCABULARY,
+    sampling: Sampling | None = None,
+    store: Datastore | None = None,
+    memory: Memory | None = None,
+    answer_ids: Sequence[int] = (),
+    **changes: object,
+) -> Drafter:
+    """A registered method, made as a session makes it, with everything that it may need.
+
+    draft: drafts, and stands for the quantised copy too; store: one of nonsense texts by default
+    """
+    settings = RunSettings(
+        method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes}
+    )
+    count = len(FEATURES)
+    context = DraftingContext(
+        settings,
+        Shaper(settings.sampling),
+        vocabulary,
+        profile=PROFILE,
+        memory=memory or Memory(),
+        draft=PrefixReader(draft),
+        copy=PrefixReader(draft),
+        store=store or nonsense_store(vocabulary),
+        lookahead_weights=LookaheadWeights(
+            (0.0,) * count, (1.0,) * count, (0.1,) * count, 0.5, 0.3
+        ),
+        answer_ids=tuple(answer_ids),
+    )
+    return make_drafter(context)
+
+
+@lru_cache
+def nonsense_store(vocabulary: int) -> Datastore:
+    """A datastore of random texts: it matches often, and is mostly wrong."""
+    rng = random.Random(7)
+    texts = [[rng.randrange(vocabulary) for _ in range(60)] for _ in range(20)]
+    folder = Path(tempfile.mkdtemp(prefix="specdemo-store-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    card = {"vocabulary_size": vocabulary, "tokenizer": "nonsense"}
+    return Datastore.open(build_datastore(texts, folder / "store", card))
+
+
+def innermost(drafter: Drafter) -> Drafter:
+    """The drafter inside the wrappers that every method has."""
+    while hasattr(drafter, "drafter"):
+        drafter = drafter.drafter
+    return drafter

@@ -113,6 +113,7 @@ class MethodAudit:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MethodAudit:
         """From plain values."""
+        data = {name: value for name, value in data.items() if name != "verdict"}
         greedy = data["greedy"] and GreedyAudit(**data["greedy"])
         sampling = tuple(SamplingAudit(**row) for row in data["sampling"])
         return cls(**{**data, "greedy": greedy, "sampling": sampling})
@@ -140,12 +141,19 @@ class AuditResult:
         return not {"broke", "did not hold"} & {method.verdict for method in self.methods}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
+        """Plain values, for JSON; with the verdicts, for readers that know no more than JSON."""
+        verdicts = [method.verdict for method in self.methods]
+        data = asdict(self)
+        methods = [
+            {**row, "verdict": verdict}
+            for row, verdict in zip(data["methods"], verdicts, strict=True)
+        ]
+        return {**data, "held": self.held, "methods": methods}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> AuditResult:
-        """From plain values."""
+        """From plain values; verdicts are found anew."""
+        data = {name: value for name, value in data.items() if name != "held"}
         methods = tuple(MethodAudit.from_dict(method) for method in data["methods"])
         return cls(**{**data, "methods": methods})
 
@@ -176,8 +184,6 @@ def audit(
 
     tokens, runs: new tokens a run, and seeded runs a method and condition; greedy runs once a prompt
     """
-    from specdemo.drafters.base import METHODS
-
     if runs < 1 or tokens < 2:
         raise UserError("An audit needs at least one run of two tokens.")
     infos = {info.name: info for info in studio.methods()}
@@ -195,7 +201,7 @@ def audit(
     rows: list[MethodAudit] = []
     for name in names:
         info = infos[name]
-        row = MethodAudit(name, info.title, METHODS[name].lossy, info.available, info.why_not)
+        row = MethodAudit(name, info.title, info.lossy, info.available, info.why_not)
         if info.available:
             row = subject.audited(row, _part(report, runnable.index(name), len(runnable)))
         rows.append(row)

@@ -38,7 +38,7 @@ def chi_square_p(observed: Sequence[float], expected: Sequence[float], *, fitted
     return float(torch.special.gammaincc(halves[0], halves[1]))
 
 
-def uniformity_p(samples: Sequence[float], cells: int = 20) -> float:
+def uniformity_p(samples: Sequence[float], cells: int = 10) -> float:
     """Probability of values at least this uneven, if they are uniform on 0 to 1. Few samples get fewer cells."""
     cells = max(2, min(cells, int(len(samples) / LEAST_EXPECTED)))
     counts = torch.bincount(_cells(samples, cells), minlength=cells)

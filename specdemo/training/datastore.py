@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 1 << 30  # what int32 positions and an hour of sorting allow
 GENERATE_ROWS = 32
-WARMTH = 0.5  # temperature of the answers that are drawn
+WARMTH = 0.2  # temperature of the answers that are drawn
 DRAWN = 8  # answers drawn to each example
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -84,8 +85,6 @@ class Unsure:
         self.drafter.start(prompt_ids)
 
     def propose(self, committed, budget):
-        from dataclasses import replace
-
         proposal = self.drafter.propose(committed, budget)
         return replace(proposal, confidences=(0.9, 0.9, 0.1, 0.1)[: len(proposal)])
 

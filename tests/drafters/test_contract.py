@@ -1,0 +1,346 @@
+"""One suite over every registered method: lossless, within its budget, clean after a restart, alone beside others.
+
+A method that is lossy by design must fail the test of its distribution: that proves the test can fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import zip_longest
+
+import pytest
+import torch
+from conftest import (
+    ALL_METHODS,
+    VOCABULARY,
+    drafter_for,
+    header,
+    innermost,
+    reference_greedy,
+    run_lane,
+)
+
+from specdemo.drafters.base import METHODS
+from specdemo.drafters.oracle import Scripted
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
+from specdemo.engine.prefix import PrefixReader
+from specdemo.engine.sampling import Shaper, draw
+from specdemo.engine.target import CachedModel
+from specdemo.engine.tree import ancestor_mask, depths
+from specdemo.engine.types import Proposal, TargetOutput
+from specdemo.settings import ORACLE, POLICIES, Sampling
+from specdemo.trace.events import FinishReason, Verified
+from specdemo.trace.metrics import output_ids
+
+PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
+LOSSLESS = [name for name in ALL_METHODS if not METHODS[name].lossy]
+SAMPLINGS = [
+    Sampling(temperature=1.0),
+    Sampling(temperature=0.7, top_p=0.8, repetition_penalty=1.2),
+    Sampling(temperature=1.3, top_k=4),
+]
+
+
+def policies_of(method):
+    return POLICIES if "policy" in METHODS[method].options else ("cost",)
+
+
+@pytest.mark.parametrize("lookahead", [1, 3, 9])
+@pytest.mark.parametrize(
+    ("method", "policy"), [(name, policy) for name in ALL_METHODS for policy in policies_of(name)]
+)
+def test_greedy_output_is_that_of_transformers(
+    target_weights, draft_weights, method, policy, lookahead
+):
+    drafter = drafter_for(method, CachedModel(draft_weights), policy=policy, lookahead=lookahead)
+    events = run_lane(target_weights, drafter, PROMPT, max_new_tokens=48)
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 48)
+    plain = run_lane(target_weights, drafter_for("nothing", CachedModel(draft_weights)), PROMPT)
+    assert output_ids(events)[:40] == output_ids(plain)
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_greedy_output_with_a_repetition_penalty_is_that_of_transformers(
+    target_weights, draft_weights, method
+):
+    """The penalty must see the right prefix at every drafted position, and be rolled back with it."""
+    sampling = Sampling(repetition_penalty=1.3)
+    drafter = drafter_for(method, CachedModel(draft_weights), sampling=sampling)
+    events = run_lane(target_weights, drafter, PROMPT, sampling=sampling)
+    expected = reference_greedy(target_weights, PROMPT, 40, repetition_penalty=1.3)
+    assert output_ids(events) == expected
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
+    """Never deeper than the budget or larger than allowed; parents first, no sibling twice, honest rows."""
+    sampling = Sampling(temperature)
+    drafter = drafter_for(
+        method, CachedModel(draft_weights), sampling=sampling, policy="constant", lookahead=6
+    )
+    answer = [*PROMPT, *PROMPT]  # a text that copies itself, so that copying methods draft too
+    drafter.start(PROMPT)
+    seen = 0
+    for place, budget in enumerate([0, 1, 2, 3, 5, 9, 30, 0, 1], start=len(PROMPT)):
+        proposal = drafter.propose(answer[:place], budget)
+        seen += len(proposal)
+        levels = depths(proposal.parents)
+        assert max(levels, default=0) <= min(budget, 24)
+        assert len(proposal) <= 24
+        assert all(parent < node for node, parent in enumerate(proposal.parents))
+        pairs = list(zip(proposal.parents, proposal.token_ids, strict=True))
+        assert len(pairs) == len(set(pairs))
+        assert len(proposal.confidences) in (0, len(proposal))
+        assert all(0 <= token < VOCABULARY for token in proposal.token_ids)
+        assert proposal.reason or not METHODS[method].options
+        if proposal.draft_probs is not None:
+            assert torch.allclose(
+                proposal.draft_probs.sum(-1), torch.ones(len(proposal)), atol=1e-5
+            )
+            for node, token in enumerate(proposal.token_ids):
+                row = proposal.draft_probs[node]
+                assert row[token] > 0
+                older = [n for n in range(node) if proposal.parents[n] == proposal.parents[node]]
+                assert all(row[proposal.token_ids[sibling]] == 0 for sibling in older)
+    if method != "nothing":
+        assert seen
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_invariants_hold_after_each_step(target_weights, draft_weights, method):
+    """The target has cached all but the pending token; a drafter's own cache is a prefix of a real text."""
+    target, model = CachedModel(target_weights), CachedModel(draft_weights)
+    drafter = drafter_for(method, model, lookahead=6, policy="constant")
+    committed = list(PROMPT)
+    for event in generate(
+        target, drafter, PROMPT, shaper=Shaper(Sampling()), limits=Limits(40), started=header()
+    ):
+        if isinstance(event, Verified):
+            before = list(committed)
+            committed += output_ids([event])
+            assert target.length == len(committed) - 1
+            reader = reader_of(drafter)
+            if reader is not None and method != "parallel":  # that one reads guesses ahead, too
+                drafted = [node.token_id for node in event.nodes]
+                chain = [*before, *drafted]
+                text = reader.cached_ids
+                assert text[: len(before)] == before[: len(text)]
+                assert method in ("tree", "auto", "look_back") or text == chain[: len(text)]
+                assert reader.model.length == len(text)
+
+
+def reader_of(drafter) -> PrefixReader | None:
+    inner = innermost(drafter)
+    draft = getattr(inner, "draft", None)
+    return draft.reader if draft else None
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_a_second_run_starts_clean(target_weights, draft_weights, method):
+    """The same drafter again, after another text: the same output, and the first draft of a new one."""
+    used = drafter_for(method, CachedModel(draft_weights), policy="constant", lookahead=4)
+    target = CachedModel(target_weights)
+    run_lane(target_weights, used, [9, 9, 8, 3, 9, 9, 8], target=target)
+    target.rollback(0)
+    again = run_lane(target_weights, used, PROMPT, target=target)
+    assert output_ids(again) == reference_greedy(target_weights, PROMPT, 40)
+    if method in ("draft_model", "parallel", "quantised_self", "retrieval"):  # remember nothing
+        fresh = drafter_for(method, CachedModel(draft_weights), policy="constant", lookahead=4)
+        for drafter in (used, fresh):
+            drafter.start(PROMPT)
+        assert used.propose(PROMPT, 8).token_ids == fresh.propose(PROMPT, 8).token_ids
+
+
+@pytest.mark.parametrize("stop_at", [3, 5, 6])
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_an_answer_ends_inside_a_draft(target_weights, draft_weights, method, stop_at):
+    answer = reference_greedy(target_weights, PROMPT, 40)
+    stop = answer[stop_at]
+    length = answer.index(stop) + 1
+    target = CachedModel(target_weights)
+    drafter = drafter_for(method, CachedModel(draft_weights), policy="constant", lookahead=6)
+    events = run_lane(target_weights, drafter, PROMPT, stop_ids=frozenset([stop]), target=target)
+    assert output_ids(events) == answer[:length]
+    assert events[-1].reason is FinishReason.STOP
+    assert target.length == len(PROMPT) + length - 1
+
+
+@pytest.mark.parametrize("max_new_tokens", [1, 2, 6])
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_the_length_limit_is_never_overrun(target_weights, draft_weights, method, max_new_tokens):
+    drafter = drafter_for(method, CachedModel(draft_weights), policy="constant", lookahead=6)
+    events = run_lane(target_weights, drafter, PROMPT, max_new_tokens=max_new_tokens)
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, max_new_tokens)
+    assert events[-1].reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_two_visitors_interleaved_do_not_meet(target_weights, draft_weights, method):
+    prompts = (PROMPT, [9, 9, 8, 3, 9, 9, 8])
+    lanes = [
+        generate(
+            CachedModel(target_weights),
+            drafter_for(method, CachedModel(draft_weights)),
+            prompt,
+            shaper=Shaper(Sampling()),
+            limits=Limits(32),
+            started=header(),
+        )
+        for prompt in prompts
+    ]
+    steps = list(zip_longest(*lanes))
+    for place, prompt in enumerate(prompts):
+        events = [pair[place] for pair in steps if pair[place] is not None]
+        assert output_ids(events) == reference_greedy(target_weights, prompt, 32)
+
+
+def test_the_oracle_drafts_exactly_what_is_kept(target_weights, draft_weights):
+    answer = reference_greedy(target_weights, PROMPT, 40)
+    drafter = drafter_for(
+        "draft_model", CachedModel(draft_weights), policy=ORACLE, answer_ids=[*PROMPT, *answer]
+    )
+    events = run_lane(target_weights, drafter, PROMPT)
+    assert output_ids(events) == answer
+    steps = [event for event in events if isinstance(event, Verified)]
+    assert all(len(step.path) == len(step.nodes) for step in steps)  # not one draft in vain
+    assert sum(len(step.nodes) for step in steps) > 0
+
+
+class Table:
+    """A toy language model whose logits depend on the last two tokens: fast, and exactly enumerable."""
+
+    def __init__(self, seed, words):
+        self.grown = []
+        self.logits = (
+            torch.randn(words, words, words, generator=torch.Generator().manual_seed(seed)) * 1.5
+        )
+        self.ids = []
+        self.step = []
+
+    @property
+    def length(self):
+        return len(self.ids)
+
+    def row(self, text):
+        return self.logits[text[-2], text[-1]]
+
+    def read(self, token_ids):
+        self.grown.clear()
+        self.ids += token_ids
+        return self.row(self.ids) if len(self.ids) > 1 else self.logits[0, self.ids[-1]]
+
+    def rollback(self, length):
+        self.grown.clear()
+        del self.ids[length:]
+
+    def grow(self, token_ids, parents):
+        start = len(self.grown)
+        self.grown += zip(token_ids, parents, strict=True)
+        seen = ancestor_mask([parent for _, parent in self.grown])
+        rows = []
+        for node in range(start, len(self.grown)):
+            path = [self.grown[other][0] for other in range(node + 1) if seen[node, other]]
+            rows.append(self.row([*self.ids, *path]))
+        return torch.stack(rows)
+
+    def forward(self, pending_id, proposal):
+        self.step = [pending_id, *proposal.token_ids]
+        texts = [
+            [proposal.token_ids[i] for i in proposal.path_to(n)] for n in range(-1, len(proposal))
+        ]
+        return TargetOutput(
+            torch.stack([self.row([*self.ids, pending_id, *text]) for text in texts])
+        )
+
+    def keep(self, path):
+        self.ids += [self.step[0], *(self.step[node + 1] for node in path)]
+
+
+def siblings(draft, shaper, words):
+    """Two siblings drawn without replacement, the first with a chosen child: every kind of node in one tree."""
+    generator = torch.Generator().manual_seed(shaper.sampling.seed + 99)
+
+    def script(committed, budget):
+        if budget < 2:
+            return Proposal()
+        first_probs = shaper.probs(draft.row(committed)[None], committed, [[]])[0]
+        first = draw(first_probs, generator)
+        second_probs = first_probs.clone()
+        second_probs[first] = 0
+        if not second_probs.sum() > 0:
+            return Proposal.chain([first], draft_probs=first_probs[None])
+        second_probs /= second_probs.sum()
+        second = draw(second_probs, generator)
+        child = torch.nn.functional.one_hot(torch.tensor((first + 1) % words), words).float()
+        probs = torch.stack([first_probs, second_probs, child])
+        return Proposal((first, second, (first + 1) % words), (-1, -1, 0), draft_probs=probs)
+
+    return Scripted(script)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("method", [*(name for name in LOSSLESS if name != "nothing"), "siblings"])
+def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling):
+    """Chi-square of seeded runs against the exact joint of a toy target (five words), at p = 1e-4."""
+    statistic, limit, impossible = chi_square(method, sampling)
+    assert statistic < limit
+    assert not impossible
+
+
+def test_a_lossy_method_is_found_out():
+    assert [name for name in ALL_METHODS if METHODS[name].lossy] == ["look_back"]
+    statistic, limit, _ = chi_square("look_back", Sampling(temperature=1.0), runs=3_000)
+    assert statistic > 1.5 * limit
+
+
+def chi_square(method, sampling, *, words=5, runs=1_500):
+    """The statistic, its limit at p = 1e-4 (Wilson-Hilferty), and how often something impossible was said."""
+    prompt = [1, 2, 3, 1, 2]
+    target, draft = Table(3, words), Table(4, words)
+    exact = exact_joint(target, prompt, sampling, words)
+    counts = torch.zeros_like(exact)
+    for seed in range(runs):
+        seeded = replace(sampling, seed=seed)
+        if method == "siblings":
+            drafter = siblings(draft, Shaper(seeded), words)
+        else:
+            drafter = drafter_for(
+                method,
+                Table(4, words),
+                vocabulary=words,
+                sampling=seeded,
+                policy="confidence",
+                threshold=0.5,
+                lookahead=3,
+                nodes=6,
+            )
+        target.rollback(0)
+        events = generate(
+            target, drafter, prompt, shaper=Shaper(seeded), limits=Limits(3), started=header()
+        )
+        counts[tuple(output_ids(events))] += 1
+    expected = exact * runs
+    common = expected >= 5
+    statistic = float(((counts[common] - expected[common]) ** 2 / expected[common]).sum())
+    rare = float(expected[~common].sum())
+    if rare > 0:
+        statistic += (float(counts[~common].sum()) - rare) ** 2 / rare
+    freedom = int(common.sum()) - (rare == 0)
+    limit = freedom * (1 - 2 / (9 * freedom) + 3.72 * (2 / (9 * freedom)) ** 0.5) ** 3
+    return statistic, limit, float(counts[expected == 0].sum())
+
+
+def exact_joint(model, prompt, sampling, words):
+    """(V, V, V): probability of each continuation of three tokens under plain sampling."""
+    shaper = Shaper(sampling)
+    joint = torch.zeros(words, words, words, dtype=torch.float64)
+
+    def row(path):
+        return shaper.probs(model.row([*prompt, *path])[None], prompt, [path])[0].double()
+
+    for a in range(words):
+        for b in range(words):
+            joint[a, b] = row([])[a] * row([a])[b] * row([a, b])
+    return joint
