@@ -61,9 +61,40 @@ def build_parser() -> argparse.ArgumentParser:
         "--lanes",
         default="draft_model:constant:4,draft_model:confidence,ngram",
         metavar="A,B",
-        help="METHOD[:POLICY[:LOOKAHEAD]] beside plain decoding",
+        help="METHOD[:POLICY[:LOOKAHEAD]] beside plain decoding; `policies` for every lookahead policy "
+        "against the best constant and the oracle, `methods` for every method",
     )
     bench.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to a file")
+    bench.add_argument("--traces", type=Path, metavar="FOLDER", help="also save every run's trace")
+    bench.add_argument("--first-turns", action="store_true", help="only the first turn of each prompt")
+
+    audit = commands.add_parser(
+        "audit", help="prove on this machine that methods do not change what the target says"
+    )
+    audit.add_argument("--method", default="all", metavar="A,B", help="all by default")
+    audit.add_argument("--runs", type=int, help="seeded runs a method and condition")
+    audit.add_argument("--tokens", type=int, help="new tokens a run")
+    audit.add_argument("--json", action="store_true", help="print the result as JSON")
+    _add_models(audit)
+
+    counterexample = commands.add_parser(
+        "counterexample", help="why a scheduler may stop early, and must not look back"
+    )
+    counterexample.add_argument("--runs", type=int, default=4_000)
+
+    datastore = commands.add_parser(
+        "datastore", help="build a datastore for `retrieval` from text files and saved runs"
+    )
+    datastore.add_argument("files", type=Path, nargs="*")
+    datastore.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    datastore.add_argument(
+        "--prompts", type=Path, metavar="FILE", help="one prompt a line: store the target's answers"
+    )
+    datastore.add_argument(
+        "--examples", type=Path, metavar="FILE", help="a suite whose prompts are answered several times"
+    )
+    datastore.add_argument("--licence", default="that of its sources")
+    _add_models(datastore)
 
     for command in (run, compare, bench):
         _add_models(command)
@@ -117,12 +148,18 @@ def build_parser() -> argparse.ArgumentParser:
     draft.add_argument("--seed", type=int, default=0)
     draft.add_argument("--max-answers", type=int, default=7000)
     _add_models(draft)
+    lookahead = kinds.add_parser(
+        "lookahead", help="the `learned` policy, from traces of runs with a long constant lookahead"
+    )
+    lookahead.add_argument("--traces", type=Path, nargs="+", required=True, metavar="FILE")
+    lookahead.add_argument("--out", type=Path, required=True, metavar="FILE")
     return parser
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", help="catalogue name, hub id, local folder or GGUF file")
     parser.add_argument("--draft", help="the same; `none` for no draft")
+    parser.add_argument("--store", help="folder of a datastore for `retrieval`; `none` for none")
     parser.add_argument("--precision", choices=PRECISIONS)
     parser.add_argument("--device", help="auto, cpu or cuda")
     parser.add_argument("--threads", type=int, help="0 uses every core")
@@ -134,6 +171,10 @@ def _add_run_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", choices=POLICIES, default=run.policy)
     parser.add_argument("--lookahead", type=int, default=run.lookahead)
     parser.add_argument("--threshold", type=float, default=run.threshold)
+    parser.add_argument("--nodes", type=int, default=run.nodes, help="most nodes of a tree")
+    parser.add_argument(
+        "--no-memory", action="store_true", help="learn nothing from one run for the next"
+    )
     parser.add_argument("--no-fallback", action="store_true", help="go on drafting while it loses")
     parser.add_argument("--max-new-tokens", type=int, default=run.max_new_tokens)
     parser.add_argument("--temperature", type=float, default=sampling.temperature)
@@ -145,7 +186,7 @@ def _add_run_settings(parser: argparse.ArgumentParser) -> None:
 
 def app_settings(options: argparse.Namespace) -> AppSettings:
     """Settings of the program from options, then environment, then defaults."""
-    names = ("target", "draft", "precision", "device", "threads")
+    names = ("target", "draft", "store", "precision", "device", "threads")
     return AppSettings.from_environment(**{name: getattr(options, name) for name in names})
 
 
@@ -159,6 +200,8 @@ def run_settings(options: argparse.Namespace, method: str) -> RunSettings:
         policy=options.policy,
         lookahead=options.lookahead,
         threshold=options.threshold,
+        nodes=options.nodes,
+        memory=not options.no_memory,
         fallback=not options.no_fallback,
         max_new_tokens=options.max_new_tokens,
         sampling=sampling,

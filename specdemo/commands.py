@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -33,6 +34,9 @@ from specdemo.trace.events import (
     Verified,
 )
 from specdemo.trace.metrics import Metrics, measure, speedup
+
+if TYPE_CHECKING:
+    from specdemo.bench.lanes import LaneResult
 
 STYLES = {
     Status.ACCEPTED: "green",
@@ -69,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 def compare(options: argparse.Namespace) -> int:
     """Plain decoding against methods on one prompt: medians of several runs in turn."""
-    from specdemo.bench.lanes import LaneResult, run_once
+    from specdemo.bench.lanes import run_once
 
     studio = _studio(options)
     available = {method.name: method for method in studio.methods()}
@@ -117,7 +121,8 @@ def compare(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Lanes on a suite, in one process."""
-    from specdemo.bench.lanes import run_lanes, run_once
+    from specdemo.bench.lanes import expand, run_lanes, run_once
+    from specdemo.bench.policies import regret_table
     from specdemo.bench.report import Report as Totals
     from specdemo.bench.report import markdown
     from specdemo.bench.suite import EXAMPLES, read_suite
@@ -125,17 +130,21 @@ def bench(options: argparse.Namespace) -> int:
 
     items = read_suite(options.suite or EXAMPLES, options.limit)
     studio = _studio(options)
-    names = [name.strip() for name in options.lanes.split(",") if name.strip()]
+    names = expand(options.lanes, studio, greedy=options.temperature == 0)
     lanes = {name: lane_settings(options, name) for name in ["nothing", *names]}
-    for name, settings in lanes.items():
-        run_once(studio.open(), name, "Count from one to ten.", settings)  # warm-up, not counted
+    for name, settings in lanes.items():  # warm-up, not counted
+        run_once(studio.open(), name, "Count from one to ten.", settings, answer_ids=(0,))
     report = Totals("nothing")
     with _bar() as bar:
         task = bar.add_task("bench", total=len(items))
         for item in items:
+            turns = item.turns[:1] if options.first_turns else item.turns
             try:
-                for results in run_lanes(studio, item.turns, lanes, system=options.system):
+                for turn, results in enumerate(
+                    run_lanes(studio, turns, lanes, system=options.system)
+                ):
                     report.add(item.task, results)
+                    _save_traces(options.traces, f"{item.name}-{turn}", results)
             except UserError as error:
                 err.print(f"{item.name} is left out: {error.message}", style="yellow", markup=False)
             bar.advance(task)
@@ -144,6 +153,7 @@ def bench(options: argparse.Namespace) -> int:
         "machine": machine_name(),
         "target": asdict(studio.pair.target.info),
         "draft": asdict(studio.pair.draft_info) if studio.pair.draft_info else None,
+        "costs": asdict(studio.pair.costs),
         "settings": lanes[names[0]].to_dict() if names else {},
         "prompts": len(items),
     }
@@ -155,6 +165,77 @@ def bench(options: argparse.Namespace) -> int:
         f"{facts['machine']}; {len(items)} prompts; {studio.pair.target.info.kernel}", markup=False
     )
     sys.stdout.write(markdown(rows) + "\n")
+    if table := regret_table(rows):
+        sys.stdout.write("\n" + table + "\n")
+    return 0
+
+
+def _save_traces(folder: Path | None, name: str, results: list[LaneResult]) -> None:
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in results:
+        lane = result.name.replace(":", "-")
+        (folder / f"{name}-{lane}.jsonl").write_text(dumps(result.events), encoding="utf-8")
+
+
+def audit(options: argparse.Namespace) -> int:
+    """Prove that methods are lossless on the real model; fails when one that claims it does not hold."""
+    from specdemo.bench.audit import RUNS, TOKENS, as_table, run_audit
+
+    names = None if options.method == "all" else options.method.split(",")
+    studio = _studio(options)
+    with _bar() as bar:
+        result = run_audit(studio, names, options.runs or RUNS, options.tokens or TOKENS, _to(bar))
+    if options.json:
+        sys.stdout.write(json.dumps(result.to_dict(), indent=1) + "\n")
+    else:
+        sys.stdout.write(as_table(result) + "\n")
+    return 0 if result.held else 1
+
+
+def counterexample(options: argparse.Namespace) -> int:
+    """Stopping early is exact, looking back is not: two words, by fractions and by real runs."""
+    from specdemo.bench.counterexample import as_table, demonstrate
+
+    sys.stdout.write(as_table(demonstrate(options.runs)) + "\n")
+    return 0
+
+
+def datastore(options: argparse.Namespace) -> int:
+    """Build what `retrieval` looks things up in: from files, or from the target's answers to prompts."""
+    from specdemo.bench.suite import read_suite
+    from specdemo.training.datastore import build, build_from_prompts
+
+    if bool(options.files) == bool(options.prompts):
+        raise UserError(
+            "A datastore is built either from files or from --prompts FILE.",
+            advice="Name text files and saved runs, or one file of prompts.",
+        )
+    pair = _studio(options).pair
+    with _bar() as bar:
+        if options.prompts:
+            examples = read_suite(options.examples) if options.examples else []
+            build_from_prompts(
+                options.prompts,
+                pair.tokenizer,
+                pair.target.model,
+                pair.target.info,
+                options.out,
+                _to(bar),
+                examples=[item.turns[0] for item in examples],
+                licence=options.licence,
+            )
+        else:
+            build(
+                options.files,
+                pair.tokenizer,
+                pair.target.info.name,
+                options.out,
+                _to(bar),
+                licence=options.licence,
+            )
+    err.print(f"Wrote {options.out}.", markup=False)
     return 0
 
 
@@ -245,6 +326,21 @@ def export_draft(options: argparse.Namespace) -> int:
 
 
 def train(options: argparse.Namespace) -> int:
+    """Train what `options.kind` names."""
+    return {"draft": _train_draft, "lookahead": _train_lookahead}[options.kind](options)
+
+
+def _train_lookahead(options: argparse.Namespace) -> int:
+    from specdemo.training.lookahead import run_training
+
+    with _bar() as bar:
+        numbers = run_training(options.traces, None, options.out, _to(bar))
+    for name, value in numbers.items():
+        err.print(f"{name}: {value}", markup=False)
+    return 0
+
+
+def _train_draft(options: argparse.Namespace) -> int:
     """Train a drafter."""
     from specdemo.training.draft import TrainOptions
     from specdemo.training.draft import train as train_draft

@@ -18,7 +18,7 @@ function content(audit, words) {
   const head = el("tr", {}, ...words.columns.map((name) => said("th", name, { scope: "col" })));
   const rows = audit.methods.map((method) => {
     const name = said("th", method.title ?? method.name, { scope: "row" });
-    if (method.lossy) name.append(" ", said("span", words.lossy, { class: "sd-badge sd-badge-lossy" }));
+    if (method.lossy) name.append(" ", said("span", words.lossy, { class: "sd-lossy" }));
     return el("tr", {}, name, ...verdicts(method, words).map(cell));
   });
   const table = el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows));

@@ -142,7 +142,7 @@ export class ChartsView {
     const layout = base(colours, words.seconds, words.times);
     layout.xaxis.range = [0, end * 1.02];
     layout.yaxis.range = [0, Math.max(2, ...settled) * 1.12];
-    layout.yaxis.dtick = layout.yaxis.range[1] > 4 ? 2 : layout.yaxis.range[1] > 2.5 ? 1 : 0.5;
+    layout.yaxis.dtick = [0.5, 1, 2, 5, 10].find((tick) => layout.yaxis.range[1] <= 5 * tick) ?? 20;
     layout.shapes = [{
       type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1,
       line: { color: colours.ink, width: 1, dash: "dash" },

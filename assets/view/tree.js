@@ -14,15 +14,15 @@ export const depthOf = (nodes) => depths(nodes).reduce((most, depth) => Math.max
 export const isTree = (nodes) => nodes.some((node, i) => (node.parent ?? -1) !== i - 1);
 
 /**
- * Where each token of a step stands, from left to right; siblings from top to bottom in the order of their test.
- * A parent stands in the row of its first child, so a chain is one row. Index -1 is the target's own token, after
- * the kept path and below what was refused there. `lit` marks what was committed; `from` is null at the root.
+ * Where each token of a step stands: depth is the column, and a parent stands in the row of its first child.
+ * What was committed comes first and so is the top row, the target's own token (index -1) at its end; below hang
+ * the other siblings in the order of their test. `lit` marks what was committed; `from` is null at the root.
  *
- *     nodes     0 cat   1 sat   2 dog      path 0, then the target's "ran"
- *     parents     -1       0      -1
- *                        (0) cat -- sat
- *     pending --|          |------- ran
- *                        (2) dog
+ *     nodes     0 dog   1 cat   2 sat      path 1, then the target's "ran"
+ *     parents     -1      -1       1
+ *                        (1) cat -- ran
+ *     pending --|          |------- (2) sat
+ *                        (0) dog
  */
 export function layout(step) {
   const { nodes, path, next } = step;
@@ -40,8 +40,10 @@ export function layout(step) {
   };
   const descend = (index, place, column) => {
     const below = index === null ? [] : (children.get(index) ?? []);
-    const own = next && index === (path.at(-1) ?? -1);
-    [...below, ...(own ? [-1] : [])].forEach((child, i) => {
+    const own = next && index === (path.at(-1) ?? -1) ? [-1] : [];
+    const first = below.filter((child) => kept.has(child));
+    const rest = below.filter((child) => !kept.has(child));
+    [...own, ...first, ...rest].forEach((child, i) => {
       if (i > 0) rows += 1;
       put(child, place, column + 1);
     });

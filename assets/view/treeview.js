@@ -67,6 +67,7 @@ export class TreeView {
     });
     const drawing = this.#draw(step);
     this.box.replaceChildren(drawing);
+    this.box.scrollTop = this.box.scrollLeft = 0;
     if (focused !== undefined) (drawing.querySelector(`[data-node="${focused}"]`) ?? this.box).focus();
   }
 

@@ -173,7 +173,7 @@ class View {
       return node;
     };
     this.badge = el("span", { class: "sd-badge" });
-    this.lossy = el("span", { class: "sd-badge sd-badge-lossy", title: words.lossy_hint });
+    this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint });
     this.lossy.textContent = words.lossy;
     this.lossy.hidden = true;
     this.phase = el("span", { class: "sd-phase" });
@@ -208,7 +208,7 @@ class View {
       part.root.addEventListener("pointerover", (event) => this.#point(part, event.target));
       part.root.addEventListener("focusin", (event) => this.#point(part, event.target));
       part.root.addEventListener("pointerleave", () => this.#point(part, null));
-      part.root.addEventListener("scroll", () => this.popover.hide(), { passive: true, capture: true });
+      part.root.addEventListener("scroll", () => part.root.contains(this.popover.owner) && this.popover.hide(), { passive: true, capture: true });
     }
     this.text.root.addEventListener("keydown", (event) => this.#walk(event));
     this.strip.root.addEventListener("pointerover", (event) => this.#light(this.strip.find(event.target)));

@@ -14,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from specdemo.bench.lanes import run_once, same_prefix
+from specdemo.bench.report import aligned
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.session import Conversation, Studio, machine_name
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 CONTROL = "nothing"  # plain decoding, audited as every method is
 LEVEL = 0.01  # of one audit: the chance that it blames any method of a program without fault
 TESTS = 3  # a method and condition
-TOKENS, RUNS = 24, 40
+TOKENS, RUNS = 24, 24
 FILE = "audit.json"
 CONDITIONS = {
     "temperature 1": Sampling(temperature=1.0),
@@ -197,6 +198,7 @@ def audit(
     runnable = [name for name in names if infos[name].available]
     limit = LEVEL / (TESTS * len(CONDITIONS) * len(runnable))
     begun = time.perf_counter()
+    report(Progress("audit", 0.0, "plain decoding, greedy"))
     subject = _Subject(studio, prompts, tokens, runs, limit)
     rows: list[MethodAudit] = []
     for name in names:
@@ -329,7 +331,8 @@ def judge_sampling(
     """
     import torch
 
-    from specdemo.bench.statistics import independence_p, overrated, transform, uniformity_p
+    from specdemo.bench.report import aligned
+from specdemo.bench.statistics import independence_p, overrated, transform, uniformity_p
 
     generator = torch.Generator().manual_seed(2**40)  # no run has this seed
     values: list[float] = []
@@ -421,13 +424,6 @@ def as_table(result: AuditResult) -> str:
             if row.impossible
         ]
     return "\n".join(lines)
-
-
-def aligned(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose columns line up."""
-    widths = [max(map(len, column)) for column in zip(heads, *body, strict=True)]
-    rows = [heads, ["-" * width for width in widths], *body]
-    return "\n".join("| " + " | ".join(map(str.ljust, cells, widths)) + " |" for cells in rows)
 
 
 def _cells(method: MethodAudit) -> list[str]:

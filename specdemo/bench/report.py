@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
 
@@ -151,11 +151,11 @@ def markdown(rows: list[dict[str, object]]) -> str:
         ]
         for row in rows
     ]
-    widths = [max(len(line[column]) for line in [heads, *body]) for column in range(len(heads))]
-    lines = [heads, ["-" * width for width in widths], *body]
-    return "\n".join(
-        "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        + " |"
-        for line in lines
-    )
+    return aligned(heads, body)
+
+
+def aligned(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns line up."""
+    widths = [max(map(len, column)) for column in zip(heads, *body, strict=True)]
+    rows = [heads, ["-" * width for width in widths], *body]
+    return "\n".join("| " + " | ".join(map(str.ljust, cells, widths)) + " |" for cells in rows)

@@ -175,7 +175,7 @@ def _copiers(context: DraftingContext) -> list[Arm]:
     arms = [arm("ngram", lambda policy: Ngram(_texts(context), policy))]
     if context.store is not None:
         store = context.store
-        arms.append(arm("retrieval", lambda policy: Retrieval(store, policy)))
+        arms.append(arm("retrieval", lambda policy: Retrieval(store, policy, shortest=3)))
     return arms
 
 

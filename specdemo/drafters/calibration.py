@@ -30,11 +30,9 @@ class Calibration:
         """Chance to be kept; the mean where the drafter names no confidence."""
         if confidence is None:
             return self.mean
-        # Between the middles of two bins a straight line, so that a policy sees no jumps.
-        place = min(max(confidence * BINS - 0.5, 0.0), BINS - 1.0)
-        low = int(place)
-        high = min(low + 1, BINS - 1)
-        return self._rate(low) + (place - low) * (self._rate(high) - self._rate(low))
+        return sum(
+            share * self._kept[place] / self._seen[place] for place, share in _shares(confidence)
+        )
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from every tested node."""
@@ -44,13 +42,17 @@ class Calibration:
                 continue
             confidence = outcome.proposal.confidences[node] if outcome.proposal.confidences else None
             self._total = [FADE * self._total[0] + (node in kept), FADE * self._total[1] + 1]
-            if confidence is not None:
-                place = min(int(confidence * BINS), BINS - 1)
-                self._kept[place] = FADE * self._kept[place] + (node in kept)
-                self._seen[place] = FADE * self._seen[place] + 1
+            for place, share in _shares(confidence) if confidence is not None else ():
+                fade = 1 - (1 - FADE) * share
+                self._kept[place] = fade * self._kept[place] + share * (node in kept)
+                self._seen[place] = fade * self._seen[place] + share
 
-    def _rate(self, place: int) -> float:
-        return self._kept[place] / self._seen[place]
+
+def _shares(confidence: float) -> list[tuple[int, float]]:
+    """The two bins around a confidence and their shares: a straight line, so that a policy sees no jumps."""
+    place = min(max(confidence * BINS - 0.5, 0.0), BINS - 1.0)
+    low = min(int(place), BINS - 2)
+    return [(low, low + 1 - place), (low + 1, place - low)]
 
 
 def _prior(confidence: float) -> float:

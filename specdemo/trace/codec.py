@@ -96,6 +96,8 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
     if cls is RunStarted:
         values["target"] = ModelInfo(**values["target"])
         values["draft"] = ModelInfo(**values["draft"]) if "draft" in values else None
+        costs = values.get("verify_costs", ())
+        values["verify_costs"] = tuple((rows, seconds) for rows, seconds in costs)
     return cls(**values)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from specdemo.trace.events import Event, Node, RunStarted, Status, Trace, Verified
+from specdemo.trace.events import Drafted, Event, Node, RunStarted, Status, Trace, Verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,8 @@ class Metrics:
     first_accept_rate: steps whose first drafted token was accepted / steps that drafted
     accepted_per_step: accepted drafted tokens / steps
     tokens_per_step: new tokens / steps, the target's own included
+    hit_rate: steps whose draft had been prepared while the target was busy / steps that could have had one
+    saved_seconds: drafting time that the target's passes hid
     """
 
     steps: int
@@ -30,6 +32,14 @@ class Metrics:
     overhead_seconds: float
     elapsed_seconds: float
     prefill_seconds: float
+    hits: int = 0
+    chances: int = 0
+    saved_seconds: float = 0.0
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of the prepared drafts that were used."""
+        return _ratio(self.hits, self.chances)
 
     @property
     def drafted_accept_rate(self) -> float | None:
@@ -62,6 +72,7 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
     items = list(events.events if isinstance(events, Trace) else events)
     steps = [event for event in items if isinstance(event, Verified)]
     drafting = [step for step in steps if step.nodes]
+    prepared = [event for event in items if isinstance(event, Drafted) and event.hit is not None]
     return Metrics(
         steps=len(steps),
         new_tokens=sum(_new_tokens(step) for step in steps),
@@ -76,6 +87,9 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
         prefill_seconds=sum(
             event.prefill_seconds for event in items if isinstance(event, RunStarted)
         ),
+        hits=sum(bool(event.hit) for event in prepared),
+        chances=len(prepared),
+        saved_seconds=sum(event.saved_seconds or 0.0 for event in prepared),
     )
 
 

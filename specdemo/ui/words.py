@@ -128,7 +128,7 @@ VIEW: dict[str, object] = {
         "rejected": "Drafted, tested by the target and refused",
         "unreached": "Never tested: a token before it was refused, or another kept in its place",
         "correction": "The target's own token in place of a refused one",
-        "bonus": "The target's own token after a draft that was kept whole",
+        "bonus": "The target's own token after a draft that was kept to its end",
         "plain": "The target's own token in a step without a draft",
     },
     "explain": {
@@ -140,7 +140,7 @@ VIEW: dict[str, object] = {
         "unreached": "Never tested: a token before it was refused, or another was kept in its place.",
         "folded": "{count} more of the tree, none of them tested and kept.",
         "correction": "The target's own choice in place of the refused guess.",
-        "bonus": "All guesses were kept, and the same pass of the target gave one token more.",
+        "bonus": "The draft was kept to its end, and the same pass of the target gave one token more.",
         "plain": "The target's own token: nothing was drafted in this step.",
     },
     "explain_lossy": {

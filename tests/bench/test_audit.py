@@ -238,7 +238,7 @@ class Studio:
     def open(self):
         return SimpleNamespace(run=self.run, reset=lambda: None, close=lambda: None)
 
-    def run(self, prompt, settings, *, system="", cancel=None):
+    def run(self, prompt, settings, **_options):
         yield from generate(
             CachedModel(self.weights),
             self.makers[settings.method](Shaper(settings.sampling)),
@@ -265,7 +265,7 @@ def studio(target_weights, draft, makers, tmp_path):
 
 def test_an_audit_of_every_method(studio):
     reports = []
-    result = run_audit(studio, None, runs=10, tokens=12, report=reports.append)
+    result = run_audit(studio, None, runs=16, tokens=12, report=reports.append)
     verdicts = {method.name: method.verdict for method in result.methods}
     assert verdicts == {
         "nothing": "held",
@@ -279,7 +279,7 @@ def test_an_audit_of_every_method(studio):
     assert not result.held
     found = {method.name: method for method in result.methods}
     assert found["sampler"].greedy.equal == found["sampler"].greedy.outputs == 6
-    assert [row.samples for row in found["sampler"].sampling] == [120, 120]
+    assert [row.samples for row in found["sampler"].sampling] == [192, 192]
     assert result.limit == 0.01 / (3 * 2 * 6)
     assert all(0 <= report.done <= 1 for report in reports)
     assert [report.done for report in reports] == sorted(report.done for report in reports)

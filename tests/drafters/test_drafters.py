@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from conftest import PROFILE
 
 from specdemo.drafters.automaton import SuffixAutomaton
 from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
+from specdemo.drafters.calibration import Calibration
 from specdemo.drafters.fallback import WINDOW, Fallback
-from specdemo.drafters.lookahead import Confidence, Constant, Heuristic
+from specdemo.drafters.forecast import survivals
+from specdemo.drafters.lookahead import Confidence, Constant, CostAware, Heuristic
 from specdemo.drafters.ngram import Ngram
+from specdemo.engine.cost import Costs
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.errors import UserError
@@ -28,19 +32,19 @@ def outcome(confidences, kept, *, seconds=0.01):
 def test_constant_never_moves():
     policy = Constant(4)
     policy.observe(outcome([0.1] * 4, 0))
-    assert policy.allowed() == 4
+    assert policy.allowed([1]) == 4
     assert policy.go_on(0.0)
 
 
 def test_heuristic_grows_by_two_and_shrinks_by_one_down_to_one():
     policy = Heuristic(5)
     policy.observe(outcome([0.9] * 5, 5))
-    assert policy.allowed() == 7
+    assert policy.allowed([1]) == 7
     for _ in range(20):
         policy.observe(outcome([0.9] * 3, 1))
-    assert policy.allowed() == 1
+    assert policy.allowed([1]) == 1
     policy.observe(outcome([], 0))
-    assert policy.allowed() == 1
+    assert policy.allowed([1]) == 1
 
 
 def test_confidence_stops_below_its_threshold_and_the_threshold_adapts():
@@ -94,6 +98,55 @@ def step(drafter, drafting_seconds, plain_seconds, kept):
     return proposal
 
 
+def test_cost_aware_drafts_on_only_while_it_pays():
+    """Five rows cost a fifth more than one and a draft step a tenth: sure tokens pay, doubtful ones do not."""
+    costs, calibration = Costs(PROFILE), Calibration()
+    policy = CostAware(8, costs, calibration)
+    assert policy.allowed([1]) == 8
+    assert policy.go_on(0.95)
+    assert policy.go_on(0.95)
+    policy.allowed([1])
+    for _ in range(200):  # nothing is ever kept
+        calibration.observe(outcome([0.3], 0))
+    assert not policy.go_on(0.3)
+    assert "would give" in policy.reason
+
+
+def test_cost_aware_asks_more_of_a_draft_when_the_run_is_fast():
+    def drafted(costs):
+        policy = CostAware(30, costs, Calibration())
+        policy.allowed([1])
+        count = 1
+        while count < 30 and policy.go_on(0.7):
+            count += 1
+        return count
+
+    slow, fast = Costs(PROFILE), Costs(PROFILE)
+    for _ in range(100):
+        fast.observe(outcome([0.9] * 4, 4, seconds=0.02))
+    assert drafted(fast) < drafted(slow)
+
+
+def test_calibration_learns_what_a_confidence_is_worth():
+    calibration = Calibration()
+    before = calibration.chance(0.35)
+    for _ in range(60):
+        calibration.observe(outcome([0.35], 1))
+        calibration.observe(outcome([0.95], 0))
+    assert calibration.chance(0.35) > 0.9 > before
+    assert calibration.chance(0.95) < 0.1
+    assert calibration.chance(None) == pytest.approx(0.5, abs=0.05)
+
+
+def test_siblings_share_what_is_left():
+    class Half(Calibration):
+        def chance(self, confidence):
+            return 0.5
+
+    tree = Proposal((1, 2, 3), (-1, -1, 0), confidences=(0.5, 0.5, 0.5))
+    assert survivals(tree, Half()) == [0.5, 0.25, 0.25]
+
+
 def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
     drafter = Fallback(Guess())
     drafter.start([1])
@@ -117,7 +170,12 @@ def test_fallback_leaves_a_winner_alone():
 
 
 def test_a_method_that_is_unknown_or_lacks_its_draft_is_a_sentence():
-    for method, match in (("nonsense", "no drafting method"), ("draft_model", "no draft model")):
+    for method, match in (
+        ("nonsense", "no drafting method"),
+        ("draft_model", "needs a draft model"),
+        ("retrieval", "needs a datastore"),
+        ("quantised_self", "whose 4-bit copy drafts"),
+    ):
         settings = RunSettings(method=method)
         with pytest.raises(UserError, match=match):
             make_drafter(DraftingContext(settings, Shaper(Sampling()), 8))

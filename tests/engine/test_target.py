@@ -7,6 +7,7 @@ import torch
 from conftest import tiny_llama
 from transformers import MistralConfig
 
+from specdemo.engine.cache import BLOCK
 from specdemo.engine.target import CachedModel, check_rollback
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal
@@ -94,3 +95,40 @@ def test_a_model_that_cannot_be_rolled_back_is_refused_by_name():
     with pytest.raises(UserError, match="cannot be rolled back"):
         check_rollback(MistralConfig(sliding_window=128))
     check_rollback(tiny_llama(1).config)
+
+
+def test_a_tree_grown_bit_by_bit_gives_the_logits_of_each_path_alone(target_weights):
+    target = CachedModel(target_weights)
+    target.read(PROMPT)
+    rows = torch.cat(
+        [
+            target.grow(TREE.token_ids[:1], TREE.parents[:1]),
+            target.grow(TREE.token_ids[1:2], TREE.parents[1:2]),  # still a chain
+            target.grow(TREE.token_ids[2:], TREE.parents[2:]),
+        ]
+    )
+    for node in range(len(TREE)):
+        path = [TREE.token_ids[i] for i in TREE.path_to(node)]
+        alone = target_weights(torch.tensor([[*PROMPT, *path]])).logits[0, -1]
+        torch.testing.assert_close(rows[node], alone, atol=1e-4, rtol=1e-4)
+    assert target.length == len(PROMPT)
+
+
+def test_reading_on_forgets_what_was_grown(target_weights):
+    target = CachedModel(target_weights)
+    target.read(PROMPT)
+    target.grow([7, 8], [-1, 0])
+    logits = target.read([1, 2])
+    alone = target_weights(torch.tensor([[*PROMPT, 1, 2]])).logits[0, -1]
+    torch.testing.assert_close(logits, alone, atol=1e-4, rtol=1e-4)
+    assert target.length == len(PROMPT) + 2
+
+
+def test_growing_past_a_block_of_the_cache_keeps_what_was_grown(target_weights):
+    text = [3 + place % 40 for place in range(BLOCK - 2)]
+    target = CachedModel(target_weights)
+    target.read(text)
+    target.grow([7, 8], [-1, 0])
+    row = target.grow([9], [1])[0]
+    alone = target_weights(torch.tensor([[*text, 7, 8, 9]])).logits[0, -1]
+    torch.testing.assert_close(row, alone, atol=1e-4, rtol=1e-4)

@@ -102,3 +102,17 @@ def test_damaged_weights_are_told(draft, tiny_folder, tmp_path):
     (tmp_path / "part-01.safetensors").write_bytes(part[: len(part) // 2])
     with pytest.raises(UserError, match="damaged"):
         load_compact(tmp_path, read_embedding(tiny_folder), device=torch.device("cpu"))
+
+
+def test_a_grown_tree_has_the_logits_of_each_path_alone(weights):
+    model = CompactModel(weights)
+    model.read(TEXT)
+    tokens, parents = [7, 8, 9, 10, 11], [-1, -1, 0, 2, 1]
+    rows = torch.cat([model.grow(tokens[:2], parents[:2]), model.grow(tokens[2:], parents[2:])])
+    paths = [[7], [8], [7, 9], [7, 9, 10], [8, 11]]
+    for row, path in zip(rows, paths, strict=True):
+        alone = CompactModel(weights).read([*TEXT, *path])
+        assert (row - alone)[weights.word_ids].abs().max() < NOISE
+    assert model.length == len(TEXT)
+    after = model.read([5]) - CompactModel(weights).read([*TEXT, 5])
+    assert after[weights.word_ids].abs().max() < NOISE  # what was grown left no mark

@@ -242,21 +242,25 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     node.hover()
     popover = page.locator(".sd-popover")
     assert "0.250" in popover.inner_text()
-    assert "node 1, depth 1" in popover.inner_text()
+    assert "node 4, depth 2" in popover.inner_text()
     box, over = tree.bounding_box(), popover.bounding_box()
     assert over["x"] + over["width"] <= box["x"] or over["y"] + over["height"] <= box["y"]
     assert page.locator(".sd-step.sd-lit").get_attribute("data-step") == "2"
 
     page.locator(".sd-tree-box").focus()
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.dataset.node") == "0"
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.dataset.node") == "2"
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
-    assert page.evaluate("document.activeElement.dataset.node") == "1"
-    assert "accepted" in popover.inner_text()
+    for key, node in (
+        ("ArrowRight", "1"),  # into the tree: the kept node
+        ("ArrowRight", "-1"),  # to the target's own token after it
+        ("ArrowLeft", "1"),
+        ("ArrowDown", "-1"),
+        ("ArrowDown", "3"),  # the refused sibling below
+        ("ArrowRight", "4"),
+        ("ArrowUp", "3"),
+    ):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.dataset.node") == node
+    assert "rejected" in popover.inner_text()
+    assert page.evaluate("document.activeElement.getAttribute('aria-describedby')")
 
     # The text keeps what was refused and counts the rest.
     step = page.locator(".sd-answer .sd-step").first
@@ -291,13 +295,13 @@ def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
 def test_a_lossy_run_says_so_and_claims_nothing(page):
     run(page, "lossy")
     finished(page)
-    assert page.locator(".sd-badge-lossy").first.inner_text() == "lossy by design"
+    assert page.locator(".sd-lossy").first.inner_text() == "lossy by design"
     assert "plain decoding" not in page.locator(".sd-phase").inner_text()
     kept = page.locator(".sd-legend li").first.get_attribute("title")
     assert "looser" in kept
     run(page, "hello")
     finished(page)
-    assert page.locator(".sd-status .sd-badge-lossy").is_hidden()
+    assert page.locator(".sd-status .sd-lossy").is_hidden()
     assert page.locator(".sd-legend li").first.get_attribute("title") != kept
 
 

@@ -11,21 +11,21 @@ const own = (status) => ({ token_id: 2, text: "own", parent: -1, status });
 const judged = (nodes, path, next) => ({ nodes, path, next, open: false });
 const near = (one, other) => assert.ok(Math.abs(one - other) < 1e-9, `${one} is not ${other}`);
 
-// What docs and comments draw: "cat sat" and "dog" after "the"; "cat" is kept and the target says something else.
-const tree = judged([node(-1, "accepted", "cat"), node(0, "rejected", "sat"), node(-1, "unreached", "dog")], [0], own("correction"));
-assert.deepEqual(depths(tree.nodes), [1, 2, 1]);
+// What the comment of `layout` draws: of "dog" and "cat", "cat" is kept; its "sat" is refused and the target says "ran".
+const tree = judged([node(-1, "rejected", "dog"), node(-1, "accepted", "cat"), node(1, "rejected", "sat")], [1], own("correction"));
+assert.deepEqual(depths(tree.nodes), [1, 1, 2]);
 assert.equal(depthOf(tree.nodes), 2);
 assert.ok(isTree(tree.nodes));
 const { places, columns, rows } = layout(tree);
 assert.deepEqual([columns, rows], [2, 3]);
 assert.deepEqual(places.map(({ index, from, column, row, lit }) => [index, from?.index ?? null, column, row, lit]), [
-  [0, null, 0, 0, true],
-  [1, 0, 1, 0, false],
-  [-1, 0, 1, 1, true],
-  [2, null, 0, 2, false],
+  [1, null, 0, 0, true],
+  [-1, 1, 1, 0, true],
+  [2, 1, 1, 1, false],
+  [0, null, 0, 2, false],
 ]);
 
-// A chain is one row; the target's own token ends it, or stands under what was refused.
+// A chain kept to its end is one row; what was refused hangs below the target's own token.
 const chain = [node(-1, "accepted"), node(0, "accepted"), node(1, "accepted")];
 assert.ok(!isTree(chain) && !isTree([]));
 const whole = layout(judged(chain, [0, 1, 2], own("bonus")));
@@ -35,7 +35,8 @@ assert.deepEqual([cut.columns, cut.rows], [3, 2]);
 assert.deepEqual(layout(judged([], [], own("plain"))).places.map((place) => place.column), [0]);
 assert.deepEqual(layout(judged([], [], null)), { places: [], columns: 0, rows: 0 });
 
-// No two tokens in one place, each to the right of its parent, whatever the tree; a foreign trace makes no loop.
+// No two tokens in one place, each to the right of its parent, what was committed in the top row; a foreign trace
+// makes no loop.
 for (let seed = 1; seed < 200; seed += 1) {
   let random = seed;
   const next = (below) => (random = (random * 48271) % 2147483647) % below;
@@ -46,6 +47,7 @@ for (let seed = 1; seed < 200; seed += 1) {
   const drawn = layout(judged(nodes, path, own("correction")));
   assert.equal(drawn.places.length, nodes.length + 1);
   assert.equal(new Set(drawn.places.map((place) => `${place.column} ${place.row}`)).size, nodes.length + 1);
+  assert.deepEqual(drawn.places.filter((place) => place.lit).map((place) => place.row), [...path, -1].map(() => 0));
   for (const place of drawn.places) {
     assert.equal(place.column, place.from ? place.from.column + 1 : 0);
     assert.ok(place.row >= (place.from?.row ?? 0) && place.row < drawn.rows && place.column < drawn.columns);

@@ -1,0 +1,99 @@
+"""Composite and auto: copy where a copy is likely right, draft where it pays, decode plainly where nothing does."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from conftest import PROFILE
+
+from specdemo.drafters.composite import Arm, Auto, Composite
+from specdemo.drafters.oracle import Scripted
+from specdemo.engine.cost import Costs
+from specdemo.engine.types import Outcome, Proposal, Verdict
+from specdemo.trace.events import Status
+
+
+def guesses(count, confidence=0.8):
+    """A drafter that always drafts so many tokens."""
+    return Scripted(
+        lambda committed, budget: Proposal.chain(
+            range(count), confidences=(confidence,) * count, lookahead=count, reason="guess"
+        )
+    )
+
+
+def live(drafter, costs, steps, kept, step_seconds):
+    """Run steps with made-up laps. kept: accepted tokens by source; step_seconds: one draft step by source."""
+    drafter.start([1])
+    sources = []
+    for _ in range(steps):
+        proposal = drafter.propose([1], 30)
+        source = proposal.source
+        sources.append(source)
+        path = tuple(range(min(len(proposal), kept.get(source, 0))))
+        tested = len(path) + (len(path) < len(proposal))
+        chances = tuple(
+            [1.0] * len(path) + [0.0] * (tested - len(path)) + [None] * (len(proposal) - tested)
+        )
+        outcome = Outcome(
+            (*path, 99),
+            proposal,
+            Verdict(path, 99, Status.BONUS, chances),
+            step_seconds.get(source, 0.0) * len(proposal),
+            PROFILE.verify_seconds(1 + len(proposal)),
+        )
+        drafter.observe(outcome)
+        costs.observe(outcome)
+    return sources
+
+
+def test_composite_copies_while_copies_are_right_and_asks_the_model_when_not():
+    costs = Costs(PROFILE)
+    both = Composite([Arm("ngram", guesses(4))], Arm("draft_model", guesses(3)), costs)
+    good = live(both, costs, 40, {"ngram": 4, "draft_model": 2}, {"draft_model": 0.002})
+    assert set(good) == {"ngram"}
+    both = Composite([Arm("ngram", guesses(4))], Arm("draft_model", guesses(3)), costs)
+    bad = live(both, costs, 60, {"ngram": 0, "draft_model": 3}, {"draft_model": 0.002})
+    assert Counter(bad[30:])["draft_model"] > 25
+
+
+def auto(costs, **arms):
+    copiers = [Arm("ngram", arms["ngram"])] if "ngram" in arms else []
+    models = [Arm(name, drafter) for name, drafter in arms.items() if name != "ngram"]
+    return Auto(copiers, models, costs)
+
+
+def test_auto_settles_on_the_faster_model():
+    costs = Costs(PROFILE)
+    chooser = auto(costs, tree=guesses(8), draft_model=guesses(3))
+    sources = live(
+        chooser, costs, 200, {"tree": 1, "draft_model": 3}, {"tree": 0.002, "draft_model": 0.002}
+    )
+    assert Counter(sources[50:])["draft_model"] > 130
+    assert Counter(sources)["tree"] >= 4  # it is tried again now and then
+
+
+def test_auto_decodes_plainly_when_drafting_loses_and_says_why():
+    costs = Costs(PROFILE)
+    chooser = auto(costs, draft_model=guesses(6))
+    sources = live(chooser, costs, 200, {"draft_model": 0}, {"draft_model": 0.004})
+    assert Counter(sources[20:])["plain"] > 160
+    assert "draft_model" in sources[100:]  # a trial now and then
+    proposal = chooser.propose([1], 30)
+    assert "plain" in proposal.reason
+    assert "tokens/s" in proposal.reason
+
+
+def test_auto_takes_a_good_copy_and_drops_a_bad_one():
+    costs = Costs(PROFILE)
+    chooser = auto(costs, ngram=guesses(8, 0.9), draft_model=guesses(2))
+    good = live(chooser, costs, 60, {"ngram": 8, "draft_model": 1}, {"draft_model": 0.002})
+    assert Counter(good[10:])["ngram"] > 45
+    chooser = auto(costs, ngram=guesses(8, 0.9), draft_model=guesses(2))
+    bad = live(chooser, costs, 60, {"ngram": 0, "draft_model": 2}, {"draft_model": 0.002})
+    assert Counter(bad[30:])["draft_model"] > 25
+
+
+def test_auto_without_any_arm_is_plain_decoding():
+    costs = Costs(PROFILE)
+    assert set(live(Auto([], [], costs), costs, 5, {}, {})) == {"plain"}

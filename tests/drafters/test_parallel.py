@@ -1,0 +1,87 @@
+"""Parallel drafting: really beside the target, the same text as without, and nothing left running."""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+from conftest import drafter_for, header, innermost, reference_greedy, run_lane
+
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.settings import Sampling
+from specdemo.trace.events import Drafted, Verified
+from specdemo.trace.metrics import measure, output_ids
+
+PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
+
+
+class Slow(CachedModel):
+    """A target whose passes end only when the drafting thread has had time to work."""
+
+    def forward(self, pending_id, proposal):
+        threading.Event().wait(0.05)
+        return super().forward(pending_id, proposal)
+
+
+def test_prepared_drafts_are_used_and_say_so(target_weights):
+    """A draft equal to its target is always right: every outcome but the first is guessed."""
+    drafter = drafter_for("parallel", CachedModel(target_weights), policy="constant", lookahead=3)
+    events = run_lane(target_weights, drafter, PROMPT, target=Slow(target_weights))
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
+    drafted = [event for event in events if isinstance(event, Drafted)]
+    assert drafted[0].hit is None
+    hits = [event for event in drafted[1:] if event.hit]
+    assert len(hits) >= len(drafted) - 2
+    assert all(event.saved_seconds > 0 for event in hits)
+    metrics = measure(events)
+    assert metrics.hit_rate > 0.8
+    assert metrics.saved_seconds > 0
+
+
+def test_a_miss_costs_nothing_but_time(target_weights, draft_weights):
+    drafter = drafter_for("parallel", CachedModel(draft_weights), policy="constant", lookahead=4)
+    events = run_lane(target_weights, drafter, PROMPT, target=Slow(target_weights))
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
+    assert any(event.hit is False for event in events if isinstance(event, Drafted))
+
+
+def test_the_drafts_are_those_of_drafting_without_a_thread(target_weights, draft_weights):
+    """Draws go by position: whether a draft was prepared or not, it is the same one."""
+    sampling = Sampling(temperature=1.0, seed=5)
+
+    def drafts(target):
+        drafter = drafter_for(
+            "parallel",
+            CachedModel(draft_weights),
+            sampling=sampling,
+            policy="constant",
+            lookahead=3,
+        )
+        events = run_lane(target_weights, drafter, PROMPT, sampling=sampling, target=target)
+        return [
+            tuple(node.token_id for node in event.nodes)
+            for event in events
+            if isinstance(event, Verified)
+        ]
+
+    assert drafts(Slow(target_weights)) == drafts(CachedModel(target_weights))
+
+
+def test_no_work_goes_on_between_steps_and_torch_keeps_its_threads(target_weights, draft_weights):
+    threads = torch.get_num_threads()
+    drafter = drafter_for("parallel", CachedModel(draft_weights), policy="constant", lookahead=4)
+    steps = generate(
+        CachedModel(target_weights),
+        drafter,
+        PROMPT,
+        shaper=Shaper(Sampling()),
+        limits=Limits(30),
+        started=header(),
+    )
+    for event in steps:
+        if isinstance(event, Verified):
+            assert innermost(drafter)._task is None
+    assert torch.get_num_threads() == threads

@@ -1,0 +1,134 @@
+"""Trees: the most probable paths under a budget, siblings without replacement, and any source of distributions."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+from conftest import PROFILE
+
+from specdemo.drafters.calibration import Calibration
+from specdemo.drafters.tree import TreeBuilder
+from specdemo.engine.cost import Costs
+
+WORDS = 4
+
+
+class Certain(Calibration):
+    """Takes a confidence for the chance itself, so that the best tree can be worked out by hand."""
+
+    def chance(self, confidence):
+        return confidence
+
+
+class ByText:
+    """A distribution for each text, made from a seed: what a draft model gives."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.asked = []
+
+    def row(self, path):
+        generator = torch.Generator().manual_seed(hash((self.seed, *path)) % 2**31)
+        return (torch.randn(WORDS, generator=generator) * 1.5).softmax(-1)
+
+    def below(self, tree, nodes):
+        self.asked += nodes
+        return torch.stack([self.row(tree.path(node) if node >= 0 else []) for node in nodes])
+
+
+class ByDepth:
+    """A distribution for each depth, whatever the node: what parallel heads give."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def below(self, tree, nodes):
+        return torch.stack([self.rows[tree.depths[n] if n >= 0 else 0] for n in nodes])
+
+
+def grow(branches, nodes, depth, *, chosen=True, pick=None, pays=lambda *_: True):
+    return TreeBuilder(
+        branches,
+        Certain(),
+        pick or (lambda row: int(row.argmax())),
+        chosen,
+        nodes,
+        depth,
+        pays,
+    ).build()
+
+
+def paths_of(tree):
+    return {tuple(tree.path(node)) for node in range(len(tree.token_ids))}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("nodes", [1, 3, 6, 12])
+def test_the_tree_holds_the_most_probable_paths(seed, nodes):
+    """The nodes are the most probable texts of up to three words (Sequoia 2402.12374: the best tree of a size)."""
+    branches = ByText(seed)
+    tree = grow(branches, nodes, 3)
+    chances = {}
+    for length in (1, 2, 3):
+        for path in product(range(WORDS), repeat=length):
+            chance = 1.0
+            for place, word in enumerate(path):
+                chance *= float(branches.row(list(path[:place]))[word])
+            chances[path] = chance
+    best = sorted(chances, key=lambda path: -chances[path])[:nodes]
+    found = sum(chances[path] for path in paths_of(tree))
+    # An opening is ranked before its distribution is known, so at worst the last few nodes differ.
+    assert found >= 0.93 * sum(chances[path] for path in best)
+    assert len(tree.token_ids) == nodes
+
+
+def test_what_pays_bounds_the_tree():
+    asked = []
+
+    def pays(gain, reading, nodes):
+        asked.append((gain, reading))
+        return gain > 0.25
+
+    tree = grow(ByText(1), 40, 6, pays=pays)
+    assert 0 < len(tree.token_ids) < 12
+    assert any(reading for _, reading in asked)
+    assert any(not reading for _, reading in asked)
+
+
+def test_siblings_are_drawn_without_replacement_from_what_is_left():
+    generator = torch.Generator().manual_seed(3)
+
+    def pick(row):
+        return int(torch.multinomial(row, 1, generator=generator))
+
+    rows = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1]])
+    tree = grow(ByDepth(rows), 8, 2, chosen=False, pick=pick)
+    assert len(tree.rows) == len(tree.token_ids) == 8
+    for node, parent in enumerate(tree.parents):
+        older = [n for n in range(node) if tree.parents[n] == parent]
+        expected = rows[tree.depths[node] - 1].clone()
+        for sibling in older:
+            expected[tree.token_ids[sibling]] = 0
+        assert torch.allclose(tree.rows[node], expected / expected.sum(), atol=1e-6)
+        assert tree.token_ids[node] not in [tree.token_ids[n] for n in older]
+
+
+def test_a_source_by_depth_feeds_the_same_builder():
+    rows = torch.tensor([[0.6, 0.4, 0.0, 0.0], [0.0, 0.0, 0.9, 0.1]])
+    tree = grow(ByDepth(rows), 4, 2)
+    assert paths_of(tree) == {(0,), (0, 2), (1,), (1, 2)}
+
+
+def test_a_word_of_no_chance_is_never_drafted():
+    tree = grow(ByDepth(torch.tensor([[1.0, 0.0, 0.0, 0.0]] * 3)), 12, 3)
+    assert paths_of(tree) == {(0,), (0, 0), (0, 0, 0)}
+
+
+def test_rows_of_one_pass_are_read_together():
+    branches = ByText(2)
+    tree = grow(branches, 12, 3)
+    inner = {parent for parent in tree.parents if parent >= 0}
+    assert inner <= set(branches.asked)
+    assert Costs(PROFILE).row_seconds(1) > 0

@@ -1,0 +1,82 @@
+"""The cost profile: interpolated, measured for real, and corrected by what a run's own passes take."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import VOCABULARY
+
+from specdemo.engine.cost import ROWS, CostProfile, Costs, expected_tokens, measure_costs
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Outcome, Proposal, Verdict
+from specdemo.trace.events import Status
+
+PROFILE = CostProfile(((1, 0.020), (5, 0.024), (9, 0.040)), 0.002)
+
+
+def test_between_points_a_line_and_past_the_last_its_slope():
+    assert PROFILE.verify_seconds(1) == 0.020
+    assert PROFILE.verify_seconds(3) == pytest.approx(0.022)
+    assert PROFILE.verify_seconds(7) == pytest.approx(0.032)
+    assert PROFILE.verify_seconds(11) == pytest.approx(0.048)
+    assert CostProfile().verify_seconds(30) == 1.0
+
+
+def test_measuring_gives_every_row_count_and_leaves_the_caches_empty(target_weights, draft_weights):
+    target, draft = CachedModel(target_weights), CachedModel(draft_weights)
+    profile = measure_costs(target, draft)
+    assert [rows for rows, _ in profile.verify] == list(ROWS)
+    times = [seconds for _, seconds in profile.verify]
+    assert times == sorted(times)
+    assert times[0] > 0
+    assert profile.draft_step > 0
+    assert target.length == draft.length == 0
+    assert measure_costs(target, None).draft_step is None
+    assert max(ROWS) < VOCABULARY
+
+
+def step(drafted, verify, kept=0):
+    proposal = Proposal.chain(range(drafted), confidences=(0.5,) * drafted)
+    verdict = Verdict(tuple(range(kept)), 9, Status.BONUS)
+    return Outcome((0,) * (kept + 1), proposal, verdict, 0.0, verify)
+
+
+def test_a_slower_machine_scales_every_prediction():
+    costs = Costs(PROFILE)
+    assert costs.verify_seconds(0) == 0.020
+    for _ in range(100):
+        costs.observe(step(4, 0.048))
+    assert costs.verify_seconds(0) == pytest.approx(0.040, rel=0.01)
+    assert costs.row_seconds(2) == pytest.approx(0.002, rel=0.01)
+    assert costs.plain_rate() == pytest.approx(25, rel=0.01)
+
+
+def test_one_disturbed_step_does_not_spoil_the_scale():
+    costs = Costs(PROFILE)
+    costs.observe(step(4, 5.0))
+    assert costs.verify_seconds(0) < 0.030
+
+
+def test_the_rate_to_beat_is_at_least_plain_decoding():
+    costs = Costs(PROFILE)
+    assert costs.rate() == 50
+    for _ in range(200):
+        costs.observe(step(4, 0.024, kept=2))
+    assert costs.rate() == pytest.approx(125, rel=0.02)
+    slow = Costs(PROFILE)
+    for _ in range(200):
+        slow.observe(step(4, 0.024, kept=0))
+    assert slow.rate() == pytest.approx(slow.plain_rate())
+
+
+def test_drafting_costs_follow_what_is_measured():
+    costs = Costs(PROFILE)
+    for _ in range(100):
+        costs.observe_draft(4, 0.016)
+    assert costs.draft_step == pytest.approx(0.004, rel=0.01)
+    costs.observe_draft(0, 1.0)
+    assert costs.draft_step == pytest.approx(0.004, rel=0.01)
+
+
+def test_expected_tokens_count_the_targets_own():
+    assert expected_tokens([]) == 1
+    assert expected_tokens([0.5, 0.25]) == 1.75
