@@ -331,8 +331,7 @@ def judge_sampling(
     """
     import torch
 
-    from specdemo.bench.report import aligned
-from specdemo.bench.statistics import independence_p, overrated, transform, uniformity_p
+    from specdemo.bench.statistics import independence_p, overrated, transform, uniformity_p
 
     generator = torch.Generator().manual_seed(2**40)  # no run has this seed
     values: list[float] = []

@@ -53,7 +53,7 @@ class DraftingContext:
     settings: RunSettings
     shaper: Shaper
     vocabulary_size: int
-    profile: CostProfile = CostProfile()
+    profile: CostProfile = field(default_factory=CostProfile)
     memory: Memory | None = None
     draft: PrefixReader | None = None
     copy: PrefixReader | None = None
@@ -263,7 +263,7 @@ METHODS: dict[str, Method] = {
         options=(*POLICY, "fallback"),
     ),
     "look_back": Method(
-        "Look back (lossy)",
+        "Look back",
         "Drops drafted tokens that look unlikely, after drawing them: the mistake that changes the output, to be seen.",
         _look_back,
         needs=("draft",),

@@ -220,7 +220,7 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     run(page, "tree")
     finished(page)
     tree = page.locator(".sd-tree")
-    tree.locator(".sd-node").first.wait_for()
+    tree.get_by_text("Step 8: 1 kept").wait_for()
     assert tree.locator(".sd-node").count() == 6
     assert tree.locator(".sd-link-lit").count() == 2  # the kept node, and the target's own after it
     assert tree.locator("img, script").count() == 0
@@ -276,6 +276,8 @@ def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
     keys = page.locator(".sd-chart-key").all_inner_texts()
     assert "oracle (knows the answer)" in keys[0]
     assert "predicted (modelled)" in keys[1]
+    page.wait_for_function("document.querySelector('.sd-plot').data?.[3].y.length === 8")
+    page.wait_for_function("document.querySelectorAll('.sd-plot')[1].data?.length === 3")
     plots = "[...document.querySelectorAll('.sd-plot')].map((plot) => plot.data)"
     lookahead, speedup = page.evaluate(plots)
     assert set(lookahead[3]["marker"]["symbol"]) == {"diamond"}
@@ -283,8 +285,8 @@ def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
     assert "from: tree" in lookahead[2]["text"][0]
     assert "the oracle would have drafted 1" in lookahead[2]["text"][0]
     assert [trace["line"].get("dash") for trace in speedup] == [None, "dot", "dashdot"]
-    assert page.locator(".sd-number-prepared dd b").inner_text() == "50"
-    assert page.locator(".sd-number-saved dd b").inner_text() == "80"
+    page.locator(".sd-number-prepared dd b").get_by_text("50", exact=True).wait_for()
+    page.locator(".sd-number-saved dd b").get_by_text("80", exact=True).wait_for()
     run(page, "hello")
     finished(page)
     page.wait_for_function("document.querySelectorAll('.sd-chart-key')[1].children.length === 1")
