@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from specdemo.drafters.automaton import SuffixAutomaton
-from specdemo.drafters.calibration import Calibration
-from specdemo.drafters.composite import Arm, Auto, Composite
+from specdemo.drafters.calibration import (
+    Calibration,
+    Prior,
+    greedy_model,
+    ngram_copy,
+    retrieved_copy,
+    sampled_model,
+)
+from specdemo.drafters.composite import TRY, Arm, Auto, Composite
 from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.fallback import Fallback
@@ -61,11 +68,18 @@ class DraftingContext:
     lookahead_weights: LookaheadWeights | None = None
     answer_ids: tuple[int, ...] = ()
     costs: Costs = field(init=False)
-    calibration: Calibration = field(init=False, default_factory=Calibration)
+    calibration: Calibration = field(init=False)
 
     def __post_init__(self) -> None:
-        """A run begins with costs of its own."""
+        """A run begins with costs and a calibration of its own."""
         object.__setattr__(self, "costs", Costs(self.profile))
+        object.__setattr__(self, "calibration", Calibration(self.prior(self.settings.method)))
+
+    def prior(self, drafter: str) -> Prior:
+        """How far to trust a drafter's confidences before anything was seen."""
+        copies = {"ngram": ngram_copy, "retrieval": retrieved_copy}
+        model = greedy_model if self.settings.sampling.greedy else sampled_model
+        return copies.get(drafter, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +113,16 @@ def _reader(context: DraftingContext, *, biased: bool = False) -> DraftReader:
     )
 
 
-def _lookahead(context: DraftingContext, token_seconds: float | None = None) -> Lookahead:
-    """The policy; token_seconds: of drafters that ask no model, see `CostAware`."""
+def _lookahead(
+    context: DraftingContext,
+    token_seconds: float | None = None,
+    calibration: Calibration | None = None,
+) -> Lookahead:
+    """The policy. token_seconds: of drafters that ask no model, see `CostAware`; calibration: the run's by default"""
     return make_lookahead(
         context.settings,
         context.costs,
-        context.calibration,
+        calibration or context.calibration,
         context.lookahead_weights,
         token_seconds,
     )
@@ -169,7 +187,7 @@ def _copiers(context: DraftingContext) -> list[Arm]:
     """Copying drafters, each with a calibration of its own, that copy on as long as it pays."""
 
     def arm(name: str, make: Callable[[Lookahead], Drafter]) -> Arm:
-        calibration = Calibration()
+        calibration = Calibration(context.prior(name))
         return Arm(name, make(CostAware(COPY_MOST, context.costs, calibration, 0.0)), calibration)
 
     arms = [arm("ngram", lambda policy: Ngram(_texts(context), policy))]
@@ -180,7 +198,9 @@ def _copiers(context: DraftingContext) -> list[Arm]:
 
 
 def _composite(context: DraftingContext) -> Drafter:
-    model = Arm("draft_model", DraftModel(_reader(context), _lookahead(context)))
+    calibration = Calibration(context.prior("draft_model"))
+    drafter = DraftModel(_reader(context), _lookahead(context, calibration=calibration))
+    model = Arm("draft_model", drafter, calibration, context.costs.draft_step)
     return Composite(_copiers(context), model, context.costs)
 
 
@@ -189,13 +209,17 @@ def _auto(context: DraftingContext) -> Drafter:
     if context.draft is not None:
         draft, settings = _reader(context, biased=context.memory is not None), context.settings
         for name in ("tree", "draft_model"):
-            calibration = Calibration()
+            calibration = Calibration(context.prior(name))
             drafter: Drafter = (
                 _grow(context, draft, calibration, "cost")
                 if name == "tree"
                 else DraftModel(draft, CostAware(settings.lookahead, context.costs, calibration))
             )
-            models.append(Arm(name, drafter, calibration, context.costs.draft_step))
+            # The first is tried at once, the other when it has waited.
+            trials = 0 if models else TRY
+            models.append(
+                Arm(name, drafter, calibration, context.costs.draft_step, trials=trials)
+            )
     return Auto(_copiers(context), models, context.costs)
 
 

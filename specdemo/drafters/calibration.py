@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from specdemo.engine.types import Outcome
 
 BINS = 10
-PRIOR_WEIGHT = 4.0  # tokens that the prior counts for, per bin
+PRIOR_WEIGHT = 6.0  # tokens that the prior counts for, per bin
 FADE = 0.98  # what is left of older evidence after each tested token of the same bin
+
+
+Prior = Callable[[float], float]
+
+
+def greedy_model(confidence: float) -> float:
+    """A draft model's choice: right somewhat more often than it says, for only the target's likeliest token counts."""
+    return 0.03 + confidence + 0.3 * confidence * (1 - confidence)
+
+
+def sampled_model(confidence: float) -> float:
+    """A drawn token is kept with min(1, target / draft): often even when it was unlikely."""
+    return 0.32 + 0.62 * confidence
+
+
+def ngram_copy(confidence: float) -> float:
+    """A copy of the same text."""
+    return max(0.05, 1.2 * confidence - 0.15)
+
+
+def retrieved_copy(confidence: float) -> float:
+    """A copy of another text: shares among few matches promise more than they hold."""
+    return 0.05 + 0.8 * confidence**2
 
 
 class Calibration:
     """Turns a drafter's confidence into the chance that the target keeps the token, its parent being kept.
 
-    A table of bins over confidence, each a fading count with a prior in which drafters are somewhat modest
-    in the low bins: a greedy match needs the likeliest token only, and sampling keeps min(1, target / draft).
+    A table of bins over confidence, each a fading count that begins with a prior. The priors above are fits
+    to runs of the embedded pair on a few dozen instructions; evidence of the run soon outweighs them.
     """
 
-    def __init__(self) -> None:
-        self._kept = [PRIOR_WEIGHT * _prior((place + 0.5) / BINS) for place in range(BINS)]
+    def __init__(self, prior: Prior = greedy_model) -> None:
+        middles = [(place + 0.5) / BINS for place in range(BINS)]
+        self._kept = [PRIOR_WEIGHT * min(0.99, prior(middle)) for middle in middles]
         self._seen = [PRIOR_WEIGHT] * BINS
-        self._total = [PRIOR_WEIGHT * 0.6, PRIOR_WEIGHT]
+        self._total = [PRIOR_WEIGHT * min(0.99, prior(0.6)), PRIOR_WEIGHT]
 
     @property
     def mean(self) -> float:
@@ -53,7 +79,3 @@ def _shares(confidence: float) -> list[tuple[int, float]]:
     place = min(max(confidence * BINS - 0.5, 0.0), BINS - 1.0)
     low = min(int(place), BINS - 2)
     return [(low, low + 1 - place), (low + 1, place - low)]
-
-
-def _prior(confidence: float) -> float:
-    return 0.25 + 0.7 * confidence

@@ -153,7 +153,7 @@ class Auto:
             losing = (arm.rate or 0.0) < MARGIN * plain or place > 0
             if losing and arm.idle >= arm.rest:
                 arm.rest = min(LONGEST_REST, 2 * arm.rest)
-                arm.trials = 1
+                arm.trials = 1 if arm.rate else TRY
                 return arm, True
         if known and (known[0].rate or 0.0) >= MARGIN * plain:
             return known[0], False

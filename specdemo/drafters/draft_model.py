@@ -25,6 +25,7 @@ class DraftModel:
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draft a chain until the policy or the budget says stop."""
+        self.draft.follow(committed)
         allowed = min(budget, self.lookahead.allowed(committed))
         token_ids: list[int] = []
         rows: list[Tensor] = []

@@ -52,6 +52,11 @@ class DraftReader:
             self.bias.start(prompt_ids)
         self.reader.prepare(prompt_ids[:-1])
 
+    def follow(self, committed: Sequence[int]) -> None:
+        """A step begins: learn from what the target has said since the last one."""
+        if self.bias:
+            self.bias.follow(committed)
+
     def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
         """The distribution that follows a text and a draft: (V,) float32."""
         self.passes += 1
@@ -74,11 +79,9 @@ class DraftReader:
         return self._shaped(self.reader.grow(token_ids, parents), committed, paths)
 
     def observe(self, outcome: Outcome) -> None:
-        """Learn what the model's steps took and what the target said."""
+        """Learn what the model's steps took."""
         self.costs.observe_draft(self.passes, outcome.draft_seconds)
         self.passes = 0
-        if self.bias:
-            self.bias.observe(outcome)
 
     def pick(self, probs: Tensor, position: int | None = None) -> int:
         """The likeliest token when greedy, else one drawn.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from specdemo.engine.types import Outcome
 
 ORDER = 3  # longest context, in tokens
 MOST_CONTEXTS = 200_000  # then it starts over: a visitor's memory is bounded
@@ -97,15 +96,15 @@ class MarkovBias:
         for token_id, share in shares.items():
             row[token_id] += weight * share
 
-    def observe(self, outcome: Outcome) -> None:
-        """Learn from every token that the step committed."""
-        for token_id in outcome.new_ids:
+    def follow(self, committed: Sequence[int]) -> None:
+        """Learn from every token that has been committed since the last call; may be called twice for a text."""
+        for token_id in committed[len(self._committed) :]:
             asked = self._asked.get(tuple(self._committed[-ORDER:]))
             if asked:
                 self._learn(token_id, *asked)
             self._committed.append(token_id)
+            self.counts.enter([token_id])
         self._asked.clear()
-        self.counts.enter(outcome.new_ids)
 
     def _learn(
         self, token_id: int, kind: tuple[int, int], row: Tensor, shares: dict[int, float]

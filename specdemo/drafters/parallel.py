@@ -55,6 +55,7 @@ class Parallel:
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The prepared draft if the outcome was guessed, else a new one; longer if the policy wants it longer."""
+        self.draft.follow(committed)
         tried, text = bool(self._prepared), list(committed)
         ready = self._prepared.get(tuple(text), Chain())
         self._prepared = {}

@@ -190,6 +190,7 @@ class Tree:
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Grow a tree on the text."""
+        self.draft.follow(committed)
         builder = TreeBuilder(
             DraftBranches(self.draft, committed),
             self.calibration,

@@ -8,8 +8,6 @@ from conftest import drafter_for, reference_greedy, run_lane, tiny_llama
 from specdemo.drafters.markov import MarkovBias, MarkovCounts
 from specdemo.drafters.memory import Memory
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Outcome, Proposal, Verdict
-from specdemo.trace.events import Status
 from specdemo.trace.metrics import measure, output_ids
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
@@ -45,10 +43,6 @@ def test_the_mixture_is_a_distribution_and_leans_to_what_was_seen():
     assert int(row.argmax()) == 3
 
 
-def committed(*token_ids):
-    return Outcome(token_ids, Proposal(), Verdict((), token_ids[-1], Status.PLAIN), 0.0, 0.01)
-
-
 def test_the_weight_falls_where_the_counts_mislead():
     counts = MarkovCounts()
     bias = MarkovBias(counts)
@@ -57,7 +51,7 @@ def test_the_weight_falls_where_the_counts_mislead():
     for _ in range(30):
         row = torch.tensor([0.01, 0.01, 0.01, 0.01, 0.96])
         bias.mix(row, [3, 1, 2])
-        bias.observe(committed(4))
+        bias.follow([1, 2, 3, 1, 2, 4])
         counts.followers.clear()
         counts.text = []
         bias.start([1, 2, 3, 1, 2])
@@ -78,3 +72,14 @@ def test_two_visitors_learn_apart():
     one, other = Memory(), Memory()
     one.counts.begin([1, 2, 3])
     assert other.counts.find([1, 2]) is None
+
+
+def test_following_a_text_twice_counts_it_once():
+    """Two drafters of one run may share what is learned."""
+    counts = MarkovCounts()
+    bias = MarkovBias(counts)
+    bias.start([1, 2])
+    for text in ([1, 2, 3], [1, 2, 3], [1, 2, 3, 4]):
+        bias.follow(text)
+    assert counts.followers[(2,)] == {3: 1}
+    assert counts.followers[(3,)] == {4: 1}
