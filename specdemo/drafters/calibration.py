@@ -34,14 +34,59 @@ def retrieved_copy(confidence: float) -> float:
     return 0.05 + 0.8 * confidence**2
 
 
-class Calibration:
-    """Turns a drafter's confidence into the chance that the target keeps the token, its parent being kept.
+def greedy_sibling(confidence: float) -> float:
+    """The next choice after a refused one, its confidence among what is left: about as right as it says."""
+    return 0.05 + 0.8 * confidence
 
-    A table of bins over confidence, each a fading count that begins with a prior. The priors above are fits
-    to runs of the embedded pair on a few dozen instructions; evidence of the run soon outweighs them.
+
+def sampled_sibling(confidence: float) -> float:
+    """A further draw after a refused one: the target then wants just what the draft holds unlikely."""
+    return 0.1 + 0.5 * confidence
+
+
+SIBLINGS = {greedy_model: greedy_sibling, sampled_model: sampled_sibling}
+
+
+class Calibration:
+    """Turns a drafter's confidence into the chance that the target keeps the token, once it is tested.
+
+    A table of bins over confidence, each a fading count that begins with a prior; one table for first
+    children, one for their later siblings, which are tested only after a refusal. The priors above are
+    fits to runs of the embedded pair on a few dozen instructions; evidence of the run soon outweighs them.
     """
 
     def __init__(self, prior: Prior = greedy_model) -> None:
+        self._first = _Table(prior)
+        self._later = _Table(SIBLINGS.get(prior, prior))
+
+    @property
+    def mean(self) -> float:
+        """Share of recent first children that was kept."""
+        return self._first.mean
+
+    def chance(self, confidence: float | None, *, sibling: bool = False) -> float:
+        """Chance to be kept, all tested before it being settled; the mean where the drafter names no confidence.
+
+        sibling: an older child of the same parent is refused first
+        """
+        table = self._later if sibling else self._first
+        return table.mean if confidence is None else table.rate(confidence)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from every tested node."""
+        proposal, kept, parents = outcome.proposal, set(outcome.verdict.path), set[int]()
+        for node, chance in enumerate(outcome.verdict.accept_probs):
+            table = self._later if proposal.parents[node] in parents else self._first
+            parents.add(proposal.parents[node])
+            if chance is not None:
+                confidence = proposal.confidences[node] if proposal.confidences else None
+                table.count(confidence, node in kept)
+
+
+class _Table:
+    """Fading counts of kept and tested tokens by confidence."""
+
+    def __init__(self, prior: Prior) -> None:
         middles = [(place + 0.5) / BINS for place in range(BINS)]
         self._kept = [PRIOR_WEIGHT * min(0.99, prior(middle)) for middle in middles]
         self._seen = [PRIOR_WEIGHT] * BINS
@@ -49,29 +94,19 @@ class Calibration:
 
     @property
     def mean(self) -> float:
-        """Share of recent tested tokens that was kept."""
         return self._total[0] / self._total[1]
 
-    def chance(self, confidence: float | None) -> float:
-        """Chance to be kept; the mean where the drafter names no confidence."""
-        if confidence is None:
-            return self.mean
+    def rate(self, confidence: float) -> float:
         return sum(
             share * self._kept[place] / self._seen[place] for place, share in _shares(confidence)
         )
 
-    def observe(self, outcome: Outcome) -> None:
-        """Learn from every tested node."""
-        kept = set(outcome.verdict.path)
-        for node, chance in enumerate(outcome.verdict.accept_probs):
-            if chance is None:
-                continue
-            confidence = outcome.proposal.confidences[node] if outcome.proposal.confidences else None
-            self._total = [FADE * self._total[0] + (node in kept), FADE * self._total[1] + 1]
-            for place, share in _shares(confidence) if confidence is not None else ():
-                fade = 1 - (1 - FADE) * share
-                self._kept[place] = fade * self._kept[place] + share * (node in kept)
-                self._seen[place] = fade * self._seen[place] + share
+    def count(self, confidence: float | None, kept: bool) -> None:  # noqa: FBT001
+        self._total = [FADE * self._total[0] + kept, FADE * self._total[1] + 1]
+        for place, share in _shares(confidence) if confidence is not None else ():
+            fade = 1 - (1 - FADE) * share
+            self._kept[place] = fade * self._kept[place] + share * kept
+            self._seen[place] = fade * self._seen[place] + share
 
 
 def _shares(confidence: float) -> list[tuple[int, float]]:

@@ -63,7 +63,7 @@ def survivals(proposal: Proposal, calibration: Calibration) -> list[float]:
     left: dict[int, float] = {}  # chance to come to a parent's next child
     for node, parent in enumerate(proposal.parents):
         reached = left.get(parent, kept[parent] if parent >= 0 else 1.0)
-        chance = calibration.chance(confidences[node])
+        chance = calibration.chance(confidences[node], sibling=parent in left)
         kept.append(reached * chance)
         left[parent] = reached * (1 - chance)
     return kept

@@ -62,6 +62,7 @@ class _Family:
     parent: int
     left: Tensor
     reached: float  # chance that the target keeps the parent and refuses all children so far
+    children: int = 0
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class TreeBuilder:
         """Chance that the family's next child is reached and kept; known before it is drawn."""
         left = family.left
         expected = float(left.max() if self.chosen else left.dot(left))
-        return family.reached * self.calibration.chance(expected)
+        return family.reached * self.calibration.chance(expected, sibling=family.children > 0)
 
     def _also(self, openings: list[tuple[float, int, bool, int]], index: int) -> list[int]:
         """Other nodes waiting to be read, that are worth a row of the same pass; taken out of the heap."""
@@ -137,7 +138,8 @@ class TreeBuilder:
         token_id = int(row.argmax()) if self.chosen else self.pick(row)
         confidence = float(row[token_id])
         node = tree.add(family.parent, token_id, None if self.chosen else row, confidence)
-        chance = self.calibration.chance(confidence)
+        chance = self.calibration.chance(confidence, sibling=family.children > 0)
+        family.children += 1
         tree.survivals.append(family.reached * chance)
         family.reached *= 1 - chance
         rest = row.clone()

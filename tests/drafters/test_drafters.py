@@ -140,7 +140,7 @@ def test_calibration_learns_what_a_confidence_is_worth():
 
 def test_siblings_share_what_is_left():
     class Half(Calibration):
-        def chance(self, confidence):
+        def chance(self, confidence, *, sibling=False):
             return 0.5
 
     tree = Proposal((1, 2, 3), (-1, -1, 0), confidences=(0.5, 0.5, 0.5))

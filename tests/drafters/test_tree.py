@@ -18,7 +18,7 @@ WORDS = 4
 class Certain(Calibration):
     """Takes a confidence for the chance itself, so that the best tree can be worked out by hand."""
 
-    def chance(self, confidence):
+    def chance(self, confidence, *, sibling=False):
         return confidence
 
 
