@@ -14,6 +14,8 @@ from specdemo.drafters.calibration import (
     ngram_copy,
     retrieved_copy,
     sampled_model,
+    sampled_ngram,
+    sampled_retrieval,
 )
 from specdemo.drafters.composite import TRY, Arm, Auto, Composite
 from specdemo.drafters.draft_model import DraftModel
@@ -77,9 +79,9 @@ class DraftingContext:
 
     def prior(self, drafter: str) -> Prior:
         """How far to trust a drafter's confidences before anything was seen."""
-        copies = {"ngram": ngram_copy, "retrieval": retrieved_copy}
-        model = greedy_model if self.settings.sampling.greedy else sampled_model
-        return copies.get(drafter, model)
+        if self.settings.sampling.greedy:
+            return {"ngram": ngram_copy, "retrieval": retrieved_copy}.get(drafter, greedy_model)
+        return {"ngram": sampled_ngram, "retrieval": sampled_retrieval}.get(drafter, sampled_model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,9 @@ def _auto(context: DraftingContext) -> Drafter:
     models = []
     if context.draft is not None:
         draft, settings = _reader(context, biased=context.memory is not None), context.settings
-        for name in ("tree", "draft_model"):
+        # Where the target draws, a second branch is seldom right: there the chain comes first.
+        names = ("tree", "draft_model")
+        for name in names if settings.sampling.greedy else names[::-1]:
             calibration = Calibration(context.prior(name))
             drafter: Drafter = (
                 _grow(context, draft, calibration, "cost")

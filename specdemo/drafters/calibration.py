@@ -34,6 +34,16 @@ def retrieved_copy(confidence: float) -> float:
     return 0.05 + 0.8 * confidence**2
 
 
+def sampled_ngram(confidence: float) -> float:
+    """The same where the target draws: it leaves its own words more often."""
+    return max(0.05, 1.2 * confidence - 0.3)
+
+
+def sampled_retrieval(confidence: float) -> float:
+    """The same for another text."""
+    return 0.05 + 0.55 * confidence**2
+
+
 def greedy_sibling(confidence: float) -> float:
     """The next choice after a refused one, its confidence among what is left: about as right as it says."""
     return 0.05 + 0.8 * confidence
