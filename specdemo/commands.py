@@ -122,7 +122,7 @@ def compare(options: argparse.Namespace) -> int:
 def bench(options: argparse.Namespace) -> int:
     """Lanes on a suite, in one process."""
     from specdemo.bench.lanes import expand, run_lanes, run_once
-    from specdemo.bench.policies import regret_table
+    from specdemo.bench.policies import Oracle, regret_table
     from specdemo.bench.report import Report as Totals
     from specdemo.bench.report import markdown
     from specdemo.bench.suite import EXAMPLES, read_suite
@@ -130,11 +130,11 @@ def bench(options: argparse.Namespace) -> int:
 
     items = read_suite(options.suite or EXAMPLES, options.limit)
     studio = _studio(options)
-    names = expand(options.lanes, studio, greedy=options.temperature == 0)
+    names = expand(options.lanes, studio)
     lanes = {name: lane_settings(options, name) for name in ["nothing", *names]}
     for name, settings in lanes.items():  # warm-up, not counted
-        run_once(studio.open(), name, "Count from one to ten.", settings, answer_ids=(0,))
-    report = Totals("nothing")
+        run_once(studio.open(), name, "Count from one to ten.", settings)
+    report, oracle = Totals("nothing"), Oracle(studio.pair.costs)
     with _bar() as bar:
         task = bar.add_task("bench", total=len(items))
         for item in items:
@@ -144,6 +144,7 @@ def bench(options: argparse.Namespace) -> int:
                     run_lanes(studio, turns, lanes, system=options.system)
                 ):
                     report.add(item.task, results)
+                    oracle.add(item.task, results)
                     _save_traces(options.traces, f"{item.name}-{turn}", results)
             except UserError as error:
                 err.print(f"{item.name} is left out: {error.message}", style="yellow", markup=False)
@@ -156,6 +157,7 @@ def bench(options: argparse.Namespace) -> int:
         "costs": asdict(studio.pair.costs),
         "settings": lanes[names[0]].to_dict() if names else {},
         "prompts": len(items),
+        "memory_mb": {info.name: info.memory_mb for info in studio.methods()},
     }
     if options.json:
         options.json.write_text(
@@ -165,7 +167,7 @@ def bench(options: argparse.Namespace) -> int:
         f"{facts['machine']}; {len(items)} prompts; {studio.pair.target.info.kernel}", markup=False
     )
     sys.stdout.write(markdown(rows) + "\n")
-    if table := regret_table(rows):
+    if table := regret_table(rows, oracle.speedup()):
         sys.stdout.write("\n" + table + "\n")
     return 0
 
@@ -457,6 +459,9 @@ def _sentence(metrics: Metrics) -> str:
     if metrics.drafted:
         parts.append(f"{_percent(metrics.drafted_accept_rate)} of drafts accepted")
         parts.append(f"{metrics.tokens_per_step or 0:.2f} tokens a step")
+    if metrics.chances:
+        hidden = f"{metrics.saved_seconds:.2f} s of drafting hidden"
+        parts.append(f"{_percent(metrics.hit_rate)} of prepared drafts used, {hidden}")
     return ", ".join(parts)
 
 

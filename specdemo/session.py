@@ -31,7 +31,11 @@ PLAIN, SPECULATIVE = "plain", "speculative"
 
 @dataclass(frozen=True, slots=True)
 class MethodInfo:
-    """One entry of the method menu. needs: in words; why_not: a sentence when it is not available."""
+    """One entry of the method menu.
+
+    needs: in words; why_not: a sentence when it is not available
+    memory_mb: what it takes beside the target
+    """
 
     name: str
     title: str
@@ -41,6 +45,7 @@ class MethodInfo:
     why_not: str = ""
     needs: tuple[str, ...] = ()
     lossy: bool = False
+    memory_mb: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +152,7 @@ class Studio:
                     " ".join(whys),
                     tuple(NEEDED[need] for need in method.needs),
                     method.lossy,
+                    sum(self._memory_mb(need) for need in method.needs),
                 )
             )
         return infos
@@ -158,6 +164,13 @@ class Studio:
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
+
+    def _memory_mb(self, need: str) -> float:
+        if self._pair is None:
+            return 0.0
+        if need == "store":
+            return self.shipped.store.memory_bytes / 1e6 if self.shipped.store else 0.0
+        return self._pair.memory_bytes(need) / 1e6
 
     def _missing(self, need: str) -> str:
         """Why a need is not met; empty when it is, or while nothing is loaded yet."""
@@ -234,11 +247,9 @@ class Conversation:
         *,
         system: str = "",
         cancel: threading.Event | None = None,
-        answer_ids: tuple[int, ...] = (),
     ) -> Iterator[Event]:
         """Answer a prompt: the plain lane first when a baseline is wanted, then the speculative one.
 
-        answer_ids: the answer that plain decoding gives, for the oracle policy alone
         Raises UserError before the first event for what the user can mend; what breaks later arrives as RunFailed.
         """
         cancel = cancel or threading.Event()
@@ -247,7 +258,7 @@ class Conversation:
             if cancel.is_set():
                 return
         try:
-            yield from self._run(prompt, settings, system, cancel, answer_ids)
+            yield from self._run(prompt, settings, system, cancel)
         finally:
             self._studio._turn.release()
 
@@ -257,7 +268,6 @@ class Conversation:
         settings: RunSettings,
         system: str,
         cancel: threading.Event,
-        answer_ids: tuple[int, ...],
     ) -> Iterator[Event]:
         from specdemo.drafters.base import METHODS
         from specdemo.text import encode_conversation
@@ -290,9 +300,7 @@ class Conversation:
             )
             if method := METHODS.get(lane_settings.method):
                 header = replace(header, lossy=method.lossy, draft=_draft_info(pair, method.needs))
-            answer = yield from self._lane(
-                pair, prompt_ids, lane_settings, header, cancel, answer_ids
-            )
+            answer = yield from self._lane(pair, prompt_ids, lane_settings, header, cancel)
         self._messages = [
             *self._messages,
             {"role": "user", "content": prompt},
@@ -306,7 +314,6 @@ class Conversation:
         settings: RunSettings,
         header: RunStarted,
         cancel: threading.Event,
-        answer_ids: tuple[int, ...],
     ) -> Iterator[Event]:
         """The events of one lane with their text; returns the answer so far, whatever happened."""
         from specdemo.drafters.base import make_drafter
@@ -317,8 +324,7 @@ class Conversation:
         from specdemo.trace.metrics import output_ids
 
         shaper = Shaper(settings.sampling)
-        answer = (*prompt_ids, *answer_ids) if answer_ids else ()
-        drafter = make_drafter(self._context(pair, settings, shaper, answer))
+        drafter = make_drafter(self._context(pair, settings, shaper))
         target, text = self._target, TokenText(pair.tokenizer, prompt_ids)
         target.rollback(_shared(self._cached_ids, prompt_ids))
         room = pair.context - len(prompt_ids)
@@ -345,7 +351,7 @@ class Conversation:
         return text.answer
 
     def _context(
-        self, pair: LoadedPair, settings: RunSettings, shaper: Shaper, answer_ids: tuple[int, ...]
+        self, pair: LoadedPair, settings: RunSettings, shaper: Shaper
     ) -> DraftingContext:
         """What the method's factory may use; the quantised copy is opened only where it is needed."""
         from specdemo.drafters.base import METHODS, DraftingContext
@@ -367,7 +373,6 @@ class Conversation:
             copy=self._copy,
             store=self._studio.shipped.store,
             lookahead_weights=self._studio.shipped.lookahead,
-            answer_ids=answer_ids,
         )
 
     def _open_pair(self) -> LoadedPair:

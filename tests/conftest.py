@@ -121,7 +121,6 @@ def drafter_for(
     sampling: Sampling | None = None,
     store: Datastore | None = None,
     memory: Memory | None = None,
-    answer_ids: Sequence[int] = (),
     **changes: object,
 ) -> Drafter:
     """A registered method, made as a session makes it, with everything that it may need.
@@ -144,7 +143,6 @@ def drafter_for(
         lookahead_weights=LookaheadWeights(
             (0.0,) * count, (1.0,) * count, (0.1,) * count, 0.5, 0.3
         ),
-        answer_ids=tuple(answer_ids),
     )
     return make_drafter(context)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from specdemo.session import Conversation, Studio
-from specdemo.settings import ORACLE, POLICIES, RunSettings
+from specdemo.settings import POLICIES, RunSettings
 from specdemo.trace.events import Event, RunFailed
 from specdemo.trace.metrics import Metrics, measure, output_ids, output_probs
 
-CONSTANTS = (1, 2, 3, 4, 6, 8)  # lookaheads among which the best constant is looked for
+CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads among which the best constant is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,9 @@ def run_lanes(
     conversations = {name: studio.open() for name in lanes}
     names = list(lanes)
     for turn in turns:
-        results: dict[str, LaneResult] = {}
-        # The oracle must be told plain decoding's answer, so it comes after the first plain lane.
-        for name in sorted(names, key=lambda name: lanes[name].policy == ORACLE):
-            plain = next((r for n, r in results.items() if lanes[n].method == "nothing"), None)
-            results[name] = run_once(
-                conversations[name],
-                name,
-                turn,
-                lanes[name],
-                system,
-                answer_ids=plain.ids if plain else (),
-            )
+        results = {
+            name: run_once(conversations[name], name, turn, lanes[name], system) for name in names
+        }
         names = names[1:] + names[:1]
         yield [results[name] for name in lanes]
     for conversation in conversations.values():
@@ -64,20 +55,14 @@ def run_once(
     prompt: str,
     settings: RunSettings,
     system: str = "",
-    *,
-    answer_ids: tuple[int, ...] = (),
 ) -> LaneResult:
-    """Run one lane without a baseline. Raises RuntimeError when it broke.
-
-    answer_ids: what plain decoding answered, for the oracle policy alone
-    """
+    """Run one lane without a baseline. Raises RuntimeError when it broke."""
     events: list[Event] = []
     for event in conversation.run(
         prompt,
         replace(settings, baseline=False),
         system=system,
         cancel=threading.Event(),
-        answer_ids=answer_ids,
     ):
         if isinstance(event, RunFailed):
             raise RuntimeError(event.message)
@@ -87,14 +72,13 @@ def run_once(
     )
 
 
-def expand(lanes: str, studio: Studio, *, greedy: bool) -> list[str]:
+def expand(lanes: str, studio: Studio) -> list[str]:
     """Lane names of a comma-separated list; `policies` and `methods` stand for all of theirs."""
     names: list[str] = []
     for name in (part.strip() for part in lanes.split(",") if part.strip()):
         if name == "policies":
             names += [f"draft_model:constant:{count}" for count in CONSTANTS]
             names += [f"draft_model:{policy}" for policy in POLICIES if policy != "constant"]
-            names += [f"draft_model:{ORACLE}"] if greedy else []
         elif name == "methods":
             names += [m.name for m in studio.methods() if m.available and m.name != "nothing"]
         else:

@@ -28,6 +28,8 @@ class Totals:
     verify_seconds: float = 0.0
     overhead_seconds: float = 0.0
     elapsed_seconds: float = 0.0
+    hits: int = 0
+    chances: int = 0
     outputs: int = 0
     same_outputs: int = 0
     same_tokens: int = 0
@@ -43,6 +45,8 @@ class Totals:
         self.accepted += metrics.accepted
         self.drafting_steps += metrics.drafting_steps
         self.first_accepted += metrics.first_accepted
+        self.hits += metrics.hits
+        self.chances += metrics.chances
         self.draft_seconds += metrics.draft_seconds
         self.verify_seconds += metrics.verify_seconds
         self.overhead_seconds += metrics.overhead_seconds
@@ -111,6 +115,7 @@ class Report:
             "tokens_per_step": _ratio(totals.tokens, totals.steps),
             "draft_ms_per_token": _ratio(1000 * totals.draft_seconds, totals.drafted),
             "verify_ms_per_step": _ratio(1000 * totals.verify_seconds, totals.steps),
+            "hit_rate": _ratio(totals.hits, totals.chances),
             "overhead_share": _ratio(totals.overhead_seconds, totals.elapsed_seconds),
             "same_output_rate": _ratio(totals.same_outputs, totals.outputs),
             "same_prefix_rate": _ratio(totals.same_tokens, totals.plain_tokens),
@@ -131,6 +136,7 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "tokens_per_step": ("tokens/step", lambda value: f"{value:.2f}"),
     "draft_ms_per_token": ("draft ms/token", lambda value: f"{value:.2f}"),
     "verify_ms_per_step": ("verify ms/step", lambda value: f"{value:.1f}"),
+    "hit_rate": ("prepared drafts used", lambda value: f"{100 * value:.0f} %"),
     "same_output_rate": ("same output", lambda value: f"{100 * value:.0f} %"),
     "same_prefix_rate": ("same until", lambda value: f"{100 * value:.0f} %"),
     "flip_margin": ("tie margin", lambda value: f"{value:.3f}"),

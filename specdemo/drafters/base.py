@@ -28,7 +28,6 @@ from specdemo.drafters.markov import MarkovBias, MarkovCounts
 from specdemo.drafters.memory import Memory
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.nothing import Nothing
-from specdemo.drafters.oracle import oracle_lookahead
 from specdemo.drafters.parallel import Parallel
 from specdemo.drafters.retrieval import Retrieval
 from specdemo.drafters.tree import Tree
@@ -37,7 +36,7 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter
 from specdemo.errors import UserError
-from specdemo.settings import ORACLE, RunSettings
+from specdemo.settings import RunSettings
 
 if TYPE_CHECKING:
     from specdemo.drafters.datastore import Datastore
@@ -55,7 +54,6 @@ class DraftingContext:
     draft, copy: readers of the conversation's draft model and of the target's quantised copy
     store: the datastore that `retrieval` looks things up in
     lookahead_weights: the trained classifier of the `learned` policy
-    answer_ids: the whole text that greedy decoding gives, for the oracle alone
     costs, calibration: this run's own, begun from the profile
     """
 
@@ -68,7 +66,6 @@ class DraftingContext:
     copy: PrefixReader | None = None
     store: Datastore | None = None
     lookahead_weights: LookaheadWeights | None = None
-    answer_ids: tuple[int, ...] = ()
     costs: Costs = field(init=False)
     calibration: Calibration = field(init=False)
 
@@ -131,10 +128,7 @@ def _lookahead(
 
 
 def _draft_model(context: DraftingContext) -> Drafter:
-    draft = _reader(context)
-    if context.settings.policy == ORACLE:
-        return DraftModel(draft, oracle_lookahead(draft, context.answer_ids))
-    return DraftModel(draft, _lookahead(context))
+    return DraftModel(_reader(context), _lookahead(context))
 
 
 def _online(context: DraftingContext) -> Drafter:

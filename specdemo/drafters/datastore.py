@@ -57,6 +57,11 @@ class Datastore:
         _check(folder, tokens, suffixes, size, card)
         return cls(tokens, suffixes, size, card)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the mapped arrays; only the pages that are looked at come into memory."""
+        return int(self.tokens.nbytes + self.suffixes.nbytes)
+
     def __len__(self) -> int:
         return len(self.tokens)
 

@@ -47,6 +47,5 @@ class DraftModel:
         )
 
     def observe(self, outcome: Outcome) -> None:
-        """Tell the policy and the reader; the cache catches up at the next proposal."""
+        """Tell the policy; the cache catches up at the next proposal."""
         self.lookahead.observe(outcome)
-        self.draft.observe(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import torch
@@ -11,7 +12,6 @@ from specdemo.drafters.markov import MarkovBias
 from specdemo.engine.cost import Costs
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.types import Outcome
 
 
 class DraftReader:
@@ -34,7 +34,7 @@ class DraftReader:
         self.vocabulary_size = vocabulary_size
         self.costs = costs
         self.bias = bias
-        self.passes = 0  # of the model, since the last outcome
+        self._warm = False  # whether this step has asked the model already
         self._seed = shaper.sampling.seed + 1_000_003
         self._generator = torch.Generator()
 
@@ -47,21 +47,23 @@ class DraftReader:
         """Read the prompt but for its last token."""
         # The drafter's draws must not be those of the verifier, which counts from the seed itself.
         self._generator.manual_seed(self._seed)
-        self.passes = 0
         if self.bias:
             self.bias.start(prompt_ids)
         self.reader.prepare(prompt_ids[:-1])
 
     def follow(self, committed: Sequence[int]) -> None:
         """A step begins: learn from what the target has said since the last one."""
+        self._warm = False
         if self.bias:
             self.bias.follow(committed)
 
     def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
         """The distribution that follows a text and a draft: (V,) float32."""
-        self.passes += 1
+        begun = time.perf_counter()
         text = [*committed, *drafted]
-        return self._shaped(self.reader.logits_after(text)[None], committed, [drafted])[0]
+        probs = self._shaped(self.reader.logits_after(text)[None], committed, [drafted])[0]
+        self._tell(time.perf_counter() - begun)
+        return probs
 
     def probs_below(
         self,
@@ -75,13 +77,16 @@ class DraftReader:
         parents: index among all nodes asked about in this step, -1 = follows the text
         paths: drafted tokens down to each node, itself included
         """
-        self.passes += 1
-        return self._shaped(self.reader.grow(token_ids, parents), committed, paths)
+        begun = time.perf_counter()
+        probs = self._shaped(self.reader.grow(token_ids, parents), committed, paths)
+        self._tell(time.perf_counter() - begun)
+        return probs
 
-    def observe(self, outcome: Outcome) -> None:
-        """Learn what the model's steps took."""
-        self.costs.observe_draft(self.passes, outcome.draft_seconds)
-        self.passes = 0
+    def _tell(self, seconds: float) -> None:
+        """A policy asks what one more step costs; the first of each draft also reads what was committed."""
+        if self._warm:
+            self.costs.observe_draft(seconds)
+        self._warm = True
 
     def pick(self, probs: Tensor, position: int | None = None) -> int:
         """The likeliest token when greedy, else one drawn.

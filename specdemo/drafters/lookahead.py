@@ -17,6 +17,8 @@ from specdemo.engine.types import Outcome
 from specdemo.errors import UserError
 from specdemo.settings import MAX_LOOKAHEAD, RunSettings
 
+TOGETHER = 4  # further tokens that `cost` weighs together
+
 
 class Lookahead(Protocol):
     """Decides how far ahead to draft."""
@@ -162,14 +164,21 @@ class CostAware:
         return self.most
 
     def go_on(self, confidence: float) -> bool:
-        """While the next token's chance to survive is worth its cost."""
+        """While one more token, or a few more together, are worth their cost.
+
+        Together, because a pass grows by steps of several rows: a dear row may be paid by the cheap ones after it.
+        """
         self._drafted += 1
         self._survival *= self.calibration.chance(confidence)
-        gain = self._survival * self.calibration.mean
         step = self.costs.draft_step if self.token_seconds is None else self.token_seconds
-        cost = self.costs.rate() * (step + self.costs.row_seconds(self._drafted))
-        if gain > cost:
-            return True
+        rate, survival, gain = self.costs.rate(), self._survival, 0.0
+        for more in range(1, TOGETHER + 1):
+            survival *= self.calibration.mean
+            gain += survival
+            if gain > rate * (more * step + self.costs.row_seconds(self._drafted, more)):
+                return True
+        gain = self._survival * self.calibration.mean
+        cost = rate * (step + self.costs.row_seconds(self._drafted))
         self.reason = (
             f"cost-aware: token {self._drafted + 1} would give {gain:.2f} tokens and cost the time of {cost:.2f}"
         )
@@ -177,28 +186,6 @@ class CostAware:
 
     def observe(self, outcome: Outcome) -> None:
         """Costs and calibration are told by whoever owns them."""
-
-
-class Oracle:
-    """Knows how many drafted tokens the target will keep: the bound that a policy is compared with, never a method.
-
-    kept: for each length of the text, how many drafted tokens would be kept there
-    """
-
-    def __init__(self, kept: dict[int, int]) -> None:
-        self.kept = kept
-        self.reason = "oracle: knows the answer"
-
-    def allowed(self, committed: Sequence[int]) -> int:
-        """Exactly what will be kept."""
-        return self.kept.get(len(committed), 0)
-
-    def go_on(self, confidence: float) -> bool:
-        """Always: `allowed` is exact."""
-        return True
-
-    def observe(self, outcome: Outcome) -> None:
-        """Nothing to learn."""
 
 
 def make_lookahead(

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-
 ORDER = 3  # longest context, in tokens
 MOST_CONTEXTS = 200_000  # then it starts over: a visitor's memory is bounded
 LEARNING_RATE = 0.05  # of the mixture weights

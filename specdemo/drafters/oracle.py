@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from specdemo.drafters.draft_reader import DraftReader
-from specdemo.drafters.lookahead import Oracle
 from specdemo.engine.types import Outcome, Proposal
-from specdemo.errors import UserError
 
 
 class Scripted:
@@ -46,26 +43,3 @@ def always_wrong(answer_ids: Sequence[int], lookahead: int, vocabulary_size: int
         return Proposal.chain(ids, lookahead=lookahead, reason="oracle: always wrong")
 
     return Scripted(script)
-
-
-def oracle_lookahead(draft: DraftReader, answer_ids: Sequence[int]) -> Oracle:
-    """The policy that knows how many of the draft's greedy guesses the target would keep, at every place.
-
-    answer_ids: prompt and answer, as plain greedy decoding gave them. The draft reads the whole answer here,
-    outside the clock of any step.
-    """
-    if not answer_ids:
-        raise UserError(
-            "The oracle must be told the answer.",
-            advice="It is a bound for reports: python -m specdemo bench --lanes policies.",
-        )
-    right = [
-        int(draft.probs_after(answer_ids[:place]).argmax()) == answer_ids[place]
-        for place in range(1, len(answer_ids))
-    ]
-    kept: dict[int, int] = {}
-    run = 0
-    for place in range(len(right), 0, -1):
-        run = run + 1 if right[place - 1] else 0
-        kept[place] = run
-    return Oracle(kept)

@@ -87,7 +87,6 @@ class Parallel:
         """The target is done: the thread stops within one step of the draft."""
         self._finish()
         self.lookahead.observe(outcome)
-        self.draft.observe(outcome)
 
     def _begin(self, text: list[int], chain: Chain, length: int) -> None:
         self._stop.clear()
@@ -102,7 +101,6 @@ class Parallel:
 
     def _prepare(self, text: list[int], chain: Chain, length: int) -> None:
         """In the thread: draft after each likely outcome until the target is done."""
-        passes = self.draft.passes
         for added in self._outcomes(text, chain):
             guess = [*text, *added]
             ready = Chain()
@@ -113,7 +111,6 @@ class Parallel:
             self._prepared[tuple(guess)] = ready
             if self._stop.is_set():
                 break
-        self.draft.passes = passes  # these took no time of a step
 
     def _outcomes(self, text: list[int], chain: Chain) -> list[list[int]]:
         """What the step may commit, likeliest first: all kept and one more, or refused somewhere and replaced."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from specdemo.drafters.calibration import Calibration
 from specdemo.drafters.draft_reader import DraftReader
+from specdemo.drafters.lookahead import TOGETHER
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Outcome, Proposal
 
@@ -214,11 +215,12 @@ class Tree:
         )
 
     def observe(self, outcome: Outcome) -> None:
-        """Tell the reader; costs and calibration are told by whoever owns them."""
-        self.draft.observe(outcome)
+        """Costs and calibration are told by whoever owns them."""
 
     def _pays(self, gain: float, reading: bool, nodes: int) -> bool:  # noqa: FBT001
         if not nodes:
             return True  # a tree has at least one node; when that loses, fallback stops drafting
-        cost = self.costs.row_seconds(nodes) + (self.costs.draft_step if reading else 0.0)
+        # A pass grows by steps of several rows: a node is charged its share of the cheapest way on.
+        row = min(self.costs.row_seconds(nodes, more) / more for more in range(1, TOGETHER + 1))
+        cost = row + (self.costs.draft_step if reading else 0.0)
         return gain > self.costs.rate() * cost

@@ -14,9 +14,9 @@ from specdemo.engine.types import LanguageModel, Outcome, Proposal
 if TYPE_CHECKING:
     from specdemo.engine.target import CachedModel
 
-ROWS = (1, 2, 3, 5, 8, 12, 16, 32)
+ROWS = (1, 2, 4, 5, 8, 9, 12, 13, 16, 32)  # 4-bit kernels work by blocks of four rows: both sides of the steps
 CONTEXT = 128  # tokens that the measured passes attend to
-REPEATS = 5
+REPEATS = 3
 PATIENCE = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
 FOLLOW = 0.1  # weight of the newest step in the running corrections
 
@@ -66,7 +66,7 @@ def measure_costs(target: CachedModel, draft: LanguageModel | None) -> CostProfi
     if draft is None:
         return CostProfile(tuple(verify))
     draft.read(text)
-    steps = [_timed(lambda: draft.read([0])) for _ in range(4 * REPEATS)]
+    steps = [_timed(lambda: draft.read([0])) for _ in range(6 * REPEATS)]
     draft.rollback(0)
     return CostProfile(tuple(verify), median(steps[REPEATS:]))
 
@@ -94,9 +94,9 @@ class Costs:
         """A target pass over the pending token and so many drafted ones."""
         return self.scale * self.profile.verify_seconds(1 + drafted)
 
-    def row_seconds(self, drafted: int) -> float:
-        """What one more drafted token adds to the pass."""
-        return self.verify_seconds(drafted + 1) - self.verify_seconds(drafted)
+    def row_seconds(self, drafted: int, more: int = 1) -> float:
+        """What more drafted tokens add to the pass over so many."""
+        return self.verify_seconds(drafted + more) - self.verify_seconds(drafted)
 
     def plain_rate(self) -> float:
         """Tokens a second without drafts."""
@@ -120,12 +120,9 @@ class Costs:
         if self._recent[1] > 0:
             self.tokens_per_second = self._recent[0] / self._recent[1]
 
-    def observe_draft(self, steps: int, seconds: float) -> None:
-        """Learn what drafting really took."""
-        if steps > 0 and seconds > 0:
-            self.draft_step += FOLLOW * (
-                min(seconds / steps, 4 * self.draft_step or seconds) - self.draft_step
-            )
+    def observe_draft(self, seconds: float) -> None:
+        """Learn what one more step of the draft model really took."""
+        self.draft_step += FOLLOW / 4 * (min(seconds, 4 * self.draft_step or seconds) - self.draft_step)
 
 
 def expected_tokens(survivals: Sequence[float]) -> float:

@@ -48,6 +48,10 @@ class QuantisedCopy:
         """The copy with an empty cache. Raises UserError when there is no memory for it."""
         return CachedModel(self._loaded().model)
 
+    def memory_bytes(self) -> int:
+        """What the copy takes beside the target, whether it is made yet or not."""
+        return needed_bytes(self._target)
+
     def info(self) -> ModelInfo:
         """Which weights draft, and how they are computed; makes the copy when it is not there yet."""
         return self._loaded().info

@@ -14,6 +14,7 @@ BYTES_PER_WEIGHT = {
     "int8": 1.01,
     "bf16": 2.0,
     "fp32": 4.0,
+    "int4": 0.625,  # a compact draft: groups of 32 with a scale and a zero each
 }  # quantised matrices; scales included
 LIMITS = (  # container limit and use: cgroup 2, cgroup 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

@@ -16,6 +16,7 @@ from specdemo.models.compact import CompactModel
 from specdemo.models.compact_files import is_compact, load_compact, read_config, read_embedding
 from specdemo.models.copy import QuantisedCopy, no_copy_why
 from specdemo.models.loading import LoadedModel, load_model
+from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.models.sources import ModelFiles, resolve
 from specdemo.models.tokenizers import check_pair, load_tokenizer, same_tokenizer
@@ -54,6 +55,13 @@ class LoadedPair:
     def copy_info(self) -> ModelInfo | None:
         """Which weights the copy has and how they are computed; makes it when it is not there yet."""
         return self.copy.info() if self.copy else None
+
+    def memory_bytes(self, need: str) -> int:
+        """Memory that a `draft` or a `copy` takes beside the target, by its count of weights; 0 for what it has not."""
+        if need == "draft" and self.draft_info:
+            info = self.draft_info
+            return int(info.parameters * BYTES_PER_WEIGHT[info.precision])
+        return self.copy.memory_bytes() if need == "copy" and self.copy else 0
 
     def missing(self, need: str) -> str:
         """Why a method that needs a `draft` or a `copy` cannot run; empty when it can."""

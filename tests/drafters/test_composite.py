@@ -15,11 +15,10 @@ from specdemo.trace.events import Status
 
 def guesses(count, confidence=0.8):
     """A drafter that always drafts so many tokens."""
-    return Scripted(
-        lambda committed, budget: Proposal.chain(
-            range(count), confidences=(confidence,) * count, lookahead=count, reason="guess"
-        )
+    proposal = Proposal.chain(
+        range(count), confidences=(confidence,) * count, lookahead=count, reason="guess"
     )
+    return Scripted(lambda *_: proposal)
 
 
 def live(drafter, costs, steps, kept, step_seconds):

@@ -87,7 +87,7 @@ def test_the_tree_holds_the_most_probable_paths(seed, nodes):
 def test_what_pays_bounds_the_tree():
     asked = []
 
-    def pays(gain, reading, nodes):
+    def pays(gain, reading, _nodes):
         asked.append((gain, reading))
         return gain > 0.25
 
