@@ -66,7 +66,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to a file")
     bench.add_argument("--traces", type=Path, metavar="FOLDER", help="also save every run's trace")
-    bench.add_argument("--first-turns", action="store_true", help="only the first turn of each prompt")
+    bench.add_argument(
+        "--first-turns", action="store_true", help="only the first turn of each prompt"
+    )
 
     audit = commands.add_parser(
         "audit", help="prove on this machine that methods do not change what the target says"
@@ -91,7 +93,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--prompts", type=Path, metavar="FILE", help="one prompt a line: store the target's answers"
     )
     datastore.add_argument(
-        "--examples", type=Path, metavar="FILE", help="a suite whose prompts are answered several times"
+        "--examples",
+        type=Path,
+        metavar="FILE",
+        help="a suite whose prompts are answered several times",
     )
     datastore.add_argument("--licence", default="that of its sources")
     _add_models(datastore)

@@ -124,7 +124,7 @@ def bench(options: argparse.Namespace) -> int:
     from specdemo.bench.lanes import expand, run_lanes, run_once
     from specdemo.bench.policies import Oracle, regret_table
     from specdemo.bench.report import Report as Totals
-    from specdemo.bench.report import markdown
+    from specdemo.bench.report import markdown, summary
     from specdemo.bench.suite import EXAMPLES, read_suite
     from specdemo.session import machine_name
 
@@ -166,7 +166,7 @@ def bench(options: argparse.Namespace) -> int:
     err.print(
         f"{facts['machine']}; {len(items)} prompts; {studio.pair.target.info.kernel}", markup=False
     )
-    sys.stdout.write(markdown(rows) + "\n")
+    sys.stdout.write(markdown(rows) + "\n\n" + summary(rows, facts["memory_mb"]) + "\n")
     if table := regret_table(rows, oracle.speedup()):
         sys.stdout.write("\n" + table + "\n")
     return 0

@@ -37,8 +37,13 @@ def methods_table() -> str:
         options = ", ".join(f"`{option}`" for option in method.options) or "none"
         needs = ", ".join(NEEDED[need] for need in method.needs) or "nothing"
         exact = "**lossy**" if method.lossy else "exact"
-        rows.append(f"| `{name}` | {method.title} | {method.summary} | {needs} | {exact} | {options} |")
-    head = ["| name | title | what it does | needs | output | settings |", "|---|---|---|---|---|---|"]
+        rows.append(
+            f"| `{name}` | {method.title} | {method.summary} | {needs} | {exact} | {options} |"
+        )
+    head = [
+        "| name | title | what it does | needs | output | settings |",
+        "|---|---|---|---|---|---|",
+    ]
     return "\n".join([*head, *rows])
 
 

@@ -350,9 +350,7 @@ class Conversation:
             self._cached_ids = committed[: target.length]
         return text.answer
 
-    def _context(
-        self, pair: LoadedPair, settings: RunSettings, shaper: Shaper
-    ) -> DraftingContext:
+    def _context(self, pair: LoadedPair, settings: RunSettings, shaper: Shaper) -> DraftingContext:
         """What the method's factory may use; the quantised copy is opened only where it is needed."""
         from specdemo.drafters.base import METHODS, DraftingContext
         from specdemo.drafters.memory import Memory

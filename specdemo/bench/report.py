@@ -160,6 +160,33 @@ def markdown(rows: list[dict[str, object]]) -> str:
     return aligned(heads, body)
 
 
+SUMMARY: dict[str, str] = {
+    "tokens_per_second": "tokens/s",
+    "speedup": "speedup",
+    "drafted_accept_rate": "drafts accepted",
+    "tokens_per_step": "tokens/step",
+    "draft_ms_per_token": "draft ms/token",
+}
+
+
+def summary(rows: list[dict[str, object]], memory_mb: dict[str, float]) -> str:
+    """One row for each lane: its mean over tasks, its worst task, and the memory that it takes beside the target."""
+    heads = ["lane", *SUMMARY.values(), "worst task", "memory MB"]
+    body = []
+    for mean_row in (row for row in rows if row["task"] == "mean"):
+        lane = str(mean_row["lane"])
+        tasks = [row for row in rows if row["lane"] == lane and row["task"] != "mean"]
+        worst = min(tasks, key=lambda row: row["speedup"] or 0.0)  # type: ignore[arg-type, return-value]
+        cells = [
+            "-" if mean_row[key] is None else COLUMNS[key][1](float(mean_row[key]))  # type: ignore[arg-type]
+            for key in SUMMARY
+        ]
+        shown = f"{worst['task']} {worst['speedup']:.2f}x" if worst["speedup"] else "-"
+        memory = memory_mb.get(lane.partition(":")[0], 0.0)
+        body.append([lane, *cells, shown, f"{memory:.0f}" if memory else "-"])
+    return aligned(heads, body)
+
+
 def aligned(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose columns line up."""
     widths = [max(map(len, column)) for column in zip(heads, *body, strict=True)]

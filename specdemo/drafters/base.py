@@ -107,9 +107,7 @@ def _reader(context: DraftingContext, *, biased: bool = False) -> DraftReader:
     assert context.draft is not None  # make_drafter has looked
     counts = context.memory.counts if context.memory else MarkovCounts()
     bias = MarkovBias(counts) if biased else None
-    return DraftReader(
-        context.draft, context.shaper, context.vocabulary_size, context.costs, bias
-    )
+    return DraftReader(context.draft, context.shaper, context.vocabulary_size, context.costs, bias)
 
 
 def _lookahead(
@@ -215,9 +213,7 @@ def _auto(context: DraftingContext) -> Drafter:
             )
             # The first is tried at once, the other when it has waited.
             trials = 0 if models else TRY
-            models.append(
-                Arm(name, drafter, calibration, context.costs.draft_step, trials=trials)
-            )
+            models.append(Arm(name, drafter, calibration, context.costs.draft_step, trials=trials))
     return Auto(_copiers(context), models, context.costs)
 
 

@@ -161,7 +161,9 @@ class Auto:
 
     def _why(self, draft: Proposal, rates: dict[str, float], trial: bool) -> str:  # noqa: FBT001
         others = ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items())
-        how = "on trial" if trial and draft.source not in ("plain", "ngram", "retrieval") else "best"
+        how = (
+            "on trial" if trial and draft.source not in ("plain", "ngram", "retrieval") else "best"
+        )
         return f"auto: {draft.source} is {how} (tokens/s: {others}). {draft.reason}".rstrip()
 
 

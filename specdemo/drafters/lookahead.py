@@ -179,9 +179,7 @@ class CostAware:
                 return True
         gain = self._survival * self.calibration.mean
         cost = rate * (step + self.costs.row_seconds(self._drafted))
-        self.reason = (
-            f"cost-aware: token {self._drafted + 1} would give {gain:.2f} tokens and cost the time of {cost:.2f}"
-        )
+        self.reason = f"cost-aware: token {self._drafted + 1} would give {gain:.2f} tokens and cost the time of {cost:.2f}"
         return False
 
     def observe(self, outcome: Outcome) -> None:

@@ -81,9 +81,7 @@ class MarkovBias:
         if found is None:
             return
         size, followers = found
-        allowed = {
-            token_id: count for token_id, count in followers.items() if token_id < len(row)
-        }
+        allowed = {token_id: count for token_id, count in followers.items() if token_id < len(row)}
         total = sum(allowed.values())
         if not total:
             return

@@ -89,7 +89,9 @@ class TreeBuilder:
         """A tree of at most `nodes` nodes and `depth` levels; may be empty."""
         tree = GrownTree()
         families: list[_Family] = []
-        openings: list[tuple[float, int, bool, int]] = []  # (-gain, order, reading?, node or family)
+        openings: list[
+            tuple[float, int, bool, int]
+        ] = []  # (-gain, order, reading?, node or family)
         order = 0
 
         def open_up(gain: float, reading: bool, index: int) -> None:  # noqa: FBT001

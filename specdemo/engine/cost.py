@@ -14,7 +14,18 @@ from specdemo.engine.types import LanguageModel, Outcome, Proposal
 if TYPE_CHECKING:
     from specdemo.engine.target import CachedModel
 
-ROWS = (1, 2, 4, 5, 8, 9, 12, 13, 16, 32)  # 4-bit kernels work by blocks of four rows: both sides of the steps
+ROWS = (
+    1,
+    2,
+    4,
+    5,
+    8,
+    9,
+    12,
+    13,
+    16,
+    32,
+)  # 4-bit kernels work by blocks of four rows: both sides of the steps
 CONTEXT = 128  # tokens that the measured passes attend to
 REPEATS = 3
 PATIENCE = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
@@ -122,7 +133,9 @@ class Costs:
 
     def observe_draft(self, seconds: float) -> None:
         """Learn what one more step of the draft model really took."""
-        self.draft_step += FOLLOW / 4 * (min(seconds, 4 * self.draft_step or seconds) - self.draft_step)
+        self.draft_step += (
+            FOLLOW / 4 * (min(seconds, 4 * self.draft_step or seconds) - self.draft_step)
+        )
 
 
 def expected_tokens(survivals: Sequence[float]) -> float:

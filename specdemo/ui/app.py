@@ -8,7 +8,7 @@ from specdemo.session import Studio
 from specdemo.ui import words
 from specdemo.ui.handlers import Handlers, Visitor
 from specdemo.ui.panels import create_ask, create_controls, create_header, create_proof
-from specdemo.ui.view import ASSETS, SCRIPTS, RunView, page_head, serve_assets
+from specdemo.ui.view import ASSETS, SCRIPTS, page_head, run_view, serve_assets
 
 VISITOR_SECONDS = 3600
 QUEUE = 32
@@ -24,7 +24,7 @@ def create_app(studio: Studio) -> gr.Blocks:
         ask = create_ask()
         with gr.Row(elem_classes="sd-page-row"):
             with gr.Column(scale=4, min_width=320):
-                view = RunView()
+                view = run_view()
             controls = create_controls(studio)
         proof = create_proof()
         timer = gr.Timer(0.5)

@@ -12,7 +12,7 @@ import gradio as gr
 from specdemo.session import MethodInfo, Studio
 from specdemo.settings import MAX_LOOKAHEAD, MAX_NODES, PRECISIONS, RunSettings
 from specdemo.ui import present, words
-from specdemo.ui.view import ASSETS, AuditView, NoteView, StatusView
+from specdemo.ui.view import ASSETS, Mounted, audit_view, note_view, status_view
 
 EXAMPLES = ASSETS / "examples.json"
 # Settings that some methods read and others do not, in the order of `Controls.menu`.
@@ -47,14 +47,14 @@ class Controls:
     load: gr.Button
 
 
-def create_header() -> StatusView:
+def create_header() -> Mounted:
     """Name, one sentence, the model's status and the switch between light and dark."""
     with gr.Row(elem_id="sd-header"):
         gr.HTML(
             f'<div class="sd-title"><h1>{words.TITLE}</h1><p>{words.SUBTITLE}</p></div>',
             apply_default_css=False,
         )
-        status = StatusView()
+        status = status_view()
         theme = gr.Button(words.THEME, size="sm", scale=0, elem_id="sd-theme")
     theme.click(None, js=TOGGLE_THEME)
     return status
@@ -98,7 +98,7 @@ def create_controls(studio: Studio) -> Controls:
             label=words.METHOD,
             elem_id="sd-method",
         )
-        note = NoteView(present.method_note(chosen))
+        note = note_view(present.method_note(chosen))
         policy = gr.Dropdown(
             policies,
             value=run.policy,
@@ -149,7 +149,9 @@ def create_controls(studio: Studio) -> Controls:
             top_k = gr.Number(sampling.top_k, precision=0, minimum=0, label=words.TOP_K)
             top_p = gr.Slider(0.05, 1, sampling.top_p, step=0.05, label=words.TOP_P)
             penalty = gr.Slider(0.5, 2, sampling.repetition_penalty, step=0.05, label=words.PENALTY)
-            seed = gr.Number(sampling.seed, precision=0, minimum=0, label=words.SEED)
+            seed = gr.Number(
+                sampling.seed, precision=0, minimum=0, label=words.SEED, info=words.SEED_HINT
+            )
             system = gr.Textbox(label=words.SYSTEM, lines=2)
         with gr.Accordion(words.MODEL, open=False):
             choices = [(pair.title, pair.target) for pair in studio.pairs()]
@@ -171,10 +173,10 @@ def shown(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
     return True if option in method.options else "hidden"
 
 
-def create_proof() -> AuditView:
+def create_proof() -> Mounted:
     """What the last audit proved, folded away."""
     with gr.Accordion(words.PROOF, open=False):
-        return AuditView()
+        return audit_view()
 
 
 def read_examples(path: Path) -> list[dict[str, str]]:

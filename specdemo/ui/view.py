@@ -26,49 +26,15 @@ import(base + "/gradio_api/file=" + %(path)s).then((module) => module.%(mount)s(
 """
 
 
-class RunView(gr.HTML):
-    """The run. Its value is an append-only text of JSON lines: page lines and events (see docs/trace-format.md)."""
+class Mounted(gr.HTML):
+    """An element that a script of `assets/view` fills; the script reads the component's value, a text."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            value="",
-            html_template='<div class="sd-mount"></div>',
-            js_on_load=_mount("view.js", "mount"),
-            elem_id="sd-view",
-            apply_default_css=False,
-        )
-
-    def get_block_name(self) -> str:
-        """The front-end component that draws it."""
-        return "html"
-
-
-class StatusView(gr.HTML):
-    """What the model is doing. Its value is one JSON object: state, text, done."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            value="{}",
-            html_template='<div class="sd-mount"></div>',
-            js_on_load=_mount("status.js", "mountStatus"),
-            elem_id="sd-model",
-            apply_default_css=False,
-        )
-
-    def get_block_name(self) -> str:
-        """The front-end component that draws it."""
-        return "html"
-
-
-class NoteView(gr.HTML):
-    """What the chosen method is and needs. Its value is a JSON list of [kind, sentence]."""
-
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: str, file: str, function: str, elem_id: str) -> None:
         super().__init__(
             value=value,
             html_template='<div class="sd-mount"></div>',
-            js_on_load=_mount("note.js", "mountNote"),
-            elem_id="sd-note",
+            js_on_load=_mount(file, function),
+            elem_id=elem_id,
             apply_default_css=False,
         )
 
@@ -77,21 +43,24 @@ class NoteView(gr.HTML):
         return "html"
 
 
-class AuditView(gr.HTML):
-    """The last audit. Its value is one JSON object, or null."""
+def run_view() -> Mounted:
+    """The run: an append-only text of JSON lines, page lines and events (see docs/trace-format.md)."""
+    return Mounted("", "view.js", "mount", "sd-view")
 
-    def __init__(self) -> None:
-        super().__init__(
-            value="null",
-            html_template='<div class="sd-mount"></div>',
-            js_on_load=_mount("audit.js", "mountAudit"),
-            elem_id="sd-audit",
-            apply_default_css=False,
-        )
 
-    def get_block_name(self) -> str:
-        """The front-end component that draws it."""
-        return "html"
+def status_view() -> Mounted:
+    """What the model is doing: one JSON object with state, text and done."""
+    return Mounted("{}", "status.js", "mountStatus", "sd-model")
+
+
+def note_view(value: str) -> Mounted:
+    """What the chosen method is and needs: a JSON list of [kind, sentence]."""
+    return Mounted(value, "note.js", "mountNote", "sd-note")
+
+
+def audit_view() -> Mounted:
+    """The last audit: one JSON object, or null."""
+    return Mounted("null", "audit.js", "mountAudit", "sd-audit")
 
 
 def page_head() -> str:

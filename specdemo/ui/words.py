@@ -14,6 +14,9 @@ METHOD, POLICY, LOOKAHEAD, THRESHOLD = (
     "Confidence threshold",
 )
 TEMPERATURE, TOP_K, TOP_P = "Temperature", "Top-k (0 is off)", "Top-p (1 is off)"
+SEED_HINT = (
+    "The same seed gives the same text where nothing goes by the clock: not auto, not cost-aware."
+)
 PENALTY, SEED, MAX_TOKENS = "Repetition penalty (1 is off)", "Seed", "Maximum tokens"
 FALLBACK = "Stop drafting while it loses"
 BASELINE = "Measure plain decoding first"

@@ -14,9 +14,7 @@ PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 
 
 def accepted(target, draft, memory, method="online"):
-    drafter = drafter_for(
-        method, CachedModel(draft), memory=memory, policy="constant", lookahead=4
-    )
+    drafter = drafter_for(method, CachedModel(draft), memory=memory, policy="constant", lookahead=4)
     events = run_lane(target, drafter, PROMPT)
     assert output_ids(events) == reference_greedy(target, PROMPT, 40)
     return measure(events).first_accept_rate
