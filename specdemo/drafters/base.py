@@ -193,18 +193,17 @@ def _copiers(context: DraftingContext) -> list[Arm]:
 
 def _composite(context: DraftingContext) -> Drafter:
     calibration = Calibration(context.prior("draft_model"))
-    drafter = DraftModel(_reader(context), _lookahead(context, calibration=calibration))
+    draft = _reader(context, biased=context.memory is not None)
+    drafter = DraftModel(draft, _lookahead(context, calibration=calibration))
     model = Arm("draft_model", drafter, calibration, context.costs.draft_step)
     return Composite(_copiers(context), model, context.costs)
 
 
 def _auto(context: DraftingContext) -> Drafter:
-    models = []
+    models: list[Arm] = []
     if context.draft is not None:
         draft, settings = _reader(context, biased=context.memory is not None), context.settings
-        # Where the target draws, a second branch is seldom right: there the chain comes first.
-        names = ("tree", "draft_model")
-        for name in names if settings.sampling.greedy else names[::-1]:
+        for name in ("draft_model", "tree"):
             calibration = Calibration(context.prior(name))
             drafter: Drafter = (
                 _grow(context, draft, calibration, "cost")

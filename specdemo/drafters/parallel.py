@@ -16,7 +16,7 @@ from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
 
-GUESSES = 4  # outcomes of a verification that are prepared for, likeliest first
+GUESSES = 3  # outcomes of a verification that are prepared for, likeliest first
 
 
 @dataclass(slots=True)
@@ -90,6 +90,8 @@ class Parallel:
 
     def _begin(self, text: list[int], chain: Chain, length: int) -> None:
         self._stop.clear()
+        # No longer than this draft and one more: what the policy would not use only takes the target's cores.
+        length = min(length, len(chain.token_ids) + 1)
         self._task = self._worker.submit(self._prepare, text, chain, length)
 
     def _finish(self) -> None:
