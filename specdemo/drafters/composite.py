@@ -11,6 +11,9 @@ from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 TRY = 3  # steps of a trial before an arm is judged
+REMEMBER = 0.95  # what is left of an arm's earlier steps after each of its own
+PRIOR_STEPS = 5  # steps of plain decoding's rate and a bit more, that an untried model is believed to have shown
+PRIOR_GAIN = 1.25  # that bit
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 MARGIN = 1.02  # another arm must be this much faster: timings are noisy
 
@@ -19,7 +22,8 @@ MARGIN = 1.02  # another arm must be this much faster: timings are noisy
 class Arm:
     """One drafter of several, and what it has shown in this run.
 
-    rate: tokens a second over its own steps, fading; None before its first trial
+    tokens, seconds: of its own steps, fading; a model begins with some in advance
+    foreseen, kept: drafted tokens that were expected to be kept, and those that were, fading
     """
 
     name: str
@@ -28,6 +32,8 @@ class Arm:
     token_seconds: float = 0.0
     tokens: float = 0.0
     seconds: float = 0.0
+    foreseen: float = 3.0
+    kept: float = 3.0
     trials: int = TRY
     idle: int = 0
     rest: int = FIRST_REST
@@ -36,6 +42,18 @@ class Arm:
     def rate(self) -> float | None:
         """Tokens a second; None while nothing is known."""
         return self.tokens / self.seconds if self.seconds else None
+
+    def believe(self, costs: Costs) -> None:
+        """Give a model some steps in advance, so that a few unlucky ones do not end it."""
+        self.seconds = PRIOR_STEPS * costs.verify_seconds(2)
+        self.tokens = PRIOR_GAIN * costs.plain_rate() * self.seconds
+
+    def promise(self, proposal: Proposal) -> float:
+        """Tokens a second of a proposal's step, taking into account what this arm's forecasts were worth."""
+        assert proposal.expected_tokens is not None
+        assert proposal.expected_seconds is not None
+        gain = (proposal.expected_tokens - 1) * min(1.2, self.kept / self.foreseen)
+        return (1 + gain) / proposal.expected_seconds
 
     def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
         """The drafter's proposal, with what it is expected to give by this arm's own calibration."""
@@ -50,9 +68,11 @@ class Arm:
         drafted = len(outcome.proposal)
         if drafted:
             self.token_seconds += FOLLOW * (outcome.draft_seconds / drafted - self.token_seconds)
-        fade = 1 - FOLLOW
-        self.tokens = fade * self.tokens + len(outcome.new_ids)
-        self.seconds = fade * self.seconds + outcome.draft_seconds + outcome.verify_seconds
+        self.tokens = REMEMBER * self.tokens + len(outcome.new_ids)
+        self.seconds = REMEMBER * self.seconds + outcome.draft_seconds + outcome.verify_seconds
+        expected = (outcome.proposal.expected_tokens or 1.0) - 1
+        self.foreseen = REMEMBER * self.foreseen + expected
+        self.kept = REMEMBER * self.kept + len(outcome.verdict.path)
         self.trials = max(0, self.trials - 1)
 
 
@@ -114,18 +134,20 @@ class Auto:
         """Start every drafter."""
         for arm in self.arms:
             arm.drafter.start(prompt_ids)
+        for arm in self.models:
+            arm.believe(self.costs)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The draft of whichever promises most tokens a second; empty when plain decoding does."""
         plain = self.costs.plain_rate()
         model, trial = self._model(plain)
-        rates = {"plain": plain} | {arm.name: arm.rate for arm in self.models if arm.rate}
+        rates = {"plain": plain} | {arm.name: arm.rate or 0.0 for arm in self.models}
         to_beat = max(plain, (model.rate or plain) if model else plain)
         best, draft = None, Proposal()
         for arm in self.copiers:
             proposal = arm.propose(committed, budget, self.costs)
             if len(proposal):
-                rate = proposal.expected_tokens / proposal.expected_seconds
+                rate = arm.promise(proposal)
                 rates[arm.name] = rate
                 if rate > to_beat:
                     best, draft, to_beat = arm, proposal, rate
@@ -153,7 +175,7 @@ class Auto:
             losing = (arm.rate or 0.0) < MARGIN * plain or place > 0
             if losing and arm.idle >= arm.rest:
                 arm.rest = min(LONGEST_REST, 2 * arm.rest)
-                arm.trials = 1 if arm.rate else TRY
+                arm.trials = 1
                 return arm, True
         if known and (known[0].rate or 0.0) >= MARGIN * plain:
             return known[0], False
