@@ -267,7 +267,7 @@ METHODS: dict[str, Method] = {
     ),
     "parallel": Method(
         "Parallel",
-        "The draft model prepares the next draft while the target is still checking the last one.",
+        "The draft model prepares the next draft while the target is still checking the last one; needs a core to spare.",
         _parallel,
         needs=("draft",),
         options=(*POLICY, "fallback"),
