@@ -136,8 +136,8 @@ def sampled(target_weights, make, sampling, runs=40, tokens=16):
 def judged(target_weights, draft):
     """What the audit finds of a drafter under a condition."""
 
-    def judged(make, condition, said_under=""):
-        said = sampled(target_weights, make, CONDITIONS[said_under or condition])
+    def judged(make, condition, said_under="", runs=40):
+        said = sampled(target_weights, make, CONDITIONS[said_under or condition], runs)
         readers = [PrefixReader(CachedModel(weights)) for weights in (target_weights, draft)]
         return judge_sampling(*readers, condition, CONDITIONS[condition], said, LIMIT)
 
@@ -168,7 +168,9 @@ def test_a_verifier_that_keeps_too_much_is_caught(judged, makers, monkeypatch):
 
     honest = loop.verify_sampling
     monkeypatch.setattr(loop, "verify_sampling", lenient)
-    assert not judged(makers["sampler"], "temperature 1").held
+    found = judged(makers["sampler"], "temperature 1", runs=120)
+    assert found.p_draft < LIMIT / 100, found
+    assert not found.held
 
 
 def test_a_method_that_draws_from_another_distribution_is_caught(judged, makers):
