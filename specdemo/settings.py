@@ -96,13 +96,13 @@ class AppSettings:
 
     target: str = "smollm2-135m-instruct"
     draft: str = "auto"
-    store: str = "auto"
     precision: str = "nf4"
     device: str = "auto"
     threads: int = 0  # 0: every core
     cache_dir: Path = Path.home() / ".cache" / "specdemo"
     host: str = "127.0.0.1"
     port: int = 7860
+    store: str = "auto"
 
     @classmethod
     def from_environment(cls, **overrides: object) -> AppSettings:

@@ -88,13 +88,13 @@ def create_controls(studio: Studio) -> Controls:
     run = RunSettings()
     sampling = run.sampling
     methods = studio.methods()
-    chosen = next(method for method in methods if method.name == run.method)
+    chosen = next((method for method in methods if method.name == run.method), methods[0])
     seen = {option: shown(chosen, option) for option in OPTIONS}
     policies = [(title, name) for name, title in words.POLICIES.items()]
     with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
         method = gr.Dropdown(
             present.method_choices(methods),
-            value=run.method,
+            value=chosen.name,
             label=words.METHOD,
             elem_id="sd-method",
         )

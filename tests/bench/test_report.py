@@ -39,7 +39,8 @@ def lane(name, kept, drafted, steps=10, *, draft=0.002):
                 elapsed,
             )
         )
-    return LaneResult(name, measure(events), tuple(output_ids(events)), (), tuple(events))
+    ids = tuple(output_ids(events))
+    return LaneResult(name, measure(events), ids, (0.5,) * len(ids), tuple(events))
 
 
 def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():

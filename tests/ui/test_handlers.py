@@ -27,7 +27,7 @@ from specdemo.ui import words
 from specdemo.ui.handlers import Handlers, Visitor, read_controls
 from specdemo.ui.panels import OPTIONS
 
-CONTROLS = ("draft_model", "confidence", 6, 0.4, 12, True, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
+CONTROLS = ("auto", "cost", 8, 0.4, 12, True, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
 METHODS = [
     MethodInfo("draft_model", "Draft model", "Guesses.", ("policy", "lookahead"), True, "", ("D",)),
     MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, "There is no draft.", ("D",)),
