@@ -12,7 +12,7 @@ import gradio as gr
 from specdemo.session import MethodInfo, Studio
 from specdemo.settings import MAX_LOOKAHEAD, MAX_NODES, PRECISIONS, RunSettings
 from specdemo.ui import present, words
-from specdemo.ui.view import ASSETS, Mounted, audit_view, note_view, status_view
+from specdemo.ui.view import ASSETS, audit_view, note_view, status_view
 
 EXAMPLES = ASSETS / "examples.json"
 # Settings that some methods read and others do not, in the order of `Controls.menu`.
@@ -47,7 +47,7 @@ class Controls:
     load: gr.Button
 
 
-def create_header() -> Mounted:
+def create_header() -> gr.HTML:
     """Name, one sentence, the model's status and the switch between light and dark."""
     with gr.Row(elem_id="sd-header"):
         gr.HTML(
@@ -173,7 +173,7 @@ def shown(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
     return True if option in method.options else "hidden"
 
 
-def create_proof() -> Mounted:
+def create_proof() -> gr.HTML:
     """What the last audit proved, folded away."""
     with gr.Accordion(words.PROOF, open=False):
         return audit_view()

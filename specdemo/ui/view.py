@@ -26,41 +26,35 @@ import(base + "/gradio_api/file=" + %(path)s).then((module) => module.%(mount)s(
 """
 
 
-class Mounted(gr.HTML):
+def _mounted(value: str, file: str, function: str, elem_id: str) -> gr.HTML:
     """An element that a script of `assets/view` fills; the script reads the component's value, a text."""
-
-    def __init__(self, value: str, file: str, function: str, elem_id: str) -> None:
-        super().__init__(
-            value=value,
-            html_template='<div class="sd-mount"></div>',
-            js_on_load=_mount(file, function),
-            elem_id=elem_id,
-            apply_default_css=False,
-        )
-
-    def get_block_name(self) -> str:
-        """The front-end component that draws it."""
-        return "html"
+    return gr.HTML(
+        value=value,
+        html_template='<div class="sd-mount"></div>',
+        js_on_load=_mount(file, function),
+        elem_id=elem_id,
+        apply_default_css=False,
+    )
 
 
-def run_view() -> Mounted:
+def run_view() -> gr.HTML:
     """The run: an append-only text of JSON lines, page lines and events (see docs/trace-format.md)."""
-    return Mounted("", "view.js", "mount", "sd-view")
+    return _mounted("", "view.js", "mount", "sd-view")
 
 
-def status_view() -> Mounted:
+def status_view() -> gr.HTML:
     """What the model is doing: one JSON object with state, text and done."""
-    return Mounted("{}", "status.js", "mountStatus", "sd-model")
+    return _mounted("{}", "status.js", "mountStatus", "sd-model")
 
 
-def note_view(value: str) -> Mounted:
+def note_view(value: str) -> gr.HTML:
     """What the chosen method is and needs: a JSON list of [kind, sentence]."""
-    return Mounted(value, "note.js", "mountNote", "sd-note")
+    return _mounted(value, "note.js", "mountNote", "sd-note")
 
 
-def audit_view() -> Mounted:
+def audit_view() -> gr.HTML:
     """The last audit: one JSON object, or null."""
-    return Mounted("null", "audit.js", "mountAudit", "sd-audit")
+    return _mounted("null", "audit.js", "mountAudit", "sd-audit")
 
 
 def page_head() -> str:
