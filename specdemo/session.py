@@ -85,7 +85,8 @@ class Studio:
     def load(self, report: Callable[[Progress], None] | None = None) -> None:
         """Load the pair in this thread. A failure is kept in `error`, where a view can show it."""
         try:
-            self._pair, self.shipped = self._load(self.settings, report or self._report)
+            pair, self.shipped = self._load(self.settings, report or self._report)
+            self._pair = pair  # last: from here on other threads see the studio as ready
             self.error = None
         except UserError as error:
             self.error = error
@@ -133,7 +134,8 @@ class Studio:
         if isinstance(outcome[0], BaseException):
             raise outcome[0]
         with self._turn:
-            (self._pair, self.shipped), self.settings, self.error = outcome[0], settings, None
+            (pair, self.shipped), self.settings, self.error = outcome[0], settings, None
+            self._pair = pair
 
     def methods(self) -> list[MethodInfo]:
         """Every drafting method, and whether the loaded pair can do it."""
