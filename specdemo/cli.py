@@ -29,6 +29,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
 
+TRAINED = {
+    "draft": "a small draft model, distilled from the target's own answers",
+    "feature": "a draft model that also reads the target's hidden states",
+    "exit": "an adapter that lets the target's first layers draft",
+    "medusa": "heads on the target's last state, one for each token ahead",
+    "block": "DSpark: a whole block in one pass, with Markov and confidence heads",
+    "jet": "JetSpec: a whole block in one pass, for trees",
+}
+
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
@@ -121,10 +130,18 @@ def build_parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("train", help="train a drafter for a target")
     kinds = train.add_subparsers(dest="kind", required=True)
-    draft = kinds.add_parser(
-        "draft", help="a small draft model, distilled from the target's own answers"
+    for kind, what in TRAINED.items():
+        _add_training(kinds.add_parser(kind, help=what))
+    lookahead = kinds.add_parser(
+        "lookahead", help="the `learned` policy, from traces of runs with a long constant lookahead"
     )
-    draft.add_argument(
+    lookahead.add_argument("--traces", type=Path, nargs="+", required=True, metavar="FILE")
+    lookahead.add_argument("--out", type=Path, required=True, metavar="FILE")
+    return parser
+
+
+def _add_training(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--prompts",
         type=Path,
         nargs="*",
@@ -132,7 +149,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="JSON lines with `prompt` or `turns`",
     )
-    draft.add_argument(
+    parser.add_argument(
         "--answers",
         type=Path,
         nargs="*",
@@ -140,25 +157,24 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="answers generated earlier (.npz)",
     )
-    draft.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    draft.add_argument(
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument(
         "--work",
         type=Path,
         metavar="FOLDER",
-        help="where answers, hidden states and checkpoints are kept",
+        help="where answers, hidden states and checkpoints are kept, for all kinds",
     )
-    draft.add_argument("--minutes", type=float, default=45)
-    draft.add_argument("--layers", type=int, default=4)
-    draft.add_argument("--words", type=int, default=8192)
-    draft.add_argument("--seed", type=int, default=0)
-    draft.add_argument("--max-answers", type=int, default=7000)
-    _add_models(draft)
-    lookahead = kinds.add_parser(
-        "lookahead", help="the `learned` policy, from traces of runs with a long constant lookahead"
+    parser.add_argument(
+        "--init", type=Path, metavar="FOLDER", help="a drafter to go on from (not medusa, exit)"
     )
-    lookahead.add_argument("--traces", type=Path, nargs="+", required=True, metavar="FILE")
-    lookahead.add_argument("--out", type=Path, required=True, metavar="FILE")
-    return parser
+    parser.add_argument("--minutes", type=float, default=45)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--words", type=int, default=8192)
+    parser.add_argument("--depth", type=int, default=5, help="tokens guessed at once")
+    parser.add_argument("--learning-rate", type=float, default=1.5e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-answers", type=int, default=7000)
+    _add_models(parser)
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:

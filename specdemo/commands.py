@@ -329,7 +329,7 @@ def export_draft(options: argparse.Namespace) -> int:
 
 def train(options: argparse.Namespace) -> int:
     """Train what `options.kind` names."""
-    return {"draft": _train_draft, "lookahead": _train_lookahead}[options.kind](options)
+    return _train_lookahead(options) if options.kind == "lookahead" else _train_drafter(options)
 
 
 def _train_lookahead(options: argparse.Namespace) -> int:
@@ -342,23 +342,27 @@ def _train_lookahead(options: argparse.Namespace) -> int:
     return 0
 
 
-def _train_draft(options: argparse.Namespace) -> int:
+def _train_drafter(options: argparse.Namespace) -> int:
     """Train a drafter."""
-    from specdemo.training.draft import TrainOptions
-    from specdemo.training.draft import train as train_draft
+    from specdemo.training.options import TrainOptions
+    from specdemo.training.train import train as train_drafter
 
     settings = app_settings(options)
     with _bar() as bar:
-        report = train_draft(
+        report = train_drafter(
             TrainOptions(
+                kind=options.kind,
                 target=settings.target,
                 prompts=tuple(options.prompts),
                 answers=tuple(options.answers),
                 out=options.out,
                 work_dir=options.work or settings.cache_dir / "training",
                 minutes=options.minutes,
+                init=options.init,
                 layers=options.layers,
                 words=options.words,
+                depth=options.depth,
+                learning_rate=options.learning_rate,
                 max_answers=options.max_answers,
                 seed=options.seed,
                 device=settings.device,

@@ -13,7 +13,7 @@ BLOCK = 256
 
 
 class RollbackLayer(CacheLayerMixin):
-    """Keys and values of one layer: (1, heads, capacity, head_dim); positions from `length` on are spare room."""
+    """Keys and values of one layer: (batch, heads, capacity, head_dim); positions from `length` on are spare room."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,6 +101,11 @@ class RollbackCache(Cache):
             for layer in self.layers:
                 layer.move(start, index)
         self._count(start + len(rows))
+
+    def keep_rows(self, rows: Tensor) -> None:
+        """Keep some texts of a batch. rows: (n,) int64"""
+        for layer in self.layers:
+            layer.keys, layer.values = layer.keys[rows], layer.values[rows]
 
     def skip(self, rows: int) -> None:
         """Let the next pass leave so many uncounted rows in place: nodes of a tree that goes on growing."""

@@ -90,13 +90,8 @@ def generate(
             kept = path if len(new_ids) > len(path) else path[:-1]
             target.keep(kept)
             committed += new_ids
-            hidden = (
-                None if output.hidden is None else output.hidden[[0, *(node + 1 for node in kept)]]
-            )
             drafter.observe(
-                Outcome(
-                    new_ids, proposal, verdict, clock.laps["draft"], clock.laps["verify"], hidden
-                )
+                Outcome(new_ids, proposal, verdict, clock.laps["draft"], clock.laps["verify"])
             )
         elapsed += clock.laps["total"]
         yield Verified(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
+from specdemo.engine.features import Features
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.errors import UserError
@@ -19,10 +20,10 @@ PREFILL_ROWS = 512
 class CachedModel:
     """One conversation of a causal language model. The weights are shared; the cache is this object's own."""
 
-    def __init__(self, model: Any, *, hidden: bool = False) -> None:
+    def __init__(self, model: Any) -> None:
         check_rollback(model.config)
         self.model = model
-        self.hidden = hidden
+        self.features: Features | None = None
         self._cache = RollbackCache(model.config.get_text_config().num_hidden_layers)
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
@@ -30,6 +31,18 @@ class CachedModel:
     def length(self) -> int:
         """Tokens in the cache."""
         return self._cache.length
+
+    def record(self, layers: Sequence[int]) -> None:
+        """Keep the hidden states of these layers from now on; what was cached without them is forgotten.
+
+        No layers: keep none, which costs nothing.
+        """
+        if not layers:
+            self.features = None
+            return
+        if self.features is None or self.features.layers != tuple(layers):
+            self.features = Features(layers)
+        self.rollback(min(self.length, self.features.length))
 
     @property
     def vocabulary_size(self) -> int:
@@ -44,13 +57,15 @@ class CachedModel:
         for start in range(0, len(token_ids), PREFILL_ROWS):
             piece = token_ids[start : start + PREFILL_ROWS]
             logits = self._run(piece, range(-1, len(piece) - 1), rows=1).logits[0]
-            self._cache.gather(range(len(piece)))
+            self._count(range(len(piece)))
         return logits
 
     def rollback(self, length: int) -> None:
         """Forget every cached token from position `length` on, and what was grown."""
         self._grown.clear()
         self._cache.rollback(length)
+        if self.features:
+            self.features.rollback(length)
 
     @torch.inference_mode()
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
@@ -76,7 +91,12 @@ class CachedModel:
     @torch.inference_mode()
     def keep(self, path: Sequence[int]) -> None:
         """Commit the pending token and the nodes of `path` of the last `forward`; forget its other nodes."""
-        self._cache.gather([0, *(node + 1 for node in path)])
+        self._count([0, *(node + 1 for node in path)])
+
+    def _count(self, rows: Sequence[int]) -> None:
+        self._cache.gather(rows)
+        if self.features:
+            self.features.gather(rows)
 
     def _forget_grown(self) -> None:
         self._grown.clear()
@@ -104,10 +124,12 @@ class CachedModel:
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=rows,
-            **({"output_hidden_states": True} if self.hidden else {}),
+            **({"output_hidden_states": True} if self.features else {}),
         )
-        hidden = output.hidden_states[-1][0, -rows:] if self.hidden else None
-        return TargetOutput(output.logits[0], hidden)
+        if self.features:
+            states = [output.hidden_states[layer][0] for layer in self.features.layers]
+            self.features.write(self.length + len(earlier), states)
+        return TargetOutput(output.logits[0])
 
     def _mask(self, tree: Sequence[int], first: int) -> Tensor | None:
         """Additive (1, 1, rows, length + nodes) mask for the nodes from `first` on.

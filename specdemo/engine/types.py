@@ -68,11 +68,10 @@ class Proposal:
 class TargetOutput:
     """The target's answers: row 0 to the pending token, row 1 + i to node i.
 
-    logits: (1 + N, V); hidden: (1 + N, H), the last layer's, or None
+    logits: (1 + N, V)
     """
 
     logits: Tensor
-    hidden: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class Verdict:
 class Outcome:
     """All that a drafter may learn from a step.
 
-    new_ids: committed by this step, cut at the limits; hidden: (len(path) + 1, H) of what was kept, or None
+    new_ids: committed by this step, cut at the limits
     """
 
     new_ids: tuple[int, ...]
@@ -106,7 +105,6 @@ class Outcome:
     verdict: Verdict
     draft_seconds: float
     verify_seconds: float
-    hidden: Tensor | None = None
 
 
 class Drafter(Protocol):

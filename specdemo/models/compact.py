@@ -68,12 +68,7 @@ def pack_linear(weight: Tensor, *, four_bit: bool) -> Linear:
     out_features, in_features = weight.shape
     if not four_bit or weight.device.type != "cpu" or in_features % GROUP or out_features % 32:
         return lambda x: F.linear(x, weight)
-    groups = weight.float().reshape(out_features, -1, GROUP)
-    low, high = groups.amin(-1), groups.amax(-1)
-    scale = ((high - low) / 15).clamp(min=1e-8)
-    levels = ((groups - low[..., None]) / scale[..., None]).round_().clamp_(0, 15)
-    # The kernel computes (level - 8) * scale + zero.
-    zero = low + 8 * scale
+    levels, scale, zero = _levels(weight)
     packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(
         levels.reshape(out_features, in_features).to(torch.int32), 1
     )
@@ -85,6 +80,25 @@ def pack_linear(weight: Tensor, *, four_bit: bool) -> Linear:
         return torch.ops.aten._weight_int4pack_mm_for_cpu(x, packed, GROUP, scales_and_zeros)
 
     return run
+
+
+def _levels(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Levels 0 to 15 (out, groups, 32), and each group's scale and zero: (level - 8) * scale + zero is the weight."""
+    groups = weight.float().reshape(weight.shape[0], -1, GROUP)
+    low, high = groups.amin(-1), groups.amax(-1)
+    scale = ((high - low) / 15).clamp(min=1e-8)
+    levels = ((groups - low[..., None]) / scale[..., None]).round_().clamp_(0, 15)
+    return levels, scale, low + 8 * scale
+
+
+def rounded(weight: Tensor) -> Tensor:
+    """A matrix with the values that `pack_linear` computes with; unchanged where it stays as it is."""
+    if weight.shape[1] % GROUP or weight.shape[0] % 32:
+        return weight
+    levels, scale, zero = _levels(weight)
+    # Scales and zeros are kept in bf16.
+    scale, zero = (x.bfloat16().float()[..., None] for x in (scale, zero))
+    return ((levels - 8) * scale + zero).reshape(weight.shape).to(weight.dtype)
 
 
 class CompactModel:

@@ -26,11 +26,13 @@ class Card:
     target: the catalogue name or id of the model whose answers it learnt, and whose embedding it borrows
     precision: weights that the target answered with; layers: the target's layers that it began as
     data: a line for each source of answers; tokens_seen: prompt and answer tokens, every epoch counted
-    results: measured on held-out prompts, keys as in TITLES; training_loss: the last moving average
+    results: measured on held-out prompts, keys as in TITLES
+    losses, checks: (step, divergence in nats), the training's moving average and on held-out texts
     """
 
     target: str
     precision: str
+    kind: str
     layers: tuple[int, ...]
     words: int
     data: tuple[str, ...]
@@ -40,6 +42,8 @@ class Card:
     seed: int
     results: Mapping[str, float] = field(default_factory=dict)
     recipe: Mapping[str, float | str] = field(default_factory=dict)
+    losses: tuple[tuple[int, float], ...] = ()
+    checks: tuple[tuple[int, float], ...] = ()
     machine: str = ""
     licence: str = "Apache-2.0"
 

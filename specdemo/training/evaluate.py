@@ -1,75 +1,88 @@
-"""How well a draft follows its target's whole distribution on prompts that it never saw."""
+"""How well a drafter follows its target's whole distribution on prompts that it never saw, by place in the draft."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from specdemo.training.data import Row, batches, padded, positions
-from specdemo.training.teacher import HiddenStates, read_states
-
 ROWS = 256
+NAMES = ("loss", "overlap", "coverage", "agree", "tokens")
 
 
-@torch.no_grad()
-def evaluate(
-    run: Callable[[Tensor], tuple[Tensor, Tensor]],
-    rows: Sequence[Row],
-    hidden: HiddenStates,
-    embedding: Tensor,
-    word_ids: Tensor,
-    max_tokens: int,
-) -> dict[str, float]:
-    """Measures by name (see card.TITLES). embedding: (V, H) bf16; word_ids: (W,) int64, ascending
+class Tally:
+    """Sums of measures by place in the draft, for greedy and for sampled texts.
 
+    embedding: (V, H) bf16; word_ids: (W,) int64, ascending; head: (W, H), as the drafter's runtime has it
     A word outside the reduced vocabulary that the target likes best counts as a disagreement.
     """
-    names = ("loss", "overlap", "coverage", "agree", "greedy", "greedy_tokens", "tokens")
-    sums = dict.fromkeys(names, 0.0)
-    for greedy in (True, False):
-        chosen = [row for row in rows if (row.temperature == 0) == greedy]
-        for batch in batches(chosen, max_tokens) if chosen else []:
-            found = _compare(run, batch, hidden, embedding, word_ids)
-            for name, value in found.items():
-                sums[name] += value
-            if greedy:
-                sums["greedy"] += found["agree"]
-                sums["greedy_tokens"] += found["tokens"]
-    tokens = max(sums["tokens"], 1)
-    results: dict[str, float] = {"loss": sums["loss"] / tokens}
-    if sums["greedy_tokens"]:
-        results["greedy_agreement"] = sums["greedy"] / sums["greedy_tokens"]
-    results["greedy_agreement_all"] = sums["agree"] / tokens
-    results |= {name: sums[name] / tokens for name in ("overlap", "coverage")}
-    return results | {"tokens": int(sums["tokens"]), "prompts": len({row.key for row in rows})}
 
+    def __init__(self, embedding: Tensor, word_ids: Tensor, head: Tensor) -> None:
+        self.embedding, self.word_ids, self.head = embedding, word_ids, head
+        self.sums: dict[tuple[int, bool], np.ndarray] = {}
 
-def _compare(
-    run: Callable[[Tensor], tuple[Tensor, Tensor]],
-    batch: Sequence[Row],
-    hidden: HiddenStates,
-    embedding: Tensor,
-    word_ids: Tensor,
-) -> dict[str, float]:
-    """Sums over the answer positions of a batch."""
-    device, head = embedding.device, embedding[word_ids]
-    with torch.autocast(device.type, torch.bfloat16):
-        final, _ = run(torch.from_numpy(padded(batch)).to(device))
-    here, there = positions(batch, answers_only=True)
-    states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(torch.bfloat16)
-    sums = dict.fromkeys(("loss", "overlap", "coverage", "agree"), 0.0)
-    for mine, theirs in zip(
-        states.split(ROWS), read_states(hidden.final, there, device).split(ROWS), strict=True
-    ):
-        draft_logs = F.linear(mine, head).float().log_softmax(-1)
-        target_logits = F.linear(theirs, embedding).float()
-        target_probs = target_logits.softmax(-1)[:, word_ids]
-        wanted = target_logits[:, word_ids].log_softmax(-1)
-        sums["loss"] += float((wanted.exp() * (wanted - draft_logs)).sum())
-        sums["overlap"] += float(torch.minimum(target_probs, draft_logs.exp()).sum())
-        sums["coverage"] += float(target_probs.sum())
-        sums["agree"] += float((word_ids[draft_logs.argmax(-1)] == target_logits.argmax(-1)).sum())
-    return sums | {"tokens": float(len(here))}
+    def add(self, states: Tensor, wanted: Tensor, places: np.ndarray, greedy: np.ndarray) -> None:
+        """Count rows. states, wanted: (n, H), the drafter's and the target's; places: (n,) from 1; greedy: (n,) bool"""
+        found = torch.cat(
+            [
+                self.compare(F.linear(mine.to(self.head.dtype), self.head).float(), theirs)
+                for mine, theirs in zip(states.split(ROWS), wanted.split(ROWS), strict=True)
+            ]
+        )
+        self.count(found.cpu().numpy(), places, greedy)
+
+    def compare(self, draft_logits: Tensor, wanted: Tensor) -> Tensor:
+        """(n, 5) measures of NAMES. draft_logits: (n, W) float32; wanted: (n, H)"""
+        draft_logs = draft_logits.log_softmax(-1)
+        target_logits = F.linear(wanted, self.embedding).float()
+        target_probs = target_logits.softmax(-1)[:, self.word_ids]
+        among = target_logits[:, self.word_ids].log_softmax(-1)
+        agree = self.word_ids[draft_logs.argmax(-1)] == target_logits.argmax(-1)
+        return torch.stack(
+            [
+                (among.exp() * (among - draft_logs)).sum(-1),
+                torch.minimum(target_probs, draft_logs.exp()).sum(-1),
+                target_probs.sum(-1),
+                agree.float(),
+                torch.ones(len(wanted), device=wanted.device),
+            ],
+            dim=-1,
+        )
+
+    def count(self, found: np.ndarray, places: np.ndarray, greedy: np.ndarray) -> None:
+        """Add rows of measures."""
+        for place in np.unique(places):
+            for kind in (True, False):
+                chosen = (places == place) & (greedy == kind)
+                key = int(place), kind
+                self.sums[key] = self.sums.get(key, np.zeros(len(NAMES))) + found[chosen].sum(0)
+
+    def results(self) -> dict[str, float]:
+        """Means by name (see card.TITLES)."""
+        total = sum(self.sums.values(), np.zeros(len(NAMES)))
+        tokens = max(total[4], 1)
+        results = {"loss": total[0] / tokens}
+        results |= self._means("greedy_agreement", 3, greedy=True)
+        results |= {"greedy_agreement_all": total[3] / tokens}
+        results |= {"overlap": total[1] / tokens, "coverage": total[2] / tokens}
+        places = sorted({place for place, _ in self.sums})
+        if len(places) > 1:
+            for place in places:
+                results |= self._means(f"greedy_agreement_{place}", 3, greedy=True, place=place)
+            for place in places:
+                results |= self._means(f"overlap_{place}", 1, greedy=False, place=place)
+        return {name: float(value) for name, value in results.items()} | {"tokens": int(total[4])}
+
+    def _means(
+        self, name: str, measure: int, *, greedy: bool, place: int | None = None
+    ) -> dict[str, float]:
+        sums = sum(
+            (
+                sums
+                for (at, kind), sums in self.sums.items()
+                if kind == greedy and place in (None, at)
+            ),
+            np.zeros(len(NAMES)),
+        )
+        return {name: sums[measure] / sums[4]} if sums[4] else {}

@@ -1,10 +1,9 @@
-"""The draft while it is trained: some of the target's layers, its embedding, the loss."""
+"""The network that is trained: some decoder layers that may read the target's hidden states, and its losses."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,10 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaModel
 
-from specdemo.training.data import Row, padded, positions
-from specdemo.training.teacher import HiddenStates, read_states
-
 HEAD_ROWS = 512  # positions whose logits exist at once
+EPSILON = 1e-5
+MASK = -1  # token id of a place that is guessed without knowing what stands before it
 
 
 def spread(num_layers: int, depth: int) -> tuple[int, ...]:
@@ -28,36 +26,114 @@ def spread(num_layers: int, depth: int) -> tuple[int, ...]:
     return tuple(min(index * depth // (num_layers - 1), depth - 1) for index in range(num_layers))
 
 
-def begin(config: LlamaConfig, target: Any, layers: Sequence[int]) -> LlamaModel:
-    """A trainable fp32 model of copied layers; the embedding is the target's own, frozen.
+class Inject(nn.Module):
+    """Adds what the target knew one token earlier to a token's embedding (after EAGLE-3, Li 2503.01840).
 
-    target: the target's LlamaModel, unquantised
-    """
-    draft = LlamaModel(config).float()
-    for mine, index in zip(draft.layers, layers, strict=True):
-        mine.load_state_dict(target.layers[index].state_dict())
-    draft.norm.load_state_dict(target.norm.state_dict())
-    draft.embed_tokens.weight.data = target.embed_tokens.weight.data
-    draft.embed_tokens.weight.requires_grad_(requires_grad=False)
-    return draft
-
-
-def stack(draft: LlamaModel, mid: int) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """The draft as a function of token ids (B, L), to (final, mid): (B, L, H) each.
-
-    mid: the layer whose output is the middle state
+    It begins as nothing, so that a trained draft can be taken on from.
     """
 
-    def run(token_ids: Tensor) -> tuple[Tensor, Tensor]:
-        x = draft.embed_tokens(token_ids)
-        where = torch.arange(token_ids.shape[1], device=token_ids.device)[None]
-        rotary = draft.rotary_emb(x, where)
-        middle = x
-        for index, layer in enumerate(draft.layers):
+    def __init__(self, num_states: int, hidden_size: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(num_states * hidden_size))
+        self.project = nn.Linear(num_states * hidden_size, hidden_size, bias=False)
+        self.hidden_size = hidden_size
+        nn.init.zeros_(self.project.weight)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(..., states x H) to (..., H); nothing where the features are zero."""
+        states = features.unflatten(-1, (-1, self.hidden_size))
+        norm = F.rms_norm(states.float(), (self.hidden_size,), eps=EPSILON).flatten(-2)
+        return self.project(norm.to(features.dtype) * self.gain)
+
+
+class Markov(nn.Module):
+    """DSpark's sequential stage: what the token before adds to the logits, and how sure that makes the guess."""
+
+    def __init__(self, words: int, hidden_size: int, rank: int) -> None:
+        super().__init__()
+        # One row more for every word outside the reduced vocabulary.
+        self.token = nn.Embedding(words + 1, rank)
+        self.bias = nn.Linear(rank, words, bias=False)
+        self.confidence = nn.Linear(hidden_size + rank, 1)
+        nn.init.normal_(self.token.weight, std=0.02)
+        nn.init.zeros_(self.bias.weight)
+
+    def forward(self, states: Tensor, logits: Tensor, previous: Tensor) -> tuple[Tensor, Tensor]:
+        """states: (n, H); logits: (n, W); previous: (n,) words. returns: logits (n, W), confidence logits (n,)"""
+        token = self.token(previous)
+        with torch.autocast(states.device.type, torch.bfloat16):
+            bias = self.bias(token)
+        sure = self.confidence(torch.cat([states.float(), token.float()], dim=-1))
+        return logits + bias, sure[:, 0]
+
+
+class Student(LlamaModel):
+    """Decoder layers over the target's frozen embedding; the embedding is not part of what is trained.
+
+    num_states: hidden states of the target that are read, 0 for none
+    own_input: whether tokens are embedded; else the target's state at the same token is what goes in
+    depth: places that are guessed at once, 1 for a drafter that guesses token by token
+    markov: words and rank of the Markov head, (0, 0) for none
+    """
+
+    def __init__(
+        self,
+        config: LlamaConfig,
+        num_states: int = 0,
+        *,
+        own_input: bool = True,
+        depth: int = 1,
+        markov: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(config)
+        self.own_input = own_input
+        self.inject = Inject(num_states, config.hidden_size) if num_states else None
+        self.mask = nn.Parameter(torch.zeros(config.hidden_size)) if depth > 1 else None
+        words, rank = markov
+        self.markov = Markov(words, config.hidden_size, rank) if words else None
+        if self.markov is not None:
+            self.register_buffer("temperatures", torch.ones(depth))
+        self.float()
+
+    def begin(self, target: Any, layers: Sequence[int]) -> None:
+        """Start as layers of the target (its unquantised LlamaModel), with its embedding, frozen."""
+        for mine, index in zip(self.layers, layers, strict=True):
+            mine.load_state_dict(target.layers[index].state_dict())
+        self.norm.load_state_dict(target.norm.state_dict())
+        self.embed_tokens.weight.data = target.embed_tokens.weight.data
+        self.embed_tokens.weight.requires_grad_(requires_grad=False)
+
+    def read(
+        self,
+        token_ids: Tensor,
+        features: Tensor | None = None,
+        where: Tensor | None = None,
+        seen: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The layers over a batch.
+
+        token_ids: (B, L) int64, MASK for a guessed place; features: (B, L, states x H), zero where not known
+        where: (B, L) positions, 0 to L - 1 by default; seen: (B, 1, L, L) additive mask, causal by default
+        returns: (final, middle), (B, L, H) each
+        """
+        if self.own_input:
+            x = self.embed_tokens(token_ids.clamp(min=0))
+            if self.mask is not None:
+                x = torch.where(token_ids[..., None] < 0, self.mask.to(x.dtype), x)
+            if self.inject is not None and features is not None:
+                x = x + self.inject(features)
+        else:
+            assert features is not None
+            x = features.float()
+        if where is None:
+            where = torch.arange(token_ids.shape[1], device=token_ids.device)[None]
+        rotary = self.rotary_emb(x, where)
+        middle, mid = x, len(self.layers) // 2 - 1
+        for index, layer in enumerate(self.layers):
             # Without a mask, scaled_dot_product_attention takes its causal path.
             x = layer(
                 x,
-                attention_mask=None,
+                attention_mask=seen,
                 position_ids=where,
                 use_cache=False,
                 position_embeddings=rotary,
@@ -65,9 +141,7 @@ def stack(draft: LlamaModel, mid: int) -> Callable[[Tensor], tuple[Tensor, Tenso
             x = x[0] if isinstance(x, tuple) else x
             if index == mid:
                 middle = x
-        return draft.norm(x), middle
-
-    return run
+        return self.norm(x), middle
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,70 +165,42 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 class DistilledHead(torch.autograd.Function):
     """KL(teacher || draft) over the reduced vocabulary; logits exist for a few rows at a time.
 
-    forward(states (n, H), teacher (n, H), head (W, H)) -> mean KL in nats, () float32
+    forward(states (n, H), teacher (n, H), head (W, H), own (W, H), weights (n,)) -> weighted mean KL in nats, () float32
+    own: the draft's head when it is not exactly the teacher's
     The logits' gradient is softmax(draft) - softmax(teacher), so forward makes it.
     """
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, teacher: Tensor, head: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        teacher: Tensor,
+        head: Tensor,
+        own: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
         """Sum the loss and keep its gradient with respect to the states."""
+        own = head if own is None else own
+        weights = states.new_ones(len(states)) if weights is None else weights
+        weights = (weights / weights.sum()).float()[:, None]
         gradient, total = torch.empty_like(states), states.new_zeros((), dtype=torch.float32)
         for begin_row in range(0, len(states), HEAD_ROWS):
             rows = slice(begin_row, begin_row + HEAD_ROWS)
-            said = F.linear(states[rows], head).log_softmax(-1, dtype=torch.float32)
+            said = F.linear(states[rows], own).log_softmax(-1, dtype=torch.float32)
             wanted = F.linear(teacher[rows], head).log_softmax(-1, dtype=torch.float32)
             probs = wanted.exp()
-            total += (probs * wanted.sub_(said)).sum()
-            gradient[rows] = said.exp_().sub_(probs).to(head.dtype) @ head
-        ctx.save_for_backward(gradient / len(states))
-        return total / len(states)
+            total += (probs * wanted.sub_(said)).sum(-1, keepdim=True).mul_(weights[rows]).sum()
+            gradient[rows] = said.exp_().sub_(probs).mul_(weights[rows]).to(head.dtype) @ own
+        ctx.save_for_backward(gradient)
+        return total
 
     @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None, None]:
         """Scale what forward kept."""
-        return ctx.saved_tensors[0] * outer[0], None, None
+        return ctx.saved_tensors[0] * outer[0], None, None, None, None
 
 
 def normalised_error(states: Tensor, wanted: Tensor) -> Tensor:
     """Mean over rows of squared error by squared length of the wanted row. (n, H) each"""
     states, wanted = states.float(), wanted.float()
     return ((states - wanted).pow(2).sum(-1) / wanted.pow(2).sum(-1).clamp(min=1)).mean()
-
-
-def batch_loss(
-    run: Callable[[Tensor], tuple[Tensor, Tensor]],
-    batch: Sequence[Row],
-    hidden: HiddenStates,
-    head: Tensor,
-    mid_weight: float,
-) -> tuple[Tensor, Tensor]:
-    """Loss of a batch, and the KL within it. head: (W, H) bf16"""
-    device = head.device
-    token_ids = torch.from_numpy(padded(batch)).to(device)
-    with torch.autocast(device.type, torch.bfloat16):
-        final, middle = run(token_ids)
-    here, there = positions(batch, answers_only=True)
-    states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(torch.bfloat16)
-    wanted = read_states(hidden.final, there, device)
-    divergence = DistilledHead.apply(states, wanted, head)
-    loss = divergence + normalised_error(states, wanted)
-    if mid_weight:
-        here, there = positions(batch, answers_only=False)
-        states = middle.flatten(0, 1)[torch.from_numpy(here).to(device)]
-        loss = loss + mid_weight * normalised_error(states, read_states(hidden.mid, there, device))
-    return loss, divergence.detach()
-
-
-def save_tensors(path: Path, value: dict[str, Any]) -> None:
-    """Write a checkpoint in one move."""
-    torch.save(value, path.with_suffix(".part"))
-    path.with_suffix(".part").replace(path)
-
-
-def trained_state(draft: nn.Module) -> dict[str, Tensor]:
-    """The draft's own tensors: all but the embedding."""
-    return {
-        name: tensor.detach().cpu()
-        for name, tensor in draft.state_dict().items()
-        if not name.startswith("embed_tokens")
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import DynamicCache, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
+from specdemo.engine.attention import use_shared_heads
+from specdemo.engine.cache import RollbackCache
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress, ProgressCallback
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.training.data import Answer, Prompt, Row, batches, padded, save_answers
 
 TEMPERATURES = (0.0, 0.7, 0.0, 1.0)  # half greedy, a quarter each
-SHARD = 256
-GENERATE_ROWS = 64
+SHARD = 512
+GENERATE_ROWS = 128
 CACHE_TOKENS = 6144
 HEAD_ROWS = 256
 TOP = 8
@@ -47,6 +49,7 @@ def load_teacher(folder: Path, precision: str, device: torch.device) -> LlamaFor
             f"A draft cannot be trained for the precision {precision!r}.",
             advice="Choose nf4 or bf16; such a draft also works for the other precisions.",
         )
+    use_shared_heads(model)
     return model.to(device=device, dtype=torch.bfloat16).eval().requires_grad_(requires_grad=False)
 
 
@@ -111,76 +114,118 @@ def _generate(
     max_answer_tokens: int,
     generator: torch.Generator,
 ) -> list[Answer]:
-    """Answer a batch of prompts, each row at its own temperature; texts are padded on the left."""
-    device, rows, longest = teacher.device, len(group), max(len(ids) for _, ids in group)
-    tokens = torch.zeros(rows, longest, dtype=torch.long, device=device)
-    mask = torch.zeros(rows, longest, dtype=torch.long, device=device)
+    """Answer a batch of prompts, each row at its own temperature; texts are padded on the left.
+
+    Rows that have ended are dropped from the batch when they are a quarter of it.
+    """
+    device, longest = teacher.device, max(len(ids) for _, ids in group)
+    tokens = torch.zeros(len(group), longest, dtype=torch.long, device=device)
+    mask = torch.zeros(len(group), longest, dtype=torch.bool, device=device)
     for row, (_, ids) in enumerate(group):
         tokens[row, longest - len(ids) :] = torch.tensor(ids, device=device)
-        mask[row, longest - len(ids) :] = 1
-    cycle = [TEMPERATURES[row % len(TEMPERATURES)] for row in range(rows)]
-    temperatures = torch.tensor(cycle, device=device)
+        mask[row, longest - len(ids) :] = True
+    rows = torch.arange(len(group), device=device)  # of `group`, that are still answered
+    temperatures = torch.tensor(TEMPERATURES, device=device).repeat(len(group))[: len(group)]
     stops = torch.tensor(stop_ids, dtype=torch.long, device=device)
-    where, cache = (mask.cumsum(-1) - 1).clamp(min=0), DynamicCache(config=teacher.config)
-    lengths = torch.zeros(rows, dtype=torch.long, device=device)
-    alive = torch.ones(rows, dtype=torch.bool, device=device)
-    said, top_ids, top_probs = [], [], []
+    where, cache = (mask.cumsum(-1) - 1).clamp(min=0), RollbackCache(len(teacher.model.layers))
+    said: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in group]
     for _ in range(max_answer_tokens):
-        output = teacher(
-            tokens, attention_mask=mask, position_ids=where, past_key_values=cache, logits_to_keep=1
-        )
-        logits = output.logits[:, -1].float()
-        likely = logits.softmax(-1).topk(min(TOP, logits.shape[-1]))
-        top_ids.append(likely.indices)
-        top_probs.append(likely.values.half())
-        warm = logits / temperatures[:, None].clamp(min=1e-3)
-        drawn = torch.multinomial(warm.softmax(-1), 1, generator=generator)[:, 0]
-        chosen = torch.where(temperatures > 0, drawn, likely.indices[:, 0])
-        said.append(chosen)
-        lengths += alive
-        alive &= ~torch.isin(chosen, stops)
-        if not alive.any():  # sync: one per token of the batch
-            break
+        states = teacher.model(
+            tokens, attention_mask=mask, position_ids=where, past_key_values=cache, use_cache=True
+        ).last_hidden_state[:, -1]
+        cache.gather(range(tokens.shape[1]))
+        logits = teacher.lm_head(states).float()
+        likely = logits.topk(min(TOP, logits.shape[-1]))
+        chosen, total = likely.indices[:, 0].clone(), logits.logsumexp(-1, keepdim=True)
+        warm = temperatures[rows] > 0
+        if warm.any():
+            chosen[warm] = _draw(logits[warm], temperatures[rows[warm]], generator)
+        top_probs = (likely.values - total).exp().half().cpu()
+        top_ids, ids = likely.indices.cpu(), chosen.tolist()  # sync: one per token of the batch
+        for place, row in enumerate(rows.tolist()):
+            if len(said[row]) == 0 or said[row][-1][0] not in stop_ids:
+                said[row].append((ids[place], top_ids[place], top_probs[place]))
         tokens, where = chosen[:, None], where[:, -1:] + 1
-        mask = torch.cat([mask, mask.new_ones(rows, 1)], dim=-1)
-    answer_ids = torch.stack(said, 1).cpu().numpy()
-    ids, probs = (torch.stack(x, 1).cpu().numpy() for x in (top_ids, top_probs))
+        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=-1)
+        going = torch.tensor([said[row][-1][0] not in stop_ids for row in rows.tolist()])
+        if not going.any():
+            break
+        if going.sum() <= len(going) * 3 // 4:
+            left = going.nonzero()[:, 0].to(device)
+            cache.keep_rows(left)
+            rows, tokens, where, mask = rows[left], tokens[left], where[left], mask[left]
     return [
         Answer(
             prompt.source, prompt.row_id, float(temperatures[row]), np.array(prompt_ids),
-            answer_ids[row, :end], ids[row, :end], probs[row, :end],
+            np.array([token for token, _, _ in words]),
+            np.stack([ids.numpy() for _, ids, _ in words]),
+            np.stack([probs.numpy() for _, _, probs in words]),
         )
-        for row, ((prompt, prompt_ids), end) in enumerate(zip(group, lengths.tolist(), strict=True))
+        for row, ((prompt, prompt_ids), words) in enumerate(zip(group, said, strict=True))
     ]  # fmt: skip
+
+
+def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
+    """One token a row by inverting the cumulative distribution. logits: (n, V); returns: (n,) int64"""
+    sums = (logits / temperatures[:, None]).softmax(-1).cumsum(-1)
+    draws = torch.rand(len(sums), 1, generator=generator, device=sums.device) * sums[:, -1:]
+    return torch.searchsorted(sums, draws, right=True)[:, 0].clamp(max=sums.shape[-1] - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenStates:
     """The target's states over all rows, memory-mapped; bf16 bits kept as int16.
 
-    final: (N, H), after the last norm; mid: (N, H), after one layer in the middle
+    arrays: by hidden state, as transformers counts them (0 = embedding, the last = after the final norm): (N, H)
     word_mass: (V,) float64 — the target's probability of each word, summed over the answers
     """
 
-    final: np.ndarray
-    mid: np.ndarray
+    arrays: Mapping[int, np.ndarray]
     word_mass: np.ndarray
 
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Which states there are, ascending."""
+        return tuple(sorted(self.arrays))
+
+    def rows(self, layer: int, where: np.ndarray, device: torch.device) -> Tensor:
+        """States at some places. where: (n,) int64. returns: (n, H) bf16"""
+        return torch.from_numpy(self.arrays[layer][where]).view(torch.bfloat16).to(device)
+
+    def final(self, where: np.ndarray, device: torch.device) -> Tensor:
+        """The last state, from which the target's head makes its distribution."""
+        return self.rows(self.layers[-1], where, device)
+
+    def texts(
+        self, batch: Sequence[Row], layers: Sequence[int], device: torch.device, *, shift: int = 0
+    ) -> Tensor:
+        """(B, L, layers x H) bf16: each token's states, or those of the token `shift` places before; else zeros."""
+        length = max(len(row.token_ids) for row in batch)
+        width = next(iter(self.arrays.values())).shape[1]
+        table = np.zeros((len(batch), length, len(layers) * width), np.int16)
+        for line, row in zip(table, batch, strict=True):
+            count = len(row.token_ids) - shift
+            for place, layer in enumerate(layers):
+                states = self.arrays[layer][row.start : row.start + count]
+                line[shift : shift + count, place * width : (place + 1) * width] = states
+        return torch.from_numpy(table).view(torch.bfloat16).to(device)
+
     @staticmethod
-    def bytes_per_position(hidden_size: int) -> int:
+    def bytes_per_position(hidden_size: int, layers: Sequence[int]) -> int:
         """Disk that one position takes."""
-        return 2 * 2 * hidden_size
+        return 2 * hidden_size * len(layers)
 
 
-def read_states(array: np.ndarray, where: np.ndarray, device: torch.device) -> Tensor:
-    """Rows of a cached array. where: (n,) int64. returns: (n, H) bf16"""
-    return torch.from_numpy(array[where]).view(torch.bfloat16).to(device)
+def layers_to_read(depth: int) -> tuple[int, ...]:
+    """The states that drafters of a target with so many layers read: a low, a high and the final one."""
+    quarter = max(1, depth // 4)
+    return tuple(sorted({quarter, min(3 * quarter, depth - 1), depth}))
 
 
 def cache_hidden(
     teacher: LlamaForCausalLM,
     rows: Sequence[Row],
-    mid_layer: int,
+    layers: Sequence[int],
     folder: Path,
     progress: ProgressCallback,
 ) -> HiddenStates:
@@ -189,49 +234,40 @@ def cache_hidden(
     positions, hidden = sum(len(row.token_ids) for row in rows), teacher.config.hidden_size
     done, mass = _resume(folder, teacher.config.vocab_size)
     arrays = {
-        name: np.lib.format.open_memmap(
-            folder / f"{name}.npy", "r+" if done else "w+", np.int16, (positions, hidden)
+        layer: np.lib.format.open_memmap(
+            folder / f"state-{layer:03d}.npy", "r+" if done else "w+", np.int16, (positions, hidden)
         )
-        for name in ("final", "mid")
+        for layer in layers
     }
     plan = batches(rows, CACHE_TOKENS)
     for number, batch in enumerate(plan[done:], start=done):
-        for row, states, likely in _states(teacher, batch, mid_layer):
-            for name, state in states.items():
-                arrays[name][row.start : row.start + len(row.token_ids)] = state
+        for row, states, likely in _states(teacher, batch, layers):
+            for layer, state in states.items():
+                arrays[layer][row.start : row.start + len(row.token_ids)] = state
             mass += likely
         if number % 20 == 19 or number == len(plan) - 1:
             for array in arrays.values():
                 array.flush()
             _checkpoint(folder, number + 1, mass)
         progress(Progress("read answers", (number + 1) / len(plan), f"{positions:,} positions"))
-    return HiddenStates(arrays["final"], arrays["mid"], mass)
+    return HiddenStates(arrays, mass)
 
 
 @torch.inference_mode()
 def _states(
-    teacher: LlamaForCausalLM, batch: Sequence[Row], mid_layer: int
-) -> Iterator[tuple[Row, dict[str, np.ndarray], np.ndarray]]:
-    """Each row's final and middle states as bf16 bits, and its words' summed probabilities."""
-    kept: list[Tensor] = []
-
-    def keep(_module: Any, _inputs: Any, output: Any) -> None:
-        kept.append(output[0] if isinstance(output, tuple) else output)
-
-    handle = teacher.model.layers[mid_layer].register_forward_hook(keep)
-    try:
-        token_ids = torch.from_numpy(padded(batch)).to(teacher.device)
-        final = teacher.model(token_ids, use_cache=False).last_hidden_state
-    finally:
-        handle.remove()
+    teacher: LlamaForCausalLM, batch: Sequence[Row], layers: Sequence[int]
+) -> Iterator[tuple[Row, dict[int, np.ndarray], np.ndarray]]:
+    """Each row's states as bf16 bits, and its words' summed probabilities."""
+    token_ids = torch.from_numpy(padded(batch)).to(teacher.device)
+    output = teacher.model(token_ids, use_cache=False, output_hidden_states=True)
     for index, row in enumerate(batch):
         end = len(row.token_ids)
         mass = torch.zeros(teacher.config.vocab_size, dtype=torch.float64, device=teacher.device)
-        for piece in final[index, row.first : end].split(HEAD_ROWS):
+        for piece in output.last_hidden_state[index, row.first : end].split(HEAD_ROWS):
             mass += F.linear(piece, teacher.lm_head.weight).float().softmax(-1).sum(0)
         states = {
-            name: state[index, :end].view(torch.int16).cpu().numpy()
-            for name, state in (("final", final), ("mid", kept[0]))
+            layer: output.hidden_states[layer][index, :end].view(torch.int16).cpu().numpy()
+            for layer in layers
         }
         yield row, states, mass.cpu().numpy()
 

@@ -12,7 +12,7 @@ from specdemo.errors import UserError
 from specdemo.models.compact import CompactModel, CompactWeights
 from specdemo.models.compact_files import export, load_compact, read_embedding
 from specdemo.training.card import Card
-from specdemo.training.draft import package
+from specdemo.training.package import package
 
 NOISE = 0.02  # bf16 keeps 8 bits; logits of the tiny model are of the order of one
 TEXT = [5, 9, 200, 33, 7, 7, 120, 64, 2, 18, 99]
@@ -24,7 +24,7 @@ def draft(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     folder = tmp_path_factory.mktemp("draft")
     model = LlamaForCausalLM.from_pretrained(tiny_folder)
     state = {k: v for k, v in model.model.state_dict().items() if not k.startswith("embed")}
-    card = Card("tiny", "bf16", (0, 1), 150, ("made up",), 0, 0, 0.0, 0)
+    card = Card("tiny", "bf16", "draft", (0, 1), 150, ("made up",), 0, 0, 0.0, 0)
     package(state, torch.arange(0, 300, 2)[:150], tiny_folder, folder / "compact", card)
     export(folder / "compact", tiny_folder, folder / "plain")
     return folder / "compact", folder / "plain"

@@ -1,4 +1,4 @@
-"""A draft is trained on a tiny target, interrupted, resumed, loaded beside it and exported."""
+"""Drafters are trained on a tiny target, interrupted, resumed, loaded beside it and exported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from specdemo.training.data import (
     save_answers,
     to_rows,
 )
-from specdemo.training.draft import TrainOptions, train
+from specdemo.training.options import KINDS, TrainOptions
+from specdemo.training.train import train
 from specdemo.training.student import DistilledHead, spread
 
 WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
@@ -96,7 +97,7 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
         train(options, interrupt)
     assert list(dict.fromkeys(stages)) == ["load", "answer", "read answers", "train"]
     shard = next(options.work_dir.rglob("answers-*.npz"))
-    states = next(options.work_dir.rglob("final.npy"))
+    states = next(options.work_dir.rglob("state-004.npy"))
     before = shard.stat().st_mtime_ns, states.stat().st_mtime_ns
     report = train(options, lambda progress: stages.append(progress.stage))
     assert report.resumed_at == 12
@@ -129,6 +130,20 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
         plain.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=3, do_sample=False).shape[1] <= 6
     )
     assert AutoTokenizer.from_pretrained(tmp_path / "plain").eos_token == "<|im_end|>"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
+    rounds = replace(options, kind=kind, steps=40, depth=3, out=tmp_path / kind, patience=99)
+    report = train(rounds)
+    assert report.checks[-1][1] < report.checks[0][1]
+    assert 0 <= report.results["greedy_agreement"] <= 1
+    config = read_config(tmp_path / kind)
+    assert config["specdemo"]["kind"] == report.card.kind == kind
+    if kind not in ("draft", "exit"):
+        assert {"greedy_agreement_1", "greedy_agreement_2", "overlap_2"} <= set(report.results)
+    if kind == "block":
+        assert 0 <= report.results["calibration_error"] < 0.5
 
 
 def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(

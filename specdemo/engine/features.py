@@ -1,0 +1,51 @@
+"""What the target knew: hidden states of some of its layers for every cached token, for drafters that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+BLOCK = 256
+
+
+class Features:
+    """Rows in step with a target's cache: row p holds the states after reading token p.
+
+    layers: which hidden states, as transformers counts them (0 = embedding, the last = after the final norm)
+    """
+
+    def __init__(self, layers: Sequence[int]) -> None:
+        self.layers = tuple(layers)
+        self.length = 0
+        self._rows = torch.empty(0)
+
+    def write(self, start: int, states: Sequence[Tensor]) -> None:
+        """Put a pass's rows into the places from `start` on, without counting them.
+
+        states: (rows, H) for each layer
+        """
+        rows = torch.cat(list(states), dim=-1)
+        end = start + len(rows)
+        if end > len(self._rows):
+            capacity = -(-max(end, 2 * len(self._rows)) // BLOCK) * BLOCK
+            grown = rows.new_zeros(capacity, rows.shape[-1])
+            grown[: self.length] = self._rows[: self.length]
+            self._rows = grown
+        self._rows[start:end] = rows
+
+    def gather(self, rows: Sequence[int]) -> None:
+        """Count `rows` of the last pass (ascending) and drop its others, as the cache does."""
+        start, end = self.length, self.length + len(rows)
+        if list(rows) != list(range(len(rows))):
+            self._rows[start:end] = self._rows[start + torch.tensor(rows)]
+        self.length = end
+
+    def rollback(self, length: int) -> None:
+        """Forget every row from `length` on."""
+        self.length = min(self.length, length)
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """Counted rows. returns: (end - begin, layers x H)"""
+        return self._rows[begin : min(end, self.length)]

@@ -1,0 +1,211 @@
+"""Drafters that guess a whole block in one pass: DSpark's parallel stage with Markov and confidence heads, and JetSpec's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from specdemo.models.compact import rounded
+from specdemo.training.chain import Shared
+from specdemo.training.data import Row, batches, padded
+from specdemo.training.evaluate import Tally
+from specdemo.training.student import MASK, DistilledHead, Student, compiled
+
+KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
+TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
+BINS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where blocks lie in a batch of texts. Q = longest text + most guessed places; n guesses in all.
+
+    token_ids, where: (B, Q) — the texts, then their guessed places; seen: (B, 1, Q, Q) bool
+    here: (n,) row of the flattened batch that guesses; there: (n,) place of the target's state in the cache
+    place: (n,) 1 = the token after the last known one; previous: (n,) token id before the guessed one
+    block: (n,) which block a guess belongs to; greedy: (n,) bool
+    """
+
+    token_ids: np.ndarray
+    where: np.ndarray
+    seen: np.ndarray
+    here: np.ndarray
+    there: np.ndarray
+    place: np.ndarray
+    previous: np.ndarray
+    block: np.ndarray
+    greedy: np.ndarray
+
+
+def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, causal: bool) -> Plan:
+    """Blocks of `depth` guesses one after another through each answer, from an offset on.
+
+    The first guess of a block is made by the last known token itself, the others by places that hold MASK.
+    """
+    texts = padded(batch)
+    length, blocks = texts.shape[1], []  # (line, anchor, guesses)
+    counts = [0] * len(batch)
+    for line, (row, offset) in enumerate(zip(batch, offsets, strict=True)):
+        for anchor in range(max(row.first, 1) + offset, len(row.token_ids), depth):
+            guesses = min(depth, len(row.token_ids) - anchor)
+            blocks.append((line, anchor, guesses))
+            counts[line] += guesses - 1
+    width = length + max(counts)
+    token_ids = np.full((len(batch), width), MASK, np.int64)
+    token_ids[:, :length] = texts
+    where = np.zeros((len(batch), width), np.int64)
+    where[:, :length] = np.arange(length)
+    seen = np.zeros((len(batch), width, width), bool)
+    seen[:, :length, :length] = np.tri(length, dtype=bool)
+    seen[:, length:, 0] = True  # places that nobody needs must see something too
+    rows: list[tuple[int, int, int, int, int, bool]] = []
+    ends = [length] * len(batch)
+    for number, (line, anchor, guesses) in enumerate(blocks):
+        row, begin = batch[line], ends[line]
+        end = ends[line] = begin + guesses - 1
+        where[line, begin:end] = np.arange(anchor + 1, anchor + guesses)
+        seen[line, begin:end, : anchor + 1] = True
+        inside = np.tri(guesses - 1, dtype=bool) if causal else True
+        seen[line, begin:end, begin:end] = inside
+        for place in range(guesses):
+            at = anchor if place == 0 else begin + place - 1
+            rows.append((
+                line * width + at, row.start + anchor + place, place + 1,
+                int(row.token_ids[anchor + place]), number, row.temperature == 0,
+            ))  # fmt: skip
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    return Plan(token_ids, where, seen[:, None], *columns)
+
+
+class BlockTask:
+    """Trains the parallel stage. causal: JetSpec (2606.18394); else DSpark, with Markov and confidence heads."""
+
+    def __init__(
+        self, student: Student, shared: Shared, *, depth: int, causal: bool, compile_it: bool
+    ) -> None:
+        self.module, self.shared, self.depth, self.causal = student, shared, depth, causal
+        self.run = compiled(student.read) if compile_it else student.read
+        self.head, self.coarse_head = shared.head, rounded(shared.head)
+        self.random = np.random.default_rng(shared.seed)
+        self.word_of = torch.full((len(shared.embedding),), len(shared.word_ids))
+        self.word_of[shared.word_ids.cpu()] = torch.arange(len(shared.word_ids))
+        self.word_of = self.word_of.to(shared.device)
+
+    def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
+        """See `trainer.Task`."""
+        offsets = self.random.integers(0, self.depth, len(batch)).tolist()
+        plan = plan_blocks(batch, self.depth, offsets, causal=self.causal)
+        states, wanted = self._states(plan, batch)
+        place = torch.from_numpy(plan.place).to(self.shared.device)
+        weights = (-(place - 1) / self.depth).exp()
+        if self.causal:
+            own = self.coarse_head if coarse else None
+            loss = DistilledHead.apply(states, wanted, self.head, own, weights)
+            return loss, loss.detach()
+        weights = weights / weights.sum()
+        logits, confidence = self._guess(states, plan, coarse=coarse)
+        said = logits.log_softmax(-1)
+        target = F.linear(wanted, self.head).float().log_softmax(-1)
+        probs = target.exp()
+        divergence = (probs * (target - said)).sum(-1)
+        apart = (probs - said.exp()).abs().sum(-1)
+        sure = F.binary_cross_entropy_with_logits(
+            confidence, 1 - apart.detach() / 2, reduction="none"
+        )
+        loss = weights * (KL_WEIGHT * divergence + L1_WEIGHT * apart + sure)
+        return loss.sum(), (weights * divergence).sum().detach()
+
+    @torch.no_grad()
+    def results(self, rows: Sequence[Row]) -> dict[str, float]:
+        """Agreement by place, the tokens before it being the text's; and DSpark's confidences, calibrated."""
+        tally = Tally(self.shared.embedding, self.shared.word_ids, self.coarse_head)
+        sure: list[np.ndarray] = []
+        kept: list[np.ndarray] = []
+        for number, batch in enumerate(batches(rows, self.shared.batch_tokens)):
+            offsets = [(number + line) % self.depth for line in range(len(batch))]
+            plan = plan_blocks(batch, self.depth, offsets, causal=self.causal)
+            states, wanted = self._states(plan, batch)
+            if self.causal:
+                tally.add(states, wanted, plan.place, plan.greedy)
+                continue
+            logits, confidence = self._guess(states, plan, coarse=True)
+            found = torch.cat(
+                [
+                    tally.compare(*pair)
+                    for pair in zip(logits.split(256), wanted.split(256), strict=True)
+                ]
+            )
+            tally.count(found.cpu().numpy(), plan.place, plan.greedy)
+            whole = [
+                np.flatnonzero(plan.block == block)
+                for block in np.unique(plan.block[(plan.place == self.depth) & ~plan.greedy])
+            ]
+            if whole:
+                index = np.stack(whole)
+                sure.append(confidence.cpu().numpy()[index])
+                kept.append(found[:, 1].cpu().numpy()[index])
+        results = tally.results() | {"prompts": len({row.key for row in rows})}
+        if sure:
+            results |= self._calibrate(np.concatenate(sure), np.concatenate(kept))
+        return results
+
+    def _calibrate(self, sure: np.ndarray, kept: np.ndarray) -> dict[str, float]:
+        """Temperatures from left to right on the product so far. sure: (n, depth) logits; kept: (n, depth) 1 - TV
+
+        Half of the blocks choose the temperatures, the other half says how good they are.
+        """
+        truth = kept.cumprod(axis=1)
+        chosen, before = np.ones((len(sure),)), sure.copy()
+        for place in range(self.depth):
+            options = [chosen * _sigmoid(sure[:, place] / t) for t in TEMPERATURES]
+            errors = [calibration_error(o[::2], truth[::2, place]) for o in options]
+            best = int(np.argmin(errors))
+            self.module.temperatures[place] = TEMPERATURES[best]
+            chosen, before[:, place] = options[best], sure[:, place] / TEMPERATURES[best]
+        raw, cooled = (_sigmoid(x).cumprod(axis=1)[1::2] for x in (sure, before))
+        return {
+            "calibration_error_raw": calibration_error(raw.ravel(), truth[1::2].ravel()),
+            "calibration_error": calibration_error(cooled.ravel(), truth[1::2].ravel()),
+        }
+
+    def _states(self, plan: Plan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
+        """The student's states at all guesses, and the target's: (n, H) bf16 each."""
+        device, hidden = self.shared.device, self.shared.hidden
+        states = hidden.texts(batch, hidden.layers, device, shift=1)
+        features = F.pad(states, (0, 0, 0, plan.token_ids.shape[1] - states.shape[1]))
+        seen = torch.from_numpy(plan.seen).to(device)
+        unseen = torch.zeros(seen.shape, dtype=torch.bfloat16, device=device)
+        unseen.masked_fill_(~seen, torch.finfo(torch.bfloat16).min)
+        inputs = (torch.from_numpy(x).to(device) for x in (plan.token_ids, plan.where))
+        token_ids, where = inputs
+        with torch.autocast(device.type, torch.bfloat16):
+            final, _ = self.run(token_ids, features, where, unseen)
+        here = torch.from_numpy(plan.here).to(device)
+        return final.flatten(0, 1)[here].to(torch.bfloat16), hidden.final(plan.there, device)
+
+    def _guess(self, states: Tensor, plan: Plan, *, coarse: bool) -> tuple[Tensor, Tensor]:
+        """DSpark's logits (n, W) given the token before, and confidence logits (n,), both float32."""
+        previous = self.word_of[torch.from_numpy(plan.previous).to(states.device)]
+        head = self.coarse_head if coarse else self.head
+        logits, confidence = self.module.markov(states, F.linear(states, head), previous)
+        return logits.float(), confidence.float()
+
+
+def calibration_error(said: np.ndarray, true: np.ndarray) -> float:
+    """Expected calibration error: mean distance of what was said and what came, over bins of what was said."""
+    bins = np.minimum((said * BINS).astype(int), BINS - 1)
+    distance = 0.0
+    for index in range(BINS):
+        chosen = bins == index
+        if chosen.any():
+            distance += chosen.sum() * abs(said[chosen].mean() - true[chosen].mean())
+    return float(distance / len(said))
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))

@@ -1,0 +1,123 @@
+"""Drafters that guess one token after another: the draft model, the feature drafter and early exit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specdemo.models.compact import rounded
+from specdemo.training.data import Row, batches, padded, positions
+from specdemo.training.evaluate import Tally
+from specdemo.training.student import DistilledHead, Student, compiled, normalised_error
+from specdemo.training.teacher import HiddenStates
+
+MID_WEIGHT, MID_UNTIL = 0.5, 0.6
+PLAIN_SHARE = 0.25  # of a feature drafter's texts without any features: it is also a draft model
+LONGEST_KNOWN, LONGEST_UNKNOWN = 8, 5  # tokens in a row whose features are there, and are not
+DEPTH = 5  # drafted tokens that the evaluation looks at
+
+
+@dataclass(slots=True)
+class Shared:
+    """What every task has of the target.
+
+    head: (W, H) bf16, rows of the embedding; word_ids: (W,) int64, ascending
+    """
+
+    hidden: HiddenStates
+    embedding: Tensor
+    word_ids: Tensor
+    batch_tokens: int
+    seed: int = 0
+
+    @property
+    def device(self) -> torch.device:
+        """Where the training runs."""
+        return self.embedding.device
+
+    @property
+    def head(self) -> Tensor:
+        """(W, H): the rows of the embedding that stand for the reduced vocabulary."""
+        return self.embedding[self.word_ids]
+
+
+class ChainTask:
+    """Distils the target's whole distribution into a student that reads a text from left to right.
+
+    A feature drafter knows the target's states only up to the token before the one that is pending, and none
+    while it drafts on. So it is trained on texts in which the features of runs of tokens are missing: what
+    it then reads are its own states of earlier tokens, as at run time, and there is no drift to unlearn.
+    """
+
+    def __init__(
+        self, student: Student, shared: Shared, *, layers: tuple[int, ...] = (), compile_it: bool
+    ) -> None:
+        self.module, self.shared, self.layers = student, shared, layers
+        self.run = compiled(student.read) if compile_it else student.read
+        self.head, self.coarse_head = shared.head, rounded(shared.head)
+        self.random = np.random.default_rng(shared.seed)
+
+    def loss(self, batch: Sequence[Row], done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
+        """See `trainer.Task`."""
+        device, hidden = self.shared.device, self.shared.hidden
+        final, middle = self._read(batch, self._known(batch))
+        here, there = positions(batch, answers_only=True)
+        states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(torch.bfloat16)
+        wanted = hidden.final(there, device)
+        own = self.coarse_head if coarse else None
+        divergence = DistilledHead.apply(states, wanted, self.head, own)
+        loss = divergence + normalised_error(states, wanted)
+        mid_weight = MID_WEIGHT * max(0.0, 1 - done / MID_UNTIL)
+        if mid_weight and self.module.own_input and len(self.module.layers) > 1:
+            here, there = positions(batch, answers_only=False)
+            states = middle.flatten(0, 1)[torch.from_numpy(here).to(device)]
+            wanted = hidden.rows(hidden.layers[-2], there, device)
+            loss = loss + mid_weight * normalised_error(states, wanted)
+        return loss, divergence.detach()
+
+    @torch.no_grad()
+    def results(self, rows: Sequence[Row]) -> dict[str, float]:
+        """Agreement by place in the draft: place 1 has the features of the token before, later places none."""
+        tally = Tally(self.shared.embedding, self.shared.word_ids, self.coarse_head)
+        period = DEPTH if self.module.inject is not None else 1
+        for batch in batches(rows, self.shared.batch_tokens):
+            length = max(len(row.token_ids) for row in batch)
+            # Each text begins its drafts elsewhere, so that all places are seen in one pass.
+            place = (np.arange(length)[None] + np.arange(len(batch))[:, None]) % period
+            final, _ = self._read(batch, place == 0)
+            here, there = positions(batch, answers_only=True)
+            greedy = np.array([row.temperature == 0 for row in batch])[here // length]
+            states = final.flatten(0, 1)[torch.from_numpy(here).to(self.shared.device)]
+            wanted = self.shared.hidden.final(there, self.shared.device)
+            tally.add(states, wanted, place.flatten()[here] + 1, greedy)
+        return tally.results() | {"prompts": len({row.key for row in rows})}
+
+    def _read(self, batch: Sequence[Row], known: np.ndarray) -> tuple[Tensor, Tensor]:
+        """The student over a batch. known: (B, L) — where the features of the token before are there"""
+        device = self.shared.device
+        features = None
+        if self.layers:
+            shift = int(self.module.own_input)
+            features = self.shared.hidden.texts(batch, self.layers, device, shift=shift)
+            if self.module.own_input:
+                features *= torch.from_numpy(known).to(device)[..., None]
+        with torch.autocast(device.type, torch.bfloat16):
+            return self.run(torch.from_numpy(padded(batch)).to(device), features)
+
+    def _known(self, batch: Sequence[Row]) -> np.ndarray:
+        """(B, L) bool, at random as drafting leaves it."""
+        length = max(len(row.token_ids) for row in batch)
+        known = np.zeros((len(batch), length), bool)
+        if self.module.inject is None:
+            return known
+        for line in known:
+            place = length if self.random.random() < PLAIN_SHARE else 0
+            while place < length:
+                run = int(self.random.integers(1, LONGEST_KNOWN + 1))
+                line[place : place + run] = True
+                place += run + int(self.random.integers(0, LONGEST_UNKNOWN + 1))
+        return known

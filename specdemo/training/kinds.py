@@ -1,0 +1,114 @@
+"""The one table of what can be trained: a network, what it reads, its loss, and what the runtime must know of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from specdemo.errors import UserError
+from specdemo.models.compact_files import load_state, read_config
+from specdemo.models.quiet import quiet_transformers
+from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
+from specdemo.training.package import draft_config
+from specdemo.training.student import Student, spread
+
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
+
+    from specdemo.training.options import TrainOptions
+    from specdemo.training.trainer import Task
+
+RANK = 128  # of the Markov head
+_DISTILLED = "KL to the target over the reduced vocabulary + normalised squared error of the final hidden state"
+LOSSES = {
+    "draft": f"{_DISTILLED} + {MID_WEIGHT} times that of a middle one, fading out at {MID_UNTIL:.0%} of the time",
+    "feature": f"{_DISTILLED}; the features of random runs of tokens are missing, as while drafting on",
+    "exit": _DISTILLED,
+    "medusa": "KL to the target's distribution so many tokens later, mean over the heads",
+    "block": "per place: 0.1 KL + 0.9 L1 to the target's distribution + "
+    "cross-entropy of the confidence to 1 - TV; later places count less",
+    "jet": "KL to the target over the reduced vocabulary at every place; later places count less",
+}
+
+
+def make_task(
+    options: TrainOptions, config: LlamaConfig, folder: Path, shared: Shared
+) -> tuple[Task, dict[str, object], tuple[int, ...]]:
+    """What is trained, what its config.json must say beside the usual, and the target's layers it began as."""
+    from specdemo.training.block import BlockTask
+    from specdemo.training.medusa import MedusaTask
+
+    kind, layers = options.kind, shared.hidden.layers
+    if kind == "medusa":
+        task = MedusaTask(options.depth, shared)
+        return task, {"reads": [layers[-1]], "depth": options.depth}, ()
+    if kind == "exit":
+        student, began = _student(options, config, folder, shared, layers=(layers[0],))
+        exit_task = ChainTask(student, shared, layers=layers[:1], compile_it=options.compile)
+        return exit_task, {"reads": [layers[0]]}, began
+    if kind == "draft":
+        student, began = _student(options, config, folder, shared)
+        return ChainTask(student, shared, compile_it=options.compile), {}, began
+    student, began = _student(options, config, folder, shared, layers=layers)
+    if kind == "feature":
+        feature = ChainTask(student, shared, layers=layers, compile_it=options.compile)
+        return feature, {"reads": list(layers)}, began
+    block = BlockTask(
+        student, shared, depth=options.depth, causal=kind == "jet", compile_it=options.compile
+    )
+    return block, {"reads": list(layers), "depth": options.depth, "causal": kind == "jet"}, began
+
+
+def _student(
+    options: TrainOptions,
+    config: LlamaConfig,
+    folder: Path,
+    shared: Shared,
+    layers: tuple[int, ...] = (),
+) -> tuple[Student, tuple[int, ...]]:
+    """A student that begins as layers of the target, or as an earlier drafter."""
+    from transformers import LlamaForCausalLM
+
+    num_layers = 1 if options.kind == "exit" else options.layers
+    if num_layers > config.num_hidden_layers:
+        raise UserError(
+            f"The target has {config.num_hidden_layers} layers, a draft cannot have {num_layers}.",
+            advice="Choose fewer layers.",
+        )
+    student = Student(
+        draft_config(config, num_layers),
+        len(layers) if options.kind != "exit" else 0,
+        own_input=options.kind != "exit",
+        depth=options.depth if options.kind in ("block", "jet") else 1,
+        markov=(len(shared.word_ids), RANK) if options.kind == "block" else (0, 0),
+    )
+    with quiet_transformers():
+        target = LlamaForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, local_files_only=True
+        )
+    began = spread(num_layers, config.num_hidden_layers)
+    student.begin(target.model, began)
+    if options.init is not None:
+        began = _go_on_from(student, options.init)
+    return student.to(shared.device), began
+
+
+def _go_on_from(student: Any, folder: Path) -> tuple[int, ...]:
+    """Load an earlier drafter's tensors where the student has such; the others stay as they are."""
+    card = read_config(folder)["specdemo"].get("card", {})
+    state = load_state(folder)
+    known = student.state_dict()
+    fitting = {
+        name: tensor
+        for name, tensor in state.items()
+        if name in known and known[name].shape == tensor.shape
+    }
+    if not any(name.startswith("layers.") for name in fitting):
+        raise UserError(
+            f"{folder.name} does not hold layers of this shape.",
+            advice="Begin with a drafter for the same target and as many layers.",
+        )
+    student.load_state_dict(fitting, strict=False)
+    return tuple(card.get("layers", ()))

@@ -1,0 +1,89 @@
+"""What a drafter is trained from, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdemo.errors import UserError
+from specdemo.settings import AppSettings
+
+KINDS = ("draft", "feature", "exit", "medusa", "block", "jet")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """One training.
+
+    target: catalogue name, hub id, folder or GGUF file
+    kind: one of KINDS
+    prompts: JSON lines files that the target answers; answers: shards that it has answered already
+    out: folder of the drafter; work_dir: answers, hidden states and checkpoints, kept between calls
+    init: folder of a drafter whose layers this one begins with; None: the target's own layers
+    minutes: time to train, over all calls together; steps: a fixed number of steps in its place, 0 for none
+    depth: tokens that medusa, block and jet guess at once
+    quantised_share: last part of the training that sees weights as rounded as the runtime has them
+    patience: checks without a better held-out loss after which training stops early
+    max_answers: answers to use, 0 for all that fit; max_disk_gb: bound on the hidden states
+    """
+
+    target: str
+    out: Path
+    work_dir: Path
+    kind: str = "draft"
+    prompts: tuple[Path, ...] = ()
+    answers: tuple[Path, ...] = ()
+    init: Path | None = None
+    minutes: float = 45.0
+    steps: int = 0
+    layers: int = 4
+    words: int = 8192
+    depth: int = 5
+    max_answers: int = 0
+    max_answer_tokens: int = 192
+    held_out_prompts: int = 200
+    batch_tokens: int = 4096
+    learning_rate: float = 1.5e-3
+    warm_up_steps: int = 60
+    quantised_share: float = 0.3
+    patience: int = 4
+    checkpoint_seconds: float = 120.0
+    seed: int = 0
+    device: str = "auto"
+    precision: str = "nf4"
+    compile: bool = True
+    max_disk_gb: float = 12.0
+    cache_dir: Path = AppSettings().cache_dir
+
+    def checked(self) -> TrainOptions:
+        """Return self, or raise UserError naming what is wrong."""
+        if self.kind not in KINDS:
+            raise UserError(
+                f"There is no kind of drafter {self.kind!r} to train.",
+                advice=f"Choose one of {', '.join(KINDS)}.",
+            )
+        if not self.prompts and not self.answers:
+            raise UserError(
+                "There is nothing to train on.",
+                advice="Name a prompt file (--prompts) or answers (--answers).",
+            )
+        for path in (*self.prompts, *self.answers):
+            if not path.is_file():
+                raise UserError(f"There is no file {path}.", advice="Check the path.")
+        for name in (
+            "layers",
+            "words",
+            "depth",
+            "max_answer_tokens",
+            "batch_tokens",
+            "max_disk_gb",
+            "learning_rate",
+        ):
+            if not getattr(self, name) > 0:
+                raise UserError(
+                    f"{name} is {getattr(self, name)!r}; it must be more than 0.",
+                    advice="Change it.",
+                )
+        if not (self.minutes > 0 or self.steps > 0):
+            raise UserError("The time to train must be more than 0 minutes.", advice="Change it.")
+        return self

@@ -1,0 +1,90 @@
+"""The folder of a trained drafter: weights, config.json and its card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specdemo.errors import UserError
+from specdemo.models.compact_files import FORMAT, save_compact
+from specdemo.training.card import Card, render
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import LlamaConfig
+
+
+def read_llama_config(target_folder: Path) -> LlamaConfig:
+    """The target's config; UserError when a compact draft cannot be cut out of such a model."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(target_folder), trust_remote_code=False)
+    why = ""
+    if config.model_type != "llama":
+        why = f"its architecture is {config.model_type}, and drafts are cut out of Llama models"
+    elif not config.tie_word_embeddings:
+        why = "its output head is not its embedding, which the draft would share"
+    elif config.rope_parameters.get("rope_type", "default") != "default":
+        why = "it stretches its positions, which the draft's runtime does not do"
+    elif config.attention_bias or config.mlp_bias or config.hidden_act != "silu":
+        why = "its layers differ from plain Llama layers (biases or activation)"
+    if why:
+        raise UserError(
+            f"A draft for {target_folder.name} cannot be trained: {why}.",
+            unharmed="It still runs, with methods that need no draft or with a draft of its own family.",
+            advice="Choose a Llama target such as smollm2-135m-instruct.",
+        )
+    return config
+
+
+def draft_config(target: LlamaConfig, num_layers: int) -> LlamaConfig:
+    """The target's config with fewer layers."""
+    from transformers import LlamaConfig
+
+    plain = target.to_dict()
+    for key in ("_name_or_path", "_model_name_or_path", "layer_types", "transformers_version"):
+        plain.pop(key, None)
+    plain |= {
+        "num_hidden_layers": num_layers,
+        "architectures": ["LlamaForCausalLM"],
+        "dtype": "bfloat16",
+    }
+    return LlamaConfig.from_dict(plain)
+
+
+def package(
+    state: dict[str, Tensor],
+    word_ids: Tensor,
+    target_folder: Path,
+    out: Path,
+    card: Card,
+    extra: dict[str, object] | None = None,
+) -> None:
+    """Write a draft's folder: weights, config.json and its card.
+
+    state: a Llama's tensors without its embedding ("layers.0.self_attn.q_proj.weight", ..., "norm.weight")
+    word_ids: (W,) int64 — token id of each output word, ascending
+    extra: what the runtime must know of this kind of drafter
+    """
+    numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
+    num_layers = 1 + max(numbers, default=-1)
+    config = draft_config(read_llama_config(target_folder), num_layers)
+    parameters = sum(tensor.numel() for tensor in state.values())
+    plain = json.loads(config.to_json_string(use_diff=True))
+    # The runtime reads these keys, whichever of them transformers would leave out as defaults.
+    for key in (
+        "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps",
+        "num_hidden_layers", "rope_parameters", "tie_word_embeddings", "vocab_size",
+    ):  # fmt: skip
+        plain[key] = getattr(config, key)
+    plain["specdemo"] = {
+        "format": FORMAT,
+        "kind": card.kind,
+        "embedding_from": card.target,
+        "parameters": parameters,
+        **(extra or {}),
+        "card": card.to_dict(),
+    }
+    save_compact(out, plain, state, word_ids)
+    (out / "README.md").write_text(render(card, parameters), encoding="utf-8")

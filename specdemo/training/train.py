@@ -1,0 +1,220 @@
+"""Trains a drafter for a Llama target, from prompts to a folder that loads.
+
+Answers, hidden states, training, evaluation, files: each step keeps what it has done, so that the same
+call made again goes on where the last one stopped. Answers and hidden states serve every kind of drafter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specdemo.errors import UserError
+from specdemo.models.loading import choose_device
+from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
+from specdemo.models.sources import ModelFiles, resolve
+from specdemo.models.store import check_space, full_disk_is_told, make_folder
+from specdemo.models.tokenizers import load_tokenizer
+from specdemo.training.card import Card, describe_machine
+from specdemo.training.options import TrainOptions
+from specdemo.training.package import package, read_llama_config
+
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
+
+    from specdemo.training.data import Answer, Row
+    from specdemo.training.teacher import HiddenStates
+    from specdemo.training.trainer import Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class TrainReport:
+    """What came out.
+
+    results: on held-out prompts, as in the card
+    losses, checks: (step, divergence in nats): moving average of the training, and on held-out texts
+    resumed_at: the step that an earlier call had reached, 0 for a fresh start
+    """
+
+    out: Path
+    card: Card
+    parameters: int
+    results: dict[str, float]
+    losses: tuple[tuple[int, float], ...]
+    checks: tuple[tuple[int, float], ...]
+    resumed_at: int
+
+
+def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainReport:
+    """Answer, cache, train, evaluate and write a drafter; interrupted, the same call continues."""
+    import torch
+
+    from specdemo.training.chain import Shared
+    from specdemo.training.data import hold_out
+    from specdemo.training.kinds import make_task
+    from specdemo.training.teacher import load_teacher
+    from specdemo.training.trainer import Trainer, rounding, trained_state
+
+    device = choose_device(options.checked().device)
+    files = resolve(options.target, options.cache_dir, progress)
+    config = read_llama_config(files.folder)
+    torch.manual_seed(options.seed)
+    make_folder(options.work_dir)
+    with full_disk_is_told("training the drafter"):
+        progress(Progress("load", None, files.name))
+        teacher = load_teacher(files.folder, options.precision, device)
+        work = options.work_dir / _digest(_data_facts(options, files))
+        answers = _gather(options, files, teacher, work, progress)
+        rows, hidden = _prepare(options, config, teacher, answers, work, progress)
+        embedding = teacher.model.embed_tokens.weight.detach()
+        del teacher
+        word_ids = torch.from_numpy(hidden.word_mass.argsort()[::-1][: options.words].copy())
+        word_ids = word_ids.sort().values.to(device)
+        kept, held = hold_out(rows, options.held_out_prompts, options.seed)
+        if not kept:
+            raise UserError("There are too few answers to train on.", advice="Name more prompts.")
+        shared = Shared(hidden, embedding, word_ids, options.batch_tokens, options.seed)
+        task, extra, began_as = make_task(options, config, files.folder, shared)
+        trainer = Trainer(options, task, work / f"{options.kind}-{_digest(_train_facts(options))}.pt")
+        trainer.fit(kept, held, progress)
+        progress(Progress("evaluate", None, f"{len(held)} answers"))
+        task.module.eval()
+        with rounding(trainer.parameters):
+            results = task.results(held) if held else {}
+        card = Card(
+            files.name, options.precision, options.kind, began_as, len(word_ids),
+            _data_lines(options, answers), trainer.tokens_seen, trainer.step,
+            round(trainer.seconds / 60, 2), options.seed, results, _recipe(options, trainer),
+            tuple(trainer.losses), tuple(trainer.checks), describe_machine(str(device)),
+        )  # fmt: skip
+        state = trained_state(task.module)
+        package(state, word_ids.cpu(), files.folder, options.out, card, extra)
+    progress(Progress("evaluate", 1.0, f"written to {options.out}"))
+    return TrainReport(
+        options.out, card, sum(tensor.numel() for tensor in state.values()), results,
+        tuple(trainer.losses), tuple(trainer.checks), trainer.resumed_at,
+    )  # fmt: skip
+
+
+def _gather(
+    options: TrainOptions, files: ModelFiles, teacher: Any, work: Path, progress: ProgressCallback
+) -> list[Answer]:
+    """Answers that were given, and the target's own to the prompts."""
+    from specdemo.training.data import read_answers, read_prompts
+    from specdemo.training.teacher import answer_prompts
+
+    paths = list(options.answers)
+    if options.prompts:
+        prompts = read_prompts(options.prompts)
+        if options.max_answers:
+            import numpy as np
+
+            chosen = np.random.default_rng(options.seed).permutation(len(prompts))[
+                : options.max_answers
+            ]
+            prompts = [prompts[index] for index in chosen]
+        paths += answer_prompts(
+            teacher, load_tokenizer(files), prompts, work / "answers",
+            max_answer_tokens=options.max_answer_tokens, seed=options.seed, progress=progress,
+        )  # fmt: skip
+    return read_answers(paths, teacher.config.vocab_size)
+
+
+def _prepare(
+    options: TrainOptions,
+    config: LlamaConfig,
+    teacher: Any,
+    answers: list[Answer],
+    work: Path,
+    progress: ProgressCallback,
+) -> tuple[list[Row], HiddenStates]:
+    """Rows and the target's hidden states over them, within the bound on disk."""
+    from specdemo.training.data import choose, to_rows
+    from specdemo.training.teacher import HiddenStates, cache_hidden, layers_to_read
+
+    layers = layers_to_read(config.num_hidden_layers)
+    size = HiddenStates.bytes_per_position(config.hidden_size, layers)
+    chosen = choose(
+        answers, max_answers=options.max_answers,
+        max_positions=int(options.max_disk_gb * 1e9) // size, seed=options.seed,
+    )  # fmt: skip
+    rows = to_rows(chosen, config.max_position_embeddings)
+    if not rows:
+        raise UserError(
+            "There are too few answers to train on.",
+            advice="Name more prompts, or allow more disk.",
+        )
+    facts = [options.max_answers, options.max_disk_gb, options.seed, *layers]
+    folder = work / f"hidden-{_digest(facts)}"
+    if not folder.is_dir():
+        needed = size * sum(len(row.token_ids) for row in rows)
+        check_space(work, needed, f"Caching hidden states ({megabytes(needed)})")
+    return rows, cache_hidden(teacher, rows, layers, folder, progress)
+
+
+def _data_facts(options: TrainOptions, files: ModelFiles) -> list[object]:
+    """What the answers and hidden states depend on."""
+    inputs = [[path.name, path.stat().st_size] for path in (*options.prompts, *options.answers)]
+    amount = [options.max_answers, options.max_answer_tokens] if options.prompts else []
+    where = files.revision or str(files.folder)
+    return [files.name, where, options.precision, inputs, amount, options.seed]
+
+
+def _train_facts(options: TrainOptions) -> list[object]:
+    """What weights and optimizer depend on; not the time, so that training can be made longer."""
+    names = (
+        "layers",
+        "words",
+        "depth",
+        "batch_tokens",
+        "learning_rate",
+        "held_out_prompts",
+        "seed",
+        "max_answers",
+        "max_disk_gb",
+    )
+    return [*(getattr(options, name) for name in names), str(options.init or "")]
+
+
+def _digest(facts: list[object]) -> str:
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
+
+
+def _data_lines(options: TrainOptions, answers: list[Answer]) -> tuple[str, ...]:
+    """A line for each file that was used, with the licences that its rows name."""
+    lines = []
+    for path in options.prompts:
+        rows = [
+            json.loads(line)
+            for line in path.read_text(encoding="utf-8").splitlines()
+            if line.strip()
+        ]
+        licences = sorted({str(row["licence"]) for row in rows if "licence" in row})
+        lines.append(
+            f"prompts of {path.name}: {len(rows):,} ({', '.join(licences) or 'licence not stated'})"
+        )
+    lines += [f"answers given in {path.name}" for path in options.answers]
+    tokens = sum(len(answer.answer_ids) for answer in answers)
+    return (*lines, f"together {len(answers):,} answers, {tokens:,} tokens; held out by prompt")
+
+
+def _recipe(options: TrainOptions, trainer: Trainer) -> dict[str, float | str]:
+    """What a reader needs to do it again."""
+    from specdemo.training.kinds import LOSSES
+    from specdemo.training.trainer import BETAS, LAST_RATE, WEIGHT_DECAY
+
+    recipe: dict[str, float | str] = {
+        "loss": LOSSES[options.kind],
+        "optimizer": f"AdamW, betas {BETAS[0]} and {BETAS[1]}, weight decay {WEIGHT_DECAY}",
+        "learning rate": f"{options.learning_rate:g}, {options.warm_up_steps} steps of warm-up, "
+        f"linear decay to {LAST_RATE:.0%}",
+        "batch": f"{options.batch_tokens} tokens",
+        "arithmetic": "bf16 autocast over fp32 weights; in the last "
+        f"{options.quantised_share:.0%} of the time weights are rounded to 4 bits in every pass",
+    }
+    if trainer.stopped_early:
+        recipe["stopped early"] = f"after {trainer.done:.0%} of the time"
+    return recipe
