@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
 
+
 TRAINED = {
     "draft": "a small draft model, distilled from the target's own answers",
     "feature": "a draft model that also reads the target's hidden states",
@@ -60,6 +61,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--methods", default="", metavar="A,B", help="all available ones by default"
     )
     compare.add_argument("--repeat", type=int, default=3, help="runs of each lane, in turn")
+    for command, what in (
+        (run, "goes on from this file and is written back"),
+        (compare, "is read from this file"),
+    ):
+        command.add_argument(
+            "--online-weights", type=Path, metavar="FILE", help=f"what `online` has learned {what}"
+        )
 
     bench = commands.add_parser("bench", help="measure lanes on a suite of prompts")
     bench.add_argument(
@@ -71,7 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
         default="draft_model:constant:4,draft_model:confidence,ngram",
         metavar="A,B",
         help="METHOD[:POLICY[:LOOKAHEAD]] beside plain decoding; `policies` for every lookahead policy "
-        "against the best constant and the oracle, `methods` for every method",
+        "against the best constant and the oracle, `methods` for every method, `trained` for those with trained weights",
     )
     bench.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to a file")
     bench.add_argument("--traces", type=Path, metavar="FOLDER", help="also save every run's trace")

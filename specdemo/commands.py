@@ -53,8 +53,10 @@ def run(options: argparse.Namespace) -> int:
     """Answer one prompt."""
     settings = replace(run_settings(options, options.method), baseline=not options.no_baseline)
     studio = _studio(options)
+    conversation = studio.open()
+    conversation.memory.saved_head = options.online_weights
     events: list[Event] = []
-    for event in studio.open().run(
+    for event in conversation.run(
         options.prompt, settings, system=options.system, cancel=threading.Event()
     ):
         events.append(event)
@@ -65,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
             _show(event)
     if options.save:
         options.save.write_text(dumps(events), encoding="utf-8")
+    if options.online_weights:
+        conversation.memory.save_head(options.online_weights)
     if not options.json:
         out.print()
         _print_metrics(Trace(tuple(events)), err, "measured")
@@ -86,7 +90,9 @@ def compare(options: argparse.Namespace) -> int:
     results: dict[str, list[LaneResult]] = {name: [] for name in lanes}
     for attempt in range(max(1, options.repeat) + 1):
         for name, settings in lanes.items():
-            result = run_once(studio.open(), name, options.prompt, settings, options.system)
+            conversation = studio.open()
+            conversation.memory.saved_head = options.online_weights
+            result = run_once(conversation, name, options.prompt, settings, options.system)
             if attempt:  # the first round warms up
                 results[name].append(result)
     table = Table(
@@ -124,7 +130,7 @@ def bench(options: argparse.Namespace) -> int:
     from specdemo.bench.lanes import expand, run_lanes, run_once
     from specdemo.bench.policies import Oracle, regret_table
     from specdemo.bench.report import Report as Totals
-    from specdemo.bench.report import markdown, summary
+    from specdemo.bench.report import by_position, markdown, summary
     from specdemo.bench.suite import EXAMPLES, read_suite
     from specdemo.session import machine_name
 
@@ -158,6 +164,11 @@ def bench(options: argparse.Namespace) -> int:
         "settings": lanes[names[0]].to_dict() if names else {},
         "prompts": len(items),
         "memory_mb": {info.name: info.memory_mb for info in studio.methods()},
+        "training_minutes": {
+            info.name: card["minutes"]
+            for info in studio.methods()
+            if (card := studio.card(info.name))
+        },
     }
     if options.json:
         options.json.write_text(
@@ -166,7 +177,8 @@ def bench(options: argparse.Namespace) -> int:
     err.print(
         f"{facts['machine']}; {len(items)} prompts; {studio.pair.target.info.kernel}", markup=False
     )
-    sys.stdout.write(markdown(rows) + "\n\n" + summary(rows, facts["memory_mb"]) + "\n")
+    tables = [markdown(rows), summary(rows, facts["memory_mb"], facts["training_minutes"])]
+    sys.stdout.write("\n\n".join([*tables, "By position:\n\n" + by_position(rows)]) + "\n")
     if table := regret_table(rows, oracle.speedup()):
         sys.stdout.write("\n" + table + "\n")
     return 0
@@ -344,6 +356,7 @@ def _train_lookahead(options: argparse.Namespace) -> int:
 
 def _train_drafter(options: argparse.Namespace) -> int:
     """Train a drafter."""
+    from specdemo.training.card import title
     from specdemo.training.options import TrainOptions
     from specdemo.training.train import train as train_drafter
 
@@ -375,7 +388,7 @@ def _train_drafter(options: argparse.Namespace) -> int:
         f"Wrote {report.out}, {report.parameters / 1e6:.1f} million parameters.", markup=False
     )
     for name, value in report.results.items():
-        err.print(f"{name}: {value}", markup=False)
+        err.print(f"{title(name)}: {value:.4g}", markup=False)
     return 0
 
 

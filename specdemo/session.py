@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdemo.errors import UserError
 from specdemo.models.catalogue import choose_default, pairs
@@ -167,6 +168,16 @@ class Studio:
             return None
         return found if isinstance(found, dict) else None
 
+    def card(self, method: str) -> Mapping[str, Any] | None:
+        """How the weights were trained that a method drafts with; None for a method without such weights."""
+        from specdemo.drafters.base import METHODS
+
+        if self._pair is None or method not in METHODS:
+            return None
+        needs = METHODS[method].needs or (("feature", "draft") if method == "auto" else ())
+        cards = (self._pair.card(need) for need in needs)
+        return next((card for card in cards if card), None)
+
     def _memory_mb(self, need: str) -> float:
         if self._pair is None:
             return 0.0
@@ -226,6 +237,7 @@ class Conversation:
         self._target: CachedModel | None = None
         self._draft: PrefixReader | None = None
         self._copy: PrefixReader | None = None
+        self._trained: dict[str, Any] = {}
         self._cached_ids: list[int] = []
         self._memory: Memory | None = None
 
@@ -241,6 +253,7 @@ class Conversation:
         """Free the caches and what was learned."""
         self._messages, self._cached_ids = [], []
         self._pair = self._target = self._draft = self._copy = self._memory = None
+        self._trained = {}
 
     def run(
         self,
@@ -302,6 +315,8 @@ class Conversation:
             )
             if method := METHODS.get(lane_settings.method):
                 header = replace(header, lossy=method.lossy, draft=_draft_info(pair, method.needs))
+                if "memory" in method.options and lane_settings.memory and self._memory:
+                    header = replace(header, history=self._memory.rates(lane_settings.method))
             answer = yield from self._lane(pair, prompt_ids, lane_settings, header, cancel)
         self._messages = [
             *self._messages,
@@ -318,20 +333,21 @@ class Conversation:
         cancel: threading.Event,
     ) -> Iterator[Event]:
         """The events of one lane with their text; returns the answer so far, whatever happened."""
-        from specdemo.drafters.base import make_drafter
+        from specdemo.drafters.base import METHODS, make_drafter
         from specdemo.engine.limits import Limits
         from specdemo.engine.loop import generate
         from specdemo.engine.sampling import Shaper
         from specdemo.text import TokenText
-        from specdemo.trace.metrics import output_ids
+        from specdemo.trace.metrics import measure, output_ids
 
         shaper = Shaper(settings.sampling)
         drafter = make_drafter(self._context(pair, settings, shaper))
         target, text = self._target, TokenText(pair.tokenizer, prompt_ids)
         target.rollback(_shared(self._cached_ids, prompt_ids))
+        target.record(wanted=METHODS[settings.method].states)
         room = pair.context - len(prompt_ids)
         limits = Limits(min(settings.max_new_tokens, room), pair.stop_ids())
-        committed = list(prompt_ids)
+        committed, events = list(prompt_ids), []
         try:
             for event in generate(
                 target,
@@ -342,6 +358,7 @@ class Conversation:
                 started=header,
                 cancelled=cancel.is_set,
             ):
+                events.append(event)
                 committed += output_ids([event])
                 yield text.fill(event)
         except (RuntimeError, MemoryError) as error:
@@ -350,6 +367,8 @@ class Conversation:
         finally:
             # Whatever is cached is a prefix of what was committed, also after a break in the middle of a step.
             self._cached_ids = committed[: target.length]
+            if settings.memory and self._memory:
+                self._memory.record(settings.method, measure(events))
         return text.answer
 
     def _context(self, pair: LoadedPair, settings: RunSettings, shaper: Shaper) -> DraftingContext:
@@ -371,19 +390,26 @@ class Conversation:
             memory=self._memory if settings.memory else None,
             draft=self._draft,
             copy=self._copy,
+            trained={kind: partial(self._open_trained, kind) for kind in pair.trained},
+            features=self._target.features,
             store=self._studio.shipped.store,
             lookahead_weights=self._studio.shipped.lookahead,
         )
 
+    def _open_trained(self, kind: str) -> Any:
+        """This conversation's reader of a trained drafter, made when it is first wanted."""
+        if kind not in self._trained:
+            self._trained[kind] = self._pair.open_trained(kind, self._target)
+        return self._trained[kind]
+
     def _open_pair(self) -> LoadedPair:
         """The loaded pair, with caches of this conversation; new ones when the pair was switched."""
         from specdemo.engine.prefix import PrefixReader
-        from specdemo.engine.target import CachedModel
 
         pair = self._studio.pair
         if pair is not self._pair:
             self._pair, self._cached_ids, self._copy, self._memory = pair, [], None, None
-            self._target = CachedModel(pair.target.model)
+            self._target, self._trained = pair.open_target(), {}
             self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         return pair
 
@@ -425,6 +451,9 @@ def _draft_info(pair: LoadedPair, needs: tuple[str, ...]) -> ModelInfo | None:
     """The weights that draft, for the header."""
     if "copy" in needs:
         return pair.copy_info
+    for need in needs:
+        if need in pair.trained:
+            return pair.trained[need].info
     return pair.draft_info if "draft" in needs else None
 
 

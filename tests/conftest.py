@@ -6,12 +6,13 @@ import atexit
 import random
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
 import torch
+from tiny_trained import READS, TextFeatures, tiny_trained
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
@@ -87,9 +88,11 @@ def run_lane(
     target: CachedModel | None = None,
 ) -> list[Event]:
     """All events of one lane."""
+    target = target or bound_target(drafter) or CachedModel(model)
+    target.record(wanted=True)
     return list(
         generate(
-            target or CachedModel(model),
+            target,
             drafter,
             prompt_ids,
             shaper=Shaper(sampling or Sampling()),
@@ -121,12 +124,23 @@ def drafter_for(
     sampling: Sampling | None = None,
     store: Datastore | None = None,
     memory: Memory | None = None,
+    target: CachedModel | None = None,
+    toy_text: Callable[[], Sequence[int]] | None = None,
     **changes: object,
 ) -> Drafter:
     """A registered method, made as a session makes it, with everything that it may need.
 
     draft: drafts, and stands for the quantised copy too; store: one of nonsense texts by default
+    target: whose states the trained drafters read, by default one of its own, see `bound_target`
+    toy_text: what a toy target has counted, in place of a target
     """
+    if toy_text is None:
+        target = target or open_target(tiny_llama(0))
+        features = target.features
+        trained = tiny_trained(vocabulary, features, target)
+    else:
+        features = TextFeatures(toy_text, vocabulary)
+        trained = tiny_trained(vocabulary, features, None, draft)
     settings = RunSettings(
         method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes}
     )
@@ -139,12 +153,29 @@ def drafter_for(
         memory=memory or Memory(),
         draft=PrefixReader(draft),
         copy=PrefixReader(draft),
+        trained=trained,
+        features=features,
         store=store or nonsense_store(vocabulary),
         lookahead_weights=LookaheadWeights(
             (0.0,) * count, (1.0,) * count, (0.1,) * count, 0.5, 0.3
         ),
     )
-    return make_drafter(context)
+    drafter = make_drafter(context)
+    if METHODS[method].states:
+        drafter.bound = target
+    return drafter
+
+
+def open_target(model: LlamaForCausalLM) -> CachedModel:
+    """A target that keeps the states that trained drafters read."""
+    target = CachedModel(model, READS)
+    target.record(wanted=True)
+    return target
+
+
+def bound_target(drafter: Drafter) -> CachedModel | None:
+    """The target whose states a drafter of `drafter_for` reads, for those that read any."""
+    return getattr(drafter, "bound", None)
 
 
 @lru_cache

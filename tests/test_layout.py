@@ -21,7 +21,7 @@ BELOW_SESSION = {*BASE, "trace", "engine", "drafters", "models", "text"}
 ALLOWED = {
     "trace": {"errors"},
     "engine": {*BASE, "trace"},
-    "drafters": {*BASE, "trace", "engine"},
+    "drafters": {*BASE, "trace", "engine", "models"},
     "models": {*BASE, "trace", "engine"},
     "text": {*BASE, "trace"},
     "session": BELOW_SESSION,

@@ -1,8 +1,8 @@
-// Two live charts on persistent elements: lookahead per step, and speedup over time, with what was foreseen.
+// Live charts on persistent elements: lookahead per step, speedup over time with what was foreseen, acceptance run by run.
 
 import { el, fill, svg } from "./dom.js";
 import { speedupCurve, two } from "./metrics.js";
-import { oracle, overlapBound, predictedCurve } from "./series.js";
+import { acceptanceHistory, oracle, overlapBound, predictedCurve } from "./series.js";
 import { depthOf, isTree } from "./tree.js";
 
 const CONFIG = { displayModeBar: false, responsive: true };
@@ -18,7 +18,10 @@ export class ChartsView {
     this.#methods = words.methods;
     this.lookahead = new Panel(this.#words, "lookahead");
     this.speedup = new Panel(this.#words, "speedup");
-    this.root = el("div", { class: "sd-charts" }, this.lookahead.root, this.speedup.root);
+    this.history = new Panel(this.#words, "history");
+    this.history.root.hidden = true;
+    this.history.root.classList.add("sd-chart-wide");
+    this.root = el("div", { class: "sd-charts" }, this.lookahead.root, this.speedup.root, this.history.root);
   }
 
   /** Draw a state; does nothing until Plotly has been loaded. */
@@ -28,6 +31,7 @@ export class ChartsView {
     const colours = palette(this.root);
     this.#drawLookahead(state.lanes.speculative, colours);
     this.#drawSpeedup(state, colours);
+    this.#drawHistory(state.lanes.speculative, colours);
   }
 
   redraw() {
@@ -167,6 +171,38 @@ export class ChartsView {
     }
     this.speedup.key("speedup", ...(predicted.length ? ["predicted"] : []), ...(bound.length ? ["bound"] : []));
     globalThis.Plotly.react(this.speedup.plot, traces, layout, CONFIG);
+  }
+
+  // Only where a method has learned from earlier runs; in words too, for those who do not see it.
+  #drawHistory(lane, colours) {
+    const points = acceptanceHistory(lane);
+    this.history.root.hidden = !points.length;
+    if (!points.length) return;
+    const words = this.#words;
+    const shares = points.map((point) => 100 * point.share);
+    const label = fill(words.history_label, { shares: shares.map((share) => `${Math.round(share)} %`).join(", ") });
+    this.history.plot.setAttribute("aria-label", label);
+    const trace = {
+      type: "scatter",
+      mode: "lines+markers",
+      name: words.history,
+      x: points.map((point) => point.run),
+      y: shares,
+      line: { color: colours.accepted, width: 2 },
+      marker: { size: points.map((point) => (point.current ? 10 : 6)), color: colours.accepted },
+      cliponaxis: false,
+      text: points.map((point) => fill(point.current ? words.history_now : words.history_hover, {
+        run: point.run, share: Math.round(100 * point.share),
+      })),
+      hovertemplate: "%{text}<extra></extra>",
+    };
+    const layout = base(colours, words.run, words.share);
+    layout.xaxis.range = [0.5, Math.max(6, points.length) + 0.5];
+    layout.xaxis.dtick = points.length > 12 ? 5 : 1;
+    layout.yaxis.range = [0, 100];
+    layout.yaxis.dtick = 25;
+    this.history.key("history");
+    globalThis.Plotly.react(this.history.plot, [trace], layout, CONFIG);
   }
 }
 

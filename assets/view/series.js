@@ -1,6 +1,6 @@
 // What the charts show beside the measured values: the oracle's choice, the prediction and the bound. Pure.
 
-import { tokensPerSecond } from "./metrics.js";
+import { acceptRate, tokensPerSecond } from "./metrics.js";
 
 const judgedSteps = (lane) => (lane?.steps ?? []).filter((step) => !step.open);
 
@@ -59,4 +59,16 @@ export function overlapBound(plain, lane) {
     const gain = (drafting + verifying) / Math.max(drafting, verifying);
     return { step: step.index, seconds: step.elapsed, speedup: (sequential * gain) / rate };
   }).filter((point) => Number.isFinite(point.speedup));
+}
+
+/**
+ * Accepted share of drafted tokens, run by run: earlier runs of this method, then this one as far as it has come.
+ * Empty without earlier runs, so for a method that does not learn from run to run.
+ */
+export function acceptanceHistory(lane) {
+  const earlier = lane?.header.history ?? [];
+  if (!earlier.length) return [];
+  const now = acceptRate(lane);
+  const shares = now === null ? earlier : [...earlier, now];
+  return shares.map((share, i) => ({ run: i + 1, share, current: i === earlier.length }));
 }

@@ -73,7 +73,13 @@ def run_once(
 
 
 def expand(lanes: str, studio: Studio) -> list[str]:
-    """Lane names of a comma-separated list; `policies` and `methods` stand for all of theirs."""
+    """Lane names of a comma-separated list; `policies`, `methods` and `trained` stand for all of theirs.
+
+    trained: methods that draft with weights trained for this very target, its draft model aside
+    """
+    from specdemo.drafters.base import METHODS
+    from specdemo.models.trained import KINDS
+
     names: list[str] = []
     for name in (part.strip() for part in lanes.split(",") if part.strip()):
         if name == "policies":
@@ -81,6 +87,9 @@ def expand(lanes: str, studio: Studio) -> list[str]:
             names += [f"draft_model:{policy}" for policy in POLICIES if policy != "constant"]
         elif name == "methods":
             names += [m.name for m in studio.methods() if m.available and m.name != "nothing"]
+        elif name == "trained":
+            here = {m.name for m in studio.methods() if m.available}
+            names += [n for n, m in METHODS.items() if n in here and set(m.needs) & set(KINDS)]
         else:
             names.append(name)
     return names

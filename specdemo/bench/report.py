@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
 
 from specdemo.bench.lanes import LaneResult, same_prefix
+
+POSITIONS = (1, 2, 3, 4, 5)  # in the draft, of which reports tell
 
 
 @dataclass(slots=True)
 class Totals:
     """What one lane did on one task. Times in seconds.
 
+    tested, kept: drafts by position, see `trace.metrics.Metrics.positions`
     same_tokens: tokens before each output first differs from plain decoding's
     margins: at each such place, the gap between the target's probabilities of the two tokens
     """
@@ -28,6 +31,8 @@ class Totals:
     verify_seconds: float = 0.0
     overhead_seconds: float = 0.0
     elapsed_seconds: float = 0.0
+    tested: Counter[int] = field(default_factory=Counter)
+    kept: Counter[int] = field(default_factory=Counter)
     hits: int = 0
     chances: int = 0
     outputs: int = 0
@@ -45,6 +50,9 @@ class Totals:
         self.accepted += metrics.accepted
         self.drafting_steps += metrics.drafting_steps
         self.first_accepted += metrics.first_accepted
+        for position, (tested, kept) in enumerate(metrics.positions, 1):
+            self.tested[position] += tested
+            self.kept[position] += kept
         self.hits += metrics.hits
         self.chances += metrics.chances
         self.draft_seconds += metrics.draft_seconds
@@ -111,6 +119,10 @@ class Report:
             "tokens_per_second": totals.tokens_per_second,
             "speedup": totals.tokens_per_second / plain if plain else None,
             "first_accept_rate": _ratio(totals.first_accepted, totals.drafting_steps),
+            **{
+                f"accept_{position}": _ratio(totals.kept[position], totals.tested[position])
+                for position in POSITIONS
+            },
             "drafted_accept_rate": _ratio(totals.accepted, totals.drafted),
             "tokens_per_step": _ratio(totals.tokens, totals.steps),
             "draft_ms_per_token": _ratio(1000 * totals.draft_seconds, totals.drafted),
@@ -163,18 +175,27 @@ def markdown(rows: list[dict[str, object]]) -> str:
 SUMMARY: dict[str, str] = {
     "tokens_per_second": "tokens/s",
     "speedup": "speedup",
+    "first_accept_rate": "first accepted",
     "drafted_accept_rate": "drafts accepted",
     "tokens_per_step": "tokens/step",
     "draft_ms_per_token": "draft ms/token",
 }
 
 
-def summary(rows: list[dict[str, object]], memory_mb: dict[str, float]) -> str:
-    """One row for each lane: its mean over tasks, its worst task, and the memory that it takes beside the target."""
-    heads = ["lane", *SUMMARY.values(), "worst task", "memory MB"]
+def summary(
+    rows: list[dict[str, object]],
+    memory_mb: Mapping[str, float],
+    training_minutes: Mapping[str, float] | None = None,
+) -> str:
+    """One row for each lane: its mean over tasks, its worst task, and what its method takes.
+
+    memory_mb: beside the target, by method; training_minutes: by method, of those with trained weights
+    """
+    heads = ["lane", *SUMMARY.values(), "worst task", "memory MB", "training min"]
     body = []
-    for mean_row in (row for row in rows if row["task"] == "mean"):
+    for mean_row in _means(rows):
         lane = str(mean_row["lane"])
+        method = lane.partition(":")[0]
         tasks = [row for row in rows if row["lane"] == lane and row["task"] != "mean"]
         worst = min(tasks, key=lambda row: row["speedup"] or 0.0)  # type: ignore[arg-type, return-value]
         cells = [
@@ -182,9 +203,27 @@ def summary(rows: list[dict[str, object]], memory_mb: dict[str, float]) -> str:
             for key in SUMMARY
         ]
         shown = f"{worst['task']} {worst['speedup']:.2f}x" if worst["speedup"] else "-"
-        memory = memory_mb.get(lane.partition(":")[0], 0.0)
-        body.append([lane, *cells, shown, f"{memory:.0f}" if memory else "-"])
+        taken = (memory_mb.get(method), (training_minutes or {}).get(method))
+        body.append([lane, *cells, shown, *(f"{value:.0f}" if value else "-" for value in taken)])
     return aligned(heads, body)
+
+
+def by_position(rows: list[dict[str, object]]) -> str:
+    """How likely a drafted token is kept once it is tested, by its position in the draft; means over tasks.
+
+    A row for each lane that drafted; the chance to get as far as a position is the product up to it.
+    """
+    body = []
+    for row in _means(rows):
+        shares = [row[f"accept_{position}"] for position in POSITIONS]
+        if any(share is not None for share in shares):
+            cells = ["-" if share is None else f"{100 * share:.0f} %" for share in shares]  # type: ignore[operator]
+            body.append([str(row["lane"]), *cells])
+    return aligned(["lane", *(f"token {position}" for position in POSITIONS)], body)
+
+
+def _means(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [row for row in rows if row["task"] == "mean"]
 
 
 def aligned(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdemo.drafters.automaton import SuffixAutomaton
+from specdemo.drafters.block import DSpark, JetSpec
 from specdemo.drafters.calibration import (
     Calibration,
     Prior,
+    chosen_guess,
     greedy_model,
     ngram_copy,
     retrieved_copy,
@@ -25,6 +27,7 @@ from specdemo.drafters.forecast import Forecast
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.lookahead import CostAware, Lookahead, make_lookahead
 from specdemo.drafters.markov import MarkovBias, MarkovCounts
+from specdemo.drafters.medusa import Medusa
 from specdemo.drafters.memory import Memory
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.nothing import Nothing
@@ -32,10 +35,12 @@ from specdemo.drafters.parallel import Parallel
 from specdemo.drafters.retrieval import Retrieval
 from specdemo.drafters.tree import Tree
 from specdemo.engine.cost import CostProfile, Costs
+from specdemo.engine.features import Features
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter
 from specdemo.errors import UserError
+from specdemo.models.trained import KINDS
 from specdemo.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -52,6 +57,8 @@ class DraftingContext:
     profile: measured when the pair was loaded
     memory: what this visitor's earlier runs left; None when nothing may be remembered
     draft, copy: readers of the conversation's draft model and of the target's quantised copy
+    trained: opens drafters that were trained for the target, by kind (see `models.trained`)
+    features: the target's hidden states in this conversation
     store: the datastore that `retrieval` looks things up in
     lookahead_weights: the trained classifier of the `learned` policy
     costs, calibration: this run's own, begun from the profile
@@ -64,6 +71,8 @@ class DraftingContext:
     memory: Memory | None = None
     draft: PrefixReader | None = None
     copy: PrefixReader | None = None
+    trained: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    features: Features = field(default_factory=Features)
     store: Datastore | None = None
     lookahead_weights: LookaheadWeights | None = None
     costs: Costs = field(init=False)
@@ -74,8 +83,14 @@ class DraftingContext:
         object.__setattr__(self, "costs", Costs(self.profile))
         object.__setattr__(self, "calibration", Calibration(self.prior(self.settings.method)))
 
+    def has(self, need: str) -> bool:
+        """Whether what a method needs is there."""
+        return need in self.trained if need in KINDS else getattr(self, need) is not None
+
     def prior(self, drafter: str) -> Prior:
         """How far to trust a drafter's confidences before anything was seen."""
+        if drafter in ("medusa", "medusa_static", "jet"):
+            return chosen_guess
         if self.settings.sampling.greedy:
             return {"ngram": ngram_copy, "retrieval": retrieved_copy}.get(drafter, greedy_model)
         return {"ngram": sampled_ngram, "retrieval": sampled_retrieval}.get(drafter, sampled_model)
@@ -87,6 +102,7 @@ class Method:
 
     needs: what it cannot do without: draft, copy or store; a pair says whether it is there
     options: the run settings that it reads
+    states: it reads the target's hidden states, where drafters were trained for that
     lossy: it changes the distribution of what is said, on purpose, and is marked wherever it appears
     """
 
@@ -96,6 +112,7 @@ class Method:
     needs: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     lossy: bool = False
+    states: bool = False
 
 
 def _nothing(_context: DraftingContext) -> Drafter:
@@ -108,6 +125,69 @@ def _reader(context: DraftingContext, *, biased: bool = False) -> DraftReader:
     counts = context.memory.counts if context.memory else MarkovCounts()
     bias = MarkovBias(counts) if biased else None
     return DraftReader(context.draft, context.shaper, context.vocabulary_size, context.costs, bias)
+
+
+def _model(context: DraftingContext, *, biased: bool = False) -> DraftReader:
+    """The best model of the conversation: the feature drafter where there is one, else the draft model."""
+    if "feature" not in context.trained:
+        return _reader(context, biased=biased)
+    return _trained(context, "feature", biased=biased)
+
+
+def _trained(context: DraftingContext, kind: str, *, biased: bool = False) -> DraftReader:
+    """A trained drafter that answers as a language model does."""
+    counts = context.memory.counts if context.memory else MarkovCounts()
+    bias = MarkovBias(counts) if biased else None
+    reader = context.trained[kind]()
+    return DraftReader(reader, context.shaper, context.vocabulary_size, context.costs, bias)
+
+
+def _feature(context: DraftingContext) -> Drafter:
+    return DraftModel(_trained(context, "feature"), _lookahead(context))
+
+
+def _feature_tree(context: DraftingContext) -> Drafter:
+    draft = _trained(context, "feature")
+    return _grow(context, draft, context.calibration, context.settings.policy)
+
+
+def _exit(context: DraftingContext) -> Drafter:
+    return DraftModel(_trained(context, "exit"), _lookahead(context))
+
+
+def _medusa(context: DraftingContext, *, static: bool = False) -> Drafter:
+    settings = context.settings
+    return Medusa(
+        context.trained["medusa"](),
+        context.features,
+        context.shaper,
+        context.calibration,
+        context.costs,
+        nodes=settings.nodes,
+        depth=settings.lookahead,
+        static=static,
+    )
+
+
+def _medusa_static(context: DraftingContext) -> Drafter:
+    return _medusa(context, static=True)
+
+
+def _block(context: DraftingContext) -> Drafter:
+    draft, settings = _trained(context, "block"), context.settings
+    scheduled = settings.policy != "constant"
+    return DSpark(draft, most=settings.lookahead, scheduled=scheduled)
+
+
+def _jet(context: DraftingContext) -> Drafter:
+    draft, settings = _trained(context, "jet"), context.settings
+    return JetSpec(
+        draft,
+        context.calibration,
+        nodes=settings.nodes,
+        most=settings.lookahead,
+        costly=settings.policy != "constant",
+    )
 
 
 def _lookahead(
@@ -130,7 +210,7 @@ def _draft_model(context: DraftingContext) -> Drafter:
 
 
 def _online(context: DraftingContext) -> Drafter:
-    return DraftModel(_reader(context, biased=context.memory is not None), _lookahead(context))
+    return DraftModel(_model(context, biased=context.memory is not None), _lookahead(context))
 
 
 def _tree(context: DraftingContext) -> Drafter:
@@ -192,22 +272,26 @@ def _copiers(context: DraftingContext) -> list[Arm]:
 
 
 def _composite(context: DraftingContext) -> Drafter:
-    calibration = Calibration(context.prior("draft_model"))
-    draft = _reader(context, biased=context.memory is not None)
+    calibration = Calibration(context.prior("feature"))
+    draft = _model(context, biased=context.memory is not None)
     drafter = DraftModel(draft, _lookahead(context, calibration=calibration))
-    model = Arm("draft_model", drafter, calibration, context.costs.draft_step)
+    name = "feature" if "feature" in context.trained else "draft_model"
+    model = Arm(name, drafter, calibration, context.costs.draft_step)
     return Composite(_copiers(context), model, context.costs)
 
 
 def _auto(context: DraftingContext) -> Drafter:
     models: list[Arm] = []
     if context.draft is not None:
-        draft, settings = _reader(context, biased=context.memory is not None), context.settings
-        for name in ("draft_model", "tree"):
+        draft, settings = _model(context, biased=context.memory is not None), context.settings
+        names = (
+            ("feature", "feature_tree") if "feature" in context.trained else ("draft_model", "tree")
+        )
+        for name in names:
             calibration = Calibration(context.prior(name))
             drafter: Drafter = (
                 _grow(context, draft, calibration, "cost")
-                if name == "tree"
+                if models
                 else DraftModel(draft, CostAware(settings.lookahead, context.costs, calibration))
             )
             # The first is tried at once, the other when it has waited.
@@ -223,6 +307,7 @@ METHODS: dict[str, Method] = {
         "Chooses among all of these while running, by measured cost and what was kept; plain when that is faster.",
         _auto,
         options=("lookahead", "nodes", "memory"),
+        states=True,
     ),
     "draft_model": Method(
         "Draft model",
@@ -237,6 +322,62 @@ METHODS: dict[str, Method] = {
         _tree,
         needs=("draft",),
         options=("policy", "lookahead", "nodes", "fallback"),
+    ),
+    "feature": Method(
+        "Feature drafter",
+        "A draft model that also reads what the target knew one token earlier (after EAGLE).",
+        _feature,
+        needs=("feature",),
+        options=(*POLICY, "fallback"),
+        states=True,
+    ),
+    "feature_tree": Method(
+        "Feature drafter, tree",
+        "The same with several continuations at once, grown where the target is likely to follow.",
+        _feature_tree,
+        needs=("feature",),
+        options=("policy", "lookahead", "nodes", "fallback"),
+        states=True,
+    ),
+    "exit": Method(
+        "Early exit",
+        "The target's own first layers and a small trained adapter guess the next tokens.",
+        _exit,
+        needs=("exit",),
+        options=(*POLICY, "fallback"),
+        states=True,
+    ),
+    "medusa": Method(
+        "Medusa",
+        "Heads on the target's last state guess several tokens ahead at once; the best combinations form a tree.",
+        _medusa,
+        needs=("medusa",),
+        options=("policy", "lookahead", "nodes", "fallback"),
+        states=True,
+    ),
+    "medusa_static": Method(
+        "Medusa, static tree",
+        "The same heads with one fixed tree for every text, as first published.",
+        _medusa_static,
+        needs=("medusa",),
+        options=("lookahead", "nodes", "fallback"),
+        states=True,
+    ),
+    "block": Method(
+        "DSpark",
+        "One pass guesses a whole block; each guess heeds the one before it and says how sure it is.",
+        _block,
+        needs=("block",),
+        options=("policy", "lookahead", "fallback"),
+        states=True,
+    ),
+    "jet": Method(
+        "JetSpec",
+        "One pass guesses a whole block; the best combinations form a tree at whose nodes the target draws.",
+        _jet,
+        needs=("jet",),
+        options=("policy", "lookahead", "nodes", "fallback"),
+        states=True,
     ),
     "ngram": Method(
         "N-gram (prompt lookup)",
@@ -257,6 +398,7 @@ METHODS: dict[str, Method] = {
         _composite,
         needs=("draft",),
         options=(*POLICY, "memory", "fallback"),
+        states=True,
     ),
     "online": Method(
         "Online",
@@ -264,6 +406,7 @@ METHODS: dict[str, Method] = {
         _online,
         needs=("draft",),
         options=(*POLICY, "memory", "fallback"),
+        states=True,
     ),
     "parallel": Method(
         "Parallel",
@@ -295,6 +438,7 @@ NEEDED = {
     "draft": "a draft model",
     "copy": "a target in bf16 or fp32, whose 4-bit copy drafts",
     "store": "a datastore of texts",
+    **KINDS,
 }
 
 
@@ -308,7 +452,7 @@ def make_drafter(context: DraftingContext) -> Drafter:
             advice=f"Choose one of {', '.join(METHODS)}.",
         )
     for need in method.needs:
-        if getattr(context, need) is None:
+        if not context.has(need):
             raise UserError(
                 f"{method.title} needs {NEEDED[need]}, and this target has none.",
                 unharmed="The target is loaded and works.",
@@ -317,5 +461,5 @@ def make_drafter(context: DraftingContext) -> Drafter:
     drafter = method.factory(context)
     if settings.fallback and "fallback" in method.options:
         drafter = Fallback(drafter)
-    step = context.costs.draft_step if "draft" in method.needs else 0.0
+    step = context.costs.draft_step if {"draft", *KINDS} & set(method.needs) else 0.0
     return Forecast(drafter, context.costs, context.calibration, step)

@@ -54,6 +54,16 @@ def sampled_sibling(confidence: float) -> float:
     return 0.1 + 0.5 * confidence
 
 
+def stated(confidence: float) -> float:
+    """A drafter that was trained to say how sure it is."""
+    return confidence
+
+
+def chosen_guess(confidence: float) -> float:
+    """A guess that was chosen, not drawn, and does not know the tokens before it."""
+    return 0.02 + 0.9 * confidence
+
+
 SIBLINGS = {greedy_model: greedy_sibling, sampled_model: sampled_sibling}
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from specdemo.drafters.markov import MarkovBias
+from specdemo.drafters.online_head import HeadBias, attach
 from specdemo.engine.cost import Costs
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
@@ -19,6 +20,7 @@ class DraftReader:
 
     costs: told what a step of the model takes
     bias: learns from the target's verdicts what it says after which words; None leaves the model alone
+    head: learns from them what to make of the model's final states; None leaves those alone
     """
 
     def __init__(
@@ -28,12 +30,14 @@ class DraftReader:
         vocabulary_size: int,
         costs: Costs,
         bias: MarkovBias | None = None,
+        head: HeadBias | None = None,
     ) -> None:
         self.reader = reader
         self.shaper = shaper
         self.vocabulary_size = vocabulary_size
         self.costs = costs
         self.bias = bias
+        self.head = head
         self._warm = False  # whether this step has asked the model already
         self._seed = shaper.sampling.seed + 1_000_003
         self._generator = torch.Generator()
@@ -47,21 +51,27 @@ class DraftReader:
         """Read the prompt but for its last token."""
         # The drafter's draws must not be those of the verifier, which counts from the seed itself.
         self._generator.manual_seed(self._seed)
-        if self.bias:
-            self.bias.start(prompt_ids)
+        attach(self.reader.model, self.head)
+        for learner in filter(None, (self.bias, self.head)):
+            learner.start(prompt_ids)
+        self.reader.follow(prompt_ids[:-1])
         self.reader.prepare(prompt_ids[:-1])
 
     def follow(self, committed: Sequence[int]) -> None:
         """A step begins: learn from what the target has said since the last one."""
         self._warm = False
-        if self.bias:
-            self.bias.follow(committed)
+        self.reader.follow(committed)
+        for learner in filter(None, (self.bias, self.head)):
+            learner.follow(committed)
 
     def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
         """The distribution that follows a text and a draft: (V,) float32."""
         begun = time.perf_counter()
         text = [*committed, *drafted]
-        probs = self._shaped(self.reader.logits_after(text)[None], committed, [drafted])[0]
+        logits = self.reader.logits_after(text)[None]
+        if self.head:
+            self.head.note([drafted])
+        probs = self.shaped(logits, committed, [drafted])[0]
         self._tell(time.perf_counter() - begun)
         return probs
 
@@ -78,7 +88,10 @@ class DraftReader:
         paths: drafted tokens down to each node, itself included
         """
         begun = time.perf_counter()
-        probs = self._shaped(self.reader.grow(token_ids, parents), committed, paths)
+        logits = self.reader.grow(token_ids, parents)
+        if self.head:
+            self.head.note(paths)
+        probs = self.shaped(logits, committed, paths)
         self._tell(time.perf_counter() - begun)
         return probs
 
@@ -99,9 +112,10 @@ class DraftReader:
             self._generator.manual_seed(self._seed + 7919 * position)
         return draw(probs, self._generator)
 
-    def _shaped(
+    def shaped(
         self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
     ) -> Tensor:
+        """Logits (N, V) as the distributions that are drawn from after a text and paths of drafted tokens."""
         probs = self.shaper.probs(self._fit(logits), committed, paths).cpu()
         if self.bias:
             for row, path in zip(probs, paths, strict=True):

@@ -16,22 +16,23 @@ class Features:
     layers: which hidden states, as transformers counts them (0 = embedding, the last = after the final norm)
     """
 
-    def __init__(self, layers: Sequence[int]) -> None:
+    def __init__(self, layers: Sequence[int] = ()) -> None:
         self.layers = tuple(layers)
         self.length = 0
-        self._rows = torch.empty(0)
+        self._rows = torch.empty(0, len(self.layers), 0)
 
     def write(self, start: int, states: Sequence[Tensor]) -> None:
         """Put a pass's rows into the places from `start` on, without counting them.
 
         states: (rows, H) for each layer
         """
-        rows = torch.cat(list(states), dim=-1)
+        rows = torch.stack(list(states), dim=1)
         end = start + len(rows)
         if end > len(self._rows):
             capacity = -(-max(end, 2 * len(self._rows)) // BLOCK) * BLOCK
-            grown = rows.new_zeros(capacity, rows.shape[-1])
-            grown[: self.length] = self._rows[: self.length]
+            grown = rows.new_zeros(capacity, *rows.shape[1:])
+            if self.length:
+                grown[: self.length] = self._rows[: self.length]
             self._rows = grown
         self._rows[start:end] = rows
 
@@ -46,6 +47,9 @@ class Features:
         """Forget every row from `length` on."""
         self.length = min(self.length, length)
 
-    def read(self, begin: int, end: int) -> Tensor:
-        """Counted rows. returns: (end - begin, layers x H)"""
-        return self._rows[begin : min(end, self.length)]
+    def read(self, begin: int, end: int, layers: Sequence[int]) -> Tensor:
+        """Counted rows of some layers. returns: (rows, len(layers) x H), fewer rows where not all are there"""
+        rows = self._rows[begin : min(end, self.length)]
+        if tuple(layers) != self.layers:
+            rows = rows[:, [self.layers.index(layer) for layer in layers]]
+        return rows.flatten(1)

@@ -33,6 +33,9 @@ class PrefixReader:
         """Nodes on the text that was asked about last; see `LanguageModel.grow`."""
         return self.model.grow(token_ids, parents)
 
+    def follow(self, committed: Sequence[int]) -> None:
+        """A step begins on this text. A model's own words stay read; see `FeatureReader` for one that reads them anew."""
+
     def prepare(self, token_ids: Sequence[int]) -> None:
         """Read a text ahead of time, so that the first question is cheap."""
         token_ids = list(token_ids)
@@ -51,3 +54,28 @@ class PrefixReader:
             (place for place, (cached, wanted) in enumerate(pairs) if cached != wanted),
             min(len(self.cached_ids), len(token_ids)),
         )
+
+
+class FeatureReader(PrefixReader):
+    """The same for a model that knows more of a text once the target has read it.
+
+    Drafted tokens were read without the target's states; those that were kept are read again with them.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__(model)
+        self._known = 0
+
+    def guess_after(self, token_ids: Sequence[int]) -> Tensor:
+        """What a model that guesses blocks expects after a text. returns: (depth, W) float32 logits"""
+        token_ids = list(token_ids)
+        shared = self._shared(token_ids[:-1])
+        self.model.rollback(shared)
+        words = self.model.guess(token_ids[shared:])
+        self.cached_ids = token_ids
+        return words
+
+    def follow(self, committed: Sequence[int]) -> None:
+        """Forget what was read while drafting."""
+        self.cached_ids = self.cached_ids[: self._known]
+        self._known = len(committed)

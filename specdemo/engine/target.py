@@ -18,12 +18,16 @@ PREFILL_ROWS = 512
 
 
 class CachedModel:
-    """One conversation of a causal language model. The weights are shared; the cache is this object's own."""
+    """One conversation of a causal language model. The weights are shared; the cache is this object's own.
 
-    def __init__(self, model: Any) -> None:
+    reads: layers whose hidden states can be kept for drafters, see `record`
+    """
+
+    def __init__(self, model: Any, reads: Sequence[int] = ()) -> None:
         check_rollback(model.config)
         self.model = model
-        self.features: Features | None = None
+        self.features = Features(reads)
+        self._recording = False
         self._cache = RollbackCache(model.config.get_text_config().num_hidden_layers)
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
@@ -32,17 +36,11 @@ class CachedModel:
         """Tokens in the cache."""
         return self._cache.length
 
-    def record(self, layers: Sequence[int]) -> None:
-        """Keep the hidden states of these layers from now on; what was cached without them is forgotten.
-
-        No layers: keep none, which costs nothing.
-        """
-        if not layers:
-            self.features = None
-            return
-        if self.features is None or self.features.layers != tuple(layers):
-            self.features = Features(layers)
-        self.rollback(min(self.length, self.features.length))
+    def record(self, *, wanted: bool) -> None:
+        """Keep hidden states from now on, or none, which costs nothing; what was cached without them is forgotten."""
+        self._recording = wanted and bool(self.features.layers)
+        if self._recording:
+            self.rollback(min(self.length, self.features.length))
 
     @property
     def vocabulary_size(self) -> int:
@@ -64,8 +62,7 @@ class CachedModel:
         """Forget every cached token from position `length` on, and what was grown."""
         self._grown.clear()
         self._cache.rollback(length)
-        if self.features:
-            self.features.rollback(length)
+        self.features.rollback(length)
 
     @torch.inference_mode()
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
@@ -78,6 +75,21 @@ class CachedModel:
         self._grown += parents
         self._cache.skip(len(earlier))
         return self._run(token_ids, parents, rows=len(token_ids), earlier=earlier).logits
+
+    @torch.inference_mode()
+    def lower(
+        self, part: Any, token_ids: Sequence[int], parents: Sequence[int], earlier: Sequence[int]
+    ) -> Tensor:
+        """States of nodes on the cached text after the model's first layers; the next pass overwrites their rows.
+
+        part: those layers, see `models.exit.first_layers`; earlier: parents of nodes that went through them before
+        returns: (N, H)
+        """
+        tree = [*earlier, *parents]
+        self._cache.skip(len(earlier))
+        output = part(**self._inputs(token_ids, tree, len(earlier)))
+        self._cache.skip(0)
+        return output.last_hidden_state[0]
 
     def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
         """Answer the pending token and every drafted node in one pass; the cache does not count them yet.
@@ -95,7 +107,7 @@ class CachedModel:
 
     def _count(self, rows: Sequence[int]) -> None:
         self._cache.gather(rows)
-        if self.features:
+        if self._recording:
             self.features.gather(rows)
 
     def _forget_grown(self) -> None:
@@ -114,22 +126,27 @@ class CachedModel:
 
         earlier: parents of nodes read before that are still in place; `parents` index both together
         """
-        device = self.model.device
-        tree = [*earlier, *parents]
-        positions = [self.length + depth - 1 for depth in depths(tree)[len(earlier) :]]
         output = self.model(
-            input_ids=torch.tensor([list(token_ids)], device=device),
-            attention_mask=self._mask(tree, len(earlier)),
-            position_ids=torch.tensor([positions], device=device),
-            past_key_values=self._cache,
-            use_cache=True,
+            **self._inputs(token_ids, [*earlier, *parents], len(earlier)),
             logits_to_keep=rows,
-            **({"output_hidden_states": True} if self.features else {}),
+            **({"output_hidden_states": True} if self._recording else {}),
         )
-        if self.features:
+        if self._recording:
             states = [output.hidden_states[layer][0] for layer in self.features.layers]
             self.features.write(self.length + len(earlier), states)
         return TargetOutput(output.logits[0])
+
+    def _inputs(self, token_ids: Sequence[int], tree: Sequence[int], first: int) -> dict[str, Any]:
+        """What a pass over the nodes of `tree` from `first` on is given."""
+        device = self.model.device
+        positions = [self.length + depth - 1 for depth in depths(tree)[first:]]
+        return {
+            "input_ids": torch.tensor([list(token_ids)], device=device),
+            "attention_mask": self._mask(tree, first),
+            "position_ids": torch.tensor([positions], device=device),
+            "past_key_values": self._cache,
+            "use_cache": True,
+        }
 
     def _mask(self, tree: Sequence[int], first: int) -> Tensor | None:
         """Additive (1, 1, rows, length + nodes) mask for the nodes from `first` on.

@@ -1,4 +1,4 @@
-"""The shipped kind of draft: a few Llama layers that borrow the target's embedding and speak a reduced vocabulary.
+"""The shipped kind of drafter: a few Llama layers that borrow the target's embedding and speak a reduced vocabulary.
 
 A draft step must cost a small part of a target step. The head over the whole vocabulary would dominate it,
 so only the rows of words that the target really says are kept; and layers are written out with fused
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specdemo.engine.features import Features
 from specdemo.engine.tree import ancestor_mask, depths
 
 GROUP = 32  # weights that share a scale in the 4-bit layout
+EPSILON = 1e-5  # of the norm over the target's states
 Linear = Callable[[Tensor], Tensor]
 
 
@@ -46,10 +48,38 @@ class CompactLayer:
 
 
 @dataclass(frozen=True, slots=True)
+class Injection:
+    """What is added to a token's embedding from the target's states of the token before (after EAGLE-3, Li 2503.01840).
+
+    gain: (states x H,); project: states x H to H
+    """
+
+    gain: Tensor
+    project: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class MarkovHead:
+    """DSpark's sequential stage. Words are places in the reduced vocabulary, W standing for any other.
+
+    token: (W + 1, R); bias: R to W; confidence: (H + R,) and its constant; temperatures: (depth,)
+    """
+
+    token: Tensor
+    bias: Linear
+    confidence: Tensor
+    constant: float
+    temperatures: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CompactWeights:
     """Shared, immutable weights.
 
     embedding: (V, H), the target's; word_ids: (W,) int64 — token id of each output word
+    reads: hidden states of the target that go in, by layer; inject: how, for a drafter that embeds tokens itself
+    depth: places that it guesses at once; mask: (H,), what stands for a token that is not known yet
+    causal: whether guessed places see only those before them
     """
 
     config: CompactConfig
@@ -58,6 +88,12 @@ class CompactWeights:
     embedding: Tensor
     head: Linear
     word_ids: Tensor
+    reads: tuple[int, ...] = ()
+    inject: Injection | None = None
+    mask: Tensor | None = None
+    depth: int = 1
+    causal: bool = True
+    markov: MarkovHead | None = None
 
 
 def pack_linear(weight: Tensor, *, four_bit: bool) -> Linear:
@@ -102,13 +138,20 @@ def rounded(weight: Tensor) -> Tensor:
 
 
 class CompactModel:
-    """One conversation of a compact draft; implements `LanguageModel`."""
+    """One conversation of a compact drafter; implements `LanguageModel`.
+
+    features: the target's states of this conversation, for weights that read them
+    adjust: what a visitor's own corrections make of the states that the head sees, (rows, H) to the same
+    """
 
     BLOCK = 512
 
-    def __init__(self, weights: CompactWeights) -> None:
+    def __init__(self, weights: CompactWeights, features: Features | None = None) -> None:
         self.weights = weights
+        self.features = features
         self.length = 0
+        self.states = torch.empty(0)  # (rows, H): the last pass's, before `adjust`
+        self.adjust: Callable[[Tensor], Tensor] | None = None
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
         self._capacity = 0
         self._keys: list[Tensor] = []
@@ -124,16 +167,41 @@ class CompactModel:
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (V,) float32 logits, minus infinity outside the reduced vocabulary."""
-        return self._widen(self.read_words(token_ids)[None])[0]
+        return self.widen(self.read_words(token_ids)[None])[0]
 
     def read_words(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
+        return self.read_inputs(self._inputs(token_ids, self.length))[0]
+
+    @torch.inference_mode()
+    def read_inputs(self, x: Tensor) -> Tensor:
+        """Append tokens by what goes into the first layer. x: (rows, H). returns: (1, W) float32 logits of the last"""
         self._grown.clear()
-        rows, end = len(token_ids), self.length + len(token_ids)
+        rows, end = len(x), self.length + len(x)
         mask = None if rows == 1 else self._causal(rows, end)
-        words = self._run(token_ids, torch.arange(self.length, end), mask, self.length, 1)
+        words = self._run(x, torch.arange(self.length, end), mask, self.length, 1)
         self.length = end
-        return words[0]
+        return words
+
+    @torch.inference_mode()
+    def guess(self, token_ids: Sequence[int]) -> Tensor:
+        """Append tokens and guess `depth` places after them in the same pass; guessed places are not kept.
+
+        returns: (depth, W) float32 logits, the first by the last token itself
+        """
+        assert self.weights.mask is not None
+        self._grown.clear()
+        places, rows = self.weights.depth - 1, len(token_ids)
+        known = self.length + rows
+        x = torch.cat([self._inputs(token_ids, self.length), self.weights.mask.expand(places, -1)])
+        seen = self._causal(rows + places, known + places)
+        if not self.weights.causal:
+            seen[rows:, known:] = True
+        words = self._run(
+            x, torch.arange(self.length, known + places), seen, self.length, self.weights.depth
+        )
+        self.length = known
+        return words
 
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
@@ -141,38 +209,53 @@ class CompactModel:
         parents: index among all nodes grown so far, -1 = follows the text
         returns: (N, V) float32 logits, row i follows node i
         """
+        return self.widen(self.grow_inputs(self.weights.embedding[list(token_ids)], parents))
+
+    @torch.inference_mode()
+    def grow_inputs(self, x: Tensor, parents: Sequence[int]) -> Tensor:
+        """The same by what goes into the first layer. x: (N, H). returns: (N, W) float32 logits"""
         first = len(self._grown)
         self._grown += parents
         tree = self._grown
         positions = torch.tensor([self.length + depth - 1 for depth in depths(tree)[first:]])
-        seen = torch.ones(len(token_ids), self.length + len(tree), dtype=torch.bool)
+        seen = torch.ones(len(x), self.length + len(tree), dtype=torch.bool)
         seen[:, self.length :] = ancestor_mask(tree)[first:]
         mask = seen.to(self.weights.embedding.device)
-        words = self._run(token_ids, positions, mask, self.length + first, len(token_ids))
-        return self._widen(words)
+        return self._run(x, positions, mask, self.length + first, len(x))
 
-    @torch.inference_mode()
+    def _inputs(self, token_ids: Sequence[int], start: int) -> Tensor:
+        """(rows, H): embeddings of the tokens from place `start` on, and what the target knew before each."""
+        x = self.weights.embedding[list(token_ids)]
+        inject = self.weights.inject
+        if inject is None or self.features is None:
+            return x
+        before = max(start, 1)  # nothing was known before the first token
+        states = self.features.read(before - 1, start + len(x) - 1, self.weights.reads)
+        if len(states):
+            hidden = self.weights.config.hidden_size
+            norm = F.rms_norm(states.unflatten(-1, (-1, hidden)), (hidden,), eps=EPSILON)
+            added = inject.project(norm.flatten(-2).to(x.dtype) * inject.gain)
+            x[before - start : before - start + len(added)] += added
+        return x
+
     def _run(
-        self,
-        token_ids: Sequence[int],
-        positions: Tensor,
-        mask: Tensor | None,
-        start: int,
-        last: int,
+        self, x: Tensor, positions: Tensor, mask: Tensor | None, start: int, last: int
     ) -> Tensor:
-        """Read tokens into the slots from `start` on. returns: (last, W) float32 logits of the last ones"""
+        """Read rows into the slots from `start` on. returns: (last, W) float32 logits of the last ones"""
         weights, config = self.weights, self.weights.config
-        self._make_room(start + len(token_ids))
-        x = weights.embedding[list(token_ids)]
+        self._make_room(start + len(x))
         cos, sin = self._cos[positions], self._sin[positions]
         for index, layer in enumerate(weights.layers):
             x = x + layer.output(self._attend(index, layer, x, cos, sin, mask, start))
             gate, up = layer.gate_up(self._norm(x, layer.post_norm)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
-        tail = F.rms_norm(x[-last:], (config.hidden_size,), weights.norm, config.rms_norm_eps)
-        return weights.head(tail).float()
+        self.states = F.rms_norm(
+            x[-last:], (config.hidden_size,), weights.norm, config.rms_norm_eps
+        )
+        states = self.adjust(self.states) if self.adjust else self.states
+        return weights.head(states).float()
 
-    def _widen(self, words: Tensor) -> Tensor:
+    def widen(self, words: Tensor) -> Tensor:
         """(N, W) logits over the reduced vocabulary to (N, V), minus infinity elsewhere."""
         shape = (words.shape[0], self.weights.config.vocabulary_size)
         return words.new_full(shape, -torch.inf).index_copy_(1, self.weights.word_ids, words)

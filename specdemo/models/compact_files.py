@@ -16,7 +16,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from specdemo.errors import UserError
-from specdemo.models.compact import CompactConfig, CompactLayer, CompactWeights, pack_linear
+from specdemo.models.compact import (
+    CompactConfig,
+    CompactLayer,
+    CompactWeights,
+    Injection,
+    MarkovHead,
+    pack_linear,
+)
 
 FORMAT = "compact-1"
 PART_BYTES = 8_000_000
@@ -127,7 +134,22 @@ def load_compact(
             down=matrix(f"{at}mlp.down_proj.weight"),
         )
 
-    word_ids = state["word_ids"].to(device)
+    word_ids, facts = state["word_ids"].to(device), config["specdemo"]
+
+    def vector(name: str) -> torch.Tensor:
+        return state[name].to(device, torch.bfloat16)
+
+    inject = markov = None
+    if "inject.gain" in state:
+        inject = Injection(vector("inject.gain"), matrix("inject.project.weight"))
+    if "markov.token.weight" in state:
+        markov = MarkovHead(
+            token=vector("markov.token.weight"),
+            bias=matrix("markov.bias.weight"),
+            confidence=state["markov.confidence.weight"][0].to(device),
+            constant=float(state["markov.confidence.bias"]),
+            temperatures=tuple(state["temperatures"].tolist()),
+        )
     return CompactWeights(
         config=shape,
         layers=tuple(layer(index) for index in range(config["num_hidden_layers"])),
@@ -135,6 +157,12 @@ def load_compact(
         embedding=embedding,
         head=pack_linear(embedding[word_ids], four_bit=four_bit),
         word_ids=word_ids,
+        reads=tuple(facts.get("reads", ())),
+        inject=inject,
+        mask=vector("mask") if "mask" in state else None,
+        depth=int(facts.get("depth", 1)),
+        causal=bool(facts.get("causal", True)),
+        markov=markov,
     )
 
 
@@ -144,7 +172,9 @@ def export(folder: Path, target_folder: Path, out: Path) -> None:
     Its head is the whole tied embedding, so it may also say words outside the reduced vocabulary.
     """
     config, state = read_config(folder), load_state(folder)
-    del state["word_ids"]
+    state = {
+        name: tensor for name, tensor in state.items() if name.startswith(("layers.", "norm."))
+    }
     out.mkdir(parents=True, exist_ok=True)
     tensors = {
         f"model.{name}": tensor.to(torch.bfloat16).contiguous() for name, tensor in state.items()

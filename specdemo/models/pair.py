@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.cost import CostProfile, measure_costs
+from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.target import CachedModel, check_rollback
 from specdemo.engine.types import LanguageModel
 from specdemo.errors import UserError
 from specdemo.models.catalogue import DEFAULT_TARGET, partner
-from specdemo.models.compact import CompactModel
+from specdemo.models.compact import CompactModel, CompactWeights
 from specdemo.models.compact_files import is_compact, load_compact, read_config, read_embedding
 from specdemo.models.copy import QuantisedCopy, no_copy_why
+from specdemo.models.exit import ExitModel
 from specdemo.models.loading import LoadedModel, load_model
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.models.sources import ModelFiles, resolve
 from specdemo.models.tokenizers import check_pair, load_tokenizer, same_tokenizer
+from specdemo.models.trained import KINDS, Trained, find_trained
 from specdemo.settings import AppSettings
 from specdemo.trace.events import ModelInfo
 
@@ -35,6 +38,7 @@ class LoadedPair:
     copy: the target's quantised self, made at first use; None when the target is quantised already
     no_draft_why, no_copy_why: a sentence each on what is not there
     costs: what passes of these models take on this machine
+    trained: drafters that were trained for this target, by kind
     """
 
     target: LoadedModel
@@ -45,6 +49,7 @@ class LoadedPair:
     copy: QuantisedCopy | None = None
     no_copy_why: str = ""
     costs: CostProfile = field(default_factory=CostProfile)
+    trained: Mapping[str, Trained] = field(default_factory=dict)
 
     @property
     def open_copy(self) -> Callable[[], LanguageModel] | None:
@@ -58,8 +63,10 @@ class LoadedPair:
 
     def memory_bytes(self, need: str) -> int:
         """Memory that a `draft` or a `copy` takes beside the target, by its count of weights; 0 for what it has not."""
-        if need == "draft" and self.draft_info:
+        info = self.trained[need].info if need in self.trained else None
+        if need == "draft":
             info = self.draft_info
+        if info:
             return int(info.parameters * BYTES_PER_WEIGHT[info.precision])
         return self.copy.memory_bytes() if need == "copy" and self.copy else 0
 
@@ -69,7 +76,37 @@ class LoadedPair:
             return self.no_draft_why or "The target has no draft model."
         if need == "copy" and self.copy is None:
             return self.no_copy_why
+        if need in KINDS and need not in self.trained:
+            name = self.target.info.name
+            return (
+                f"Nobody has trained {KINDS[need]} for {name} yet: python -m specdemo train {need} "
+                f"--target {name} makes one."
+            )
         return ""
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The target's hidden states that its trained drafters read, by layer."""
+        return tuple(sorted({layer for one in self.trained.values() for layer in one.reads}))
+
+    def card(self, need: str) -> Mapping[str, Any] | None:
+        """How a draft model or a trained drafter was made; None where that is not recorded."""
+        if need == "draft" and isinstance(self.open_draft, CompactDraft):
+            return self.open_draft.config["specdemo"].get("card")
+        return self.trained[need].card or None if need in self.trained else None
+
+    def open_target(self) -> CachedModel:
+        """The target with an empty cache, ready to keep what its drafters read."""
+        return CachedModel(self.target.model, self.reads)
+
+    def open_trained(self, kind: str, target: CachedModel) -> Any:
+        """A trained drafter for one conversation: a reader, or Medusa's weights. Raises UserError for damaged files."""
+        weights = self.trained[kind].weights()
+        if kind == "medusa":
+            return weights
+        if kind == "exit":
+            return FeatureReader(ExitModel(target, weights))
+        return FeatureReader(CompactModel(weights, target.features))
 
     @property
     def vocabulary_size(self) -> int:
@@ -94,6 +131,23 @@ class LoadedPair:
         return frozenset(ids)
 
 
+@dataclass(frozen=True, slots=True)
+class CompactDraft:
+    """Makes a compact draft with an empty cache; one that can read the target's states is a feature drafter too."""
+
+    folder: Path
+    config: dict[str, Any]
+    weights: CompactWeights
+
+    def __call__(self) -> CompactModel:
+        """A draft model that is told nothing of the target's states."""
+        return CompactModel(self.weights)
+
+    def as_trained(self) -> Trained:
+        """The same weights as a feature drafter."""
+        return Trained(self.folder, self.config, lambda _: self.weights)
+
+
 def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
     """Fetch, convert, quantise and warm up. Raises UserError; nothing half-loaded is returned.
 
@@ -104,12 +158,15 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     target = load_model(files, settings.precision, settings.device, progress)
     check_rollback(target.model.config)
     info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
+    trained = find_trained(target)
+    if isinstance(open_draft, CompactDraft) and open_draft.weights.reads:
+        trained["feature"] = open_draft.as_trained()
     progress(Progress("warm up", None, "measuring what a pass costs"))
     costs = measure_costs(CachedModel(target.model), open_draft() if open_draft else None)
     progress(Progress("warm up", 1.0, files.name))
     no_copy = no_copy_why(target.info.precision)
     copy = None if no_copy else QuantisedCopy(target)
-    return LoadedPair(target, tokenizer, info, open_draft, why, copy, no_copy, costs)
+    return LoadedPair(target, tokenizer, info, open_draft, why, copy, no_copy, costs, trained)
 
 
 def _find_draft(
@@ -185,4 +242,4 @@ def _compact(
     kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else "bf16 on CUDA"
     parameters = int(config["specdemo"].get("parameters", 0))
     info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
-    return info, lambda: CompactModel(weights)
+    return info, CompactDraft(files.folder, config, weights)

@@ -98,6 +98,7 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
         values["draft"] = ModelInfo(**values["draft"]) if "draft" in values else None
         costs = values.get("verify_costs", ())
         values["verify_costs"] = tuple((rows, seconds) for rows, seconds in costs)
+        values["history"] = tuple(values.get("history", ()))
     return cls(**values)
 
 

@@ -80,6 +80,7 @@ class RunStarted:
     lossy: bool = False  # the method changes what the target would say, on purpose
     verify_costs: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of a target pass, measured
     draft_cost: float | None = None  # seconds of one draft step, measured
+    history: tuple[float, ...] = ()  # accepted share of this visitor's earlier runs of the method
     schema: int = SCHEMA_VERSION
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -19,6 +19,8 @@ class Metrics:
     tokens_per_step: new tokens / steps, the target's own included
     hit_rate: steps whose draft had been prepared while the target was busy / steps that could have had one
     saved_seconds: drafting time that the target's passes hid
+    positions: (tested, kept) for each position in the draft, its depth in a tree: drafts with a token there
+        that was tested, and those of them that kept one
     """
 
     steps: int
@@ -35,6 +37,7 @@ class Metrics:
     hits: int = 0
     chances: int = 0
     saved_seconds: float = 0.0
+    positions: tuple[tuple[int, int], ...] = ()
 
     @property
     def hit_rate(self) -> float | None:
@@ -50,6 +53,11 @@ class Metrics:
     def first_accept_rate(self) -> float | None:
         """Share of the drafting steps whose first drafted token was kept."""
         return _ratio(self.first_accepted, self.drafting_steps)
+
+    @property
+    def accept_by_position(self) -> tuple[float | None, ...]:
+        """Share of the drafts tested at each position whose token there was kept; the first position first."""
+        return tuple(_ratio(kept, tested) for tested, kept in self.positions)
 
     @property
     def accepted_per_step(self) -> float | None:
@@ -90,6 +98,7 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
         hits=sum(bool(event.hit) for event in prepared),
         chances=len(prepared),
         saved_seconds=sum(event.saved_seconds or 0.0 for event in prepared),
+        positions=_positions(drafting),
     )
 
 
@@ -136,6 +145,29 @@ def _new_tokens(step: Verified) -> int:
 
 def _first_kept(step: Verified) -> bool:
     return any(node.parent == -1 and node.status is Status.ACCEPTED for node in step.nodes)
+
+
+def _positions(drafting: Sequence[Verified]) -> tuple[tuple[int, int], ...]:
+    """(tested, kept) drafts for each position, see `Metrics`.
+
+    status   accepted  rejected  unreached     one draft of three tokens
+    tested      1         1          0
+    kept        1         0          0
+    """
+    tested: list[int] = []
+    kept: list[int] = []
+    for step in drafting:
+        depths: list[int] = []
+        fates: dict[int, set[Status]] = {}
+        for node in step.nodes:
+            depths.append(0 if node.parent == -1 else depths[node.parent] + 1)
+            fates.setdefault(depths[-1], set()).add(node.status)
+        more = [0] * (len(fates) - len(tested))
+        tested, kept = tested + more, kept + more
+        for depth, statuses in fates.items():
+            tested[depth] += bool(statuses & {Status.ACCEPTED, Status.REJECTED})
+            kept[depth] += Status.ACCEPTED in statuses
+    return tuple(zip(tested, kept, strict=True))
 
 
 def _ratio(part: float, whole: float) -> float | None:

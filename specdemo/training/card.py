@@ -1,4 +1,4 @@
-"""The card of a trained draft: what it was made from and how, how well it does, as values and as a README."""
+"""The card of a trained drafter: what it was made from and how, how well it does, as values and as a README."""
 
 from __future__ import annotations
 
@@ -14,19 +14,41 @@ TITLES = {
     "greedy_agreement_all": "same likeliest word as the target, after any text",
     "overlap": "overlap with the target's distribution at temperature 1 (one minus total variation)",
     "coverage": "share of the target's probability that lies in the reduced vocabulary",
+    "calibration_error_raw": "expected calibration error of the prefix survival, before temperatures",
+    "calibration_error": "expected calibration error of the prefix survival, after temperatures",
     "tokens": "held-out answer tokens",
     "prompts": "held-out prompts",
 }
+PLACED = {
+    "greedy_agreement": "likeliest word is the target's, token {place} of the draft, greedy text",
+    "overlap": "overlap with the target's distribution, token {place} of the draft, sampled text",
+}
+ABOUT = {
+    "draft": "A small language model that drafts for `{target}`: {layers} and an output head over the "
+    "{words:,} words that the target says most. It reads the text alone.",
+    "feature": "A feature drafter (EAGLE family) for `{target}`: {layers} that also read the target's hidden "
+    "states, and while it drafts on its own; its output head has the {words:,} words that the target says most.",
+    "exit": "An exit adapter for `{target}`: the target's own lower layers, {layers} trained to follow them, and "
+    "an output head over the {words:,} words that the target says most.",
+    "medusa": "Medusa heads for `{target}`: each guesses the token one further ahead from the target's last "
+    "hidden state, by the target's output matrix over the {words:,} words that it says most.",
+    "block": "A DSpark drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
+    "hidden states, a Markov head that ties each guess to the one before it, and a confidence head that foresees "
+    "how much of the block survives; {words:,} output words.",
+    "jet": "A JetSpec drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
+    "hidden states, each place seeing those before it, to grow trees from; {words:,} output words.",
+}
+PLOT = "training.svg"
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Facts about one draft.
+    """Facts about one drafter.
 
     target: the catalogue name or id of the model whose answers it learnt, and whose embedding it borrows
     precision: weights that the target answered with; layers: the target's layers that it began as
     data: a line for each source of answers; tokens_seen: prompt and answer tokens, every epoch counted
-    results: measured on held-out prompts, keys as in TITLES
+    results: measured on held-out prompts; `title` puts their names into words
     losses, checks: (step, divergence in nats), the training's moving average and on held-out texts
     """
 
@@ -70,43 +92,78 @@ def describe_machine(device: str = "cpu") -> str:
     return f"{name}, {os.cpu_count()} logical cores"
 
 
+def title(name: str) -> str:
+    """A result's name in words; a number at its end is the place in the draft, from 1."""
+    measure, _, place = name.rpartition("_")
+    if place.isdigit() and measure in PLACED:
+        return PLACED[measure].format(place=place)
+    return TITLES.get(name, name.replace("_", " "))
+
+
 def render(card: Card, parameters: int) -> str:
-    """The README of a draft's folder."""
-    title = f"Draft for {card.target}"
-    lines = [
-        "---", "license: apache-2.0", "library_name: specdemo", "---", "",
-        f"# {title}", "",
-        f"A small language model that drafts for `{card.target}` in speculative decoding: "
-        f"{len(card.layers)} decoder layers ({parameters / 1e6:.1f} million parameters), the target's own "
-        f"embedding, and an output head over the {card.words:,} words that the target says most. "
-        "It is not meant to be used alone: the target checks every token.", "",
-        "## Results on held-out prompts", "",
-    ]  # fmt: skip
-    if card.results:
-        lines += ["| measure | value |", "|---|---:|"]
-        lines += [
-            f"| {TITLES.get(key, key)} | {_number(value)} |" for key, value in card.results.items()
-        ]
-    else:
-        lines.append("Not measured.")
-    lines += ["", "## Data", "", f"Answers of `{card.target}` ({card.precision} weights) to:", ""]
-    lines += [f"- {line}" for line in card.data] or ["- not recorded"]
+    """The README of a drafter's folder."""
+    sections = {
+        "Results on held-out prompts": _results(card),
+        "Data": [
+            f"Answers of `{card.target}` ({card.precision} weights) to:",
+            "",
+            *([f"- {line}" for line in card.data] or ["- not recorded"]),
+        ],
+        "Recipe": _recipe(card),
+        "Training": _training(card),
+        "Files": [
+            "`config.json` is a Llama configuration with one more key; the safetensors parts hold the matrices in "
+            "8 bits with a scale a row, and the ids of the output words. The embedding is read from the target."
+        ],
+        "Licence": [f"{card.licence}."],
+    }
+    lines = ["---", f"license: {card.licence.lower()}", "library_name: specdemo", "---", ""]
+    lines += [f"# {card.kind.capitalize()} drafter for {card.target}", "", _about(card)]
     lines += [
-        "",
-        "## Recipe",
-        "",
-        f"- started as layers {', '.join(map(str, card.layers))} of the target",
+        f"{parameters / 1e6:.1f} million parameters beside the target's embedding. It is not meant to be used "
+        "alone: the target checks every token."
     ]
-    lines += [f"- {key}: {value}" for key, value in card.recipe.items()]
-    lines += [
-        f"- {card.tokens_seen:,} tokens seen in {card.steps:,} steps, {card.minutes:.0f} minutes, seed {card.seed}",
-        f"- machine: {card.machine or 'not recorded'}", "",
-        "## Files", "",
-        "`config.json` is a Llama configuration with one more key; the safetensors parts hold 8-bit matrices with a "
-        "scale a row, and the ids of the output words. The embedding is read from the target.", "",
-        "## Licence", "", f"{card.licence}.", "",
-    ]  # fmt: skip
-    return "\n".join(lines)
+    for name, body in sections.items():
+        lines += ["", f"## {name}", "", *body] if body else []
+    return "\n".join([*lines, ""])
+
+
+def _about(card: Card) -> str:
+    """What this kind of drafter is."""
+    about = ABOUT.get(card.kind, "A drafter for `{target}` ({kind}).")
+    count = len(card.layers)
+    layers = {0: "decoder layers", 1: "one decoder layer"}.get(count, f"{count} decoder layers")
+    return about.format(target=card.target, kind=card.kind, layers=layers, words=card.words)
+
+
+def _results(card: Card) -> list[str]:
+    if not card.results:
+        return ["Not measured."]
+    rows = [f"| {title(name)} | {_number(value)} |" for name, value in card.results.items()]
+    return ["| measure | value |", "|---|---:|", *rows]
+
+
+def _recipe(card: Card) -> list[str]:
+    layers = ", ".join(map(str, card.layers))
+    return [
+        *([f"- started as layers {layers} of the target"] if layers else []),
+        *(f"- {name}: {value}" for name, value in card.recipe.items()),
+        f"- {card.tokens_seen:,} tokens seen in {card.steps:,} steps, {card.minutes:.0f} minutes, "
+        f"seed {card.seed}",
+        f"- machine: {card.machine or 'not recorded'}",
+    ]
+
+
+def _training(card: Card) -> list[str]:
+    """The curve, and its ends in numbers; nothing when none was recorded."""
+    lines = []
+    for name, pairs in (("training", card.losses), ("held out", card.checks)):
+        if pairs:
+            (first, before), (last, after) = pairs[0], pairs[-1]
+            lines.append(
+                f"- {name}: {before:.3f} nats a token at step {first:,}, {after:.3f} at step {last:,}"
+            )
+    return [f"![Divergence from the target while training]({PLOT})", "", *lines] if lines else []
 
 
 def _number(value: float) -> str:

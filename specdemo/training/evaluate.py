@@ -59,7 +59,7 @@ class Tally:
                 self.sums[key] = self.sums.get(key, np.zeros(len(NAMES))) + found[chosen].sum(0)
 
     def results(self) -> dict[str, float]:
-        """Means by name (see card.TITLES)."""
+        """Means by name (see card.title)."""
         total = sum(self.sums.values(), np.zeros(len(NAMES)))
         tokens = max(total[4], 1)
         results = {"loss": total[0] / tokens}

@@ -126,7 +126,6 @@ def _generate(
         mask[row, longest - len(ids) :] = True
     rows = torch.arange(len(group), device=device)  # of `group`, that are still answered
     temperatures = torch.tensor(TEMPERATURES, device=device).repeat(len(group))[: len(group)]
-    stops = torch.tensor(stop_ids, dtype=torch.long, device=device)
     where, cache = (mask.cumsum(-1) - 1).clamp(min=0), RollbackCache(len(teacher.model.layers))
     said: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in group]
     for _ in range(max_answer_tokens):

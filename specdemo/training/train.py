@@ -18,9 +18,10 @@ from specdemo.models.progress import Progress, ProgressCallback, megabytes, sile
 from specdemo.models.sources import ModelFiles, resolve
 from specdemo.models.store import check_space, full_disk_is_told, make_folder
 from specdemo.models.tokenizers import load_tokenizer
-from specdemo.training.card import Card, describe_machine
+from specdemo.training.card import PLOT, Card, describe_machine
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import package, read_llama_config
+from specdemo.training.plot import write_plot
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
@@ -78,7 +79,9 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
             raise UserError("There are too few answers to train on.", advice="Name more prompts.")
         shared = Shared(hidden, embedding, word_ids, options.batch_tokens, options.seed)
         task, extra, began_as = make_task(options, config, files.folder, shared)
-        trainer = Trainer(options, task, work / f"{options.kind}-{_digest(_train_facts(options))}.pt")
+        trainer = Trainer(
+            options, task, work / f"{options.kind}-{_digest(_train_facts(options))}.pt"
+        )
         trainer.fit(kept, held, progress)
         progress(Progress("evaluate", None, f"{len(held)} answers"))
         task.module.eval()
@@ -92,6 +95,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         )  # fmt: skip
         state = trained_state(task.module)
         package(state, word_ids.cpu(), files.folder, options.out, card, extra)
+        write_plot(card, options.out / PLOT)
     progress(Progress("evaluate", 1.0, f"written to {options.out}"))
     return TrainReport(
         options.out, card, sum(tensor.numel() for tensor in state.values()), results,

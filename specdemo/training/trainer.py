@@ -40,7 +40,7 @@ class Task(Protocol):
         """
 
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Measures on held-out texts by name, see `card.TITLES`."""
+        """Measures on held-out texts by name, see `card.title`."""
 
 
 class Trainer:

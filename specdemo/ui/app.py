@@ -7,7 +7,13 @@ import gradio as gr
 from specdemo.session import Studio
 from specdemo.ui import words
 from specdemo.ui.handlers import Handlers, Visitor
-from specdemo.ui.panels import create_ask, create_controls, create_header, create_proof
+from specdemo.ui.panels import (
+    create_ask,
+    create_controls,
+    create_header,
+    create_proof,
+    create_training,
+)
 from specdemo.ui.view import ASSETS, SCRIPTS, page_head, run_view, serve_assets
 
 VISITOR_SECONDS = 3600
@@ -26,15 +32,17 @@ def create_app(studio: Studio) -> gr.Blocks:
             with gr.Column(scale=4, min_width=320):
                 view = run_view()
             controls = create_controls(studio)
+        card = create_training()
         proof = create_proof()
         timer = gr.Timer(0.5)
 
+        menu = [*controls.menu, card]
         quick = {"queue": False, "show_progress": "hidden"}
         demo.load(handlers.arrive, None, [visitor, view, status], **quick)
-        demo.load(handlers.menu, controls.method, controls.menu, **quick)
+        demo.load(handlers.menu, controls.method, menu, **quick)
         demo.load(handlers.audit, None, proof, **quick)
-        timer.tick(handlers.tick, controls.method, [status, timer, *controls.menu], **quick)
-        controls.method.input(handlers.menu, controls.method, controls.menu, **quick)
+        timer.tick(handlers.tick, controls.method, [status, timer, *menu], **quick)
+        controls.method.input(handlers.menu, controls.method, menu, **quick)
         controls.forget.click(handlers.forget, visitor, None, show_progress="hidden")
         started = gr.on(
             [ask.run.click, ask.prompt.submit], handlers.begin, visitor, [visitor, view], **quick
@@ -56,7 +64,7 @@ def create_app(studio: Studio) -> gr.Blocks:
             show_progress="hidden",
             concurrency_id="engine",
             concurrency_limit=1,
-        ).then(handlers.menu, controls.method, controls.menu, **quick)
+        ).then(handlers.menu, controls.method, menu, **quick)
     return demo.queue(max_size=QUEUE, default_concurrency_limit=4)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import gradio as gr
 
 from specdemo.errors import UserError
-from specdemo.session import Conversation, Studio
+from specdemo.session import Conversation, MethodInfo, Studio
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.codec import encode
 from specdemo.trace.events import RunStarted, Verified
@@ -53,13 +53,14 @@ class Handlers:
         return Visitor(self.studio.open()), stream, self._status()
 
     def menu(self, name: str) -> tuple[object, ...]:
-        """What depends on the method and on the loaded pair. returns: updates of `panels.Controls.menu`"""
+        """What depends on the method and on the loaded pair. returns: updates of `panels.Controls.menu`, then the card"""
         methods = self.studio.methods()
         chosen = next((method for method in methods if method.name == name), methods[0])
         return (
             gr.update(choices=present.method_choices(methods)),
             present.method_note(chosen),
             *(gr.update(visible=shown(chosen, option)) for option in OPTIONS),
+            self._card(chosen),
         )
 
     def audit(self) -> str:
@@ -69,7 +70,7 @@ class Handlers:
     def tick(self, name: str) -> tuple[object, ...]:
         """returns: status, the timer and the menu; the last two change once there is nothing more to tell"""
         loading = self.studio.progress() is not None
-        menu = [gr.skip()] * (2 + len(OPTIONS)) if loading else self.menu(name)
+        menu = [gr.skip()] * (3 + len(OPTIONS)) if loading else self.menu(name)
         return self._status(), gr.Timer(active=loading), *menu
 
     def begin(self, visitor: Visitor | None) -> tuple[Visitor, str]:
@@ -157,6 +158,12 @@ class Handlers:
             yield present.status("failed", str(error)), free
             return
         yield self._status(), free
+
+    def _card(self, method: MethodInfo) -> str:
+        """Value of the view of a method's training card."""
+        if not self.studio.ready:
+            return json.dumps({"none": words.CARD_LOADING})
+        return present.training_card(method, self.studio.card(method.name))
 
     def _status(self) -> str:
         if self.studio.error and not self.studio.ready:

@@ -12,7 +12,7 @@ import gradio as gr
 from specdemo.session import MethodInfo, Studio
 from specdemo.settings import MAX_LOOKAHEAD, MAX_NODES, PRECISIONS, RunSettings
 from specdemo.ui import present, words
-from specdemo.ui.view import ASSETS, audit_view, note_view, status_view
+from specdemo.ui.view import ASSETS, audit_view, card_view, note_view, status_view
 
 EXAMPLES = ASSETS / "examples.json"
 # Settings that some methods read and others do not, in the order of `Controls.menu`.
@@ -177,6 +177,12 @@ def create_proof() -> gr.HTML:
     """What the last audit proved, folded away."""
     with gr.Accordion(words.PROOF, open=False):
         return audit_view()
+
+
+def create_training() -> gr.HTML:
+    """The training card of the chosen method's weights, folded away."""
+    with gr.Accordion(words.TRAINING, open=False):
+        return card_view()
 
 
 def read_examples(path: Path) -> list[dict[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,19 @@ def method_note(method: MethodInfo) -> str:
     if not method.available:
         note.append(("missing", words.NOT_HERE.format(why_not=method.why_not)))
     return json.dumps(note)
+
+
+def training_card(method: MethodInfo, card: Mapping[str, object] | None) -> str:
+    """Value of the view of a training card: the card, or a sentence on why there is none."""
+    if card:
+        return json.dumps({"card": card})
+    if not method.available:
+        sentence = words.NOT_HERE.format(why_not=method.why_not)
+    elif method.needs:
+        sentence = words.CARD_UNKNOWN.format(need=", ".join(method.needs))
+    else:
+        sentence = words.CARD_NOTHING.format(title=method.title)
+    return json.dumps({"none": sentence})
 
 
 def recorded_stream(path: Path) -> str:

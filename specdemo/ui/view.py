@@ -57,6 +57,11 @@ def audit_view() -> gr.HTML:
     return _mounted("null", "audit.js", "mountAudit", "sd-audit")
 
 
+def card_view() -> gr.HTML:
+    """How the chosen method's weights were trained: a JSON object with a `card`, or with a sentence as `none`."""
+    return _mounted("{}", "card.js", "mountCard", "sd-card")
+
+
 def page_head() -> str:
     """Plotly from the installed package: no request leaves the machine."""
     return f'<script defer src="/gradio_api/file={PLOTLY.as_posix()}"></script>'

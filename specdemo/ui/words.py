@@ -37,6 +37,10 @@ NEEDS = "Needs {need}."
 NOT_HERE = "Not available for this target. {why_not}"
 LOSSY_NOTE = "Lossy by design: it may keep what the target alone would not have said."
 PROOF = "Proof"
+TRAINING = "Training"
+CARD_LOADING = "The card can be read as soon as the model is there."
+CARD_NOTHING = "{title}: nothing to train, it drafts without weights of its own."
+CARD_UNKNOWN = "There is no training card for what this method drafts from: {need}."
 THEME = "Light / dark"
 LOADING = {
     "start": "Starting",
@@ -78,6 +82,13 @@ VIEW: dict[str, object] = {
         "composite": "composite",
         "auto": "auto",
         "online": "online",
+        "feature": "feature drafter",
+        "feature_tree": "feature tree",
+        "exit": "early exit",
+        "medusa": "Medusa",
+        "medusa_static": "Medusa, static tree",
+        "block": "DSpark",
+        "jet": "JetSpec",
         "look_back": "looking back",
         "nothing": "plain decoding",
         "plain": "plain decoding",
@@ -209,6 +220,13 @@ VIEW: dict[str, object] = {
         "lookahead_label": "Chart: tokens allowed, drafted and accepted in each step",
         "speedup_title": "Speedup over time",
         "speedup_label": "Chart: speedup against the measured plain run as time goes on",
+        "history_title": "Acceptance, run by run",
+        "history_label": "Chart: drafted tokens kept in your last runs of this method, oldest first: {shares}",
+        "history": "drafts kept",
+        "history_hover": "run {run}: {share} % of drafts kept",
+        "history_now": "this run so far: {share} % of drafts kept",
+        "run": "your runs of this method",
+        "share": "% of drafts kept",
         "lookahead_hover": "step {step}: {accepted} of {drafted} kept, {lookahead} allowed",
         "tree_hover": "step {step}: {accepted} of depth {depth} kept, {drafted} nodes, {lookahead} allowed",
         "source_hover": "from: {source}",
@@ -247,6 +265,58 @@ VIEW: dict[str, object] = {
         "meaning": "p-values: uniform, independent and, where there is a draft, in the draft's order; one below "
         "{limit} counts against a method. Greedy outputs must be equal in fp32; in less, a pass over several "
         "rows rounds differently from a pass over one, so a near-tie can fall the other way.",
+    },
+    "card": {
+        "about": "{what} Trained for {target} ({precision}).",
+        "kinds": {
+            "draft": "A small language model that reads the text alone.",
+            "feature": "A small drafter that also reads the target's hidden states.",
+            "exit": "An adapter that lets the target's first layers draft.",
+            "medusa": "Heads on the target's last hidden state, one for each token ahead.",
+            "block": "DSpark: a whole block of guesses in one pass, with a Markov and a confidence head.",
+            "jet": "JetSpec: a whole block of guesses in one pass, from which trees grow.",
+        },
+        "results": "Results on held-out prompts",
+        "results_label": "Held-out results",
+        "unmeasured": "Not measured.",
+        "by_place": "By position in the draft",
+        "place": "token {place}",
+        "names": {
+            "loss": "divergence from the target, nats a token",
+            "greedy_agreement": "same likeliest word as the target, greedy text",
+            "greedy_agreement_all": "same likeliest word as the target, any text",
+            "overlap": "overlap with the target's distribution, temperature 1",
+            "coverage": "target's probability inside the reduced vocabulary",
+            "calibration_error_raw": "calibration error of the survival, as trained",
+            "calibration_error": "calibration error of the survival, calibrated",
+            "tokens": "held-out tokens",
+            "prompts": "held-out prompts",
+        },
+        "shares": [
+            "greedy_agreement",
+            "greedy_agreement_all",
+            "overlap",
+            "coverage",
+            "calibration_error_raw",
+            "calibration_error",
+        ],
+        "data": "Data",
+        "recipe": "Recipe",
+        "facts": {
+            "layers": "began as the target's layers",
+            "words": "output words",
+            "tokens_seen": "tokens seen",
+            "steps": "steps",
+            "minutes": "minutes",
+            "machine": "machine",
+            "seed": "seed",
+            "licence": "licence",
+        },
+        "curve": "Divergence from the target while training, nats a token (logarithmic)",
+        "curve_label": "Chart: training {losses} nats a token at the last step, held out {checks}",
+        "losses": "training",
+        "checks": "held out",
+        "steps": "steps",
     },
     "trace": {
         "foreign": "{name} is not a trace of this program: line {line}: {problem}.",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from specdemo.bench.lanes import LaneResult
+from specdemo.bench.lanes import LaneResult, expand
 from specdemo.bench.policies import Oracle, regret_table
-from specdemo.bench.report import Report, summary
+from specdemo.bench.report import Report, by_position, summary
+from specdemo.drafters.base import Method
 from specdemo.engine.cost import CostProfile
+from specdemo.models.trained import KINDS
 from specdemo.trace.events import Node, Status, Verified
 from specdemo.trace.metrics import measure, output_ids
 
@@ -81,3 +85,71 @@ def test_the_summary_names_the_worst_task_and_the_memory():
     row = next(line for line in text.splitlines() if line.startswith("| tree"))
     assert "rag 0.62x" in row
     assert "| 9 " in row
+
+
+def judged(*drafts):
+    """A lane of one step a draft; a draft is (parent, status) for each node."""
+    steps = [
+        Verified(
+            "speculative",
+            number,
+            tuple(Node(0, parent=parent, status=status) for parent, status in draft),
+            tuple(node for node, (_, status) in enumerate(draft) if status is Status.ACCEPTED),
+            Node(9),
+            0.001,
+            0.02,
+            0.0,
+            0.021 * (number + 1),
+        )
+        for number, draft in enumerate(drafts)
+    ]
+    return LaneResult("tree", measure(steps), tuple(output_ids(steps)), (0.5,) * 20, tuple(steps))
+
+
+KEPT, REFUSED, UNSEEN = Status.ACCEPTED, Status.REJECTED, Status.UNREACHED
+DRAFTS = (
+    ((-1, KEPT), (0, KEPT), (1, REFUSED), (2, UNSEEN)),  # a chain
+    ((-1, REFUSED), (-1, KEPT), (0, UNSEEN), (1, REFUSED)),  # a tree of two branches
+    ((-1, REFUSED), (0, UNSEEN)),
+    (),  # nothing drafted
+)
+
+
+def test_acceptance_by_position_counts_only_what_was_tested():
+    metrics = judged(*DRAFTS).metrics
+    assert metrics.positions == ((3, 2), (2, 1), (1, 0), (0, 0))
+    assert metrics.accept_by_position == (2 / 3, 1 / 2, 0.0, None)
+
+
+def test_the_report_tells_acceptance_by_position():
+    report = Report("nothing")
+    report.add("qa", [lane("nothing", 0, 0), judged(*DRAFTS)])
+    report.add("rag", [lane("nothing", 0, 0), judged(DRAFTS[0])])
+    table = by_position(report.rows())
+    assert "nothing" not in table
+    row = next(line for line in table.splitlines() if line.startswith("| tree"))
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["83 %", "75 %", "0 %", "-", "-"]
+
+
+def test_the_summary_names_the_minutes_of_training():
+    report = Report("nothing")
+    report.add("qa", [lane("nothing", 0, 0), lane("tree:cost", 3, 4)])
+    text = summary(report.rows(), {"tree": 8.9}, {"tree": 45.2})
+    rows = [line.split("|") for line in text.splitlines()]
+    assert rows[0][-2].strip() == "training min"
+    assert {row[1].strip(): row[-2].strip() for row in rows[2:]} == {
+        "nothing": "-",
+        "tree:cost": "45",
+    }
+
+
+def test_trained_stands_for_methods_with_weights_of_their_own(monkeypatch):
+    def method(*needs):
+        return Method("Title", "Summary.", lambda _: None, needs)
+
+    table = {name: method(name) for name in ("draft", *KINDS)} | {"both": method("draft", "jet")}
+    monkeypatch.setattr("specdemo.drafters.base.METHODS", table)
+    here = [SimpleNamespace(name=name, available=name != "medusa") for name in table]
+    studio = SimpleNamespace(methods=lambda: here)
+    expected = [name for name in (*KINDS, "both") if name != "medusa"]
+    assert expand("trained,draft", studio) == [*expected, "draft"]

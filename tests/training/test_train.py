@@ -28,8 +28,8 @@ from specdemo.training.data import (
     to_rows,
 )
 from specdemo.training.options import KINDS, TrainOptions
-from specdemo.training.train import train
 from specdemo.training.student import DistilledHead, spread
+from specdemo.training.train import train
 
 WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
 

@@ -143,6 +143,12 @@ class ReadyStudio(Studio):
         row = {"name": "tree", "title": HOSTILE[0], "available": True, "greedy": greedy}
         return {"machine": "here", "model": "tiny", "limit": 0.001, "methods": [row]}
 
+    def card(self, method):
+        if method != "draft_model":
+            return None
+        curve = {"losses": [[10, 4.0], [20, 2.0], [30, 1.5]], "checks": [[20, 2.1], [30, 1.6]]}
+        return {"kind": "feature", "target": "tiny", "data": [HOSTILE[0]], "seed": 7, **curve}
+
     def pairs(self):
         return [PairInfo("smollm2-135m-instruct", "d", "tiny", "")]
 
@@ -183,6 +189,11 @@ def run(page, prompt):
     page.locator("#sd-prompt textarea").fill(prompt)
     page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_function("document.querySelector('.sd-badge').textContent !== 'recorded'")
+
+
+def choose(page, title):
+    page.locator("#sd-method input").click()
+    page.get_by_role("option", name=title).click()
 
 
 def test_hostile_tokens_stay_text_and_every_state_shows(page):
@@ -308,18 +319,14 @@ def test_a_lossy_run_says_so_and_claims_nothing(page):
 
 
 def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
-    def choose(title):
-        page.locator("#sd-method input").click()
-        page.get_by_role("option", name=title).click()
-
     page.locator("#sd-note", has_text="Guesses.").wait_for()
     assert page.locator("#sd-policy").is_visible()
-    choose("Tree (not available here)")
+    choose(page, "Tree (not available here)")
     page.locator("#sd-note", has_text="Needs a draft model.").wait_for()
     assert "<b>There is</b> no draft. Train one." in page.locator("#sd-note").inner_text()
     page.locator("#sd-nodes").wait_for()
     page.locator("#sd-policy").wait_for(state="hidden")
-    choose("Look back (lossy)")
+    choose(page, "Look back (lossy)")
     page.locator("#sd-note", has_text="Lossy by design").wait_for()
     page.locator("#sd-memory").wait_for()
     page.get_by_role("button", name="Forget").click()
@@ -335,6 +342,19 @@ def test_the_last_audit_is_a_table_of_text(page):
     assert HOSTILE[0] in page.locator("#sd-audit").inner_text()
     assert "3 of 4" in page.locator("#sd-audit").inner_text()
     assert page.locator("#sd-audit img").count() == 0
+
+
+def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
+    page.get_by_role("button", name="Training").click()
+    choose(page, "Draft model")
+    page.locator("#sd-card polyline").first.wait_for()
+    assert HOSTILE[0] in page.locator("#sd-card").inner_text()
+    assert page.locator("#sd-card img").count() == 0
+    assert page.locator("#sd-card polyline").count() == 2
+    choose(page, "Look back (lossy)")
+    page.locator("#sd-card", has_text="nothing to train").wait_for()
+    assert page.locator("#sd-card svg").count() == 0
+    assert page.problems == []
 
 
 def test_stop_keeps_what_there_is_and_the_page_goes_on(page):

@@ -23,6 +23,8 @@ from specdemo.trace.events import (
     Status,
     Verified,
 )
+from specdemo.training.card import TITLES
+from specdemo.training.options import KINDS
 from specdemo.ui import words
 from specdemo.ui.handlers import Handlers, Visitor, read_controls
 from specdemo.ui.panels import OPTIONS
@@ -69,6 +71,7 @@ class ScriptedStudio:
     ready = True
     error = None
     audited = None
+    cards: dict[str, dict[str, object]] = {}
     loading = None
     pair = SimpleNamespace(target=SimpleNamespace(info=ModelInfo("tiny", precision="fp32")))
 
@@ -77,6 +80,9 @@ class ScriptedStudio:
 
     def last_audit(self):
         return self.audited
+
+    def card(self, method):
+        return self.cards.get(method)
 
     def progress(self):
         return self.loading
@@ -188,7 +194,7 @@ def test_every_method_has_a_word():
 
 
 def test_the_menu_says_what_a_method_needs_and_hides_what_it_does_not_read(handlers):
-    menu, note, *options = handlers.menu("tree")
+    menu, note, *options, _card = handlers.menu("tree")
     assert menu["choices"] == [
         ("Draft model", "draft_model"),
         ("Tree (not available here)", "tree"),
@@ -227,3 +233,29 @@ def test_the_audit_arrives_as_it_was_written(handlers):
     assert json.loads(handlers.audit()) is None
     handlers.studio.audited = {"methods": [{"name": "tree"}]}
     assert json.loads(handlers.audit()) == handlers.studio.audited
+
+
+def card_of(handlers, method):
+    return json.loads(handlers.menu(method)[-1])
+
+
+def test_the_card_follows_the_method(handlers):
+    handlers.studio.cards = {"draft_model": {"kind": "draft", "seed": 3}}
+    assert card_of(handlers, "draft_model") == {"card": {"kind": "draft", "seed": 3}}
+    assert card_of(handlers, "look_back") == {
+        "none": "Look back: nothing to train, it drafts without weights of its own."
+    }
+    assert "There is no draft." in card_of(handlers, "tree")["none"]
+    handlers.studio.cards = {}
+    assert card_of(handlers, "draft_model")["none"] == words.CARD_UNKNOWN.format(need="D")
+    handlers.studio.ready = False
+    assert card_of(handlers, "draft_model") == {"none": words.CARD_LOADING}
+
+
+def test_every_kind_that_can_be_trained_has_a_word():
+    assert set(words.VIEW["card"]["kinds"]) == set(KINDS)
+
+
+def test_every_result_of_a_card_has_a_word_in_the_page():
+    assert set(words.VIEW["card"]["names"]) == set(TITLES)
+    assert set(words.VIEW["card"]["shares"]) < set(TITLES)

@@ -11,6 +11,7 @@ import pytest
 
 from specdemo.trace.metrics import measure, speedup
 from specdemo.trace.replay import read
+from specdemo.ui import words
 from specdemo.ui.view import RUNS
 
 RECORDED = sorted(RUNS.glob("*.jsonl"))
@@ -29,6 +30,18 @@ def test_trees_oracle_prediction_and_bound_on_steps_written_by_hand():
     script = Path(__file__).with_name("tree.test.mjs")
     result = subprocess.run(
         [shutil.which("node"), script], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_the_training_card_in_the_words_of_the_page():
+    script = Path(__file__).with_name("card.test.mjs")
+    result = subprocess.run(
+        [shutil.which("node"), script, json.dumps(words.VIEW)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { verdicts } from "../../assets/view/audit.js";
 import { acceptRate, preparedRate } from "../../assets/view/metrics.js";
 import { fold, pieces } from "../../assets/view/reducer.js";
-import { oracle, overlapBound, plainRate, predictedCurve } from "../../assets/view/series.js";
+import { acceptanceHistory, oracle, overlapBound, plainRate, predictedCurve } from "../../assets/view/series.js";
 import { depthOf, depths, isTree, layout } from "../../assets/view/tree.js";
 
 const node = (parent, status = "drafted", text = "x") => ({ token_id: 1, text, parent, status });
@@ -107,6 +107,16 @@ const older = fold([...plain, header("speculative"), ...steps.map(({ expected_to
 assert.deepEqual(predictedCurve(older.plain, older.speculative), []);
 assert.deepEqual(overlapBound(older.plain, older.speculative), []);
 assert.equal(preparedRate(older.speculative), null);
+
+// Acceptance run by run: earlier runs, then this one as far as it has come; nothing without earlier runs.
+const learned = [{ ...header("speculative"), history: [0.25, 0.5] }, ...steps];
+const history = acceptanceHistory(fold(learned).lanes.speculative);
+assert.deepEqual(history.map(({ run, current }) => [run, current]), [[1, false], [2, false], [3, true]]);
+assert.deepEqual(history.slice(0, 2).map((point) => point.share), [0.25, 0.5]);
+near(history[2].share, 4 / 6);
+assert.equal(acceptanceHistory(fold(learned.slice(0, 1)).lanes.speculative).length, 2);
+assert.deepEqual(acceptanceHistory(both.speculative), []);
+assert.deepEqual(acceptanceHistory(undefined), []);
 
 // The audit: what must hold and does not is a failure, what need not hold is told without a verdict.
 const words = { greedy: "{equal}/{outputs}", same: "{share}", margin: "{margin}", sampling: "{condition} {ps}", missing: "missing" };

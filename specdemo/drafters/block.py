@@ -1,0 +1,168 @@
+"""A whole block in one pass of the drafter: DSpark (DeepSeek-AI and Peking University, 2026) and JetSpec (2606.18394)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from specdemo.drafters.calibration import Calibration, stated
+from specdemo.drafters.depths import depth_tree
+from specdemo.drafters.draft_reader import DraftReader
+from specdemo.engine.cost import FOLLOW, Costs
+from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.types import Outcome, Proposal
+from specdemo.models.compact import CompactModel, MarkovHead
+
+
+class Block:
+    """What DSpark and JetSpec share: one pass that guesses every place of the block.
+
+    draft: reads with a compact drafter that guesses `depth` places; shapes and draws as the target does
+    """
+
+    def __init__(self, draft: DraftReader) -> None:
+        assert isinstance(draft.reader, FeatureReader)
+        assert isinstance(draft.reader.model, CompactModel)
+        self.draft, self.reader = draft, draft.reader
+        self.model: CompactModel = draft.reader.model
+        self.costs: Costs = draft.costs
+        self.depth = self.model.weights.depth
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """Read the prompt but for its last token."""
+        self.draft.start(prompt_ids)
+
+    def guess(self, committed: Sequence[int]) -> Tensor:
+        """(depth, W) float32 logits of the places after a text; what the pass took is one draft step."""
+        begun = time.perf_counter()
+        self.draft.follow(committed)
+        words = self.reader.guess_after(committed)
+        seconds = time.perf_counter() - begun
+        step = self.costs.draft_step
+        self.costs.draft_step += FOLLOW * (min(seconds, 4 * step or seconds) - step)
+        return words
+
+    def observe(self, outcome: Outcome) -> None:
+        """Costs and calibration are told by whoever owns them."""
+
+
+class DSpark(Block):
+    """A chain: each place's guess is corrected by the token drawn before it, and says how sure it is.
+
+    scheduled: draft on only while that raises the tokens expected for a second, and stop at the first place where
+    it does not. Whether a place is drawn depends on the tokens before it alone, so sampling stays exact;
+    looking at later places and going back would not be (see `bench.counterexample`).
+    """
+
+    def __init__(self, draft: DraftReader, *, most: int, scheduled: bool) -> None:
+        super().__init__(draft)
+        assert self.model.weights.markov is not None
+        self.markov: MarkovHead = self.model.weights.markov
+        self.most, self.scheduled = most, scheduled
+        # What the confidence head says, corrected by what comes of it in this run.
+        self.calibration = Calibration(stated)
+        self._sure: list[float] = []
+        word_ids = self.model.weights.word_ids.tolist()
+        self._words = {token_id: word for word, token_id in enumerate(word_ids)}
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """Draw from left to right as far as the schedule goes."""
+        allowed = min(budget, self.most, self.depth)
+        if not allowed:
+            return Proposal(reason="block: no token is left to draft")
+        words = self.guess(committed)
+        token_ids: list[int] = []
+        rows: list[Tensor] = []
+        confidences: list[float] = []
+        self._sure = []
+        survival = expected = 1.0
+        reason = "block: to its end"
+        for place in range(allowed):
+            previous = self._word(([*committed[-1:], *token_ids])[-1])
+            sure = self._confidence(place, previous)
+            survival *= self.calibration.chance(sure)
+            if self.scheduled and place and not self._pays(place, expected, survival):
+                reason = f"block: place {place + 1} would not pay, {survival:.0%} to get there"
+                break
+            expected += survival
+            with torch.inference_mode():
+                logits = words[place : place + 1] + self.markov.bias(
+                    self.markov.token[previous : previous + 1]
+                )
+            probs = self.draft.shaped(self.model.widen(logits), committed, [token_ids])[0]
+            token_ids.append(self.draft.pick(probs))
+            rows.append(probs)
+            confidences.append(float(probs[token_ids[-1]]))
+            self._sure.append(sure)
+        return Proposal.chain(
+            token_ids,
+            draft_probs=None if self.draft.greedy else torch.stack(rows),
+            confidences=tuple(confidences),
+            lookahead=allowed,
+            reason=reason,
+        )
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn what confidences were worth."""
+        said = replace(outcome.proposal, confidences=tuple(self._sure))
+        if len(said) == len(self._sure):
+            self.calibration.observe(replace(outcome, proposal=said))
+
+    def _pays(self, place: int, expected: float, survival: float) -> bool:
+        """Whether one more place raises the expected tokens a second; the guesses themselves are paid for."""
+        before = self.costs.draft_step + self.costs.verify_seconds(place)
+        after = self.costs.draft_step + self.costs.verify_seconds(place + 1)
+        return (expected + survival) / after > expected / before
+
+    def _confidence(self, place: int, previous: int) -> float:
+        markov = self.markov
+        inputs = torch.cat([self.model.states[place].float(), markov.token[previous].float()])
+        logit = float(inputs @ markov.confidence) + markov.constant
+        return 1 / (1 + math.exp(-logit / markov.temperatures[place]))
+
+    def _word(self, token_id: int) -> int:
+        """A token's place in the reduced vocabulary."""
+        return self._words.get(token_id, len(self._words))
+
+
+class JetSpec(Block):
+    """A tree over the places: the likeliest words of each, best paths first.
+
+    Its nodes are chosen, not drawn: the target draws at each node and goes where that token leads.
+    """
+
+    def __init__(
+        self,
+        draft: DraftReader,
+        calibration: Calibration,
+        *,
+        nodes: int,
+        most: int,
+        costly: bool,
+    ) -> None:
+        super().__init__(draft)
+        self.calibration, self.nodes, self.most, self.costly = calibration, nodes, most, costly
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """Grow a tree over the places of one block."""
+        allowed = min(budget, self.most, self.depth)
+        if not allowed:
+            return Proposal(reason="block: no token is left to draft")
+        logits = self.model.widen(self.guess(committed))
+        probs = self.draft.shaped(logits, committed, [[]] * len(logits))
+        tree = depth_tree(
+            probs, self.calibration, self.costs, nodes=self.nodes, depth=allowed, costly=self.costly
+        )
+        rule = "as far as it pays" if self.costly else "always"
+        return Proposal(
+            tuple(tree.token_ids),
+            tuple(tree.parents),
+            confidences=tuple(tree.confidences),
+            lookahead=allowed,
+            reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
+        )

@@ -1,0 +1,106 @@
+"""Early exit: the target's first layers and a trained adapter draft for the whole target (LayerSkip 2404.16710, Kangaroo 2404.18911).
+
+For all that the target has read, its states are there already. Only the pending and the drafted tokens run
+through the first layers, in rows of the target's own cache that its next pass overwrites.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from specdemo.engine.target import CachedModel
+from specdemo.errors import UserError
+from specdemo.models.compact import CompactModel, CompactWeights
+
+PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
+
+
+class ExitModel:
+    """One conversation of the target's first layers and an adapter; implements `LanguageModel`.
+
+    Drive it by a `FeatureReader`, and only while the target is idle: both write into the same rows.
+
+    target: keeps the states that the adapter reads, see `CachedModel.record`
+    weights: `reads` names the one layer whose states are the adapter's input
+    """
+
+    def __init__(self, target: CachedModel, weights: CompactWeights) -> None:
+        self.target = target
+        self.adapter = CompactModel(weights)
+        (layer,) = weights.reads
+        self._part = first_layers(target.model, layer)
+        self._grown: list[int] = []  # parents of the nodes that `grow` has read
+
+    @property
+    def length(self) -> int:
+        """Tokens in the adapter's cache."""
+        return self.adapter.length
+
+    def rollback(self, length: int) -> None:
+        """Forget every cached token from position `length` on, and what was grown."""
+        self._grown.clear()
+        self.adapter.rollback(length)
+
+    @torch.inference_mode()
+    def read(self, token_ids: Sequence[int]) -> Tensor:
+        """Append tokens. returns: (V,) float32 logits, minus infinity outside the reduced vocabulary."""
+        self._grown.clear()
+        states, features = [], self.target.features
+        known = max(0, min(features.length - self.length, len(token_ids)))
+        if known:
+            begin, reads = self.length, self.adapter.weights.reads
+            states.append(features.read(begin, begin + known, reads))
+        fresh = token_ids[known:]
+        if fresh:
+            ahead = self._ahead(self.length + known)
+            tree = range(-1, ahead + len(fresh) - 1)
+            states.append(self.target.lower(self._part, fresh, tree[ahead:], tree[:ahead]))
+        return self.adapter.widen(self.adapter.read_inputs(self._fit(torch.cat(states))))[0]
+
+    @torch.inference_mode()
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
+
+        parents: index among all nodes grown so far, -1 = follows the text
+        returns: (N, V) float32 logits, row i follows node i
+        """
+        ahead = self._ahead(self.length)
+        earlier = [*range(-1, ahead - 1), *(ahead + parent for parent in self._grown)]
+        below = [ahead + parent for parent in parents]
+        states = self.target.lower(self._part, token_ids, below, earlier)
+        self._grown += parents
+        return self.adapter.widen(self.adapter.grow_inputs(self._fit(states), parents))
+
+    def _ahead(self, place: int) -> int:
+        """How many tokens before a place the target has not read: they are in its first layers' spare rows."""
+        ahead = place - self.target.length
+        if ahead < 0:
+            raise ValueError("the target has read on without keeping its states: see `record`")
+        return ahead
+
+    def _fit(self, states: Tensor) -> Tensor:
+        embedding = self.adapter.weights.embedding
+        return states.to(device=embedding.device, dtype=embedding.dtype)
+
+
+def first_layers(model: Any, count: int) -> Any:
+    """The first `count` layers of a transformers model as a model without head and last norm; shares its weights.
+
+    Raises UserError for a model of another build.
+    """
+    base = getattr(model, "model", None)
+    if not all(hasattr(base, part) for part in PARTS):
+        raise UserError(
+            f"{model.config.model_type} is built differently: its first layers cannot run alone.",
+            unharmed="Every other method works.",
+            advice="Choose another method, or a model such as Llama, SmolLM2 or Qwen.",
+        )
+    part = copy.copy(base)
+    # A copy of the table of modules, not of the modules: the model itself stays as it is.
+    part._modules = {**base._modules, "layers": base.layers[:count], "norm": nn.Identity()}
+    return part

@@ -1,0 +1,77 @@
+"""Drafters that were trained for a target and lie in assets/ beside its draft model: found at loading, read at first use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from specdemo.models.compact_files import load_compact, read_config
+from specdemo.models.loading import LoadedModel
+from specdemo.models.medusa import load_medusa
+from specdemo.trace.events import ModelInfo
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets" / "drafts"
+KINDS = {
+    "feature": "a feature drafter",
+    "exit": "an exit adapter",
+    "medusa": "Medusa heads",
+    "block": "a DSpark drafter",
+    "jet": "a JetSpec drafter",
+}
+
+
+@dataclass(slots=True)
+class Trained:
+    """One drafter's folder; its weights are read when first asked for, once, whoever asks.
+
+    reads: hidden states of the target that it needs, by layer
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    _load: Callable[[Path], Any]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _weights: Any = None
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Hidden states of the target that go in."""
+        return tuple(self.config["specdemo"].get("reads", ()))
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        """How it was trained, see `training.card`."""
+        return self.config["specdemo"].get("card", {})
+
+    @property
+    def info(self) -> ModelInfo:
+        """Which weights draft."""
+        parameters = int(self.config["specdemo"].get("parameters", 0))
+        return ModelInfo(self.folder.name, "", "int4", "", parameters)
+
+    def weights(self) -> Any:
+        """CompactWeights, or MedusaWeights. Raises UserError for damaged files."""
+        with self._lock:
+            if self._weights is None:
+                self._weights = self._load(self.folder)
+            return self._weights
+
+
+def find_trained(target: LoadedModel, folder: Path | None = None) -> dict[str, Trained]:
+    """Those that are there for a target, by kind. folder: holds a folder a kind; by default what is shipped"""
+    folder = folder or ASSETS / f"{target.info.name}-trained"
+    embedding: Any = target.model.get_input_embeddings().weight
+
+    def load(kind: str) -> Callable[[Path], Any]:
+        if kind == "medusa":
+            return lambda path: load_medusa(path, embedding, device=target.device)
+        return lambda path: load_compact(path, embedding, device=target.device)
+
+    return {
+        kind: Trained(folder / kind, read_config(folder / kind), load(kind))
+        for kind in KINDS
+        if (folder / kind / "config.json").is_file()
+    }

@@ -1,0 +1,223 @@
+"""A head that learns between runs: it follows a biased target, never gets worse by its own measure, and can be undone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import PROFILE, reference_greedy, run_lane, tiny_llama
+from torch.nn import functional as F
+
+from specdemo.drafters.base import DraftingContext, make_drafter
+from specdemo.drafters.markov import MarkovCounts
+from specdemo.drafters.memory import MOST_RUNS, Memory
+from specdemo.drafters.online_head import MOST_PAIRS, OnlineHead
+from specdemo.engine.prefix import PrefixReader
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.errors import UserError
+from specdemo.models.compact import CompactConfig, CompactLayer, CompactModel, CompactWeights
+from specdemo.settings import RunSettings, Sampling
+from specdemo.trace.metrics import Metrics, measure, output_ids
+
+HIDDEN, VOCABULARY = 32, 64
+PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
+
+
+@pytest.fixture(scope="module")
+def weights() -> CompactWeights:
+    """A random one-layer draft that says 48 of 64 words."""
+    generator = torch.Generator().manual_seed(3)
+
+    def matrix(out: int, into: int) -> torch.Tensor:
+        return torch.randn(out, into, generator=generator) / into**0.5
+
+    def linear(out: int, into: int):
+        weight = matrix(out, into)
+        return lambda x: F.linear(x, weight)
+
+    embedding, word_ids, one = matrix(VOCABULARY, HIDDEN) * 3, torch.arange(48), torch.ones(HIDDEN)
+    layer = CompactLayer(
+        one, linear(64, HIDDEN), linear(HIDDEN, 32), one, linear(64, HIDDEN), linear(HIDDEN, 32)
+    )
+    config = CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0, VOCABULARY)
+    head = lambda x: F.linear(x, embedding[word_ids])  # noqa: E731 - a Linear
+    return CompactWeights(config, (layer,), one, embedding, head, word_ids)
+
+
+def verdicts(weights: CompactWeights, seed: int, count: int = 300):
+    """Random states, and the words that a biased target says there: the draft's own after a fixed low-rank turn."""
+    fixed = torch.Generator().manual_seed(99)
+    turn = torch.randn(HIDDEN, 4, generator=fixed) @ torch.randn(4, HIDDEN, generator=fixed) / 8
+    states = torch.randn(count, HIDDEN, generator=torch.Generator().manual_seed(seed))
+    return states, weights.head(states + states @ turn.T).argmax(dim=-1)
+
+
+def surprise(head: OnlineHead, states: torch.Tensor, token_ids: torch.Tensor) -> float:
+    return F.cross_entropy(head.weights.head(head.adjust(states)), token_ids).item()
+
+
+def agreement(head: OnlineHead, states: torch.Tensor, token_ids: torch.Tensor) -> float:
+    said = head.weights.head(head.adjust(states)).argmax(dim=-1)
+    return (said == token_ids).float().mean().item()
+
+
+def taught(weights: CompactWeights, runs: int) -> OnlineHead:
+    head = OnlineHead(weights)
+    for seed in range(runs):
+        head.learn()
+        head.begin_run()
+        head.remember(*verdicts(weights, seed))
+    return head
+
+
+def test_it_comes_to_agree_with_a_biased_target(weights):
+    fresh, unseen = OnlineHead(weights), verdicts(weights, 1000, 2000)
+    head = taught(weights, 12)
+    assert surprise(head, *unseen) < 0.8 * surprise(fresh, *unseen)
+    assert agreement(head, *unseen) > agreement(fresh, *unseen) + 0.05
+
+
+def test_it_never_gets_worse_on_the_newest_run(weights):
+    """Old runs teach one thing, the newest ones say the opposite or nothing: what would hurt is not kept."""
+    head, states = OnlineHead(weights), verdicts(weights, 0)[0]
+    head.remember(states, (-weights.head(states)).argmax(dim=-1))
+    head.begin_run()
+    newest = (states, weights.head(states).argmax(dim=-1))
+    head.remember(*newest)
+    before = surprise(head, *newest)
+    assert not head.learn()
+    assert surprise(head, *newest) == before
+    helped = taught(weights, 2)
+    newest = verdicts(weights, 1)
+    before = surprise(helped, *newest)
+    assert helped.learn()
+    assert surprise(helped, *newest) < before
+
+
+def test_a_head_that_did_harm_is_dropped(weights):
+    head = taught(weights, 12)
+    states = verdicts(weights, 50)[0]
+    head.begin_run()
+    head.remember(states, weights.head(states).argmax(dim=-1))  # now the draft was right as it was
+    head.learn()
+    assert torch.equal(head.adjust(states), states)
+
+
+def test_without_new_verdicts_nothing_is_learned(weights):
+    head = taught(weights, 2)
+    assert head.learn()
+    assert not head.learn()
+
+
+def test_a_token_that_the_draft_cannot_say_is_skipped(weights):
+    head = OnlineHead(weights)
+    head.remember(torch.randn(3, HIDDEN), torch.tensor([1, 60, 2]))
+    assert head.num_verdicts == 2
+
+
+def test_the_buffer_is_bounded_and_keeps_the_newest(weights):
+    head = OnlineHead(weights)
+    for seed in range(MOST_PAIRS // 300 + 3):
+        head.begin_run()
+        head.remember(*verdicts(weights, seed))
+    head.learn()
+    assert head.num_verdicts == MOST_PAIRS
+    assert torch.equal(head._states[-300:], verdicts(weights, seed)[0])
+    assert head._newest == MOST_PAIRS - 300
+
+
+def test_a_fresh_head_changes_no_logit_and_forgetting_brings_it_back(weights):
+    memory, plain, adjusted = Memory(), CompactModel(weights), CompactModel(weights)
+    want = plain.read(PROMPT)
+    memory.head_of(adjusted).up.normal_()
+    adjusted.adjust = memory.head_of(adjusted).adjust
+    assert not torch.equal(adjusted.read(PROMPT), want)
+    memory.forget()
+    adjusted.adjust = memory.head_of(adjusted).adjust
+    adjusted.rollback(0)
+    assert torch.equal(adjusted.read(PROMPT), want)
+
+
+def test_two_visitors_do_not_share(weights):
+    one, other = Memory(), Memory()
+    head = one.head_of(CompactModel(weights))
+    head.remember(*verdicts(weights, 0))
+    head.learn()
+    assert head.up.any()
+    assert not other.head_of(CompactModel(weights)).up.any()
+    assert other.head_of(CompactModel(weights)).num_verdicts == 0
+    assert (
+        one.head_of(CompactModel(weights)) is head
+    )  # but a visitor's conversations go on with theirs
+
+
+def test_a_model_of_another_kind_has_no_head(target_weights):
+    assert Memory().head_of(CachedModel(target_weights)) is None
+
+
+def test_saved_and_loaded_it_adjusts_alike(weights, tmp_path):
+    head, again = taught(weights, 4), OnlineHead(weights)
+    head.save(tmp_path / "head.safetensors")
+    again.load(tmp_path / "head.safetensors")
+    states = verdicts(weights, 7)[0]
+    assert head.up.any()
+    assert torch.equal(again.adjust(states), head.adjust(states))
+    assert again.num_verdicts == 0  # what was said is not in the file
+    memory = Memory()
+    with pytest.raises(UserError, match="nothing was saved"):
+        memory.save_head(tmp_path / "none")
+    memory.saved_head = tmp_path / "head.safetensors"
+    assert torch.equal(memory.head_of(CompactModel(weights)).up, head.up)
+    memory.save_head(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").exists()
+    (tmp_path / "broken").write_bytes(b"nonsense")
+    with pytest.raises(UserError):
+        again.load(tmp_path / "broken")
+
+
+def drafter(method: str, model: CompactModel, memory: Memory, sampling: Sampling | None = None):
+    """A registered method with this draft model and nothing else."""
+    sampling = sampling or Sampling()
+    settings = RunSettings(method, "constant", 4, sampling=sampling, fallback=False)
+    context = DraftingContext(
+        settings, Shaper(sampling), VOCABULARY, PROFILE, memory, draft=PrefixReader(model)
+    )
+    return make_drafter(context)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, seed=4)])
+def test_what_one_run_showed_makes_the_next_draft_better(weights, sampling):
+    """The counts are emptied before each run: what is gained is the head's."""
+    target, model, memory, rates = tiny_llama(0), CompactModel(weights), Memory(), []
+    for _ in range(10):
+        memory.counts = MarkovCounts()
+        online = drafter("online", model, memory, sampling)
+        events = run_lane(target, online, PROMPT, sampling=sampling, max_new_tokens=80)
+        rates.append(measure(events).drafted_accept_rate)
+        if sampling.greedy:
+            assert output_ids(events) == reference_greedy(target, PROMPT, 80)
+    head = memory.head_of(model)
+    assert head.num_verdicts > 100
+    assert head.up.any()
+    unadjusted = drafter("draft_model", model, memory, sampling)
+    without = measure(run_lane(target, unadjusted, PROMPT, sampling=sampling, max_new_tokens=80))
+    assert model.adjust is None  # the same model in a method that does not learn
+    assert rates[-1] > without.drafted_accept_rate
+
+
+def run_of(drafted: int, accepted: int) -> Metrics:
+    return Metrics(1, 1, drafted, accepted, 1, 0, 0.0, 0.0, 0.0, 1.0, 0.0)
+
+
+def test_acceptance_is_kept_run_by_run_and_by_method():
+    memory = Memory()
+    memory.record("online", run_of(10, 4))
+    memory.record("auto", run_of(10, 9))
+    memory.record("online", run_of(0, 0))  # nothing was drafted
+    memory.record("online", run_of(10, 6))
+    assert memory.rates("online") == (0.4, 0.6)
+    for _ in range(2 * MOST_RUNS):
+        memory.record("online", run_of(2, 1))
+    assert memory.rates("online") == (0.5,) * MOST_RUNS
+    memory.forget()
+    assert memory.rates("online") == ()

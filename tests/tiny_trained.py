@@ -1,0 +1,123 @@
+"""Small random trained drafters: real networks, each kind, that guess badly but differently for each text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.features import Features
+from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.target import CachedModel
+from specdemo.models.compact import (
+    CompactConfig,
+    CompactLayer,
+    CompactModel,
+    CompactWeights,
+    Injection,
+    MarkovHead,
+    pack_linear,
+)
+from specdemo.models.exit import ExitModel
+from specdemo.models.medusa import MedusaWeights
+
+HIDDEN, DEPTH, RANK = 32, 4, 8
+READS = (1, 2)
+
+
+class TextFeatures(Features):
+    """Stands for a toy target's states: a fixed random row for each token that it has counted."""
+
+    def __init__(self, text: Callable[[], Sequence[int]], words: int) -> None:
+        super().__init__(READS)
+        self.text = text
+        self.rows = torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(3))
+
+    @property
+    def length(self) -> int:
+        """Tokens that are counted."""
+        return len(self.text()) if hasattr(self, "text") else 0
+
+    @length.setter
+    def length(self, value: int) -> None:
+        assert value == 0
+
+    def read(self, begin: int, end: int, layers: Sequence[int]) -> Tensor:
+        """See `Features`."""
+        return self.rows[list(self.text()[begin : min(end, self.length)])].repeat(1, len(layers))
+
+
+def random_compact(
+    words: int, *, reads: tuple[int, ...], depth: int = 1, markov: bool = False, causal: bool = True
+) -> CompactWeights:
+    """One random layer over a random embedding."""
+    generator = torch.Generator().manual_seed(11)
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(torch.bfloat16)
+
+    def linear(rows: int, columns: int):
+        return pack_linear(noise(rows, columns) / columns**0.5, four_bit=False)
+
+    ones, embedding = torch.ones(HIDDEN), noise(words, HIDDEN)
+    layer = CompactLayer(
+        ones, linear(2 * HIDDEN, HIDDEN), linear(HIDDEN, HIDDEN), ones,
+        linear(128, HIDDEN), linear(HIDDEN, 64),
+    )  # fmt: skip
+    head = MarkovHead(
+        noise(words + 1, RANK), linear(words, RANK), noise(HIDDEN + RANK).float() / 8, 1.0,
+        (1.0,) * depth,
+    )  # fmt: skip
+    return CompactWeights(
+        config=CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0, words),
+        layers=(layer,),
+        norm=ones,
+        embedding=embedding,
+        head=pack_linear(embedding / 3, four_bit=False),
+        word_ids=torch.arange(words),
+        reads=reads,
+        inject=Injection(
+            torch.ones(len(reads) * HIDDEN).to(torch.bfloat16), linear(HIDDEN, len(reads) * HIDDEN)
+        ),
+        mask=noise(HIDDEN) if depth > 1 else None,
+        depth=depth,
+        causal=causal,
+        markov=head if markov else None,
+    )
+
+
+def random_medusa(words: int) -> MedusaWeights:
+    """Random heads on the last state."""
+    generator = torch.Generator().manual_seed(12)
+
+    def linear(rows: int):
+        return pack_linear(
+            torch.randn(rows, HIDDEN, generator=generator).to(torch.bfloat16) / HIDDEN**0.5,
+            four_bit=False,
+        )
+
+    zero = torch.zeros(HIDDEN, dtype=torch.bfloat16)
+    blocks = tuple((linear(HIDDEN), zero) for _ in range(DEPTH))
+    return MedusaWeights(blocks, linear(words), torch.arange(words), READS[-1:], words)
+
+
+def tiny_trained(
+    words: int, features: Features, target: CachedModel | None, instead_of_exit: Any = None
+) -> dict[str, Callable[[], Any]]:
+    """Openers by kind. target: for early exit, whose layers it borrows; else a model stands for it"""
+
+    def opened(weights: CompactWeights) -> Callable[[], FeatureReader]:
+        reader = FeatureReader(CompactModel(weights, features))
+        return lambda: reader
+
+    early = instead_of_exit or ExitModel(target, random_compact(words, reads=READS[:1]))
+    exit_reader, medusa = FeatureReader(early), random_medusa(words)
+    return {
+        "feature": opened(random_compact(words, reads=READS)),
+        "exit": lambda: exit_reader,
+        "medusa": lambda: medusa,
+        "block": opened(random_compact(words, reads=READS, depth=DEPTH, markov=True, causal=False)),
+        "jet": opened(random_compact(words, reads=READS, depth=DEPTH)),
+    }
