@@ -189,6 +189,9 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", help="catalogue name, hub id, local folder or GGUF file")
     parser.add_argument("--draft", help="the same; `none` for no draft")
     parser.add_argument("--store", help="folder of a datastore for `retrieval`; `none` for none")
+    parser.add_argument(
+        "--trained", help="folder of trained drafters, a folder a kind; `none` for none"
+    )
     parser.add_argument("--precision", choices=PRECISIONS)
     parser.add_argument("--device", help="auto, cpu or cuda")
     parser.add_argument("--threads", type=int, help="0 uses every core")
@@ -215,7 +218,7 @@ def _add_run_settings(parser: argparse.ArgumentParser) -> None:
 
 def app_settings(options: argparse.Namespace) -> AppSettings:
     """Settings of the program from options, then environment, then defaults."""
-    names = ("target", "draft", "store", "precision", "device", "threads")
+    names = ("target", "draft", "store", "trained", "precision", "device", "threads")
     return AppSettings.from_environment(**{name: getattr(options, name) for name in names})
 
 

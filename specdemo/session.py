@@ -241,6 +241,15 @@ class Conversation:
         self._cached_ids: list[int] = []
         self._memory: Memory | None = None
 
+    @property
+    def memory(self) -> Memory:
+        """What this visitor's runs leave for the next, made when first asked for."""
+        from specdemo.drafters.memory import Memory
+
+        self._open_pair()
+        self._memory = self._memory or Memory()
+        return self._memory
+
     def forget(self) -> None:
         """Drop what earlier runs have taught the drafters of this visitor."""
         self._memory = None

@@ -92,6 +92,7 @@ class AppSettings:
 
     draft "auto" is the catalogue's partner of the target; device "auto" takes CUDA when there is one.
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
+    trained: folder with a folder for each kind of trained drafter; "auto" is what is shipped for the target
     """
 
     target: str = "smollm2-135m-instruct"
@@ -103,15 +104,16 @@ class AppSettings:
     host: str = "127.0.0.1"
     port: int = 7860
     store: str = "auto"
+    trained: str = "auto"
 
     @classmethod
     def from_environment(cls, **overrides: object) -> AppSettings:
-        """Defaults, then SPECDEMO_TARGET, _DRAFT, _STORE, _PRECISION, _DEVICE, _THREADS, _CACHE, _HOST, _PORT, then overrides."""
+        """Defaults, then SPECDEMO_TARGET, _DRAFT, _STORE, _TRAINED, _PRECISION, _DEVICE, _THREADS, _CACHE, _HOST, _PORT, then overrides."""
         env = os.environ
         settings = cls()
         texts = {
             name: env[f"SPECDEMO_{name.upper()}"]
-            for name in ("target", "draft", "store", "precision", "device", "host")
+            for name in ("target", "draft", "store", "trained", "precision", "device", "host")
             if env.get(f"SPECDEMO_{name.upper()}")
         }
         numbers = {}

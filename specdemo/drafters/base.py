@@ -210,7 +210,10 @@ def _draft_model(context: DraftingContext) -> Drafter:
 
 
 def _online(context: DraftingContext) -> Drafter:
-    return DraftModel(_model(context, biased=context.memory is not None), _lookahead(context))
+    draft = _model(context, biased=context.memory is not None)
+    if context.memory:
+        draft.head = context.memory.head_bias(draft.reader.model)
+    return DraftModel(draft, _lookahead(context))
 
 
 def _tree(context: DraftingContext) -> Drafter:
@@ -402,7 +405,7 @@ METHODS: dict[str, Method] = {
     ),
     "online": Method(
         "Online",
-        "The draft model learns while you use it: what the target said after which words.",
+        "The draft model learns while you use it: by counting in the run, and by gradient steps between runs.",
         _online,
         needs=("draft",),
         options=(*POLICY, "memory", "fallback"),

@@ -158,7 +158,7 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     target = load_model(files, settings.precision, settings.device, progress)
     check_rollback(target.model.config)
     info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
-    trained = find_trained(target)
+    trained = find_trained(target, settings.trained)
     if isinstance(open_draft, CompactDraft) and open_draft.weights.reads:
         trained["feature"] = open_draft.as_trained()
     progress(Progress("warm up", None, "measuring what a pass costs"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from specdemo.errors import UserError
 from specdemo.models.compact_files import load_compact, read_config
 from specdemo.models.loading import LoadedModel
 from specdemo.models.medusa import load_medusa
@@ -60,18 +61,33 @@ class Trained:
             return self._weights
 
 
-def find_trained(target: LoadedModel, folder: Path | None = None) -> dict[str, Trained]:
-    """Those that are there for a target, by kind. folder: holds a folder a kind; by default what is shipped"""
-    folder = folder or ASSETS / f"{target.info.name}-trained"
+def find_trained(target: LoadedModel, wanted: str = "auto") -> dict[str, Trained]:
+    """Those that are there for a target, by kind.
+
+    wanted: a folder that holds a folder a kind; "auto" for what is shipped; "none"
+    Raises UserError for a named folder that is not there, and for drafters of another target.
+    """
+    if wanted == "none":
+        return {}
+    auto = wanted == "auto"
+    folder = ASSETS / f"{target.info.name}-trained" if auto else Path(wanted).expanduser()
+    if not auto and not folder.is_dir():
+        raise UserError(f"There is no folder {folder}.", advice="Check the path of --trained.")
     embedding: Any = target.model.get_input_embeddings().weight
 
     def load(kind: str) -> Callable[[Path], Any]:
-        if kind == "medusa":
-            return lambda path: load_medusa(path, embedding, device=target.device)
-        return lambda path: load_compact(path, embedding, device=target.device)
+        read = load_medusa if kind == "medusa" else load_compact
+        return lambda path: read(path, embedding, device=target.device)
 
-    return {
-        kind: Trained(folder / kind, read_config(folder / kind), load(kind))
-        for kind in KINDS
-        if (folder / kind / "config.json").is_file()
-    }
+    found = {}
+    for kind in KINDS:
+        if (folder / kind / "config.json").is_file():
+            config = read_config(folder / kind)
+            if config["hidden_size"] != embedding.shape[1]:
+                raise UserError(
+                    f"The drafter in {folder / kind} was trained for another target.",
+                    unharmed="Methods without it work.",
+                    advice=f"Train one: python -m specdemo train {kind} --target {target.info.name}.",
+                )
+            found[kind] = Trained(folder / kind, config, load(kind))
+    return found

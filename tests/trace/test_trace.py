@@ -49,6 +49,7 @@ def example() -> Trace:
                 {"lookahead": 2},
                 ModelInfo("t", "r", "nf4", "k", 5),
                 ModelInfo("d"),
+                history=(0.25, 0.5),
             ),
             Drafted("speculative", 0, 2, "constant", nodes, 0.001),
             Verified(
