@@ -16,9 +16,9 @@ from specdemo.models.compact import CompactModel, rounded
 from specdemo.models.compact_files import load_compact
 from specdemo.models.medusa import load_medusa
 from specdemo.models.trained import find_trained
+from specdemo.training.block import plan_blocks
 from specdemo.training.card import Card
 from specdemo.training.data import Row
-from specdemo.training.block import plan_blocks
 from specdemo.training.medusa import MedusaHeads
 from specdemo.training.package import package
 from specdemo.training.student import MASK, Student
