@@ -81,7 +81,7 @@ def random_compact(
         inject=Injection(
             torch.ones(len(reads) * HIDDEN).to(torch.bfloat16), linear(HIDDEN, len(reads) * HIDDEN)
         ),
-        mask=noise(HIDDEN) if depth > 1 else None,
+        mask=noise(depth - 1, HIDDEN) if depth > 1 else None,
         depth=depth,
         causal=causal,
         markov=head if markov else None,

@@ -49,7 +49,7 @@ class CompactLayer:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What is added to a token's embedding from the target's states of the token before (after EAGLE-3, Li 2503.01840).
+    """What is added to a draft's states from the target's, of the token before (after EAGLE-3, Li 2503.01840).
 
     gain: (states x H,); project: states x H to H
     """
@@ -77,8 +77,9 @@ class CompactWeights:
     """Shared, immutable weights.
 
     embedding: (V, H), the target's; word_ids: (W,) int64 — token id of each output word
-    reads: hidden states of the target that go in, by layer; inject: how, for a drafter that embeds tokens itself
-    depth: places that it guesses at once; mask: (H,), what stands for a token that is not known yet
+    extends: how many of the layers are a draft model's, below those that were trained on top of it
+    reads: hidden states of the target that go in, by layer; inject: how, between the draft model and the rest
+    depth: places that it guesses at once; mask: (depth - 1, H), what is added to the last known state for each
     causal: whether guessed places see only those before them
     """
 
@@ -88,6 +89,7 @@ class CompactWeights:
     embedding: Tensor
     head: Linear
     word_ids: Tensor
+    extends: int = 0
     reads: tuple[int, ...] = ()
     inject: Injection | None = None
     mask: Tensor | None = None
@@ -171,37 +173,34 @@ class CompactModel:
 
     def read_words(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
-        return self.read_inputs(self._inputs(token_ids, self.length))[0]
+        return self.read_inputs(self.weights.embedding[list(token_ids)])[0]
 
     @torch.inference_mode()
-    def read_inputs(self, x: Tensor) -> Tensor:
-        """Append tokens by what goes into the first layer. x: (rows, H). returns: (1, W) float32 logits of the last"""
+    def read_inputs(self, x: Tensor, guesses: int = 0) -> Tensor:
+        """Append tokens by what goes into the first layer. x: (rows, H)
+
+        guesses: places after them that are guessed in the same pass, and not kept
+        returns: (1 + guesses, W) float32 logits of the last token and the guessed places
+        """
         self._grown.clear()
-        rows, end = len(x), self.length + len(x)
-        mask = None if rows == 1 else self._causal(rows, end)
-        words = self._run(x, torch.arange(self.length, end), mask, self.length, 1)
+        start, rows = self.length, len(x)
+        end = start + rows
+        seen = None if rows + guesses == 1 else self._causal(rows + guesses, end + guesses)
+        if guesses and not self.weights.causal:
+            assert seen is not None
+            seen[rows:, end:] = True
+        added = self._known(start, end)
+        words = self._run(
+            x, torch.arange(start, end + guesses), seen, start, 1 + guesses, added, guesses
+        )
         self.length = end
         return words
 
-    @torch.inference_mode()
     def guess(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens and guess `depth` places after them in the same pass; guessed places are not kept.
-
-        returns: (depth, W) float32 logits, the first by the last token itself
-        """
-        assert self.weights.mask is not None
-        self._grown.clear()
-        places, rows = self.weights.depth - 1, len(token_ids)
-        known = self.length + rows
-        x = torch.cat([self._inputs(token_ids, self.length), self.weights.mask.expand(places, -1)])
-        seen = self._causal(rows + places, known + places)
-        if not self.weights.causal:
-            seen[rows:, known:] = True
-        words = self._run(
-            x, torch.arange(self.length, known + places), seen, self.length, self.weights.depth
+        """Append tokens and guess what follows them in one pass. returns: (depth, W) float32 logits"""
+        return self.read_inputs(
+            self.weights.embedding[list(token_ids)], guesses=self.weights.depth - 1
         )
-        self.length = known
-        return words
 
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
@@ -223,30 +222,50 @@ class CompactModel:
         mask = seen.to(self.weights.embedding.device)
         return self._run(x, positions, mask, self.length + first, len(x))
 
-    def _inputs(self, token_ids: Sequence[int], start: int) -> Tensor:
-        """(rows, H): embeddings of the tokens from place `start` on, and what the target knew before each."""
-        x = self.weights.embedding[list(token_ids)]
+    def _known(self, start: int, end: int) -> tuple[int, Tensor] | None:
+        """What the target's states add to the tokens from place `start` on: from which row, and (rows, H)."""
         inject = self.weights.inject
         if inject is None or self.features is None:
-            return x
+            return None
         before = max(start, 1)  # nothing was known before the first token
-        states = self.features.read(before - 1, start + len(x) - 1, self.weights.reads)
-        if len(states):
-            hidden = self.weights.config.hidden_size
-            norm = F.rms_norm(states.unflatten(-1, (-1, hidden)), (hidden,), eps=EPSILON)
-            added = inject.project(norm.flatten(-2).to(x.dtype) * inject.gain)
-            x[before - start : before - start + len(added)] += added
-        return x
+        states = self.features.read(before - 1, end - 1, self.weights.reads)
+        if not len(states):
+            return None
+        hidden = self.weights.config.hidden_size
+        norm = F.rms_norm(states.unflatten(-1, (-1, hidden)), (hidden,), eps=EPSILON).flatten(-2)
+        return before - start, inject.project(norm.to(inject.gain.dtype) * inject.gain)
 
     def _run(
-        self, x: Tensor, positions: Tensor, mask: Tensor | None, start: int, last: int
+        self,
+        x: Tensor,
+        positions: Tensor,
+        seen: Tensor | None,
+        start: int,
+        last: int,
+        added: tuple[int, Tensor] | None = None,
+        guesses: int = 0,
     ) -> Tensor:
-        """Read rows into the slots from `start` on. returns: (last, W) float32 logits of the last ones"""
-        weights, config = self.weights, self.weights.config
-        self._make_room(start + len(x))
+        """Read rows into the slots from `start` on. returns: (last, W) float32 logits of the last ones
+
+        positions, seen: of the rows and of the guessed places, which join above the draft model
+        """
+        weights, config, rows = self.weights, self.weights.config, len(x)
+        self._make_room(start + len(positions))
         cos, sin = self._cos[positions], self._sin[positions]
         for index, layer in enumerate(weights.layers):
-            x = x + layer.output(self._attend(index, layer, x, cos, sin, mask, start))
+            if index == weights.extends and added is not None:
+                place, more = added
+                x = x.clone()
+                x[place : place + len(more)] += more
+            if index == weights.extends and guesses:
+                assert weights.mask is not None
+                x = torch.cat([x, x[-1:] + weights.mask])
+            mask = seen
+            if seen is not None and len(x) < len(positions):
+                mask = seen[:rows, : start + rows]
+            x = x + layer.output(
+                self._attend(index, layer, x, cos[: len(x)], sin[: len(x)], mask, start)
+            )
             gate, up = layer.gate_up(self._norm(x, layer.post_norm)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
         self.states = F.rms_norm(

@@ -104,10 +104,25 @@ def read_embedding(model_folder: Path) -> Tensor:
 
 
 def load_compact(
-    folder: Path, embedding: Tensor, *, device: torch.device, four_bit: bool = True
+    folder: Path,
+    embedding: Tensor,
+    *,
+    device: torch.device,
+    base: CompactWeights | None = None,
+    four_bit: bool = True,
 ) -> CompactWeights:
-    """Weights ready to run. embedding: (V, H), of the model that the draft was trained with; shared, not copied."""
+    """Weights ready to run.
+
+    embedding: (V, H), of the model that the draft was trained with; base: the draft model that it was trained on top
+    of; both are shared, not copied
+    """
     config, state = read_config(folder), load_state(folder)
+    if (base is not None) != ("extends" in config["specdemo"]):
+        raise UserError(
+            f"The drafter {folder.name} works on top of the draft model that it was trained with.",
+            unharmed="Methods without it work.",
+            advice="Load that draft model too.",
+        )
     embedding = embedding.to(device=device, dtype=torch.bfloat16)
     shape = CompactConfig(
         hidden_size=config["hidden_size"],
@@ -152,14 +167,18 @@ def load_compact(
         )
     return CompactWeights(
         config=shape,
-        layers=tuple(layer(index) for index in range(config["num_hidden_layers"])),
+        layers=(
+            *(base.layers if base else ()),
+            *(layer(index) for index in range(config["num_hidden_layers"])),
+        ),
         norm=state["norm.weight"].to(device),
         embedding=embedding,
         head=pack_linear(embedding[word_ids], four_bit=four_bit),
         word_ids=word_ids,
+        extends=len(base.layers) if base else 0,
         reads=tuple(facts.get("reads", ())),
         inject=inject,
-        mask=vector("mask") if "mask" in state else None,
+        mask=state["mask"].to(device, torch.bfloat16) if "mask" in state else None,
         depth=int(facts.get("depth", 1)),
         causal=bool(facts.get("causal", True)),
         markov=markov,

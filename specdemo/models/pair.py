@@ -133,19 +133,14 @@ class LoadedPair:
 
 @dataclass(frozen=True, slots=True)
 class CompactDraft:
-    """Makes a compact draft with an empty cache; one that can read the target's states is a feature drafter too."""
+    """Makes a compact draft with an empty cache."""
 
-    folder: Path
-    config: dict[str, Any]
+    config: Mapping[str, Any]
     weights: CompactWeights
 
     def __call__(self) -> CompactModel:
-        """A draft model that is told nothing of the target's states."""
+        """A draft model."""
         return CompactModel(self.weights)
-
-    def as_trained(self) -> Trained:
-        """The same weights as a feature drafter."""
-        return Trained(self.folder, self.config, lambda _: self.weights)
 
 
 def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
@@ -158,9 +153,8 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     target = load_model(files, settings.precision, settings.device, progress)
     check_rollback(target.model.config)
     info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
-    trained = find_trained(target, settings.trained)
-    if isinstance(open_draft, CompactDraft) and open_draft.weights.reads:
-        trained["feature"] = open_draft.as_trained()
+    below = open_draft.weights if isinstance(open_draft, CompactDraft) else None
+    trained = find_trained(target, below, settings.trained)
     progress(Progress("warm up", None, "measuring what a pass costs"))
     costs = measure_costs(CachedModel(target.model), open_draft() if open_draft else None)
     progress(Progress("warm up", 1.0, files.name))
@@ -242,4 +236,4 @@ def _compact(
     kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else "bf16 on CUDA"
     parameters = int(config["specdemo"].get("parameters", 0))
     info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
-    return info, CompactDraft(files.folder, config, weights)
+    return info, CompactDraft(config, weights)

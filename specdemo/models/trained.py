@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.errors import UserError
+from specdemo.models.compact import CompactWeights
 from specdemo.models.compact_files import load_compact, read_config
 from specdemo.models.loading import LoadedModel
 from specdemo.models.medusa import load_medusa
@@ -61,8 +62,10 @@ class Trained:
             return self._weights
 
 
-def find_trained(target: LoadedModel, wanted: str = "auto") -> dict[str, Trained]:
-    """Those that are there for a target, by kind.
+def find_trained(
+    target: LoadedModel, draft: CompactWeights | None, wanted: str = "auto"
+) -> dict[str, Trained]:
+    """Those that are there for a target, by kind; those that go on top of a draft model only together with it.
 
     wanted: a folder that holds a folder a kind; "auto" for what is shipped; "none"
     Raises UserError for a named folder that is not there, and for drafters of another target.
@@ -75,9 +78,10 @@ def find_trained(target: LoadedModel, wanted: str = "auto") -> dict[str, Trained
         raise UserError(f"There is no folder {folder}.", advice="Check the path of --trained.")
     embedding: Any = target.model.get_input_embeddings().weight
 
-    def load(kind: str) -> Callable[[Path], Any]:
-        read = load_medusa if kind == "medusa" else load_compact
-        return lambda path: read(path, embedding, device=target.device)
+    def load(kind: str, base: CompactWeights | None) -> Callable[[Path], Any]:
+        if kind == "medusa":
+            return lambda path: load_medusa(path, embedding, device=target.device)
+        return lambda path: load_compact(path, embedding, device=target.device, base=base)
 
     found = {}
     for kind in KINDS:
@@ -89,5 +93,9 @@ def find_trained(target: LoadedModel, wanted: str = "auto") -> dict[str, Trained
                     unharmed="Methods without it work.",
                     advice=f"Train one: python -m specdemo train {kind} --target {target.info.name}.",
                 )
-            found[kind] = Trained(folder / kind, config, load(kind))
+            extends = config["specdemo"].get("extends", 0)
+            base = draft if extends else None
+            if extends and (base is None or len(base.layers) != extends):
+                continue
+            found[kind] = Trained(folder / kind, config, load(kind, base))
     return found

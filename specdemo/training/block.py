@@ -14,7 +14,7 @@ from specdemo.models.compact import rounded
 from specdemo.training.chain import Shared
 from specdemo.training.data import Row, batches, padded
 from specdemo.training.evaluate import Tally
-from specdemo.training.student import MASK, DistilledHead, Student, compiled
+from specdemo.training.student import DistilledHead, Student, compiled
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
@@ -23,9 +23,10 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where blocks lie in a batch of texts. Q = longest text + most guessed places; n guesses in all.
+    """Where blocks lie in a batch of texts. L = longest text, M = most guessed places, Q = L + M; n guesses in all.
 
-    token_ids, where: (B, Q) — the texts, then their guessed places; seen: (B, 1, Q, Q) bool
+    token_ids: (B, L); where: (B, Q) — the texts' positions, then those of their guessed places
+    seen: (B, 1, Q, Q) bool; anchors, ahead: (B, M) — last known token of each guessed place, and its mask, from 0
     here: (n,) row of the flattened batch that guesses; there: (n,) place of the target's state in the cache
     place: (n,) 1 = the token after the last known one; previous: (n,) token id before the guessed one
     block: (n,) which block a guess belongs to; greedy: (n,) bool
@@ -34,6 +35,8 @@ class Plan:
     token_ids: np.ndarray
     where: np.ndarray
     seen: np.ndarray
+    anchors: np.ndarray
+    ahead: np.ndarray
     here: np.ndarray
     there: np.ndarray
     place: np.ndarray
@@ -45,7 +48,7 @@ class Plan:
 def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, causal: bool) -> Plan:
     """Blocks of `depth` guesses one after another through each answer, from an offset on.
 
-    The first guess of a block is made by the last known token itself, the others by places that hold MASK.
+    The first guess of a block is made by the last known token itself, the others by places ahead of it.
     """
     texts = padded(batch)
     length, blocks = texts.shape[1], []  # (line, anchor, guesses)
@@ -56,8 +59,7 @@ def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, cau
             blocks.append((line, anchor, guesses))
             counts[line] += guesses - 1
     width = length + max(counts)
-    token_ids = np.full((len(batch), width), MASK, np.int64)
-    token_ids[:, :length] = texts
+    anchors, ahead = (np.zeros((len(batch), width - length), np.int64) for _ in range(2))
     where = np.zeros((len(batch), width), np.int64)
     where[:, :length] = np.arange(length)
     seen = np.zeros((len(batch), width, width), bool)
@@ -69,6 +71,8 @@ def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, cau
         row, begin = batch[line], ends[line]
         end = ends[line] = begin + guesses - 1
         where[line, begin:end] = np.arange(anchor + 1, anchor + guesses)
+        anchors[line, begin - length : end - length] = anchor
+        ahead[line, begin - length : end - length] = np.arange(guesses - 1)
         seen[line, begin:end, : anchor + 1] = True
         inside = np.tri(guesses - 1, dtype=bool) if causal else True
         seen[line, begin:end, begin:end] = inside
@@ -79,7 +83,7 @@ def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, cau
                 int(row.token_ids[anchor + place]), number, row.temperature == 0,
             ))  # fmt: skip
     columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return Plan(token_ids, where, seen[:, None], *columns)
+    return Plan(texts, where, seen[:, None], anchors, ahead, *columns)
 
 
 class BlockTask:
@@ -176,15 +180,16 @@ class BlockTask:
     def _states(self, plan: Plan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """The student's states at all guesses, and the target's: (n, H) bf16 each."""
         device, hidden = self.shared.device, self.shared.hidden
-        states = hidden.texts(batch, hidden.layers, device, shift=1)
-        features = F.pad(states, (0, 0, 0, plan.token_ids.shape[1] - states.shape[1]))
+        features = hidden.texts(batch, hidden.layers, device, shift=1)
         seen = torch.from_numpy(plan.seen).to(device)
         unseen = torch.zeros(seen.shape, dtype=torch.bfloat16, device=device)
         unseen.masked_fill_(~seen, torch.finfo(torch.bfloat16).min)
-        inputs = (torch.from_numpy(x).to(device) for x in (plan.token_ids, plan.where))
-        token_ids, where = inputs
+        token_ids, where, anchors, ahead = (
+            torch.from_numpy(x).to(device)
+            for x in (plan.token_ids, plan.where, plan.anchors, plan.ahead)
+        )
         with torch.autocast(device.type, torch.bfloat16):
-            final, _ = self.run(token_ids, features, where, unseen)
+            final, _ = self.run(token_ids, features, where, unseen, anchors, ahead)
         here = torch.from_numpy(plan.here).to(device)
         return final.flatten(0, 1)[here].to(torch.bfloat16), hidden.final(plan.there, device)
 

@@ -16,8 +16,7 @@ from specdemo.training.student import DistilledHead, Student, compiled, normalis
 from specdemo.training.teacher import HiddenStates
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
-PLAIN_SHARE = 0.25  # of a feature drafter's texts without any features: it is also a draft model
-LONGEST_KNOWN, LONGEST_UNKNOWN = 8, 5  # tokens in a row whose features are there, and are not
+LONGEST_KNOWN, LONGEST_UNKNOWN = 16, 5  # tokens in a row whose features are there, and are not
 DEPTH = 5  # drafted tokens that the evaluation looks at
 
 
@@ -72,7 +71,7 @@ class ChainTask:
         divergence = DistilledHead.apply(states, wanted, self.head, own)
         loss = divergence + normalised_error(states, wanted)
         mid_weight = MID_WEIGHT * max(0.0, 1 - done / MID_UNTIL)
-        if mid_weight and self.module.own_input and len(self.module.layers) > 1:
+        if mid_weight and not self.layers and len(self.module.layers) > 1:
             here, there = positions(batch, answers_only=False)
             states = middle.flatten(0, 1)[torch.from_numpy(here).to(device)]
             wanted = hidden.rows(hidden.layers[-2], there, device)
@@ -86,8 +85,10 @@ class ChainTask:
         period = DEPTH if self.module.inject is not None else 1
         for batch in batches(rows, self.shared.batch_tokens):
             length = max(len(row.token_ids) for row in batch)
-            # Each text begins its drafts elsewhere, so that all places are seen in one pass.
-            place = (np.arange(length)[None] + np.arange(len(batch))[:, None]) % period
+            # Each text begins its drafts elsewhere, so that all places are seen in one pass: of every
+            # 3 * period tokens the last `period - 1` are drafted.
+            along = (np.arange(length)[None] + np.arange(len(batch))[:, None]) % (3 * period)
+            place = (along - 2 * period).clip(min=0)
             final, _ = self._read(batch, place == 0)
             here, there = positions(batch, answers_only=True)
             greedy = np.array([row.temperature == 0 for row in batch])[here // length]
@@ -115,7 +116,7 @@ class ChainTask:
         if self.module.inject is None:
             return known
         for line in known:
-            place = length if self.random.random() < PLAIN_SHARE else 0
+            place = 0
             while place < length:
                 run = int(self.random.integers(1, LONGEST_KNOWN + 1))
                 line[place : place + run] = True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdemo.errors import UserError
+from specdemo.models.compact import rounded
 from specdemo.models.compact_files import load_state, read_config
 from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from specdemo.training.trainer import Task
 
 RANK = 128  # of the Markov head
+ABOVE = {"feature": 1, "block": 2, "jet": 2}  # layers on top of the draft model
 _DISTILLED = "KL to the target over the reduced vocabulary + normalised squared error of the final hidden state"
 LOSSES = {
     "draft": f"{_DISTILLED} + {MID_WEIGHT} times that of a middle one, fading out at {MID_UNTIL:.0%} of the time",
@@ -54,11 +56,16 @@ def make_task(
     student, began = _student(options, config, folder, shared, layers=layers)
     if kind == "feature":
         feature = ChainTask(student, shared, layers=layers, compile_it=options.compile)
-        return feature, {"reads": list(layers)}, began
+        return feature, {"reads": list(layers), "extends": _base_layers(student)}, began
     block = BlockTask(
         student, shared, depth=options.depth, causal=kind == "jet", compile_it=options.compile
     )
-    return block, {"reads": list(layers), "depth": options.depth, "causal": kind == "jet"}, began
+    facts = {"depth": options.depth, "causal": kind == "jet", "extends": _base_layers(student)}
+    return block, {"reads": list(layers), **facts}, began
+
+
+def _base_layers(student: Student) -> int:
+    return len(student.base.layers)
 
 
 def _student(
@@ -68,47 +75,73 @@ def _student(
     shared: Shared,
     layers: tuple[int, ...] = (),
 ) -> tuple[Student, tuple[int, ...]]:
-    """A student that begins as layers of the target, or as an earlier drafter."""
+    """A student that begins as layers of the target, as an earlier draft, or as nothing on top of a draft."""
     from transformers import LlamaForCausalLM
 
-    num_layers = 1 if options.kind == "exit" else options.layers
+    with quiet_transformers():
+        target = LlamaForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, local_files_only=True
+        ).model
+    if options.kind == "exit":
+        student = Student(draft_config(config, 1), own_input=False)
+        began = spread(1, config.num_hidden_layers)
+        student.begin(target, began)
+    elif options.kind == "draft":
+        student, began = _draft(config, target, options.layers, options.init)
+    else:
+        base, _ = _draft(config, target, 0, _needed(options))
+        base = base.to(shared.device).requires_grad_(requires_grad=False)
+        for layer in base.layers:  # as the runtime computes with them
+            for parameter in layer.parameters():
+                if parameter.ndim == 2:
+                    parameter.data = rounded(parameter.data)
+        own = ABOVE[options.kind]
+        student = Student(
+            draft_config(config, own),
+            len(layers),
+            base=base,
+            depth=1 if options.kind == "feature" else options.depth,
+            markov=(len(shared.word_ids), RANK) if options.kind == "block" else (0, 0),
+        )
+        began = (config.num_hidden_layers - 1,) * own
+        student.begin(target, began)
+        student.begin_above()
+    return student.to(shared.device), began
+
+
+def _needed(options: TrainOptions) -> Path:
+    if options.init is None:
+        raise UserError(
+            f"A drafter of the kind {options.kind} is trained on top of a draft model.",
+            advice="Name one: --init FOLDER (python -m specdemo train draft makes it).",
+        )
+    return options.init
+
+
+def _draft(
+    config: LlamaConfig, target: Any, num_layers: int, folder: Path | None
+) -> tuple[Student, tuple[int, ...]]:
+    """A draft model: that of a folder, or layers of the target."""
+    state = load_state(folder) if folder else {}
+    card = read_config(folder)["specdemo"].get("card", {}) if folder else {}
+    numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
+    num_layers = max(numbers) + 1 if numbers else num_layers
     if num_layers > config.num_hidden_layers:
         raise UserError(
             f"The target has {config.num_hidden_layers} layers, a draft cannot have {num_layers}.",
             advice="Choose fewer layers.",
         )
-    student = Student(
-        draft_config(config, num_layers),
-        len(layers) if options.kind != "exit" else 0,
-        own_input=options.kind != "exit",
-        depth=options.depth if options.kind in ("block", "jet") else 1,
-        markov=(len(shared.word_ids), RANK) if options.kind == "block" else (0, 0),
-    )
-    with quiet_transformers():
-        target = LlamaForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True
-        )
+    student = Student(draft_config(config, num_layers))
     began = spread(num_layers, config.num_hidden_layers)
-    student.begin(target.model, began)
-    if options.init is not None:
-        began = _go_on_from(student, options.init)
-    return student.to(shared.device), began
-
-
-def _go_on_from(student: Any, folder: Path) -> tuple[int, ...]:
-    """Load an earlier drafter's tensors where the student has such; the others stay as they are."""
-    card = read_config(folder)["specdemo"].get("card", {})
-    state = load_state(folder)
-    known = student.state_dict()
-    fitting = {
-        name: tensor
-        for name, tensor in state.items()
-        if name in known and known[name].shape == tensor.shape
-    }
-    if not any(name.startswith("layers.") for name in fitting):
-        raise UserError(
-            f"{folder.name} does not hold layers of this shape.",
-            advice="Begin with a drafter for the same target and as many layers.",
-        )
-    student.load_state_dict(fitting, strict=False)
-    return tuple(card.get("layers", ()))
+    student.begin(target, began)
+    if state:
+        own = {name: tensor for name, tensor in state.items() if name in student.state_dict()}
+        try:
+            student.load_state_dict(own, strict=False)
+        except RuntimeError as error:
+            raise UserError(
+                f"{folder.name if folder else ''} does not hold layers of this shape.",
+                advice="Begin with a draft for the same target.",
+            ) from error
+        began = tuple(card.get("layers", began))
+    return student, began

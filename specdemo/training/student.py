@@ -13,7 +13,6 @@ from transformers import LlamaConfig, LlamaModel
 
 HEAD_ROWS = 512  # positions whose logits exist at once
 EPSILON = 1e-5
-MASK = -1  # token id of a place that is guessed without knowing what stands before it
 
 
 def spread(num_layers: int, depth: int) -> tuple[int, ...]:
@@ -27,9 +26,9 @@ def spread(num_layers: int, depth: int) -> tuple[int, ...]:
 
 
 class Inject(nn.Module):
-    """Adds what the target knew one token earlier to a token's embedding (after EAGLE-3, Li 2503.01840).
+    """What the target knew one token earlier, to be added to a draft's states (after EAGLE-3, Li 2503.01840).
 
-    It begins as nothing, so that a trained draft can be taken on from.
+    It begins as nothing, so that a drafter begins as good as the draft model below it.
     """
 
     def __init__(self, num_states: int, hidden_size: int) -> None:
@@ -68,8 +67,9 @@ class Markov(nn.Module):
 
 
 class Student(LlamaModel):
-    """Decoder layers over the target's frozen embedding; the embedding is not part of what is trained.
+    """Decoder layers to be trained, over the target's frozen embedding or over a frozen draft model.
 
+    base: the draft model below, whose last states go in together with the target's; None for a draft model itself
     num_states: hidden states of the target that are read, 0 for none
     own_input: whether tokens are embedded; else the target's state at the same token is what goes in
     depth: places that are guessed at once, 1 for a drafter that guesses token by token
@@ -81,19 +81,22 @@ class Student(LlamaModel):
         config: LlamaConfig,
         num_states: int = 0,
         *,
+        base: Student | None = None,
         own_input: bool = True,
         depth: int = 1,
         markov: tuple[int, int] = (0, 0),
     ) -> None:
         super().__init__(config)
+        hidden = config.hidden_size
         self.own_input = own_input
-        self.inject = Inject(num_states, config.hidden_size) if num_states else None
-        self.mask = nn.Parameter(torch.zeros(config.hidden_size)) if depth > 1 else None
+        self.inject = Inject(num_states, hidden) if base and num_states else None
+        self.mask = nn.Parameter(torch.zeros(depth - 1, hidden)) if depth > 1 else None
         words, rank = markov
-        self.markov = Markov(words, config.hidden_size, rank) if words else None
+        self.markov = Markov(words, hidden, rank) if words else None
         if self.markov is not None:
             self.register_buffer("temperatures", torch.ones(depth))
         self.float()
+        self.__dict__["base"] = base  # not a part: neither trained nor saved with this one
 
     def begin(self, target: Any, layers: Sequence[int]) -> None:
         """Start as layers of the target (its unquantised LlamaModel), with its embedding, frozen."""
@@ -103,30 +106,53 @@ class Student(LlamaModel):
         self.embed_tokens.weight.data = target.embed_tokens.weight.data
         self.embed_tokens.weight.requires_grad_(requires_grad=False)
 
+    def begin_above(self) -> None:
+        """Start as nothing on top of the base: what the layers add is zero at first."""
+        for layer in self.layers:
+            nn.init.zeros_(layer.self_attn.o_proj.weight)
+            nn.init.zeros_(layer.mlp.down_proj.weight)
+        self.norm.load_state_dict(self.base.norm.state_dict())
+
     def read(
         self,
         token_ids: Tensor,
         features: Tensor | None = None,
         where: Tensor | None = None,
         seen: Tensor | None = None,
+        anchors: Tensor | None = None,
+        places: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The layers over a batch.
+        """The layers over a batch of L tokens and M guessed places.
 
-        token_ids: (B, L) int64, MASK for a guessed place; features: (B, L, states x H), zero where not known
-        where: (B, L) positions, 0 to L - 1 by default; seen: (B, 1, L, L) additive mask, causal by default
-        returns: (final, middle), (B, L, H) each
+        token_ids: (B, L) int64; features: (B, L, states x H), zero where not known
+        where: (B, L + M) positions, 0 to L - 1 by default; seen: (B, 1, L + M, L + M) additive mask, causal by default
+        anchors, places: (B, M) — last known token of each guessed place, and how many places it lies ahead, from 0
+        returns: (final, middle), (B, L + M, H) each
         """
-        if self.own_input:
-            x = self.embed_tokens(token_ids.clamp(min=0))
-            if self.mask is not None:
-                x = torch.where(token_ids[..., None] < 0, self.mask.to(x.dtype), x)
+        if not self.own_input:
+            assert features is not None
+            x = features.float()
+        elif self.base is not None:
+            with torch.no_grad():
+                x = self.base.states(token_ids)
             if self.inject is not None and features is not None:
                 x = x + self.inject(features)
         else:
-            assert features is not None
-            x = features.float()
+            x = self.embed_tokens(token_ids)
+        if anchors is not None:
+            assert self.mask is not None
+            known = x.gather(1, anchors[..., None].expand(-1, -1, x.shape[-1]))
+            x = torch.cat([x, known + self.mask[places]], dim=1)
+        x, middle = self._stack(x, where, seen)
+        return self.norm(x), middle
+
+    def states(self, token_ids: Tensor) -> Tensor:
+        """(B, L, H): what the last layer gives, before the norm."""
+        return self._stack(self.embed_tokens(token_ids), None, None)[0]
+
+    def _stack(self, x: Tensor, where: Tensor | None, seen: Tensor | None) -> tuple[Tensor, Tensor]:
         if where is None:
-            where = torch.arange(token_ids.shape[1], device=token_ids.device)[None]
+            where = torch.arange(x.shape[1], device=x.device)[None]
         rotary = self.rotary_emb(x, where)
         middle, mid = x, len(self.layers) // 2 - 1
         for index, layer in enumerate(self.layers):
@@ -141,7 +167,7 @@ class Student(LlamaModel):
             x = x[0] if isinstance(x, tuple) else x
             if index == mid:
                 middle = x
-        return self.norm(x), middle
+        return x, middle
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
