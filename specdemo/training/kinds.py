@@ -12,6 +12,7 @@ from specdemo.models.compact import rounded
 from specdemo.models.compact_files import load_state, read_config
 from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
+from specdemo.training.options import ABOVE
 from specdemo.training.package import draft_config
 from specdemo.training.student import Student, spread
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from specdemo.training.trainer import Task
 
 RANK = 128  # of the Markov head
-ABOVE = {"feature": 1, "block": 2, "jet": 2}  # layers on top of the draft model
 _DISTILLED = "KL to the target over the reduced vocabulary + normalised squared error of the final hidden state"
 LOSSES = {
     "draft": f"{_DISTILLED} + {MID_WEIGHT} times that of a middle one, fading out at {MID_UNTIL:.0%} of the time",
@@ -89,7 +89,7 @@ def _student(
     elif options.kind == "draft":
         student, began = _draft(config, target, options.layers, options.init)
     else:
-        base, _ = _draft(config, target, 0, _needed(options))
+        base, _ = _draft(config, target, 0, options.init)
         base = base.to(shared.device).requires_grad_(requires_grad=False)
         for layer in base.layers:  # as the runtime computes with them
             for parameter in layer.parameters():
@@ -107,15 +107,6 @@ def _student(
         student.begin(target, began)
         student.begin_above()
     return student.to(shared.device), began
-
-
-def _needed(options: TrainOptions) -> Path:
-    if options.init is None:
-        raise UserError(
-            f"A drafter of the kind {options.kind} is trained on top of a draft model.",
-            advice="Name one: --init FOLDER (python -m specdemo train draft makes it).",
-        )
-    return options.init
 
 
 def _draft(

@@ -9,6 +9,7 @@ from specdemo.errors import UserError
 from specdemo.settings import AppSettings
 
 KINDS = ("draft", "feature", "exit", "medusa", "block", "jet")
+ABOVE = {"feature": 1, "block": 2, "jet": 2}  # layers on top of a draft model
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class TrainOptions:
     kind: one of KINDS
     prompts: JSON lines files that the target answers; answers: shards that it has answered already
     out: folder of the drafter; work_dir: answers, hidden states and checkpoints, kept between calls
-    init: folder of a drafter whose layers this one begins with; None: the target's own layers
+    init: folder of a draft model: the one below a drafter of ABOVE, or the one that a draft goes on from
     minutes: time to train, over all calls together; steps: a fixed number of steps in its place, 0 for none
     depth: tokens that medusa, block and jet guess at once
     quantised_share: last part of the training that sees weights as rounded as the runtime has them
@@ -61,6 +62,11 @@ class TrainOptions:
             raise UserError(
                 f"There is no kind of drafter {self.kind!r} to train.",
                 advice=f"Choose one of {', '.join(KINDS)}.",
+            )
+        if self.kind in ABOVE and not (self.init and (self.init / "config.json").is_file()):
+            raise UserError(
+                f"A drafter of the kind {self.kind} is trained on top of a draft model.",
+                advice="Name its folder: --init FOLDER (python -m specdemo train draft makes it).",
             )
         if not self.prompts and not self.answers:
             raise UserError(
