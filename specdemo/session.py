@@ -174,7 +174,7 @@ class Studio:
 
         if self._pair is None or method not in METHODS:
             return None
-        needs = METHODS[method].needs or (("feature", "draft") if method == "auto" else ())
+        needs = METHODS[method].needs or (("draft",) if method == "auto" else ())
         cards = (self._pair.card(need) for need in needs)
         return next((card for card in cards if card), None)
 

@@ -127,19 +127,10 @@ def _reader(context: DraftingContext, *, biased: bool = False) -> DraftReader:
     return DraftReader(context.draft, context.shaper, context.vocabulary_size, context.costs, bias)
 
 
-def _model(context: DraftingContext, *, biased: bool = False) -> DraftReader:
-    """The best model of the conversation: the feature drafter where there is one, else the draft model."""
-    if "feature" not in context.trained:
-        return _reader(context, biased=biased)
-    return _trained(context, "feature", biased=biased)
-
-
-def _trained(context: DraftingContext, kind: str, *, biased: bool = False) -> DraftReader:
+def _trained(context: DraftingContext, kind: str) -> DraftReader:
     """A trained drafter that answers as a language model does."""
-    counts = context.memory.counts if context.memory else MarkovCounts()
-    bias = MarkovBias(counts) if biased else None
     reader = context.trained[kind]()
-    return DraftReader(reader, context.shaper, context.vocabulary_size, context.costs, bias)
+    return DraftReader(reader, context.shaper, context.vocabulary_size, context.costs)
 
 
 def _feature(context: DraftingContext) -> Drafter:
@@ -210,7 +201,7 @@ def _draft_model(context: DraftingContext) -> Drafter:
 
 
 def _online(context: DraftingContext) -> Drafter:
-    draft = _model(context, biased=context.memory is not None)
+    draft = _reader(context, biased=context.memory is not None)
     if context.memory:
         draft.head = context.memory.head_bias(draft.reader.model)
     return DraftModel(draft, _lookahead(context))
@@ -275,26 +266,22 @@ def _copiers(context: DraftingContext) -> list[Arm]:
 
 
 def _composite(context: DraftingContext) -> Drafter:
-    calibration = Calibration(context.prior("feature"))
-    draft = _model(context, biased=context.memory is not None)
+    calibration = Calibration(context.prior("draft_model"))
+    draft = _reader(context, biased=context.memory is not None)
     drafter = DraftModel(draft, _lookahead(context, calibration=calibration))
-    name = "feature" if "feature" in context.trained else "draft_model"
-    model = Arm(name, drafter, calibration, context.costs.draft_step)
+    model = Arm("draft_model", drafter, calibration, context.costs.draft_step)
     return Composite(_copiers(context), model, context.costs)
 
 
 def _auto(context: DraftingContext) -> Drafter:
     models: list[Arm] = []
     if context.draft is not None:
-        draft, settings = _model(context, biased=context.memory is not None), context.settings
-        names = (
-            ("feature", "feature_tree") if "feature" in context.trained else ("draft_model", "tree")
-        )
-        for name in names:
+        draft, settings = _reader(context, biased=context.memory is not None), context.settings
+        for name in ("draft_model", "tree"):
             calibration = Calibration(context.prior(name))
             drafter: Drafter = (
                 _grow(context, draft, calibration, "cost")
-                if models
+                if name == "tree"
                 else DraftModel(draft, CostAware(settings.lookahead, context.costs, calibration))
             )
             # The first is tried at once, the other when it has waited.
@@ -310,7 +297,6 @@ METHODS: dict[str, Method] = {
         "Chooses among all of these while running, by measured cost and what was kept; plain when that is faster.",
         _auto,
         options=("lookahead", "nodes", "memory"),
-        states=True,
     ),
     "draft_model": Method(
         "Draft model",
@@ -401,7 +387,6 @@ METHODS: dict[str, Method] = {
         _composite,
         needs=("draft",),
         options=(*POLICY, "memory", "fallback"),
-        states=True,
     ),
     "online": Method(
         "Online",
@@ -409,7 +394,6 @@ METHODS: dict[str, Method] = {
         _online,
         needs=("draft",),
         options=(*POLICY, "memory", "fallback"),
-        states=True,
     ),
     "parallel": Method(
         "Parallel",

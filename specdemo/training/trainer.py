@@ -34,7 +34,7 @@ class Task(Protocol):
     module: nn.Module
 
     def loss(self, batch: Sequence[Row], done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
-        """(loss to learn from, divergence from the target in nats) of a batch.
+        """(loss to learn from, distance from the target by which progress is judged) of a batch.
 
         done: share of the training that is over; coarse: the frozen head too is rounded as at run time
         """
