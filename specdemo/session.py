@@ -62,7 +62,7 @@ class PairInfo:
 class Studio:
     """One per process: the loaded pair and the one device. Safe to use from several threads.
 
-    Runs take turns on the device, each whole, so that what is measured is not shared with another run.
+    Runs that go on at the same time share the target's passes; each step in the trace tells how many did.
     """
 
     def __init__(self, settings: AppSettings) -> None:
@@ -71,7 +71,6 @@ class Studio:
         self.shipped: Shipped
         self._pair: LoadedPair | None = None
         self._progress = Progress("start", None, "starting")
-        self._turn = threading.Lock()
         self._loading = threading.Lock()
         self._started = False
 
@@ -134,9 +133,8 @@ class Studio:
                 yield reports[-1]
         if isinstance(outcome[0], BaseException):
             raise outcome[0]
-        with self._turn:
-            (pair, self.shipped), self.settings, self.error = outcome[0], settings, None
-            self._pair = pair
+        (pair, self.shipped), self.settings, self.error = outcome[0], settings, None
+        self._pair = pair  # runs that go on keep the old one
 
     def methods(self) -> list[MethodInfo]:
         """Every drafting method, and whether the loaded pair can do it."""
@@ -278,16 +276,13 @@ class Conversation:
         """
         cancel = cancel or threading.Event()
         settings = settings.checked()
-        while not self._studio._turn.acquire(timeout=0.1):
-            if cancel.is_set():
-                return
-        try:
-            yield from self._run(prompt, settings, system, cancel)
-        finally:
-            self._studio._turn.release()
+        pair = self._open_pair()
+        with pair.shared.joining():
+            yield from self._run(pair, prompt, settings, system, cancel)
 
     def _run(
         self,
+        pair: LoadedPair,
         prompt: str,
         settings: RunSettings,
         system: str,
@@ -296,7 +291,6 @@ class Conversation:
         from specdemo.drafters.base import METHODS
         from specdemo.text import encode_conversation
 
-        pair = self._open_pair()
         messages = [*self._messages, {"role": "user", "content": prompt}]
         if system.strip():
             messages = [{"role": "system", "content": system}, *messages]
@@ -366,6 +360,7 @@ class Conversation:
                 limits=limits,
                 started=header,
                 cancelled=cancel.is_set,
+                turn=pair.shared.turn,
             ):
                 events.append(event)
                 committed += output_ids([event])

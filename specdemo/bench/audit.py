@@ -237,7 +237,7 @@ class _Subject:
         self.studio, self.prompts, self.runs, self.limit = studio, prompts, runs, limit
         self.settings = RunSettings(fallback=False, baseline=False, max_new_tokens=tokens)
         self.exact = pair.target.info.precision == "fp32"
-        self.reader = PrefixReader(CachedModel(pair.target.model))
+        self.reader = PrefixReader(CachedModel(pair.target.decoder))
         self.draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         self.prompt_ids = [
             encode_conversation(pair.tokenizer, [{"role": "user", "content": prompt}], pair.context)

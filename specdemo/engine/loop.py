@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -35,11 +36,13 @@ def generate(
     limits: Limits,
     started: RunStarted,
     cancelled: Callable[[], bool] = lambda: False,
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Event]:
     """Decode one lane, a step at a time.
 
     started: the lane's header; its prompt counts and times are filled in here
     cancelled: asked once a step
+    turn: entered around all that computes, see `SharedDecoder`; waiting for it counts as the run's time
 
     Invariant: the target has cached `committed[:-1]`; the last id is pending.
     """
@@ -47,9 +50,10 @@ def generate(
     generator = torch.Generator().manual_seed(shaper.sampling.seed)
     begun = time.perf_counter()
     cached = min(target.length, len(committed) - 1)
-    target.rollback(cached)
-    target.read(committed[cached:-1])
-    drafter.start(committed)
+    with turn():
+        target.rollback(cached)
+        target.read(committed[cached:-1])
+        drafter.start(committed)
     yield replace(
         started,
         prompt_tokens=len(committed),
@@ -63,7 +67,7 @@ def generate(
             reason = FinishReason.CANCELLED
             break
         clock = StepClock()
-        with clock.lap("total"), clock.lap("draft"):
+        with clock.lap("total"), turn(), clock.lap("draft"):
             proposal = drafter.propose(committed, limits.budget(len(committed) - num_prompt))
         yield Drafted(
             lane,
@@ -78,7 +82,7 @@ def generate(
             proposal.hit,
             proposal.saved_seconds,
         )
-        with clock.lap("total"):
+        with clock.lap("total"), turn():
             with clock.lap("verify"):
                 if proposal.meanwhile:
                     proposal.meanwhile()
@@ -104,6 +108,7 @@ def generate(
             clock.laps["verify"],
             clock.overhead,
             elapsed,
+            output.runs if output.runs > 1 else None,
         )
         step += 1
     yield RunFinished(lane, reason, len(committed) - num_prompt, elapsed)

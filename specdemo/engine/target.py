@@ -1,4 +1,4 @@
-"""A transformers model with a cache that can be rolled back: the target, and any draft model from a hub or folder."""
+"""A model with a cache that can be rolled back: the target, and any draft model from a hub or folder."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
+from specdemo.engine.decoder import Answer, Decoder, ModuleDecoder, Pass
 from specdemo.engine.features import Features
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
@@ -20,15 +21,16 @@ PREFILL_ROWS = 512
 class CachedModel:
     """One conversation of a causal language model. The weights are shared; the cache is this object's own.
 
+    model: a decoder, or a transformers model
     reads: layers whose hidden states can be kept for drafters, see `record`
     """
 
     def __init__(self, model: Any, reads: Sequence[int] = ()) -> None:
         check_rollback(model.config)
-        self.model = model
+        self.decoder: Decoder = model if hasattr(model, "run") else ModuleDecoder(model)
         self.features = Features(reads)
         self._recording = False
-        self._cache = RollbackCache(model.config.get_text_config().num_hidden_layers)
+        self._cache = RollbackCache(self.decoder.config.num_hidden_layers)
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
     @property
@@ -45,7 +47,7 @@ class CachedModel:
     @property
     def vocabulary_size(self) -> int:
         """V: columns of the logits."""
-        return int(self.model.config.get_text_config().vocab_size)
+        return int(self.decoder.config.vocab_size)
 
     @torch.inference_mode()
     def read(self, token_ids: Sequence[int]) -> Tensor:
@@ -73,23 +75,21 @@ class CachedModel:
         """
         earlier = list(self._grown)
         self._grown += parents
-        self._cache.skip(len(earlier))
         return self._run(token_ids, parents, rows=len(token_ids), earlier=earlier).logits
 
     @torch.inference_mode()
     def lower(
-        self, part: Any, token_ids: Sequence[int], parents: Sequence[int], earlier: Sequence[int]
+        self, layers: int, token_ids: Sequence[int], parents: Sequence[int], earlier: Sequence[int]
     ) -> Tensor:
-        """States of nodes on the cached text after the model's first layers; the next pass overwrites their rows.
+        """States of nodes on the cached text after the first layers; the next pass overwrites their rows.
 
-        part: those layers, see `models.exit.first_layers`; earlier: parents of nodes that went through them before
+        layers: how many; earlier: parents of nodes that went through them before
         returns: (N, H)
         """
         tree = [*earlier, *parents]
-        self._cache.skip(len(earlier))
-        output = part(**self._inputs(token_ids, tree, len(earlier)))
+        (states,) = self._answer(token_ids, tree, len(earlier), answers=0, depth=layers).states
         self._cache.skip(0)
-        return output.last_hidden_state[0]
+        return states
 
     def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
         """Answer the pending token and every drafted node in one pass; the cache does not count them yet.
@@ -126,44 +126,48 @@ class CachedModel:
 
         earlier: parents of nodes read before that are still in place; `parents` index both together
         """
-        output = self.model(
-            **self._inputs(token_ids, [*earlier, *parents], len(earlier)),
-            logits_to_keep=rows,
-            **({"output_hidden_states": True} if self._recording else {}),
-        )
+        answer = self._answer(token_ids, [*earlier, *parents], len(earlier), rows)
         if self._recording:
-            states = [output.hidden_states[layer][0] for layer in self.features.layers]
-            self.features.write(self.length + len(earlier), states)
-        return TargetOutput(output.logits[0])
+            self.features.write(self.length + len(earlier), answer.states)
+        return TargetOutput(answer.logits, answer.runs)
 
-    def _inputs(self, token_ids: Sequence[int], tree: Sequence[int], first: int) -> dict[str, Any]:
-        """What a pass over the nodes of `tree` from `first` on is given."""
-        device = self.model.device
-        positions = [self.length + depth - 1 for depth in depths(tree)[first:]]
-        return {
-            "input_ids": torch.tensor([list(token_ids)], device=device),
-            "attention_mask": self._mask(tree, first),
-            "position_ids": torch.tensor([positions], device=device),
-            "past_key_values": self._cache,
-            "use_cache": True,
-        }
+    def _answer(
+        self,
+        token_ids: Sequence[int],
+        tree: Sequence[int],
+        first: int,
+        answers: int,
+        depth: int | None = None,
+    ) -> Answer:
+        """Run the nodes of `tree` from `first` on."""
+        self._cache.skip(first)
+        positions = [self.length + below - 1 for below in depths(tree)[first:]]
+        reads = self.features.layers if self._recording and depth is None else ()
+        (answer,) = self.decoder.run(
+            [
+                Pass(
+                    token_ids,
+                    positions,
+                    self._seen(tree, first),
+                    self._cache,
+                    answers,
+                    reads,
+                    depth,
+                )
+            ]
+        )
+        return answer
 
-    def _mask(self, tree: Sequence[int], first: int) -> Tensor | None:
-        """Additive (1, 1, rows, length + nodes) mask for the nodes from `first` on.
-
-        None where plain causal attention is meant and faster.
-        """
+    def _seen(self, tree: Sequence[int], first: int) -> Tensor | None:
+        """What the nodes from `first` on look at, see `Pass`."""
         chain = is_chain(tree)
         if chain and (len(tree) == first + 1 or (self.length == 0 and first == 0)):
             return None
         seen = torch.ones((len(tree) - first, self.length + len(tree)), dtype=torch.bool)
         if chain:
-            seen = seen.tril_(diagonal=self.length + first)
-        else:
-            seen[:, self.length :] = ancestor_mask(tree)[first:]
-        dtype = self.model.dtype
-        mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
-        return mask[None, None].to(self.model.device)
+            return seen.tril_(diagonal=self.length + first)
+        seen[:, self.length :] = ancestor_mask(tree)[first:]
+        return seen
 
 
 def check_rollback(config: Any) -> None:

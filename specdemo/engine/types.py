@@ -68,10 +68,11 @@ class Proposal:
 class TargetOutput:
     """The target's answers: row 0 to the pending token, row 1 + i to node i.
 
-    logits: (1 + N, V)
+    logits: (1 + N, V); runs: how many runs shared the pass
     """
 
     logits: Tensor
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class QuantisedCopy:
 
     def open(self) -> CachedModel:
         """The copy with an empty cache. Raises UserError when there is no memory for it."""
-        return CachedModel(self._loaded().model)
+        return CachedModel(self._loaded().decoder)
 
     def memory_bytes(self) -> int:
         """What the copy takes beside the target, whether it is made yet or not."""
@@ -74,10 +74,15 @@ def make_copy(target: LoadedModel) -> LoadedModel:
             setattr(model.get_submodule(parent), attribute, _quantised(model.get_submodule(path)))
         kernel = loading.prepare_kernels(model, PRECISION, target.device)
         loading.warm_up(model)
+        decoder, way = loading.open_decoder(model)
     info = ModelInfo(
-        target.info.name, target.info.revision, PRECISION, kernel, target.info.parameters
+        target.info.name,
+        target.info.revision,
+        PRECISION,
+        f"{kernel}, {way}",
+        target.info.parameters,
     )
-    return LoadedModel(model, info, target.device, target.vocabulary_size)
+    return LoadedModel(model, decoder, info, target.device, target.vocabulary_size)
 
 
 def share(model: PreTrainedModel) -> PreTrainedModel:

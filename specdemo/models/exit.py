@@ -6,18 +6,13 @@ through the first layers, in rows of the target's own cache that its next pass o
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from specdemo.engine.target import CachedModel
-from specdemo.errors import UserError
 from specdemo.models.compact import CompactModel, CompactWeights
-
-PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
 
 
 class ExitModel:
@@ -32,8 +27,7 @@ class ExitModel:
     def __init__(self, target: CachedModel, weights: CompactWeights) -> None:
         self.target = target
         self.adapter = CompactModel(weights)
-        (layer,) = weights.reads
-        self._part = first_layers(target.model, layer)
+        (self._layers,) = weights.reads
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
     @property
@@ -59,7 +53,7 @@ class ExitModel:
         if fresh:
             ahead = self._ahead(self.length + known)
             tree = range(-1, ahead + len(fresh) - 1)
-            states.append(self.target.lower(self._part, fresh, tree[ahead:], tree[:ahead]))
+            states.append(self.target.lower(self._layers, fresh, tree[ahead:], tree[:ahead]))
         return self.adapter.widen(self.adapter.read_inputs(self._fit(torch.cat(states))))[0]
 
     @torch.inference_mode()
@@ -72,7 +66,7 @@ class ExitModel:
         ahead = self._ahead(self.length)
         earlier = [*range(-1, ahead - 1), *(ahead + parent for parent in self._grown)]
         below = [ahead + parent for parent in parents]
-        states = self.target.lower(self._part, token_ids, below, earlier)
+        states = self.target.lower(self._layers, token_ids, below, earlier)
         self._grown += parents
         return self.adapter.widen(self.adapter.grow_inputs(self._fit(states), parents))
 
@@ -86,21 +80,3 @@ class ExitModel:
     def _fit(self, states: Tensor) -> Tensor:
         embedding = self.adapter.weights.embedding
         return states.to(device=embedding.device, dtype=embedding.dtype)
-
-
-def first_layers(model: Any, count: int) -> Any:
-    """The first `count` layers of a transformers model as a model without head and last norm; shares its weights.
-
-    Raises UserError for a model of another build.
-    """
-    base = getattr(model, "model", None)
-    if not all(hasattr(base, part) for part in PARTS):
-        raise UserError(
-            f"{model.config.model_type} is built differently: its first layers cannot run alone.",
-            unharmed="Every other method works.",
-            advice="Choose another method, or a model such as Llama, SmolLM2 or Qwen.",
-        )
-    part = copy.copy(base)
-    # A copy of the table of modules, not of the modules: the model itself stays as it is.
-    part._modules = {**base._modules, "layers": base.layers[:count], "norm": nn.Identity()}
-    return part

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.attention import use_shared_heads
+from specdemo.engine.decoder import Decoder
 from specdemo.errors import UserError
 from specdemo.models.folder import check_folder, count_parameters
+from specdemo.models.lean import open_decoder
 from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
@@ -34,10 +36,11 @@ one_at_a_time = (
 class LoadedModel:
     """A model ready to run. Never move or save it: its 4-bit weights are laid out for its device.
 
-    vocabulary_size: rows of the output head
+    decoder: runs it, see `specdemo.models.lean`; vocabulary_size: rows of the output head
     """
 
     model: PreTrainedModel
+    decoder: Decoder
     info: ModelInfo
     device: torch.device
     vocabulary_size: int
@@ -85,11 +88,11 @@ def load_model(
         kernel = prepare_kernels(model, precision, where)
         progress(Progress("warm up", None, files.name))
         warm_up(model)
+        decoder, way = open_decoder(model)
     progress(Progress("warm up", 1.0, files.name))
-    info = ModelInfo(
-        files.name, files.revision, precision, kernel, count_parameters(files.folder, files.name)
-    )
-    return LoadedModel(model, info, where, model.get_output_embeddings().weight.shape[0])
+    parameters = count_parameters(files.folder, files.name)
+    info = ModelInfo(files.name, files.revision, precision, f"{kernel}, {way}", parameters)
+    return LoadedModel(model, decoder, info, where, model.get_output_embeddings().weight.shape[0])
 
 
 def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrainedModel:

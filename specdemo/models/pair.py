@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.cost import CostProfile, measure_costs
 from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.shared import SharedDecoder
 from specdemo.engine.target import CachedModel, check_rollback
 from specdemo.engine.types import LanguageModel
 from specdemo.errors import UserError
@@ -39,6 +40,7 @@ class LoadedPair:
     no_draft_why, no_copy_why: a sentence each on what is not there
     costs: what passes of these models take on this machine
     trained: drafters that were trained for this target, by kind
+    shared: the target's decoder, for runs that go on at the same time
     """
 
     target: LoadedModel
@@ -50,6 +52,11 @@ class LoadedPair:
     no_copy_why: str = ""
     costs: CostProfile = field(default_factory=CostProfile)
     trained: Mapping[str, Trained] = field(default_factory=dict)
+    shared: SharedDecoder = field(init=False)
+
+    def __post_init__(self) -> None:
+        """All runs of a pair share one device."""
+        object.__setattr__(self, "shared", SharedDecoder(self.target.decoder))
 
     @property
     def open_copy(self) -> Callable[[], LanguageModel] | None:
@@ -97,7 +104,7 @@ class LoadedPair:
 
     def open_target(self) -> CachedModel:
         """The target with an empty cache, ready to keep what its drafters read."""
-        return CachedModel(self.target.model, self.reads)
+        return CachedModel(self.shared, self.reads)
 
     def open_trained(self, kind: str, target: CachedModel) -> Any:
         """A trained drafter for one conversation: a reader, or Medusa's weights. Raises UserError for damaged files."""
@@ -156,7 +163,7 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     below = open_draft.weights if isinstance(open_draft, CompactDraft) else None
     trained = find_trained(target, below, settings.trained)
     progress(Progress("warm up", None, "measuring what a pass costs"))
-    costs = measure_costs(CachedModel(target.model), open_draft() if open_draft else None)
+    costs = measure_costs(CachedModel(target.decoder), open_draft() if open_draft else None)
     progress(Progress("warm up", 1.0, files.name))
     no_copy = no_copy_why(target.info.precision)
     copy = None if no_copy else QuantisedCopy(target)
@@ -206,7 +213,7 @@ def _load_draft(
         load_tokenizer(files),
         draft.vocabulary_size,
     )
-    return draft.info, lambda: CachedModel(draft.model)
+    return draft.info, lambda: CachedModel(draft.decoder)
 
 
 def _compact(

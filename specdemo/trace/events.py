@@ -113,6 +113,7 @@ class Verified:
 
     `elapsed_seconds` is decoding time since the prompt was read: laps of the engine, never of a viewer.
     `next` is None only when the draft itself ended the run (end of answer, or limit reached).
+    `runs` shared the target's pass of this step; None when it was alone.
     """
 
     lane: str
@@ -124,6 +125,7 @@ class Verified:
     verify_seconds: float
     overhead_seconds: float
     elapsed_seconds: float
+    runs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

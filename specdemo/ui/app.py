@@ -17,7 +17,7 @@ from specdemo.ui.panels import (
 from specdemo.ui.view import ASSETS, SCRIPTS, page_head, run_view, serve_assets
 
 VISITOR_SECONDS = 3600
-QUEUE = 32
+QUEUE, RUNS = 32, 8  # visitors who wait, and who are answered at the same time
 
 
 def create_app(studio: Studio) -> gr.Blocks:
@@ -53,7 +53,7 @@ def create_app(studio: Studio) -> gr.Blocks:
             view,
             show_progress="hidden",
             concurrency_id="engine",
-            concurrency_limit=1,
+            concurrency_limit=RUNS,
         )
         ask.stop.click(handlers.stop, visitor, None, **quick)
         ask.new.click(handlers.new, visitor, [visitor, view, ask.prompt], **quick)
@@ -62,7 +62,6 @@ def create_app(studio: Studio) -> gr.Blocks:
             [controls.pair, controls.precision],
             [status, controls.load],
             show_progress="hidden",
-            concurrency_id="engine",
             concurrency_limit=1,
         ).then(handlers.menu, controls.method, menu, **quick)
     return demo.queue(max_size=QUEUE, default_concurrency_limit=4)

@@ -92,7 +92,7 @@ def test_two_visitors_at_once_share_one_copy(files, monkeypatch):
     for thread in threads:
         thread.join()
     assert len(made) == 1
-    assert opened[0].model is opened[1].model is made[0].model
+    assert opened[0].decoder is opened[1].decoder is made[0].decoder
     opened[0].read([1, 2, 3])
     assert (opened[0].length, opened[1].length) == (3, 0)
     assert shared.info() == made[0].info
@@ -117,7 +117,7 @@ def test_only_the_matrices_are_counted(files):
 
 def test_a_copy_leaves_with_its_target(files):
     shared = QuantisedCopy(load_model(files, "bf16", "cpu"))
-    kept = weakref.ref(shared.open().model)
+    kept = weakref.ref(shared.open().decoder)
     del shared
     gc.collect()
     assert kept() is None
@@ -134,8 +134,8 @@ def test_a_full_precision_pair_opens_its_copy(tiny_folder, tmp_path):
     stages = []
     loaded = loaded_pair(tiny_folder, tmp_path, "fp32", stages)
     assert loaded.missing("copy") == ""
-    assert loaded.open_copy().model is loaded.open_copy().model
-    assert loaded.open_copy().model is not loaded.target.model
+    assert loaded.open_copy().decoder is loaded.open_copy().decoder
+    assert loaded.open_copy().decoder is not loaded.target.decoder
     assert loaded.copy_info.precision == "nf4"
     assert "NF4" in loaded.copy_info.kernel
     assert stages[-1].stage == "warm up"

@@ -14,13 +14,14 @@ from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.lookahead import Constant
 from specdemo.engine.cost import Costs
+from specdemo.engine.decoder import first_layers
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.errors import UserError
 from specdemo.models.compact import CompactConfig, CompactLayer, CompactWeights
-from specdemo.models.exit import ExitModel, first_layers
+from specdemo.models.exit import ExitModel
 from specdemo.settings import Sampling
 from specdemo.trace.metrics import measure, output_ids
 
@@ -84,12 +85,12 @@ def test_lower_layers_have_transformers_states(target_weights, known):
     target = CachedModel(target_weights)
     if known:
         target.read(TEXT[:known])
-    part, rest = first_layers(target_weights, LAYER), TEXT[known:]
+    rest = TEXT[known:]
     chain = range(-1, len(rest) - 1)
     pieces = [
-        target.lower(part, rest[:2], chain[:2], ()),
-        target.lower(part, rest[2:3], chain[2:3], chain[:2]),
-        target.lower(part, rest[3:], chain[3:], chain[:3]),
+        target.lower(LAYER, rest[:2], chain[:2], ()),
+        target.lower(LAYER, rest[2:3], chain[2:3], chain[:2]),
+        target.lower(LAYER, rest[3:], chain[3:], chain[:3]),
     ]
     want = states_of(target_weights, TEXT)[known:]
     assert torch.allclose(torch.cat(pieces), want, atol=1e-5)
@@ -111,7 +112,7 @@ def test_other_models_of_this_build_run_their_first_layers(kind):
     model = AutoModelForCausalLM.from_config(config).eval()
     target = CachedModel(model)
     target.read(TEXT[:4])
-    states = target.lower(first_layers(model, LAYER), TEXT[4:], range(-1, len(TEXT) - 5), ())
+    states = target.lower(LAYER, TEXT[4:], range(-1, len(TEXT) - 5), ())
     assert torch.allclose(states, states_of(model, TEXT)[4:], atol=1e-5)
 
 

@@ -54,12 +54,13 @@ def test_the_4bit_path_is_named(files):
     from bitsandbytes.functional import has_avx512bf16
 
     expected = "fused AVX512-BF16" if has_avx512bf16() else "dequantise each pass"
-    assert load_model(files, "nf4", "cpu").info.kernel == f"bitsandbytes NF4, {expected}"
+    assert load_model(files, "nf4", "cpu").info.kernel.startswith(f"bitsandbytes NF4, {expected}")
 
 
 def test_without_the_instructions_the_4bit_path_says_so(files, monkeypatch):
     monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: False)
-    assert load_model(files, "nf4", "cpu").info.kernel == "bitsandbytes NF4, dequantise each pass"
+    kernel = load_model(files, "nf4", "cpu").info.kernel
+    assert kernel.startswith("bitsandbytes NF4, dequantise each pass")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")

@@ -1,0 +1,118 @@
+"""What runs a model: rows of one or several conversations in, logits and hidden states out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from specdemo.engine.cache import RollbackCache
+from specdemo.errors import UserError
+
+PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Rows of one conversation to read at once; they are written after the cached text and not counted.
+
+    positions: place of each row in the text
+    seen: (rows, keys) bool — row r looks at key k; None where each row sees all before it and nothing was cached
+    cache: the conversation's own
+    answers: how many of the last rows need logits
+    reads: layers whose hidden states are wanted, as transformers counts them (0 = embedding, the last = after the norm)
+    depth: how many of the first layers to run, without norm and head; None for the whole model
+    """
+
+    token_ids: Sequence[int]
+    positions: Sequence[int]
+    seen: Tensor | None
+    cache: RollbackCache
+    answers: int = 1
+    reads: Sequence[int] = ()
+    depth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a pass gave.
+
+    logits: (answers, V), empty when only some layers ran; states: (rows, H) for each wanted layer
+    runs: how many runs shared the pass
+    """
+
+    logits: Tensor
+    states: tuple[Tensor, ...] = ()
+    runs: int = 1
+
+
+class Decoder(Protocol):
+    """Weights that any number of conversations share; keeps nothing of any of them.
+
+    config: the model's own, of its text part
+    """
+
+    config: Any
+
+    def run(self, passes: Sequence[Pass]) -> list[Answer]:
+        """Answer each pass; a decoder that can joins them."""
+
+
+class ModuleDecoder:
+    """A transformers module as it comes, one pass after the other."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.config = model.config.get_text_config()
+
+    @torch.inference_mode()
+    def run(self, passes: Sequence[Pass]) -> list[Answer]:
+        """Answer each pass."""
+        return [self._run(one) for one in passes]
+
+    def _run(self, one: Pass) -> Answer:
+        device = self.model.device
+        inputs = {
+            "input_ids": torch.tensor([list(one.token_ids)], device=device),
+            "position_ids": torch.tensor([list(one.positions)], device=device),
+            "attention_mask": self._mask(one.seen),
+            "past_key_values": one.cache,
+            "use_cache": True,
+        }
+        if one.depth is not None:
+            part = first_layers(self.model, one.depth)
+            return Answer(torch.empty(0), (part(**inputs).last_hidden_state[0],))
+        wanted = {"output_hidden_states": True} if one.reads else {}
+        output = self.model(**inputs, logits_to_keep=one.answers, **wanted)
+        states = tuple(output.hidden_states[layer][0] for layer in one.reads)
+        return Answer(output.logits[0], states)
+
+    def _mask(self, seen: Tensor | None) -> Tensor | None:
+        """Additive (1, 1, rows, keys), which every attention of transformers takes; None for plain causal ones."""
+        if seen is None or (len(seen) == 1 and bool(seen.all())):
+            return None
+        dtype = self.model.dtype
+        mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
+        return mask[None, None].to(self.model.device)
+
+
+def first_layers(model: Any, count: int) -> Any:
+    """The first `count` layers of a transformers model as a model without head and last norm; shares its weights.
+
+    Raises UserError for a model of another build.
+    """
+    base = getattr(model, "model", None)
+    if not all(hasattr(base, part) for part in PARTS):
+        raise UserError(
+            f"{model.config.model_type} is built differently: its first layers cannot run alone.",
+            unharmed="Every other method works.",
+            advice="Choose another method, or a model such as Llama, SmolLM2 or Qwen.",
+        )
+    part = copy.copy(base)
+    # A copy of the table of modules, not of the modules: the model itself stays as it is.
+    part._modules = {**base._modules, "layers": base.layers[:count], "norm": nn.Identity()}
+    return part

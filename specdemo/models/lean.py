@@ -1,0 +1,338 @@
+"""A lean pass for decoders of the Llama and Qwen family: the weights of a loaded transformers model, fewer and larger steps.
+
+Matrices that read the same input are one; key/value heads are read where they lie; rotary tables are
+computed once; rows of several conversations go through the matrices together. What it computes is what the
+module computes, up to the rounding of the number format; `agrees` looks, and `open_decoder` goes back to
+the module where it does not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from specdemo.engine.cache import RollbackCache
+from specdemo.engine.decoder import Answer, Decoder, ModuleDecoder, Pass
+from specdemo.models.memory import free_ram
+from specdemo.models.stacked import Nf4Stack, Stacked, product, stack
+
+KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # whose tables do not depend on the text
+FOLDED_ROWS = 32  # from here on attention is bound by arithmetic, and folding heads into rows costs more than it saves
+TABLE = 1024  # positions by which the rotary tables grow
+PROBE = 24  # tokens on which both passes are compared
+WIDE_ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # at which the two kinds of product are compared
+WIDE_SHARE = 0.25  # of the free memory that the wide copy may take
+TRIES = 4
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
+
+
+@dataclass(frozen=True, slots=True)
+class LeanLayer:
+    """One decoder layer. Norms: their weights twice, (2 x H); of queries and keys (2 x head_dim), or None."""
+
+    input_norm: Tensor
+    post_norm: Tensor
+    qkv: Stacked
+    output: Stacked
+    gate_up: Stacked
+    down: Stacked
+    query_key_norms: tuple[Tensor, Tensor] | None = None
+
+    def matrices(self) -> tuple[Stacked, ...]:
+        """Its four products."""
+        return self.qkv, self.output, self.gate_up, self.down
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where the rows of one pass lie among all rows, and what they look at."""
+
+    begin: int
+    end: int
+    cache: RollbackCache
+    mask: Tensor | None  # (1, 1, rows or folded rows, keys) additive
+    folded: bool
+    causal: bool
+
+
+class LeanDecoder:
+    """Implements `Decoder`. Shares its weights with the module that it was made from."""
+
+    def __init__(self, model: Any) -> None:
+        config = model.config.get_text_config()
+        base = model.model
+        self.config = config
+        self.model = model
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.head_dim = base.layers[0].self_attn.head_dim
+        self.scaling = float(base.layers[0].self_attn.scaling)
+        self.embedding = base.embed_tokens.weight
+        self.norm = _twice(base.norm)
+        self.head = model.lm_head.weight
+        self.eps = float(config.rms_norm_eps)
+        self.layers = [_layer(layer) for layer in base.layers]
+        self._tables = self._rotary(TABLE)
+
+    @torch.inference_mode()
+    def run(self, passes: Sequence[Pass]) -> list[Answer]:
+        """Answer passes of different conversations together; their `depth` must be the same."""
+        device = self.embedding.device
+        depth = passes[0].depth
+        positions = torch.tensor([place for one in passes for place in one.positions])
+        if int(positions.max()) >= len(self._tables[0]):
+            self._tables = self._rotary(-(-int(positions.max() + 1) // TABLE) * TABLE)
+        cos, sin = (table[positions] for table in self._tables)
+        rows = self._place(passes)
+        x = self.embedding[
+            torch.tensor([t for one in passes for t in one.token_ids], device=device)
+        ]
+        wanted = {layer for one in passes for layer in one.reads}
+        states = {0: x} if 0 in wanted else {}
+        for index, layer in enumerate(self.layers[:depth]):
+            x = x + layer.output(
+                self._attend(index, layer, self._norm(x, layer.input_norm), cos, sin, rows)
+            )
+            gate, up = layer.gate_up(self._norm(x, layer.post_norm)).chunk(2, dim=-1)
+            x = x + layer.down(F.silu(gate).mul_(up))
+            if index + 1 in wanted:
+                states[index + 1] = x
+        if depth is not None:
+            return [Answer(torch.empty(0), (x[one.begin : one.end],)) for one in rows]
+        return self._answers(passes, rows, x, states)
+
+    def _answers(
+        self, passes: Sequence[Pass], rows: Sequence[Rows], x: Tensor, states: dict[int, Tensor]
+    ) -> list[Answer]:
+        """Norm and head, of the rows that need them. x: (rows, H) of all passes"""
+        last = len(self.layers)
+        if last in states:
+            states[last] = self._norm(x, self.norm)
+        asked = [range(at.end - one.answers, at.end) for one, at in zip(passes, rows, strict=True)]
+        if sum(map(len, asked)) < len(x):
+            x = x[[row for part in asked for row in part]]
+        logits = product(self._norm(x, self.norm), self.head).split([len(part) for part in asked])
+        return [
+            Answer(one_logits, tuple(states[layer][at.begin : at.end] for layer in one.reads))
+            for one, at, one_logits in zip(passes, rows, logits, strict=True)
+        ]
+
+    def _place(self, passes: Sequence[Pass]) -> list[Rows]:
+        """Lay the passes one behind the other."""
+        placed, begin = [], 0
+        group = self.heads // self.kv_heads
+        for one in passes:
+            end = begin + len(one.token_ids)
+            folded = end - begin <= FOLDED_ROWS
+            seen, causal = one.seen, False
+            if seen is None and end - begin > 1:
+                causal = not folded
+                seen = (
+                    None
+                    if causal
+                    else torch.ones(end - begin, end - begin, dtype=torch.bool).tril_()
+                )
+            mask = None
+            if seen is not None:
+                mask = torch.zeros(seen.shape, dtype=self.embedding.dtype).masked_fill_(
+                    ~seen, -torch.inf
+                )
+                if folded:
+                    mask = mask.repeat_interleave(group, dim=0)
+                mask = mask[None, None].to(self.embedding.device)
+            placed.append(Rows(begin, end, one.cache, mask, folded, causal))
+            begin = end
+        return placed
+
+    def _attend(
+        self,
+        index: int,
+        layer: LeanLayer,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        rows: Sequence[Rows],
+    ) -> Tensor:
+        """Attention of one layer, each conversation over its own keys. x: (rows, H) normed. returns: (rows, heads * head_dim)"""
+        heads, kv_heads = self.heads, self.kv_heads
+        qkv = layer.qkv(x).view(len(x), heads + 2 * kv_heads, self.head_dim)
+        turned = qkv[:, : heads + kv_heads]
+        if layer.query_key_norms:
+            norms = layer.query_key_norms
+            parts = turned.split([heads, kv_heads], dim=1)
+            turned = torch.cat([self._norm(p, n) for p, n in zip(parts, norms, strict=True)], dim=1)
+        turned = torch.addcmul(turned * cos, turned.roll(self.head_dim // 2, dims=-1), sin)
+        attended = [
+            self._attend_one(index, at, turned[at.begin : at.end], qkv[at.begin : at.end])
+            for at in rows
+        ]
+        return attended[0] if len(attended) == 1 else torch.cat(attended)
+
+    def _attend_one(self, index: int, at: Rows, turned: Tensor, qkv: Tensor) -> Tensor:
+        """One conversation. turned: (rows, heads + kv_heads, head_dim); qkv: with the values behind"""
+        heads, kv_heads, rows = self.heads, self.kv_heads, at.end - at.begin
+        keys, values = at.cache.layers[index].update(
+            turned[:, heads:].transpose(0, 1)[None],
+            qkv[:, heads + kv_heads :].transpose(0, 1)[None],
+        )
+        if not at.folded:
+            query = turned[:, :heads].transpose(0, 1)[None]
+            attended = F.scaled_dot_product_attention(
+                query,
+                keys,
+                values,
+                attn_mask=at.mask,
+                is_causal=at.causal,
+                scale=self.scaling,
+                enable_gqa=True,
+            )
+            return attended[0].transpose(0, 1).reshape(rows, -1)
+        # Heads that share keys become rows of one head: (kv_heads, rows x heads of a group, head_dim).
+        shape = (rows, kv_heads, heads // kv_heads, self.head_dim)
+        query = (
+            turned[:, :heads].reshape(shape).transpose(0, 1).reshape(1, kv_heads, -1, self.head_dim)
+        )
+        attended = F.scaled_dot_product_attention(
+            query, keys, values, attn_mask=at.mask, scale=self.scaling
+        )
+        attended = attended.view(kv_heads, rows, -1, self.head_dim).transpose(0, 1)
+        return attended.reshape(rows, -1)
+
+    def _norm(self, x: Tensor, twice: Tensor) -> Tensor:
+        """RMS norm (Zhang 1910.07467) by one kernel: the layer norm of x beside -x, whose mean is zero.
+
+        x: (..., H); twice: (2 x H) the weight, two times. torch's own `rms_norm` is five kernels on a CPU.
+        """
+        both = torch.cat((x, -x), dim=-1)
+        return torch.layer_norm(both, twice.shape, twice, None, self.eps)[..., : x.shape[-1]]
+
+    def _rotary(self, length: int) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines of the module's own rotary embedding, (length, 1, head_dim) each."""
+        positions = torch.arange(length, device=self.embedding.device)[None]
+        with torch.inference_mode():
+            cos, sin = self.model.model.rotary_emb(self.embedding, positions)
+            half = self.head_dim // 2
+            signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+        return cos[0][:, None], signed[0][:, None]
+
+
+def open_decoder(model: Any) -> tuple[Decoder, str]:
+    """The lean pass for a model that it knows and agrees with; else the module itself. Warm the model up before.
+
+    returns: the decoder, and how it runs, in words
+    """
+    module = ModuleDecoder(model)
+    if not knows(model):
+        return module, "transformers' own pass"
+    lean = LeanDecoder(model)
+    rows = widen(lean)
+    if not agrees(lean, module):
+        return module, "transformers' own pass"
+    return lean, f"lean pass, bf16 from {rows} rows" if rows else "lean pass"
+
+
+def widen(lean: LeanDecoder) -> int:
+    """Give 4-bit matrices a bfloat16 copy for passes of many rows where that is faster and memory allows it.
+
+    A 4-bit product costs little for one row and grows with rows; where the processor multiplies bfloat16
+    matrices by itself (AMX), that costs the same for sixteen rows as for one.
+
+    returns: rows from which the copy is used; 0 for never
+    """
+    stacks = [one for layer in lean.layers for one in layer.matrices() if isinstance(one, Nf4Stack)]
+    if len(stacks) < len(lean.layers) * len(lean.layers[0].matrices()):
+        return 0
+    size = sum(2 * one.in_features * one.out_features for one in stacks)
+    if size > WIDE_SHARE * (free_ram() or 0):
+        return 0
+    for one in stacks:
+        one.widen()
+    rows = _faster_from(stacks)
+    for one in stacks:
+        one.wide_from = rows
+        if not rows:
+            one.wide = None
+    return rows
+
+
+@torch.inference_mode()
+def _faster_from(stacks: Sequence[Nf4Stack]) -> int:
+    """Fewest rows for which the wide copies are faster, measured over all layers; 0 when that is never so."""
+    for rows in WIDE_ROWS:
+        inputs = [torch.ones(rows, one.in_features, dtype=torch.bfloat16) for one in stacks]
+        fastest = {}
+        for wide in (True, False):
+            for one in stacks:
+                one.wide_from = 0 if wide else rows + 1
+            spent = []
+            for _ in range(TRIES):
+                begun = time.perf_counter()
+                for one, x in zip(stacks, inputs, strict=True):
+                    one(x)
+                spent.append(time.perf_counter() - begun)
+            fastest[wide] = min(spent[1:])
+        if fastest[True] < fastest[False]:
+            return rows
+    return 0
+
+
+def knows(model: Any) -> bool:
+    """Whether a model is built as the lean pass expects."""
+    config = model.config.get_text_config()
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    return (
+        type(model).__name__ in KNOWN
+        and model.device.type == "cpu"  # seen nowhere else yet
+        and model.dtype in TOLERANCE
+        and config.hidden_act == "silu"
+        and kind in STATIC_ROPE
+        and model.lm_head.bias is None
+    )
+
+
+def agrees(one: Decoder, other: Decoder) -> bool:
+    """Whether two decoders give the same logits to a text read in two pieces and then a small tree, up to rounding."""
+    numbers = torch.arange(PROBE) * 7919 % one.config.vocab_size
+    first, second = (_probe(decoder, numbers.tolist()) for decoder in (one, other))
+    error = (first - second).norm() / second.norm()
+    return bool(error < TOLERANCE[second.dtype])
+
+
+def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
+    from specdemo.engine.target import CachedModel
+    from specdemo.engine.types import Proposal
+
+    conversation = CachedModel(decoder)
+    last = conversation.read(token_ids[: PROBE // 2])
+    more = conversation.read(token_ids[PROBE // 2 : -3])
+    tree = Proposal(tuple(token_ids[-2:]), (-1, -1))
+    return torch.cat([last[None], more[None], conversation.forward(token_ids[-3], tree).logits])
+
+
+def _layer(layer: nn.Module) -> LeanLayer:
+    attention: Any = layer.self_attn
+    mlp: Any = layer.mlp
+    norms = None
+    if hasattr(attention, "q_norm"):
+        norms = (_twice(attention.q_norm), _twice(attention.k_norm))
+    return LeanLayer(
+        _twice(layer.input_layernorm),
+        _twice(layer.post_attention_layernorm),
+        stack([attention.q_proj, attention.k_proj, attention.v_proj]),
+        stack([attention.o_proj]),
+        stack([mlp.gate_proj, mlp.up_proj]),
+        stack([mlp.down_proj]),
+        norms,
+    )
+
+
+def _twice(norm: Any) -> Tensor:
+    """A norm's weight, two times over, see `LeanDecoder._norm`."""
+    return torch.cat([norm.weight.data, norm.weight.data])

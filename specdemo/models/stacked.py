@@ -1,0 +1,150 @@
+"""Matrices that read the same input, as one: fewer calls a pass, the same products."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
+
+Stacked = Callable[[Tensor], Tensor]  # (rows, in) -> (rows, out of all parts)
+
+
+def stack(parts: Sequence[Any]) -> Stacked:
+    """Linear layers of a loaded model, side by side. The layers stay usable: they become views of the stack.
+
+    Layers of a kind that cannot be joined are called one by one.
+    """
+    if all(type(part) is nn.Linear for part in parts):
+        return _stack_plain(parts)
+    if all(_packed(part) for part in parts):
+        return Nf4Stack(parts)
+    if len(parts) == 1:
+        return lambda x: parts[0](x)
+    return lambda x: torch.cat([part(x) for part in parts], dim=-1)
+
+
+def _stack_plain(parts: Sequence[nn.Linear]) -> Stacked:
+    weight = parts[0].weight if len(parts) == 1 else torch.cat([part.weight.data for part in parts])
+    bias = _biases(parts)
+    row = 0
+    for part in parts:
+        part.weight.data = weight[row : row + part.out_features]
+        row += part.out_features
+    if bias is not None:
+        return lambda x: product(x, weight).add_(bias)
+    return lambda x: product(x, weight)
+
+
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """Rows times a matrix, in whichever order the CPU reads the matrix as it lies. x: (rows, in); weight: (out, in)
+
+    oneDNN lays a bfloat16 matrix on the right out anew in every call, which takes as long as reading it twice;
+    on the left it is taken as it is. For one row a matrix-vector product does without either.
+    """
+    if weight.dtype != torch.bfloat16 or weight.device.type != "cpu":
+        return F.linear(x, weight)
+    if len(x) == 1:
+        return torch.mv(weight, x[0])[None]
+    return torch.mm(weight, x.t().contiguous()).t().contiguous()
+
+
+def pack(weight: Tensor, bias: Tensor | None) -> Stacked:
+    """A product with a bfloat16 matrix of its own, laid out once as oneDNN wants it for a few rows. weight: (out, in)"""
+    ops = torch.ops.mkldnn
+    if not torch.backends.mkldnn.is_available() or not hasattr(ops, "_linear_pointwise"):
+        return lambda x: F.linear(x, weight, bias)
+    packed = ops._reorder_linear_weight(weight, PACKED_ROWS)
+    run = ops._linear_pointwise
+    return lambda x: run(x, packed, bias, "none", [], "")
+
+
+def _biases(parts: Sequence[Any]) -> Tensor | None:
+    if all(part.bias is None for part in parts):
+        return None
+    like = next(part.bias for part in parts if part.bias is not None)
+    return torch.cat(
+        [like.new_zeros(p.out_features) if p.bias is None else p.bias.data for p in parts]
+    )
+
+
+def _packed(layer: Any) -> bool:
+    """Whether bitsandbytes has laid a layer out for its fused CPU kernel, and we can call that directly."""
+    state = getattr(getattr(layer, "weight", None), "quant_state", None)
+    return (
+        getattr(state, "packing_format_for_cpu", False)
+        and state.quant_type == "nf4"
+        and layer.weight.device.type == "cpu"
+        and _kernel() is not None
+    )
+
+
+def _kernel() -> Any:
+    """bitsandbytes' compiled NF4 product for rows in bfloat16; None in a build without it."""
+    from bitsandbytes import cextension
+
+    return getattr(cextension.lib, "gemv_4bit_inference_cpu_nf4_bf16", None)
+
+
+class Nf4Stack:
+    """NF4 matrices on a CPU, through the kernel that `Linear4bit` uses, called without the layers around it.
+
+    The way through module and dispatcher takes as long as the product of one row with a small matrix.
+
+    wide: the product with the same weights as bfloat16, for many rows; None where that does not pay
+    wide_from: rows from which it is used
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        states = [part.weight.quant_state for part in parts]
+        self.in_features = int(states[0].shape[1])
+        self.out_features = sum(int(state.shape[0]) for state in states)
+        # Blocks of 32 rows lie one behind the other, scales by columns: stacking keeps both layouts.
+        self.packed = torch.cat([part.weight.data for part in parts])
+        self.scales = torch.cat([state.absmax for state in states], dim=1).contiguous()
+        self.code, self.block = states[0].code, int(states[0].blocksize)
+        self.bias = _biases(parts)
+        row = 0
+        for part in parts:
+            part.weight.data = self.packed[row : row + part.out_features]
+            row += part.out_features
+        self.wide: Stacked | None = None
+        self.wide_from = 0
+        self._kernel = _kernel()
+        sizes = (ctypes.c_int64(self.out_features), ctypes.c_int64(self.in_features))
+        self._sizes = sizes
+        self._block = ctypes.c_int64(self.block)
+        self._weights = (
+            ctypes.c_void_p(self.packed.data_ptr()), ctypes.c_void_p(self.scales.data_ptr()),
+        )  # fmt: skip
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: (rows, in) bfloat16, its columns next to each other. returns: (rows, out)"""
+        if self.wide is not None and x.shape[0] >= self.wide_from:
+            return self.wide(x)
+        rows, step = x.shape[0], x.stride(0)
+        out = x.new_empty(rows, self.out_features)
+        self._kernel(
+            ctypes.c_int64(rows), *self._sizes, ctypes.c_void_p(x.data_ptr()), *self._weights,
+            ctypes.c_void_p(out.data_ptr()), self._block, ctypes.c_int64(step), self._sizes[0],
+        )  # fmt: skip
+        return out if self.bias is None else out.add_(self.bias)
+
+    def widen(self) -> None:
+        """Keep the weights as bfloat16 too, for passes of many rows."""
+        self.wide = pack(self.dequantised(), self.bias)
+
+    def dequantised(self) -> Tensor:
+        """(out, in) bfloat16: the values that the kernel multiplies with."""
+        # The kernel's layout: blocks of 32 rows; in each, column pairs; in each, 32 bytes of two 4-bit codes.
+        bytes_ = self.packed.reshape(-1, 32)
+        codes = torch.cat([bytes_ & 15, bytes_ >> 4], dim=-1)
+        codes = codes.reshape(-1, self.in_features // 2, 32, 2).transpose(1, 2)
+        values = self.code.bfloat16()[codes.reshape(self.out_features, self.in_features).long()]
+        scales = self.scales.T.repeat_interleave(self.block, dim=1)
+        return values * scales
