@@ -79,9 +79,20 @@ def build_parser() -> argparse.ArgumentParser:
         default="draft_model:constant:4,draft_model:confidence,ngram",
         metavar="A,B",
         help="METHOD[:POLICY[:LOOKAHEAD]] beside plain decoding; `policies` for every lookahead policy "
-        "against the best constant and the oracle, `methods` for every method, `trained` for those with trained weights",
+        "against the best constant and the oracle, `methods` for every method, `trained` for those with trained "
+        "weights; transformers[:assisted|:lookup], llama.cpp[:lookup] and floor, or `peers` for all of these",
+    )
+    bench.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of the suite")
+    bench.add_argument(
+        "--concurrent",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also N conversations at once against one after the other",
     )
     bench.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to a file")
+    bench.add_argument("--html", type=Path, metavar="FILE", help="also write a report with charts")
+    bench.add_argument("--readme", action="store_true", help="print the README's table instead")
     bench.add_argument("--traces", type=Path, metavar="FOLDER", help="also save every run's trace")
     bench.add_argument(
         "--first-turns", action="store_true", help="only the first turn of each prompt"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -126,71 +127,40 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Lanes on a suite, in one process."""
-    from specdemo.bench.lanes import expand, run_lanes, run_once
-    from specdemo.bench.policies import Oracle, regret_table
-    from specdemo.bench.report import Report as Totals
-    from specdemo.bench.report import by_position, markdown, summary
+    """Lanes on a suite, peers beside them."""
+    from specdemo.bench.html_report import render
+    from specdemo.bench.run import BenchOptions, run_bench
     from specdemo.bench.suite import EXAMPLES, read_suite
-    from specdemo.session import machine_name
 
-    items = read_suite(options.suite or EXAMPLES, options.limit)
+    options.suite = options.suite or EXAMPLES
+    options.command_line = shlex.join(["python", "-m", "specdemo", *sys.argv[1:]])
+    for path in filter(None, (options.json, options.html)):
+        if not path.absolute().parent.is_dir():
+            raise UserError(f"There is no folder to write {path} to.", advice="Make it first.")
+    items = read_suite(options.suite, options.limit)
     studio = _studio(options)
-    names = expand(options.lanes, studio)
-    lanes = {name: lane_settings(options, name) for name in ["nothing", *names]}
-    for name, settings in lanes.items():  # warm-up, not counted
-        run_once(studio.open(), name, "Count from one to ten.", settings)
-    report, oracle = Totals("nothing"), Oracle(studio.pair.costs)
     with _bar() as bar:
-        task = bar.add_task("bench", total=len(items))
-        for item in items:
-            turns = item.turns[:1] if options.first_turns else item.turns
-            try:
-                for turn, results in enumerate(
-                    run_lanes(studio, turns, lanes, system=options.system)
-                ):
-                    report.add(item.task, results)
-                    oracle.add(item.task, results)
-                    _save_traces(options.traces, f"{item.name}-{turn}", results)
-            except UserError as error:
-                err.print(f"{item.name} is left out: {error.message}", style="yellow", markup=False)
-            bar.advance(task)
-    rows = report.rows()
-    facts = {
-        "machine": machine_name(),
-        "target": asdict(studio.pair.target.info),
-        "draft": asdict(studio.pair.draft_info) if studio.pair.draft_info else None,
-        "costs": asdict(studio.pair.costs),
-        "settings": lanes[names[0]].to_dict() if names else {},
-        "prompts": len(items),
-        "memory_mb": {info.name: info.memory_mb for info in studio.methods()},
-        "training_minutes": {
-            info.name: card["minutes"]
-            for info in studio.methods()
-            if (card := studio.card(info.name))
-        },
-    }
-    if options.json:
-        options.json.write_text(
-            json.dumps({**facts, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+        result = run_bench(
+            studio,
+            items,
+            BenchOptions(
+                **{part.name: getattr(options, part.name) for part in fields(BenchOptions)}
+            ),
+            lambda lane: lane_settings(options, lane),
+            tell=lambda sentence: err.print(sentence, style="yellow", markup=False),
+            progress=_to(bar),
         )
+    if options.json:
+        text = json.dumps(result.to_dict(), indent=1)
+        options.json.write_text(text + "\n", encoding="utf-8")
+    if options.html:
+        options.html.write_text(render(result.to_dict()), encoding="utf-8")
+    sys.stdout.write((result.readme() if options.readme else result.tables()) + "\n")
     err.print(
-        f"{facts['machine']}; {len(items)} prompts; {studio.pair.target.info.kernel}", markup=False
+        f"{result.facts['machine']}; {len(items)} prompts; {studio.pair.target.info.kernel}",
+        markup=False,
     )
-    tables = [markdown(rows), summary(rows, facts["memory_mb"], facts["training_minutes"])]
-    sys.stdout.write("\n\n".join([*tables, "By position:\n\n" + by_position(rows)]) + "\n")
-    if table := regret_table(rows, oracle.speedup()):
-        sys.stdout.write("\n" + table + "\n")
     return 0
-
-
-def _save_traces(folder: Path | None, name: str, results: list[LaneResult]) -> None:
-    if folder is None:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    for result in results:
-        lane = result.name.replace(":", "-")
-        (folder / f"{name}-{lane}.jsonl").write_text(dumps(result.events), encoding="utf-8")
 
 
 def audit(options: argparse.Namespace) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import mean, median
+from statistics import mean, median, quantiles
+from typing import Any
 
 from specdemo.bench.lanes import LaneResult, same_prefix
 
@@ -19,6 +20,7 @@ class Totals:
     tested, kept: drafts by position, see `trace.metrics.Metrics.positions`
     same_tokens: tokens before each output first differs from plain decoding's
     margins: at each such place, the gap between the target's probabilities of the two tokens
+    rounds: tokens and seconds of each repetition of the suite
     """
 
     tokens: int = 0
@@ -40,10 +42,16 @@ class Totals:
     same_tokens: int = 0
     plain_tokens: int = 0
     margins: list[float] = field(default_factory=list)
+    rounds: dict[int, tuple[int, float]] = field(default_factory=dict)
 
-    def add(self, result: LaneResult, plain: LaneResult) -> None:
+    def add(self, result: LaneResult, plain: LaneResult, repetition: int = 0) -> None:
         """Count one output, and whether it equals plain decoding's."""
         metrics = result.metrics
+        tokens, seconds = self.rounds.get(repetition, (0, 0.0))
+        self.rounds[repetition] = (
+            tokens + metrics.new_tokens,
+            seconds + metrics.elapsed_seconds,
+        )
         self.tokens += metrics.new_tokens
         self.steps += metrics.steps
         self.drafted += metrics.drafted
@@ -59,18 +67,24 @@ class Totals:
         self.verify_seconds += metrics.verify_seconds
         self.overhead_seconds += metrics.overhead_seconds
         self.elapsed_seconds += metrics.elapsed_seconds
+        if not result.ids:  # computed, not run: there is no output to compare
+            return
         self.outputs += 1
         self.same_outputs += result.ids == plain.ids
         same = same_prefix(result.ids, plain.ids)
         self.same_tokens += same
         self.plain_tokens += len(plain.ids)
-        if same < min(len(result.ids), len(plain.ids)):
+        if same < min(len(result.probs), len(plain.probs)):
             self.margins.append(abs(result.probs[same] - plain.probs[same]))
 
     @property
-    def tokens_per_second(self) -> float:
-        """New tokens per second of decoding."""
-        return self.tokens / self.elapsed_seconds if self.elapsed_seconds else 0.0
+    def rates(self) -> dict[int, float]:
+        """New tokens per second of decoding, by repetition; those without any time are left out."""
+        return {
+            number: tokens / seconds
+            for number, (tokens, seconds) in self.rounds.items()
+            if tokens and seconds
+        }
 
 
 @dataclass(slots=True)
@@ -82,12 +96,30 @@ class Report:
         default_factory=lambda: defaultdict(lambda: defaultdict(Totals))
     )
 
-    def add(self, task: str, results: Iterable[LaneResult]) -> None:
-        """Count one prompt's results."""
+    def add(self, task: str, results: Iterable[LaneResult], repetition: int = 0) -> None:
+        """Count one prompt's results. repetition: which run of the whole suite this is"""
         results = list(results)
         plain = next(result for result in results if result.name == self.plain)
         for result in results:
-            self.totals[task][result.name].add(result, plain)
+            self.totals[task][result.name].add(result, plain, repetition)
+
+    def drop(self, lane: str) -> None:
+        """Forget a lane that broke: it answered other prompts than the rest."""
+        for lanes in self.totals.values():
+            lanes.pop(lane, None)
+
+    def ratios(self, lane: str, other: str, task: str) -> dict[int, float]:
+        """Tokens a second of one lane over another's on a task, by repetition."""
+        mine, theirs = (self.totals[task][name].rates for name in (lane, other))
+        return {number: rate / theirs[number] for number, rate in mine.items() if number in theirs}
+
+    def mean_ratios(self, lane: str, other: str) -> list[float]:
+        """The mean over tasks of these ratios, a value for each repetition."""
+        by_repetition: dict[int, list[float]] = defaultdict(list)
+        for task in self.totals:
+            for number, ratio in self.ratios(lane, other, task).items():
+                by_repetition[number].append(ratio)
+        return [mean(ratios) for ratios in by_repetition.values()]
 
     @property
     def lanes(self) -> list[str]:
@@ -95,7 +127,10 @@ class Report:
         return list(next(iter(self.totals.values()))) if self.totals else []
 
     def rows(self) -> list[dict[str, object]]:
-        """One row for each task and lane, then the mean over tasks for each lane."""
+        """One row for each task and lane, then the mean over tasks for each lane.
+
+        Rates and speedups are medians over repetitions of the suite, `speedup_quartiles` their spread.
+        """
         rows = [
             self._row(task, lane, totals)
             for task, lanes in self.totals.items()
@@ -103,21 +138,19 @@ class Report:
         ]
         for lane in self.lanes:
             of_lane = [row for row in rows if row["lane"] == lane]
-            numbers = [key for key, value in of_lane[0].items() if key not in ("task", "lane")]
             summary: dict[str, object] = {"task": "mean", "lane": lane}
-            for key in numbers:
-                values = [row[key] for row in of_lane if row[key] is not None]
-                summary[key] = mean(values) if values else None
-            rows.append(summary)
+            for key in of_lane[0]:
+                values = [row[key] for row in of_lane if isinstance(row[key], int | float)]
+                summary.setdefault(key, mean(values) if values else None)
+            rows.append(summary | _spread(self.mean_ratios(lane, self.plain)))
         return rows
 
     def _row(self, task: str, lane: str, totals: Totals) -> dict[str, object]:
-        plain = self.totals[task][self.plain].tokens_per_second
         return {
             "task": task,
             "lane": lane,
-            "tokens_per_second": totals.tokens_per_second,
-            "speedup": totals.tokens_per_second / plain if plain else None,
+            "tokens_per_second": median(totals.rates.values()) if totals.rates else 0.0,
+            **_spread(self.ratios(lane, self.plain, task).values()),
             "first_accept_rate": _ratio(totals.first_accepted, totals.drafting_steps),
             **{
                 f"accept_{position}": _ratio(totals.kept[position], totals.tested[position])
@@ -125,10 +158,17 @@ class Report:
             },
             "drafted_accept_rate": _ratio(totals.accepted, totals.drafted),
             "tokens_per_step": _ratio(totals.tokens, totals.steps),
-            "draft_ms_per_token": _ratio(1000 * totals.draft_seconds, totals.drafted),
-            "verify_ms_per_step": _ratio(1000 * totals.verify_seconds, totals.steps),
+            "draft_ms_per_token": _ratio(1000 * totals.draft_seconds, totals.drafted) or None,
+            "verify_ms_per_step": _ratio(1000 * totals.verify_seconds, totals.steps) or None,
             "hit_rate": _ratio(totals.hits, totals.chances),
-            "overhead_share": _ratio(totals.overhead_seconds, totals.elapsed_seconds),
+            **{
+                f"{part}_share": _ratio(seconds, totals.elapsed_seconds)
+                for part, seconds in (
+                    ("draft", totals.draft_seconds),
+                    ("verify", totals.verify_seconds),
+                    ("overhead", totals.overhead_seconds),
+                )
+            },
             "same_output_rate": _ratio(totals.same_outputs, totals.outputs),
             "same_prefix_rate": _ratio(totals.same_tokens, totals.plain_tokens),
             "flip_margin": median(totals.margins) if totals.margins else None,
@@ -136,13 +176,21 @@ class Report:
         }
 
 
+def _spread(ratios: Iterable[float]) -> dict[str, object]:
+    """The median of repeated measurements, and their quartiles when there are several."""
+    values = list(ratios)
+    lower_upper = quantiles(values, n=4, method="inclusive")[::2] if len(values) > 1 else None
+    return {"speedup": median(values) if values else None, "speedup_quartiles": lower_upper}
+
+
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "tokens_per_second": ("tokens/s", lambda value: f"{value:.0f}"),
     "speedup": ("speedup", lambda value: f"{value:.2f}x"),
+    "speedup_quartiles": ("quartiles", lambda value: f"{value[0]:.2f}-{value[1]:.2f}x"),
     "first_accept_rate": ("first accepted", lambda value: f"{100 * value:.0f} %"),
     "drafted_accept_rate": ("drafts accepted", lambda value: f"{100 * value:.0f} %"),
     "tokens_per_step": ("tokens/step", lambda value: f"{value:.2f}"),
@@ -156,20 +204,17 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def markdown(rows: list[dict[str, object]]) -> str:
-    """A table of rows as Markdown, also readable in a terminal."""
-    heads = ["task", "lane", *(title for title, _ in COLUMNS.values())]
+    """A table of rows as Markdown, also readable in a terminal; a column that says nothing is left out."""
+    shown = [key for key in COLUMNS if any(row[key] is not None for row in rows)]
+    heads = ["task", "lane", *(COLUMNS[key][0] for key in shown)]
     body = [
-        [
-            str(row["task"]),
-            str(row["lane"]),
-            *(
-                "-" if row[key] is None else show(float(row[key]))
-                for key, (_, show) in COLUMNS.items()
-            ),  # type: ignore[arg-type]
-        ]
-        for row in rows
+        [str(row["task"]), str(row["lane"]), *(_cell(row, key) for key in shown)] for row in rows
     ]
     return aligned(heads, body)
+
+
+def _cell(row: Mapping[str, object], key: str) -> str:
+    return "-" if row[key] is None else COLUMNS[key][1](row[key])
 
 
 SUMMARY: dict[str, str] = {
@@ -198,10 +243,7 @@ def summary(
         method = lane.partition(":")[0]
         tasks = [row for row in rows if row["lane"] == lane and row["task"] != "mean"]
         worst = min(tasks, key=lambda row: row["speedup"] or 0.0)  # type: ignore[arg-type, return-value]
-        cells = [
-            "-" if mean_row[key] is None else COLUMNS[key][1](float(mean_row[key]))  # type: ignore[arg-type]
-            for key in SUMMARY
-        ]
+        cells = [_cell(mean_row, key) for key in SUMMARY]
         shown = f"{worst['task']} {worst['speedup']:.2f}x" if worst["speedup"] else "-"
         taken = (memory_mb.get(method), (training_minutes or {}).get(method))
         body.append([lane, *cells, shown, *(f"{value:.0f}" if value else "-" for value in taken)])
@@ -220,6 +262,34 @@ def by_position(rows: list[dict[str, object]]) -> str:
             cells = ["-" if share is None else f"{100 * share:.0f} %" for share in shares]  # type: ignore[operator]
             body.append([str(row["lane"]), *cells])
     return aligned(["lane", *(f"token {position}" for position in POSITIONS)], body)
+
+
+def against(report: Report, peers: Sequence[str]) -> str:
+    """Markdown: our lanes' tokens a second over each peer's, means over tasks, medians over repetitions."""
+    others = [peer for peer in peers if peer in report.lanes]
+    ours = [lane for lane in report.lanes if lane not in others]
+    body = []
+    for lane in ours:
+        ratios = [report.mean_ratios(lane, peer) for peer in others]
+        body.append([lane, *(f"{median(values):.2f}x" if values else "-" for values in ratios)])
+    return aligned(["our lane", *(f"over {peer}" for peer in others)], body) if others else ""
+
+
+def readme(rows: list[dict[str, object]], plain: str) -> str:
+    """The README's table: a row a lane, the fastest first, its speedup over plain decoding on each task."""
+    tasks = list(dict.fromkeys(str(row["task"]) for row in rows if row["task"] != "mean"))
+    cells = {(row["lane"], row["task"]): _cell(row, "speedup") for row in rows}
+    lines = [
+        f"| method | {' | '.join(task.replace('_', ' ') for task in tasks)} | mean | tokens/step | first accepted |",
+        "|---" + "|---:" * (len(tasks) + 3) + "|",
+    ]
+    for row in sorted(_means(rows), key=lambda row: -(row["speedup"] or 0.0)):  # type: ignore[operator]
+        if row["lane"] != plain:
+            parts = [cells.get((row["lane"], task), "-") for task in tasks]
+            parts += [f"**{_cell(row, 'speedup')}**"]
+            parts += [_cell(row, key) for key in ("tokens_per_step", "first_accept_rate")]
+            lines.append(f"| `{row['lane']}` | {' | '.join(parts)} |")
+    return "\n".join(lines)
 
 
 def _means(rows: list[dict[str, object]]) -> list[dict[str, object]]:

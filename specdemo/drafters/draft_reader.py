@@ -12,7 +12,7 @@ from specdemo.drafters.markov import MarkovBias
 from specdemo.drafters.online_head import HeadBias, attach
 from specdemo.engine.cost import Costs
 from specdemo.engine.prefix import PrefixReader
-from specdemo.engine.sampling import Shaper, draw
+from specdemo.engine.sampling import Shaper, draw, likeliest
 
 
 class DraftReader:
@@ -107,7 +107,7 @@ class DraftReader:
         position: draw by place in the text, so that a draft prepared ahead is the one that would be drawn later
         """
         if self.greedy:
-            return int(probs.argmax())
+            return int(likeliest(probs))
         if position is not None:
             self._generator.manual_seed(self._seed + 7919 * position)
         return draw(probs, self._generator)

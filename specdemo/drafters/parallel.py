@@ -14,6 +14,7 @@ from torch import Tensor
 from specdemo.drafters.calibration import Calibration
 from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.lookahead import Lookahead
+from specdemo.engine.sampling import likeliest
 from specdemo.engine.types import Outcome, Proposal
 
 GUESSES = 3  # outcomes of a verification that are prepared for, likeliest first
@@ -122,12 +123,12 @@ class Parallel:
             chance = self.calibration.chance(confidence)
             rest = chain.rows[place].clone()
             rest[chain.token_ids[place]] = 0
-            instead = int(rest.argmax())
+            instead = int(likeliest(rest))
             right = self.calibration.chance(float(rest[instead]) / max(1e-9, 1 - confidence))
             found.append((survival * (1 - chance) * right, [*chain.token_ids[:place], instead]))
             survival *= chance
         after = self.draft.probs_after(text, chain.token_ids)
-        bonus = int(after.argmax())
+        bonus = int(likeliest(after))
         survival *= self.calibration.chance(float(after[bonus]))
         found.append((survival, [*chain.token_ids, bonus]))
         found.sort(key=lambda item: -item[0])

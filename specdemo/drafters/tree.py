@@ -14,6 +14,7 @@ from specdemo.drafters.calibration import Calibration
 from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.lookahead import TOGETHER
 from specdemo.engine.cost import Costs
+from specdemo.engine.sampling import likeliest
 from specdemo.engine.types import Outcome, Proposal
 
 WIDTH = 4  # nodes that are read together when one of them must be: further rows of a pass are nearly free
@@ -138,7 +139,7 @@ class TreeBuilder:
     def _child(self, tree: GrownTree, family: _Family) -> int:
         """Choose or draw the family's next child, and take it out of what is left."""
         row = family.left
-        token_id = int(row.argmax()) if self.chosen else self.pick(row)
+        token_id = int(likeliest(row)) if self.chosen else self.pick(row)
         confidence = float(row[token_id])
         node = tree.add(family.parent, token_id, None if self.chosen else row, confidence)
         chance = self.calibration.chance(confidence, sibling=family.children > 0)

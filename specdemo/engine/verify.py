@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specdemo.engine.sampling import draw
+from specdemo.engine.sampling import draw, likeliest
 from specdemo.engine.types import Proposal, Verdict
 from specdemo.trace.events import Status
 
@@ -18,7 +18,7 @@ def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:
 
     shaped_logits: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
     """
-    choices = shaped_logits.argmax(dim=-1)
+    choices = likeliest(shaped_logits).to(shaped_logits.device)
     top_probs, node_probs = _probs_to_show(proposal, shaped_logits, choices)
     choices_list = choices.tolist()  # sync: one per step
     accept: list[float | None] = [None] * len(proposal)

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from specdemo.engine.features import Features
 from specdemo.engine.tree import ancestor_mask, depths
+from specdemo.models.kernels import Look, attend, look, rms_norm
 
 GROUP = 32  # weights that share a scale in the 4-bit layout
 EPSILON = 1e-5  # of the norm over the target's states
@@ -252,6 +253,9 @@ class CompactModel:
         weights, config, rows = self.weights, self.weights.config, len(x)
         self._make_room(start + len(positions))
         cos, sin = self._cos[positions], self._sin[positions]
+        group = config.num_heads // config.num_key_value_heads
+        below = seen[:rows, : start + rows] if seen is not None else None
+        at = look(below, rows, group, weights.embedding)
         for index, layer in enumerate(weights.layers):
             if index == weights.extends and added is not None:
                 place, more = added
@@ -260,17 +264,13 @@ class CompactModel:
             if index == weights.extends and guesses:
                 assert weights.mask is not None
                 x = torch.cat([x, x[-1:] + weights.mask])
-            mask = seen
-            if seen is not None and len(x) < len(positions):
-                mask = seen[:rows, : start + rows]
+                at = look(seen, len(x), group, weights.embedding)
             x = x + layer.output(
-                self._attend(index, layer, x, cos[: len(x)], sin[: len(x)], mask, start)
+                self._attend(index, layer, x, cos[: len(x)], sin[: len(x)], at, start)
             )
             gate, up = layer.gate_up(self._norm(x, layer.post_norm)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
-        self.states = F.rms_norm(
-            x[-last:], (config.hidden_size,), weights.norm, config.rms_norm_eps
-        )
+        self.states = self._norm(x[-last:], weights.norm)
         states = self.adjust(self.states) if self.adjust else self.states
         return weights.head(states).float()
 
@@ -286,7 +286,7 @@ class CompactModel:
         x: Tensor,
         cos: Tensor,
         sin: Tensor,
-        mask: Tensor | None,
+        at: Look,
         start: int,
     ) -> Tensor:
         """Attention of one layer. x: (rows, H). returns: (rows, heads * head_dim)"""
@@ -299,17 +299,11 @@ class CompactModel:
         end = start + rows
         self._keys[index][:, start:end] = rotated[:, heads:].transpose(0, 1)
         self._values[index][:, start:end] = qkv[:, heads + kv_heads :].transpose(0, 1)
-        attended = F.scaled_dot_product_attention(
-            rotated[:, :heads].transpose(0, 1)[None],
-            self._keys[index][None, :, :end],
-            self._values[index][None, :, :end],
-            attn_mask=mask,
-            enable_gqa=True,
-        )
-        return attended[0].transpose(0, 1).reshape(rows, -1)
+        keys, values = (cache[index][None, :, :end] for cache in (self._keys, self._values))
+        return attend(rotated[:, :heads], keys, values, at, config.head_dim**-0.5)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), weight, self.weights.config.rms_norm_eps)
+        return rms_norm(x, weight, self.weights.config.rms_norm_eps)
 
     def _causal(self, rows: int, end: int) -> Tensor:
         """(rows, end) bool: row r sees everything up to itself."""

@@ -19,12 +19,11 @@ from torch import Tensor, nn
 
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.decoder import Answer, Decoder, ModuleDecoder, Pass
+from specdemo.models.kernels import Look, Nf4Stack, Stacked, attend, look, pack, rms_norm, stack
 from specdemo.models.memory import free_ram
-from specdemo.models.stacked import Nf4Stack, Stacked, product, stack
 
 KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # whose tables do not depend on the text
-FOLDED_ROWS = 32  # from here on attention is bound by arithmetic, and folding heads into rows costs more than it saves
 TABLE = 1024  # positions by which the rotary tables grow
 PROBE = 24  # tokens on which both passes are compared
 WIDE_ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # at which the two kinds of product are compared
@@ -35,7 +34,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
 
 @dataclass(frozen=True, slots=True)
 class LeanLayer:
-    """One decoder layer. Norms: their weights twice, (2 x H); of queries and keys (2 x head_dim), or None."""
+    """One decoder layer. Norms (H,); of queries and keys (head_dim,), or None."""
 
     input_norm: Tensor
     post_norm: Tensor
@@ -57,9 +56,7 @@ class Rows:
     begin: int
     end: int
     cache: RollbackCache
-    mask: Tensor | None  # (1, 1, rows or folded rows, keys) additive
-    folded: bool
-    causal: bool
+    look: Look
 
 
 class LeanDecoder:
@@ -74,8 +71,8 @@ class LeanDecoder:
         self.head_dim = base.layers[0].self_attn.head_dim
         self.scaling = float(base.layers[0].self_attn.scaling)
         self.embedding = base.embed_tokens.weight
-        self.norm = _twice(base.norm)
-        self.head = model.lm_head.weight
+        self.norm = base.norm.weight
+        self.head = pack(model.lm_head.weight)
         self.eps = float(config.rms_norm_eps)
         self.layers = [_layer(layer) for layer in base.layers]
         self._tables = self._rotary(TABLE)
@@ -117,7 +114,7 @@ class LeanDecoder:
         asked = [range(at.end - one.answers, at.end) for one, at in zip(passes, rows, strict=True)]
         if sum(map(len, asked)) < len(x):
             x = x[[row for part in asked for row in part]]
-        logits = product(self._norm(x, self.norm), self.head).split([len(part) for part in asked])
+        logits = self.head(self._norm(x, self.norm)).split([len(part) for part in asked])
         return [
             Answer(one_logits, tuple(states[layer][at.begin : at.end] for layer in one.reads))
             for one, at, one_logits in zip(passes, rows, logits, strict=True)
@@ -126,28 +123,11 @@ class LeanDecoder:
     def _place(self, passes: Sequence[Pass]) -> list[Rows]:
         """Lay the passes one behind the other."""
         placed, begin = [], 0
-        group = self.heads // self.kv_heads
         for one in passes:
-            end = begin + len(one.token_ids)
-            folded = end - begin <= FOLDED_ROWS
-            seen, causal = one.seen, False
-            if seen is None and end - begin > 1:
-                causal = not folded
-                seen = (
-                    None
-                    if causal
-                    else torch.ones(end - begin, end - begin, dtype=torch.bool).tril_()
-                )
-            mask = None
-            if seen is not None:
-                mask = torch.zeros(seen.shape, dtype=self.embedding.dtype).masked_fill_(
-                    ~seen, -torch.inf
-                )
-                if folded:
-                    mask = mask.repeat_interleave(group, dim=0)
-                mask = mask[None, None].to(self.embedding.device)
-            placed.append(Rows(begin, end, one.cache, mask, folded, causal))
-            begin = end
+            rows = len(one.token_ids)
+            at = look(one.seen, rows, self.heads // self.kv_heads, self.embedding)
+            placed.append(Rows(begin, begin + rows, one.cache, at))
+            begin += rows
         return placed
 
     def _attend(
@@ -176,41 +156,15 @@ class LeanDecoder:
 
     def _attend_one(self, index: int, at: Rows, turned: Tensor, qkv: Tensor) -> Tensor:
         """One conversation. turned: (rows, heads + kv_heads, head_dim); qkv: with the values behind"""
-        heads, kv_heads, rows = self.heads, self.kv_heads, at.end - at.begin
+        heads, kv_heads = self.heads, self.kv_heads
         keys, values = at.cache.layers[index].update(
             turned[:, heads:].transpose(0, 1)[None],
             qkv[:, heads + kv_heads :].transpose(0, 1)[None],
         )
-        if not at.folded:
-            query = turned[:, :heads].transpose(0, 1)[None]
-            attended = F.scaled_dot_product_attention(
-                query,
-                keys,
-                values,
-                attn_mask=at.mask,
-                is_causal=at.causal,
-                scale=self.scaling,
-                enable_gqa=True,
-            )
-            return attended[0].transpose(0, 1).reshape(rows, -1)
-        # Heads that share keys become rows of one head: (kv_heads, rows x heads of a group, head_dim).
-        shape = (rows, kv_heads, heads // kv_heads, self.head_dim)
-        query = (
-            turned[:, :heads].reshape(shape).transpose(0, 1).reshape(1, kv_heads, -1, self.head_dim)
-        )
-        attended = F.scaled_dot_product_attention(
-            query, keys, values, attn_mask=at.mask, scale=self.scaling
-        )
-        attended = attended.view(kv_heads, rows, -1, self.head_dim).transpose(0, 1)
-        return attended.reshape(rows, -1)
+        return attend(turned[:, :heads], keys, values, at.look, self.scaling)
 
-    def _norm(self, x: Tensor, twice: Tensor) -> Tensor:
-        """RMS norm (Zhang 1910.07467) by one kernel: the layer norm of x beside -x, whose mean is zero.
-
-        x: (..., H); twice: (2 x H) the weight, two times. torch's own `rms_norm` is five kernels on a CPU.
-        """
-        both = torch.cat((x, -x), dim=-1)
-        return torch.layer_norm(both, twice.shape, twice, None, self.eps)[..., : x.shape[-1]]
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        return rms_norm(x, weight, self.eps)
 
     def _rotary(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines of the module's own rotary embedding, (length, 1, head_dim) each."""
@@ -321,18 +275,13 @@ def _layer(layer: nn.Module) -> LeanLayer:
     mlp: Any = layer.mlp
     norms = None
     if hasattr(attention, "q_norm"):
-        norms = (_twice(attention.q_norm), _twice(attention.k_norm))
+        norms = (attention.q_norm.weight, attention.k_norm.weight)
     return LeanLayer(
-        _twice(layer.input_layernorm),
-        _twice(layer.post_attention_layernorm),
+        layer.input_layernorm.weight,  # type: ignore[union-attr, arg-type]
+        layer.post_attention_layernorm.weight,  # type: ignore[union-attr, arg-type]
         stack([attention.q_proj, attention.k_proj, attention.v_proj]),
         stack([attention.o_proj]),
         stack([mlp.gate_proj, mlp.up_proj]),
         stack([mlp.down_proj]),
         norms,
     )
-
-
-def _twice(norm: Any) -> Tensor:
-    """A norm's weight, two times over, see `LeanDecoder._norm`."""
-    return torch.cat([norm.weight.data, norm.weight.data])

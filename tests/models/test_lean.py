@@ -13,8 +13,8 @@ from specdemo.engine.shared import SharedDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models import lean as lean_module
-from specdemo.models.lean import FOLDED_ROWS, TABLE, LeanDecoder, agrees, open_decoder
-from specdemo.models.stacked import Nf4Stack, stack
+from specdemo.models.kernels import FOLDED_ROWS, Nf4Stack, stack
+from specdemo.models.lean import TABLE, LeanDecoder, agrees, open_decoder
 from specdemo.trace.metrics import output_ids
 
 TEXT = [3, 14, 15, 9, 26, 5, 35, 8]
@@ -115,7 +115,7 @@ def test_conversations_answered_together_are_as_alone(model):
         """Collects what is asked, to ask it together."""
 
         config = lean.config
-        passes: list[Pass] = []  # noqa: RUF012 - one test's own
+        passes: list[Pass] = []
 
         def run(self, passes):
             self.passes += passes

@@ -1,9 +1,10 @@
-"""Matrices that read the same input, as one: fewer calls a pass, the same products."""
+"""The few large steps that passes are made of: products with stacked matrices, attention and norms."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +13,72 @@ from torch import Tensor, nn
 
 PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
 
+FOLDED_ROWS = 32  # from here on attention is bound by arithmetic, and folding heads into rows costs more than it saves
+
 Stacked = Callable[[Tensor], Tensor]  # (rows, in) -> (rows, out of all parts)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """RMS norm (Zhang 1910.07467) as the layer norm of x beside -x, whose mean is zero. x: (..., H)
+
+    torch's own is five kernels on a CPU.
+    """
+    both = torch.cat((x, -x), dim=-1)
+    width = x.shape[-1]
+    return torch.layer_norm(both, (2 * width,), None, None, eps)[..., :width] * weight
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the rows of a pass look at.
+
+    mask: (1, 1, rows or folded rows, keys) additive; None for all keys, or, when `causal`, all up to the row itself
+    folded: heads that share keys are rows of one head
+    """
+
+    mask: Tensor | None
+    folded: bool
+    causal: bool = False
+
+
+def look(seen: Tensor | None, rows: int, group: int, like: Tensor) -> Look:
+    """How `rows` rows attend.
+
+    seen: (rows, keys) bool; None where each row sees all before it and, unless it is alone, nothing was cached
+    group: heads that share keys; like: a tensor of the dtype and device
+    """
+    folded = rows <= FOLDED_ROWS
+    if seen is None and rows > 1:
+        if not folded:
+            return Look(None, folded, causal=True)
+        seen = torch.ones(rows, rows, dtype=torch.bool).tril_()
+    if seen is None:
+        return Look(None, folded)
+    mask = torch.zeros(seen.shape, dtype=like.dtype).masked_fill_(~seen.cpu(), -torch.inf)
+    if folded:
+        mask = mask.repeat_interleave(group, dim=0)
+    return Look(mask[None, None].to(like.device), folded)
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, at: Look, scale: float) -> Tensor:
+    """Grouped-query attention (Ainslie 2305.13245) that reads shared heads where they lie.
+
+    query: (rows, heads, head_dim); keys, values: (1, kv_heads, keys, head_dim)
+    returns: (rows, heads * head_dim)
+    """
+    rows, heads, head_dim = query.shape
+    if not at.folded:
+        attended = F.scaled_dot_product_attention(
+            query.transpose(0, 1)[None], keys, values, attn_mask=at.mask, is_causal=at.causal,
+            scale=scale, enable_gqa=True,
+        )  # fmt: skip
+        return attended[0].transpose(0, 1).reshape(rows, -1)
+    # (1, kv_heads, rows x heads of a group, head_dim)
+    kv_heads = keys.shape[1]
+    grouped = query.reshape(rows, kv_heads, heads // kv_heads, head_dim).transpose(0, 1)
+    folded = grouped.reshape(1, kv_heads, -1, head_dim)
+    attended = F.scaled_dot_product_attention(folded, keys, values, attn_mask=at.mask, scale=scale)
+    return attended.view(kv_heads, rows, -1, head_dim).transpose(0, 1).reshape(rows, -1)
 
 
 def stack(parts: Sequence[Any]) -> Stacked:
@@ -54,10 +120,11 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
     return torch.mm(weight, x.t().contiguous()).t().contiguous()
 
 
-def pack(weight: Tensor, bias: Tensor | None) -> Stacked:
+def pack(weight: Tensor, bias: Tensor | None = None) -> Stacked:
     """A product with a bfloat16 matrix of its own, laid out once as oneDNN wants it for a few rows. weight: (out, in)"""
     ops = torch.ops.mkldnn
-    if not torch.backends.mkldnn.is_available() or not hasattr(ops, "_linear_pointwise"):
+    usable = torch.backends.mkldnn.is_available() and hasattr(ops, "_linear_pointwise")
+    if not usable or weight.dtype != torch.bfloat16 or weight.device.type != "cpu":
         return lambda x: F.linear(x, weight, bias)
     packed = ops._reorder_linear_weight(weight, PACKED_ROWS)
     run = ops._linear_pointwise

