@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specdemo.engine.ask import Ask
+from specdemo.engine.runner import Runner
 from specdemo.errors import UserError
 from specdemo.models.catalogue import choose_default, pairs
 from specdemo.models.progress import Progress
@@ -72,6 +74,7 @@ class Studio:
         self._pair: LoadedPair | None = None
         self._progress = Progress("start", None, "starting")
         self._loading = threading.Lock()
+        self.runner = Runner()
         self._started = False
 
     def start(self) -> None:
@@ -85,7 +88,9 @@ class Studio:
     def load(self, report: Callable[[Progress], None] | None = None) -> None:
         """Load the pair in this thread. A failure is kept in `error`, where a view can show it."""
         try:
-            pair, self.shipped = self._load(self.settings, report or self._report)
+            pair, self.shipped = self.runner.call(
+                lambda: self._load(self.settings, report or self._report)
+            )
             self._pair = pair  # last: from here on other threads see the studio as ready
             self.error = None
         except UserError as error:
@@ -276,21 +281,19 @@ class Conversation:
         """
         cancel = cancel or threading.Event()
         settings = settings.checked()
-        pair = self._open_pair()
-        with pair.shared.joining():
-            yield from self._run(pair, prompt, settings, system, cancel)
+        yield from self._studio.runner.run(self._run(prompt, settings, system, cancel))
 
     def _run(
         self,
-        pair: LoadedPair,
         prompt: str,
         settings: RunSettings,
         system: str,
         cancel: threading.Event,
-    ) -> Iterator[Event]:
+    ) -> Iterator[Event | Ask]:
         from specdemo.drafters.base import METHODS
         from specdemo.text import encode_conversation
 
+        pair = self._open_pair()
         messages = [*self._messages, {"role": "user", "content": prompt}]
         if system.strip():
             messages = [{"role": "system", "content": system}, *messages]
@@ -334,11 +337,11 @@ class Conversation:
         settings: RunSettings,
         header: RunStarted,
         cancel: threading.Event,
-    ) -> Iterator[Event]:
+    ) -> Iterator[Event | Ask]:
         """The events of one lane with their text; returns the answer so far, whatever happened."""
         from specdemo.drafters.base import METHODS, make_drafter
         from specdemo.engine.limits import Limits
-        from specdemo.engine.loop import generate
+        from specdemo.engine.loop import steps
         from specdemo.engine.sampling import Shaper
         from specdemo.text import TokenText
         from specdemo.trace.metrics import measure, output_ids
@@ -352,7 +355,7 @@ class Conversation:
         limits = Limits(min(settings.max_new_tokens, room), pair.stop_ids())
         committed, events = list(prompt_ids), []
         try:
-            for event in generate(
+            for event in steps(
                 target,
                 drafter,
                 prompt_ids,
@@ -360,8 +363,10 @@ class Conversation:
                 limits=limits,
                 started=header,
                 cancelled=cancel.is_set,
-                turn=pair.shared.turn,
             ):
+                if isinstance(event, Ask):
+                    yield event
+                    continue
                 events.append(event)
                 committed += output_ids([event])
                 yield text.fill(event)

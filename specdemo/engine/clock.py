@@ -8,7 +8,11 @@ from contextlib import contextmanager
 
 
 class StepClock:
-    """Seconds of one step by stage. A lap never spans a yield, so a slow viewer cannot change a number."""
+    """Seconds of one step by stage.
+
+    A lap never spans an event, so a slow viewer cannot change a number. It spans the wait for the target,
+    and whoever shares the pass.
+    """
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {"draft": 0.0, "verify": 0.0, "total": 0.0}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import torch
 
+from specdemo.engine.ask import Ask, answer_together
 from specdemo.engine.clock import StepClock
 from specdemo.engine.limits import Limits
 from specdemo.engine.sampling import Shaper
@@ -27,7 +28,16 @@ from specdemo.trace.events import (
 )
 
 
-def generate(
+def generate(*arguments: Any, **options: Any) -> Iterator[Event]:
+    """The events of a run of its own, see `steps`: nobody shares its passes."""
+    for item in steps(*arguments, **options):
+        if isinstance(item, Ask):
+            answer_together([item])
+        else:
+            yield item
+
+
+def steps(
     target: CachedModel,
     drafter: Drafter,
     prompt_ids: Sequence[int],
@@ -36,13 +46,11 @@ def generate(
     limits: Limits,
     started: RunStarted,
     cancelled: Callable[[], bool] = lambda: False,
-    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Iterator[Event]:
-    """Decode one lane, a step at a time.
+) -> Iterator[Event | Ask]:
+    """Decode one lane, a step at a time. What it asks of the target is answered before it goes on.
 
     started: the lane's header; its prompt counts and times are filled in here
     cancelled: asked once a step
-    turn: entered around all that computes, see `SharedDecoder`; waiting for it counts as the run's time
 
     Invariant: the target has cached `committed[:-1]`; the last id is pending.
     """
@@ -50,10 +58,9 @@ def generate(
     generator = torch.Generator().manual_seed(shaper.sampling.seed)
     begun = time.perf_counter()
     cached = min(target.length, len(committed) - 1)
-    with turn():
-        target.rollback(cached)
-        target.read(committed[cached:-1])
-        drafter.start(committed)
+    target.rollback(cached)
+    yield from target.reading(committed[cached:-1])
+    drafter.start(committed)
     yield replace(
         started,
         prompt_tokens=len(committed),
@@ -67,7 +74,7 @@ def generate(
             reason = FinishReason.CANCELLED
             break
         clock = StepClock()
-        with clock.lap("total"), turn(), clock.lap("draft"):
+        with clock.lap("total"), clock.lap("draft"):
             proposal = drafter.propose(committed, limits.budget(len(committed) - num_prompt))
         yield Drafted(
             lane,
@@ -82,11 +89,11 @@ def generate(
             proposal.hit,
             proposal.saved_seconds,
         )
-        with clock.lap("total"), turn():
+        with clock.lap("total"):
             with clock.lap("verify"):
                 if proposal.meanwhile:
                     proposal.meanwhile()
-                output = target.forward(committed[-1], proposal)
+                output = yield from target.judging(committed[-1], proposal)
                 verdict = _judge(output, proposal, committed, shaper, generator)
             new_ids, reason = _new_ids(proposal, verdict, limits, len(committed) - num_prompt)
             path = verdict.path[: len(new_ids)]

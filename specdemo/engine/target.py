@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from specdemo.engine.ask import Ask, answer_together
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.decoder import Answer, Decoder, ModuleDecoder, Pass
 from specdemo.engine.features import Features
@@ -16,6 +17,9 @@ from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.errors import UserError
 
 PREFILL_ROWS = 512
+
+Result = TypeVar("Result")
+Asking = Generator[Ask, None, Result]  # asks what it needs to know, and returns what it found
 
 
 class CachedModel:
@@ -49,14 +53,18 @@ class CachedModel:
         """V: columns of the logits."""
         return int(self.decoder.config.vocab_size)
 
-    @torch.inference_mode()
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens, in pieces. returns: (V,) logits that follow the last of them."""
+        return answered(self.reading(token_ids))
+
+    def reading(self, token_ids: Sequence[int]) -> Asking[Tensor]:
+        """The same by asks, that a driver may join with those of other runs."""
         logits = torch.empty(0)
         self._forget_grown()
         for start in range(0, len(token_ids), PREFILL_ROWS):
             piece = token_ids[start : start + PREFILL_ROWS]
-            logits = self._run(piece, range(-1, len(piece) - 1), rows=1).logits[0]
+            output = yield from self._run(piece, range(-1, len(piece) - 1), rows=1)
+            logits = output.logits[0]
             self._count(range(len(piece)))
         return logits
 
@@ -66,7 +74,6 @@ class CachedModel:
         self._cache.rollback(length)
         self.features.rollback(length)
 
-    @torch.inference_mode()
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
 
@@ -75,9 +82,9 @@ class CachedModel:
         """
         earlier = list(self._grown)
         self._grown += parents
-        return self._run(token_ids, parents, rows=len(token_ids), earlier=earlier).logits
+        rows = len(token_ids)
+        return answered(self._run(token_ids, parents, rows, earlier)).logits
 
-    @torch.inference_mode()
     def lower(
         self, layers: int, token_ids: Sequence[int], parents: Sequence[int], earlier: Sequence[int]
     ) -> Tensor:
@@ -87,7 +94,8 @@ class CachedModel:
         returns: (N, H)
         """
         tree = [*earlier, *parents]
-        (states,) = self._answer(token_ids, tree, len(earlier), answers=0, depth=layers).states
+        ask = self._ask(token_ids, tree, len(earlier), answers=0, depth=layers)
+        (states,) = answered(_asked(ask)).states
         self._cache.skip(0)
         return states
 
@@ -96,15 +104,19 @@ class CachedModel:
 
         returns: logits (1 + N, V), row 0 answers the pending token, row 1 + i node i
         """
+        return answered(self.judging(pending_id, proposal))
+
+    def judging(self, pending_id: int, proposal: Proposal) -> Asking[TargetOutput]:
+        """The same by an ask, that a driver may join with those of other runs."""
         self._forget_grown()
         parents = [-1, *(parent + 1 for parent in proposal.parents)]
-        return self._run([pending_id, *proposal.token_ids], parents, rows=len(parents))
+        return self._run([pending_id, *proposal.token_ids], parents, len(parents))
 
-    @torch.inference_mode()
     def keep(self, path: Sequence[int]) -> None:
         """Commit the pending token and the nodes of `path` of the last `forward`; forget its other nodes."""
         self._count([0, *(node + 1 for node in path)])
 
+    @torch.inference_mode()
     def _count(self, rows: Sequence[int]) -> None:
         self._cache.gather(rows)
         if self._recording:
@@ -114,49 +126,39 @@ class CachedModel:
         self._grown.clear()
         self._cache.skip(0)
 
-    @torch.inference_mode()
     def _run(
         self,
         token_ids: Sequence[int],
         parents: Sequence[int],
         rows: int,
         earlier: Sequence[int] = (),
-    ) -> TargetOutput:
+    ) -> Asking[TargetOutput]:
         """One pass over nodes that hang on the cached text; logits of the last `rows` nodes.
 
         earlier: parents of nodes read before that are still in place; `parents` index both together
         """
-        answer = self._answer(token_ids, [*earlier, *parents], len(earlier), rows)
+        ask = self._ask(token_ids, [*earlier, *parents], len(earlier), rows)
+        answer = yield from _asked(ask)
         if self._recording:
-            self.features.write(self.length + len(earlier), answer.states)
+            with torch.inference_mode():
+                self.features.write(self.length + len(earlier), answer.states)
         return TargetOutput(answer.logits, answer.runs)
 
-    def _answer(
+    def _ask(
         self,
         token_ids: Sequence[int],
         tree: Sequence[int],
         first: int,
         answers: int,
         depth: int | None = None,
-    ) -> Answer:
-        """Run the nodes of `tree` from `first` on."""
+    ) -> Ask:
+        """A pass over the nodes of `tree` from `first` on."""
         self._cache.skip(first)
         positions = [self.length + below - 1 for below in depths(tree)[first:]]
         reads = self.features.layers if self._recording and depth is None else ()
-        (answer,) = self.decoder.run(
-            [
-                Pass(
-                    token_ids,
-                    positions,
-                    self._seen(tree, first),
-                    self._cache,
-                    answers,
-                    reads,
-                    depth,
-                )
-            ]
-        )
-        return answer
+        seen = self._seen(tree, first)
+        one = Pass(token_ids, positions, seen, self._cache, answers, reads, depth)
+        return Ask(self.decoder, one)
 
     def _seen(self, tree: Sequence[int], first: int) -> Tensor | None:
         """What the nodes from `first` on look at, see `Pass`."""
@@ -168,6 +170,21 @@ class CachedModel:
             return seen.tril_(diagonal=self.length + first)
         seen[:, self.length :] = ancestor_mask(tree)[first:]
         return seen
+
+
+def _asked(ask: Ask) -> Asking[Answer]:
+    """Wait for an answer."""
+    yield ask
+    return ask.result()
+
+
+def answered(asking: Asking[Result]) -> Result:
+    """Drive what asks to its end, answering each ask alone and at once."""
+    while True:
+        try:
+            answer_together([next(asking)])
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
 
 def check_rollback(config: Any) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.cost import CostProfile, measure_costs
 from specdemo.engine.prefix import FeatureReader
-from specdemo.engine.shared import SharedDecoder
 from specdemo.engine.target import CachedModel, check_rollback
 from specdemo.engine.types import LanguageModel
 from specdemo.errors import UserError
@@ -40,7 +39,6 @@ class LoadedPair:
     no_draft_why, no_copy_why: a sentence each on what is not there
     costs: what passes of these models take on this machine
     trained: drafters that were trained for this target, by kind
-    shared: the target's decoder, for runs that go on at the same time
     """
 
     target: LoadedModel
@@ -52,11 +50,6 @@ class LoadedPair:
     no_copy_why: str = ""
     costs: CostProfile = field(default_factory=CostProfile)
     trained: Mapping[str, Trained] = field(default_factory=dict)
-    shared: SharedDecoder = field(init=False)
-
-    def __post_init__(self) -> None:
-        """All runs of a pair share one device."""
-        object.__setattr__(self, "shared", SharedDecoder(self.target.decoder))
 
     @property
     def open_copy(self) -> Callable[[], LanguageModel] | None:
@@ -104,7 +97,7 @@ class LoadedPair:
 
     def open_target(self) -> CachedModel:
         """The target with an empty cache, ready to keep what its drafters read."""
-        return CachedModel(self.shared, self.reads)
+        return CachedModel(self.target.decoder, self.reads)
 
     def open_trained(self, kind: str, target: CachedModel) -> Any:
         """A trained drafter for one conversation: a reader, or Medusa's weights. Raises UserError for damaged files."""

@@ -9,7 +9,6 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine.decoder import ModuleDecoder, Pass
-from specdemo.engine.shared import SharedDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models import lean as lean_module
@@ -212,9 +211,3 @@ def test_the_wide_copy_is_taken_only_where_there_is_room(monkeypatch):
             object.__setattr__(layer, name, stack([part]))
     assert lean_module.widen(lean) == 0
     assert all(one.wide is None for layer in lean.layers for one in layer.matrices())
-
-
-def test_shared_is_the_same_decoder(model):
-    lean = LeanDecoder(model)
-    for got, want in zip(passes_of(SharedDecoder(lean)), passes_of(lean), strict=True):
-        torch.testing.assert_close(got, want)

@@ -1,0 +1,132 @@
+"""The one thread that computes: runs take their steps in it, and what they ask of a model together is one pass."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import groupby
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from specdemo.engine.ask import Ask, answer_together
+from specdemo.trace.events import Event
+
+Steps = Iterator[Event | Ask]  # a run: events to show, and asks to answer before it goes on
+
+
+@dataclass(eq=False)
+class _Run:
+    """A run and who looks at it.
+
+    outbox: its events, then None or what broke it
+    """
+
+    steps: Steps
+    outbox: SimpleQueue[Event | BaseException | None] = field(default_factory=SimpleQueue)
+    closed: threading.Event = field(default_factory=threading.Event)
+    ask: Ask | None = None
+
+
+class Runner:
+    """Advances any number of runs in turn, each to its next ask, and then answers all asks in one pass.
+
+    Torch keeps a team of threads for every thread that computes. Two teams on the same cores put each
+    other to sleep between any two products, which made a pass two and a half times as long here; so all
+    that belongs to runs is computed in this thread, whichever threads the viewers have.
+    """
+
+    def __init__(self) -> None:
+        self._inbox: SimpleQueue[_Run | tuple[Callable[[], Any], Future[Any]] | None] = (
+            SimpleQueue()
+        )
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Do something in the thread, between two steps of the runs; returns or raises what it does."""
+        if threading.current_thread() is self._thread:
+            return work()
+        result: Future[Any] = Future()
+        self._start()
+        self._inbox.put((work, result))
+        return result.result()
+
+    def run(self, steps: Steps) -> Iterator[Event]:
+        """The events of a run that goes on in the thread, however slowly they are taken. Closing ends the run."""
+        run = _Run(steps)
+        self._start()
+        self._inbox.put(run)
+        ended = False
+        try:
+            while not ended:
+                item = run.outbox.get()
+                ended = item is None or isinstance(item, BaseException)
+                if isinstance(item, BaseException):
+                    raise item
+                if item is not None:
+                    yield item
+        finally:
+            if not ended:
+                run.closed.set()
+                self._inbox.put(None)  # wakes the thread, should it wait
+                while not isinstance(item := run.outbox.get(), BaseException) and item is not None:
+                    pass
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="specdemo-engine", daemon=True
+                )
+                self._thread.start()
+
+    def _work(self) -> None:
+        runs: list[_Run] = []
+        while True:
+            self._take(runs)
+            runs = [run for run in runs if _advance(run)]
+            asks = [run.ask for run in runs if run.ask]
+            for _, group in groupby(sorted(asks, key=_kind), key=_kind):
+                answer_together(list(group))
+
+    def _take(self, runs: list[_Run]) -> None:
+        """What has come in; waits for something while there is nothing else to do."""
+        while True:
+            try:
+                item = self._inbox.get(block=not runs)
+            except Empty:
+                return
+            if isinstance(item, _Run):
+                runs.append(item)
+            elif item is not None:
+                work, result = item
+                try:
+                    result.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - raised where the call was made
+                    result.set_exception(error)
+
+
+def _advance(run: _Run) -> bool:
+    """Take a run to its next ask. returns: whether it goes on"""
+    run.ask = None
+    try:
+        if run.closed.is_set():
+            run.steps.close()  # type: ignore[attr-defined]
+        else:
+            for item in run.steps:
+                if isinstance(item, Ask):
+                    run.ask = item
+                    return True
+                run.outbox.put(item)
+    except BaseException as error:  # noqa: BLE001 - raised where the run is looked at
+        run.outbox.put(error)
+        return False
+    run.outbox.put(None)
+    return False
+
+
+def _kind(ask: Ask) -> tuple[int, int]:
+    """Asks of one kind can be one pass."""
+    return id(ask.decoder), ask.one.depth or 0

@@ -1,0 +1,160 @@
+"""Runs that share a thread and passes write what they would write alone, and nobody waits for a slow viewer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from conftest import drafter_for, header, reference_greedy
+from transformers import LlamaForCausalLM
+
+from specdemo.drafters.nothing import Nothing
+from specdemo.engine.decoder import ModuleDecoder
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate, steps
+from specdemo.engine.runner import Runner
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.models.lean import LeanDecoder
+from specdemo.settings import Sampling
+from specdemo.trace.events import RunStarted, Verified
+from specdemo.trace.metrics import output_ids
+
+PROMPTS = [[3, 14, 15, 9], [26, 5, 35], [8, 9, 7, 9, 3], [2, 3, 8]]
+METHODS = ["nothing", "draft_model", "tree", "ngram"]
+WAIT = 30.0
+
+
+def lane(decoder, drafter, prompt, new_tokens=24, sampling=None, begin=steps):
+    return begin(
+        CachedModel(decoder),
+        drafter,
+        prompt,
+        shaper=Shaper(sampling or Sampling()),
+        limits=Limits(new_tokens, frozenset()),
+        started=header(),
+    )
+
+
+def together(runner, lanes):
+    """Look at every run in a thread of its own, all begun before the first step."""
+    found: list[list | BaseException] = [[] for _ in lanes]
+    seen, free = threading.Event(), threading.Event()
+
+    def hold():
+        seen.set()
+        assert free.wait(WAIT)
+
+    def look(index):
+        try:
+            found[index] = list(views[index])
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
+            found[index] = error
+
+    views = [runner.run(steps) for steps in lanes]
+    held = threading.Thread(target=runner.call, args=(hold,))
+    threads = [threading.Thread(target=look, args=(index,)) for index in range(len(lanes))]
+    held.start()
+    assert seen.wait(WAIT)
+    for thread in threads:
+        thread.start()
+    while runner._inbox.qsize() < len(lanes):
+        pass
+    free.set()
+    for thread in (held, *threads):
+        thread.join(WAIT)
+        assert not thread.is_alive(), "a run waits for ever"
+    return found
+
+
+@pytest.mark.parametrize("make", [ModuleDecoder, LeanDecoder])
+def test_each_run_writes_what_it_would_write_alone(
+    target_weights: LlamaForCausalLM, draft_weights, make
+):
+    decoder = make(target_weights)
+    drafters = [drafter_for(method, CachedModel(draft_weights)) for method in METHODS]
+    lanes = [lane(decoder, *pair) for pair in zip(drafters, PROMPTS, strict=True)]
+    found = together(Runner(), lanes)
+    for events, prompt in zip(found, PROMPTS, strict=True):
+        assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
+    judged = [event for events in found for event in events if isinstance(event, Verified)]
+    assert max(event.runs or 1 for event in judged) == len(PROMPTS)
+
+
+def test_sampled_runs_are_repeatable_whoever_else_is_there(target_weights):
+    decoder, sampling = LeanDecoder(target_weights), Sampling(temperature=1.0, seed=4)
+    alone = list(lane(decoder, Nothing(), PROMPTS[0], sampling=sampling, begin=generate))
+    assert all(event.runs is None for event in alone if isinstance(event, Verified))
+    lanes = [lane(decoder, Nothing(), PROMPTS[0], sampling=sampling)]
+    lanes += [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[1:]]
+    assert output_ids(together(Runner(), lanes)[0]) == output_ids(alone)
+
+
+def test_a_viewer_that_does_not_look_holds_nobody_up(target_weights):
+    runner, decoder = Runner(), LeanDecoder(target_weights)
+    asleep = runner.run(lane(decoder, Nothing(), PROMPTS[0]))
+    assert isinstance(next(asleep), RunStarted)
+    (events,) = together(runner, [lane(decoder, Nothing(), PROMPTS[1])])
+    assert output_ids(events) == reference_greedy(target_weights, PROMPTS[1], 24)
+    assert output_ids(list(asleep)) == reference_greedy(target_weights, PROMPTS[0], 24)
+
+
+def test_closing_a_run_ends_it_where_it_computes(target_weights):
+    runner, decoder, ended = Runner(), LeanDecoder(target_weights), []
+
+    def endless():
+        try:
+            yield from lane(decoder, Nothing(), PROMPTS[0], new_tokens=10_000)
+        finally:
+            ended.append(threading.current_thread().name)
+
+    view = runner.run(endless())
+    next(view)
+    view.close()
+    assert ended == ["specdemo-engine"]
+    assert runner.call(lambda: threading.current_thread().name) == "specdemo-engine"
+
+
+def test_what_breaks_is_raised_where_the_run_is_looked_at():
+    def broken():
+        yield header()
+        raise KeyError("sorry")
+
+    runner = Runner()
+    view = runner.run(broken())
+    assert next(view) == header()
+    with pytest.raises(KeyError, match="sorry"):
+        next(view)
+    with pytest.raises(ZeroDivisionError):
+        runner.call(lambda: 1 // 0)
+    assert runner.call(lambda: runner.call(lambda: 3)) == 3
+
+
+def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weights):
+    lean = LeanDecoder(target_weights)
+
+    class Breaking:
+        """Fails once when two runs ask."""
+
+        config = lean.config
+        broken = False
+
+        def run(self, passes):
+            if len(passes) == 2 and not self.broken:
+                self.broken = True
+                raise RuntimeError("no memory")
+            return lean.run(passes)
+
+    runner, decoder = Runner(), Breaking()
+    lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
+    assert all(isinstance(error, RuntimeError) for error in together(runner, lanes))
+    lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
+    for events, prompt in zip(together(runner, lanes), PROMPTS, strict=False):
+        assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
+
+
+def test_a_session_imports_no_torch():
+    code = "import sys, specdemo.session; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
