@@ -30,6 +30,7 @@ class Forecast:
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The drafter's proposal with its expected tokens and seconds."""
+        self.costs.cached = len(committed)
         proposal = self.drafter.propose(committed, budget)
         if proposal.expected_tokens is not None:
             return proposal

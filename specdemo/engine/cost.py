@@ -26,7 +26,11 @@ ROWS = (
     16,
     32,
 )  # 4-bit kernels work by blocks of four rows: both sides of the steps
-CONTEXT = 128  # tokens that the measured passes attend to
+CONTEXT, FAR = (
+    128,
+    640,
+)  # tokens that the measured passes attend to: for every count of rows, and for the slope
+FEW, MANY = 1, 8  # rows between which the slope by context is measured
 REPEATS = 3
 PATIENCE = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
 FOLLOW = 0.1  # weight of the newest step in the running corrections
@@ -36,15 +40,22 @@ FOLLOW = 0.1  # weight of the newest step in the running corrections
 class CostProfile:
     """Measured costs in seconds; shared by all runs of a pair.
 
-    verify: (rows, seconds) of a target pass, by ascending rows, never falling
+    verify: (rows, seconds) of a target pass over CONTEXT cached tokens, by ascending rows, never falling
     draft_step: one step of the draft model; None without one
+    per_cached: what each further cached token adds to a pass of one row; per_cached_row: to each row more
     """
 
     verify: tuple[tuple[int, float], ...] = ((1, 1.0),)
     draft_step: float | None = None
+    per_cached: float = 0.0
+    per_cached_row: float = 0.0
 
-    def verify_seconds(self, rows: int) -> float:
+    def verify_seconds(self, rows: int, cached: int = CONTEXT) -> float:
         """A target pass over this many rows: between measured points a straight line, past the last one its slope."""
+        further = max(0, cached - CONTEXT)
+        return self._near(rows) + further * (self.per_cached + (rows - 1) * self.per_cached_row)
+
+    def _near(self, rows: int) -> float:
         points = self.verify
         if len(points) == 1 or rows <= points[0][0]:
             return points[0][1]
@@ -53,33 +64,61 @@ class CostProfile:
         )
         return time_a + (time_b - time_a) * (rows - rows_a) / (rows_b - rows_a)
 
+    def at_best(self, other: CostProfile) -> CostProfile:
+        """The faster of two measurements of the same passes, point by point: noise only adds."""
+        known = dict(other.verify)
+        verify = tuple((rows, min(spent, known.get(rows, spent))) for rows, spent in self.verify)
+        steps = [step for step in (self.draft_step, other.draft_step) if step]
+        return CostProfile(
+            verify,
+            min(steps, default=None),
+            min(self.per_cached, other.per_cached),
+            min(self.per_cached_row, other.per_cached_row),
+        )
 
-def measure_costs(target: CachedModel, draft: LanguageModel | None) -> CostProfile:
-    """Time passes by rows and draft steps on caches that are given back empty: about a second on a laptop.
+
+def measure_costs(
+    target: CachedModel, draft: LanguageModel | None, repeats: int = REPEATS
+) -> CostProfile:
+    """Time passes by rows and by context, and draft steps, on caches that are given back empty: a second or two.
 
     The first round warms up and is not counted, unless it is the only one; of the others the fastest stands: noise only adds.
     """
     begun = time.perf_counter()
-    text = [0] * CONTEXT
-    target.read(text)
-    seconds: dict[int, list[float]] = {rows: [] for rows in ROWS}
-    for _ in range(REPEATS + 1):
+    target.read([0] * CONTEXT)
+    near: dict[int, list[float]] = {rows: [] for rows in ROWS}
+    for _ in range(repeats + 1):
         for rows in ROWS:
-            guess = Proposal.chain([0] * (rows - 1))
-            seconds[rows].append(_timed(lambda guess=guess: target.forward(0, guess)))
+            near[rows].append(_pass(target, rows))
         if time.perf_counter() - begun > PATIENCE:
             break
-    target.rollback(0)
     verify, slowest = [], 0.0
-    for rows, spent_list in seconds.items():
-        slowest = max(slowest, min(spent_list[1:] or spent_list))
+    for rows, spent in near.items():
+        slowest = max(slowest, min(spent[1:] or spent))
         verify.append((rows, slowest))
-    if draft is None:
-        return CostProfile(tuple(verify))
-    draft.read(text)
-    steps = [_timed(lambda: draft.read([0])) for _ in range(6 * REPEATS)]
-    draft.rollback(0)
-    return CostProfile(tuple(verify), median(steps[REPEATS:]))
+    per_cached = per_cached_row = 0.0
+    if time.perf_counter() - begun < PATIENCE:
+        target.read([0] * (FAR - CONTEXT))
+        known = dict(verify)
+        few, many = (
+            (min(_pass(target, rows) for _ in range(repeats + 1)) - known[rows]) / (FAR - CONTEXT)
+            for rows in (FEW, MANY)
+        )
+        per_cached = max(0.0, few)
+        per_cached_row = max(0.0, (many - per_cached) / (MANY - FEW))
+    target.rollback(0)
+    step = None
+    if draft is not None:
+        draft.read([0] * CONTEXT)
+        steps = [_timed(lambda: draft.read([0])) for _ in range(6 * repeats)]
+        draft.rollback(0)
+        step = median(steps[repeats:])
+    return CostProfile(tuple(verify), step, per_cached, per_cached_row)
+
+
+def _pass(target: CachedModel, rows: int) -> float:
+    guess = Proposal.chain([0] * (rows - 1))
+    return _timed(lambda: target.forward(0, guess))
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -91,19 +130,22 @@ def _timed(work: Callable[[], object]) -> float:
 class Costs:
     """One run's view of the costs: the profile, scaled to what this run's own passes take.
 
-    A longer context, a busy machine and the work around a pass all end up in the scale.
+    A busy machine and the work around a pass end up in the scale.
+
+    cached: tokens that the next pass attends to
     """
 
     def __init__(self, profile: CostProfile) -> None:
         self.profile = profile
         self.scale = 1.0
+        self.cached = CONTEXT
         self.draft_step = profile.draft_step or 0.0
         self.tokens_per_second: float | None = None
         self._recent = [0.0, 0.0]  # tokens and seconds, fading
 
     def verify_seconds(self, drafted: int) -> float:
         """A target pass over the pending token and so many drafted ones."""
-        return self.scale * self.profile.verify_seconds(1 + drafted)
+        return self.scale * self.profile.verify_seconds(1 + drafted, self.cached)
 
     def row_seconds(self, drafted: int, more: int = 1) -> float:
         """What more drafted tokens add to the pass over so many."""
@@ -120,7 +162,8 @@ class Costs:
     def observe(self, outcome: Outcome) -> None:
         """Learn from a step's laps."""
         drafted = len(outcome.proposal)
-        measured = outcome.verify_seconds / max(1e-9, self.profile.verify_seconds(1 + drafted))
+        foreseen = self.profile.verify_seconds(1 + drafted, self.cached)
+        measured = outcome.verify_seconds / max(1e-9, foreseen)
         if outcome.verify_seconds > 0:
             self.scale += FOLLOW * (min(measured, 4 * self.scale) - self.scale)
         seconds = outcome.draft_seconds + outcome.verify_seconds

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdemo.engine.cost import CostProfile, measure_costs
+from specdemo.engine.cost import CostProfile
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.target import CachedModel, check_rollback
 from specdemo.engine.types import LanguageModel
@@ -18,6 +18,7 @@ from specdemo.models.compact_files import is_compact, load_compact, read_config,
 from specdemo.models.copy import QuantisedCopy, no_copy_why
 from specdemo.models.exit import ExitModel
 from specdemo.models.loading import LoadedModel, load_model
+from specdemo.models.measured import costs_of
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.models.sources import ModelFiles, resolve
@@ -156,7 +157,8 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     below = open_draft.weights if isinstance(open_draft, CompactDraft) else None
     trained = find_trained(target, below, settings.trained)
     progress(Progress("warm up", None, "measuring what a pass costs"))
-    costs = measure_costs(CachedModel(target.decoder), open_draft() if open_draft else None)
+    draft = open_draft() if open_draft else None
+    costs = costs_of(CachedModel(target.decoder), target.info, draft, info, settings.cache_dir)
     progress(Progress("warm up", 1.0, files.name))
     no_copy = no_copy_why(target.info.precision)
     copy = None if no_copy else QuantisedCopy(target)

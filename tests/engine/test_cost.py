@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import VOCABULARY
 
-from specdemo.engine.cost import ROWS, CostProfile, Costs, expected_tokens, measure_costs
+from specdemo.engine.cost import CONTEXT, ROWS, CostProfile, Costs, expected_tokens, measure_costs
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -32,6 +32,23 @@ def test_measuring_gives_every_row_count_and_leaves_the_caches_empty(target_weig
     assert target.length == draft.length == 0
     assert measure_costs(target, None).draft_step is None
     assert max(ROWS) < VOCABULARY
+
+
+def test_a_longer_text_costs_more_in_every_row():
+    profile = CostProfile(PROFILE.verify, 0.002, per_cached=1e-5, per_cached_row=1e-6)
+    assert profile.verify_seconds(5, CONTEXT) == profile.verify_seconds(5) == 0.024
+    assert profile.verify_seconds(5, 10) == 0.024
+    assert profile.verify_seconds(1, CONTEXT + 100) == pytest.approx(0.021)
+    assert profile.verify_seconds(5, CONTEXT + 100) == pytest.approx(0.0254)
+    costs = Costs(profile)
+    costs.cached = CONTEXT + 100
+    assert costs.verify_seconds(4) == pytest.approx(0.0254)
+
+
+def test_of_two_measurements_each_point_is_the_faster_one():
+    noisy = CostProfile(((1, 0.030), (5, 0.023), (9, 0.050)), 0.001, 3.0, 0.5)
+    assert PROFILE.at_best(noisy) == CostProfile(((1, 0.020), (5, 0.023), (9, 0.040)), 0.001)
+    assert PROFILE.at_best(CostProfile(((1, 0.5),))).draft_step == 0.002
 
 
 def step(drafted, verify, kept=0):
