@@ -61,7 +61,7 @@ def random_compact(
     def linear(rows: int, columns: int):
         return pack_linear(noise(rows, columns) / columns**0.5, four_bit=False)
 
-    ones, embedding = torch.ones(HIDDEN), noise(words, HIDDEN)
+    ones, embedding = torch.ones(HIDDEN, dtype=torch.bfloat16), noise(words, HIDDEN)
     layer = CompactLayer(
         ones, linear(2 * HIDDEN, HIDDEN), linear(HIDDEN, HIDDEN), ones,
         linear(128, HIDDEN), linear(HIDDEN, 64),

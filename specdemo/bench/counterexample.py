@@ -29,6 +29,7 @@ from specdemo.drafters.look_back import LookBack
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw
+from specdemo.engine.target import Immediate
 from specdemo.engine.types import Drafter, Outcome, Proposal, TargetOutput
 from specdemo.settings import Sampling
 from specdemo.trace.events import ModelInfo, RunStarted, Verified
@@ -196,7 +197,7 @@ class Draws:
         """There is nothing to learn."""
 
 
-class FixedTarget:
+class FixedTarget(Immediate):
     """Answers every text with the target's two probabilities; stands where the loop wants a cached model."""
 
     def __init__(self) -> None:

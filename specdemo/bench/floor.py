@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdemo.bench.lanes import FLOOR, LaneResult
 from specdemo.models.folder import read_config, tensors
@@ -40,18 +41,28 @@ class FloorLane:
     """Says nothing, and says how long it must have taken: as many tokens as were asked for, one a pass.
 
     Memory is measured anew at each prompt, so that the floor sinks and rises with the machine.
+
+    within: does something in the thread that computes, see `engine.runner`
     """
 
     num_bytes: int
     buffer: Tensor
     tokens: int
+    within: Callable[[Callable[[], Any]], Any]
 
     @classmethod
-    def on(cls, device: str, num_bytes: int, tokens: int) -> FloorLane:
+    def on(
+        cls,
+        device: str,
+        num_bytes: int,
+        tokens: int,
+        within: Callable[[Callable[[], Any]], Any] = lambda work: work(),
+    ) -> FloorLane:
         """A floor for the memory of a device."""
         import torch
 
-        return cls(num_bytes, torch.ones(BYTES // 4, device=device), tokens)
+        buffer = within(lambda: torch.ones(BYTES // 4, device=device))
+        return cls(num_bytes, buffer, tokens, within)
 
     def open(self) -> FloorLane:
         """Itself: it remembers nothing."""
@@ -59,7 +70,8 @@ class FloorLane:
 
     def say(self, _prompt: str) -> LaneResult:
         """The fewest seconds for the tokens."""
-        seconds = self.tokens * self.num_bytes / bandwidth(self.buffer)
+        rate = self.within(lambda: bandwidth(self.buffer))
+        seconds = self.tokens * self.num_bytes / rate
         metrics = Metrics(self.tokens, self.tokens, 0, 0, 0, 0, 0.0, seconds, 0.0, seconds, 0.0)
         return LaneResult(FLOOR, metrics, ())
 

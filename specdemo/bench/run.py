@@ -206,7 +206,9 @@ def _open(studio: Studio, name: str, settings: RunSettings, system: str, work: P
     if name == FLOOR:
         target = studio.pair.target
         num_bytes = pass_bytes(target_folder(studio), target.info.name, target.info.precision)
-        return FloorLane.on(str(target.device), num_bytes, settings.max_new_tokens)
+        return FloorLane.on(
+            str(target.device), num_bytes, settings.max_new_tokens, studio.runner.call
+        )
     return OwnLane(studio, name, settings, system)
 
 

@@ -187,6 +187,20 @@ def answered(asking: Asking[Result]) -> Result:
             return end.value  # type: ignore[no-any-return]
 
 
+class Immediate:
+    """For targets that are no models: what the loop asks for is answered by `read` and `forward` at once."""
+
+    def reading(self, token_ids: Sequence[int]) -> Asking[Tensor]:
+        """`read`, asking nothing."""
+        yield from ()
+        return self.read(token_ids)  # type: ignore[attr-defined, no-any-return]
+
+    def judging(self, pending_id: int, proposal: Proposal) -> Asking[TargetOutput]:
+        """`forward`, asking nothing."""
+        yield from ()
+        return self.forward(pending_id, proposal)  # type: ignore[attr-defined, no-any-return]
+
+
 def check_rollback(config: Any) -> None:
     """Raise UserError for a model whose memory cannot be rolled back token by token."""
     text = config.get_text_config()

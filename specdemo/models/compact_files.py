@@ -138,21 +138,21 @@ def load_compact(
         weight = torch.cat([state[name] for name in names]).to(device, torch.bfloat16)
         return pack_linear(weight, four_bit=four_bit)
 
+    def vector(name: str) -> torch.Tensor:
+        return state[name].to(device, torch.bfloat16)
+
     def layer(index: int) -> CompactLayer:
         at = f"layers.{index}."
         return CompactLayer(
-            input_norm=state[f"{at}input_layernorm.weight"].to(device),
+            input_norm=vector(f"{at}input_layernorm.weight"),
             qkv=matrix(*(f"{at}self_attn.{part}_proj.weight" for part in "qkv")),
             output=matrix(f"{at}self_attn.o_proj.weight"),
-            post_norm=state[f"{at}post_attention_layernorm.weight"].to(device),
+            post_norm=vector(f"{at}post_attention_layernorm.weight"),
             gate_up=matrix(f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight"),
             down=matrix(f"{at}mlp.down_proj.weight"),
         )
 
     word_ids, facts = state["word_ids"].to(device), config["specdemo"]
-
-    def vector(name: str) -> torch.Tensor:
-        return state[name].to(device, torch.bfloat16)
 
     inject = markov = None
     if "inject.gain" in state:
@@ -171,7 +171,7 @@ def load_compact(
             *(base.layers if base else ()),
             *(layer(index) for index in range(config["num_hidden_layers"])),
         ),
-        norm=state["norm.weight"].to(device),
+        norm=vector("norm.weight"),
         embedding=embedding,
         head=pack_linear(embedding[word_ids], four_bit=four_bit),
         word_ids=word_ids,

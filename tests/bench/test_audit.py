@@ -226,7 +226,9 @@ class Studio:
         self.infos.append(MethodInfo("copy", "Copy", "", (), False, "There is no copy."))
         self.pair = SimpleNamespace(
             target=SimpleNamespace(
-                model=weights, decoder=weights, info=ModelInfo("tiny", "", "fp32", "PyTorch float32 on CPU")
+                model=weights,
+                decoder=weights,
+                info=ModelInfo("tiny", "", "fp32", "PyTorch float32 on CPU"),
             ),
             draft_info=ModelInfo("tiny draft"),
             open_draft=lambda: CachedModel(draft),

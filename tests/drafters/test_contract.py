@@ -28,7 +28,7 @@ from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, Immediate
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.settings import POLICIES, Sampling
@@ -211,7 +211,7 @@ def test_two_visitors_interleaved_do_not_meet(target_weights, draft_weights, met
         assert output_ids(events) == reference_greedy(target_weights, prompt, 32)
 
 
-class Table:
+class Table(Immediate):
     """A toy language model whose logits depend on the last two tokens: fast, and exactly enumerable."""
 
     def __init__(self, seed, words):

@@ -21,9 +21,9 @@ PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 class Slow(CachedModel):
     """A target whose passes end only when the drafting thread has had time to work."""
 
-    def forward(self, pending_id, proposal):
+    def judging(self, pending_id, proposal):
         threading.Event().wait(0.05)
-        return super().forward(pending_id, proposal)
+        return super().judging(pending_id, proposal)
 
 
 def test_prepared_drafts_are_used_and_say_so(target_weights):

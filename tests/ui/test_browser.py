@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -52,7 +53,7 @@ class HostileConversation:
         if prompt == "fail":
             raise UserError("It happened.", unharmed="All is well.", advice="Try again.")
         info = ModelInfo("tiny", precision="fp32")
-        for lane in ("plain", "speculative"):
+        for lane in ("plain", "speculative") if settings.baseline else ("speculative",):
             method = "draft_model" if lane == "speculative" else "nothing"
             yield RunStarted(lane, method, prompt, {}, info, lossy=prompt == "lossy")
             steps = 10_000 if prompt == "forever" else 8
@@ -62,6 +63,10 @@ class HostileConversation:
                     return
                 if prompt == "tree" and lane == "speculative":
                     yield from self.branching(step)
+                elif prompt == "shared":
+                    for event in self.step(lane, step, "a"):
+                        crowd = {"runs": 2 + step % 2} if isinstance(event, Verified) else {}
+                        yield replace(event, **crowd)
                 else:
                     yield from self.step(lane, step, HOSTILE[step % len(HOSTILE)])
                 if prompt == "forever":
@@ -420,7 +425,7 @@ def test_nothing_overflows_sideways(page, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width + 1
 
 
-def test_visitors_wait_their_turn_and_do_not_meet(page, url):
+def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
     other = page.context.new_page()
     other.goto(url)
     other.wait_for_selector("#sd-view .sd-numbers")
@@ -429,12 +434,65 @@ def test_visitors_wait_their_turn_and_do_not_meet(page, url):
         "document.querySelectorAll('.sd-answer .sd-token').length > 5", timeout=20_000
     )
     run(other, "second")
-    other.get_by_text("Runs take turns").wait_for()
-    other.wait_for_timeout(500)
-    assert other.locator(".sd-answer .sd-token").count() == 0
+    finished(other)
+    assert "Stopped" not in page.locator(".sd-phase").inner_text()
     page.get_by_role("button", name="Stop", exact=True).click()
-    other.wait_for_function(
-        "document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000
+    page.wait_for_function(
+        "document.querySelector('.sd-phase').textContent.startsWith('Stopped')", timeout=5_000
     )
     assert "second" in other.locator(".sd-asked").inner_text()
     assert "second" not in page.locator(".sd-text").inner_text()
+
+
+def test_a_run_that_was_not_alone_says_so(page):
+    run(page, "shared")
+    finished(page)
+    page.locator(".sd-shared", has_text="up to 3 runs shared the model").wait_for()
+    run(page, "hello")
+    finished(page)
+    page.locator(".sd-shared").wait_for(state="hidden")
+    assert page.problems == []
+
+
+def batch(page, *prompts):
+    box = page.locator("#sd-batch-prompts textarea")
+    if not box.is_visible():
+        page.get_by_role("button", name="Several prompts at once").click()
+    box.fill("\n".join(prompts))
+    page.get_by_role("button", name="Run all").click()
+
+
+def test_several_prompts_are_answered_as_text_and_added_up(page, url):
+    hostile = "<img src=x onerror=window.hacked=1>"
+    batch(page, hostile, "fail", "hello")
+    total = page.locator(".sd-batch-total", has_text="3 prompts, 32 tokens, ")
+    total.wait_for(timeout=20_000)
+    cards = page.locator("#sd-batch li")
+    assert cards.locator("h4").all_inner_texts() == [hostile, "fail", "hello"]
+    states = page.locator(".sd-batch-state").all_inner_texts()
+    assert states == ["done", "failed", "done"]
+    text = cards.first.inner_text()
+    for token in ("<img src=x onerror=1>", "${6*7}", "C:\\users", "[RLO]evil", "<script>"):
+        assert token in text
+    assert cards.nth(1).locator(".sd-batch-error").inner_text() == (
+        "It happened. All is well. Try again."
+    )
+    assert cards.nth(2).locator(".sd-batch-rate").inner_text().endswith("tok/s")
+    assert page.locator("#sd-batch img, #sd-batch script").count() == 0
+    assert page.evaluate("window.hacked") is None
+
+    other = page.context.new_page()
+    other.goto(url)
+    other.wait_for_selector("#sd-view .sd-numbers")
+    batch(page, "forever", "forever", "hello")
+    page.locator(".sd-batch-running .sd-batch-text", has_text="C:").nth(1).wait_for(timeout=20_000)
+    assert other.locator("#sd-batch li").count() == 0
+    page.get_by_role("button", name="Stop all").click()
+    page.locator(".sd-batch-total", has_text="3 prompts").wait_for(timeout=5_000)
+    assert page.locator(".sd-batch-stopped").count() == 2
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 391
+    batch(page)
+    page.locator(".sd-batch-total", has_text="There are no prompts.").wait_for()
+    assert page.problems == []

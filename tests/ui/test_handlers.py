@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from specdemo.batch import State
 from specdemo.drafters import base as drafters
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
@@ -173,6 +174,123 @@ def test_two_visitors_never_see_each_other(handlers):
         assert "omega" not in first
         assert "alpha" not in second
     assert one.turns != two.turns
+
+
+def batch_of(handlers, text, visitor=None):
+    """All values of the batch view, from pressing Run all on."""
+    visitor, first = handlers.begin_batch(visitor, text)
+    return [
+        json.loads(value) for value in (first, *handlers.run_batch(visitor, text, "", *CONTROLS))
+    ]
+
+
+def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
+    first, *_, last = batch_of(handlers, "a\n\n  b \n")
+    assert [row["state"] for row in first["rows"]] == ["waiting", "waiting"]
+    assert first["waiting"] == words.BATCH_TURN
+    assert [(row["prompt"], row["text"]) for row in last["rows"]] == [
+        ("a", " a0 a1 a2"),
+        ("b", " b0 b1 b2"),
+    ]
+    assert [row["rate"] for row in last["rows"]] == [pytest.approx(10), pytest.approx(10)]
+    assert (last["total"]["prompts"], last["total"]["tokens"]) == (2, 6)
+    assert last["total"]["rate"] > 0
+    assert last["waiting"] == last["error"] == ""
+
+
+def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
+    handlers.studio.open = lambda: ScriptedConversation(UserError("Happened.", advice="Do."))
+    last = batch_of(handlers, "a\nb")[-1]
+    assert [(row["state"], row["error"]) for row in last["rows"]] == [
+        ("failed", "Happened. Do.")
+    ] * 2
+    assert last["error"] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, words.BATCH_EMPTY), (" \n", words.BATCH_EMPTY), ("a\n" * 17, "17 prompts")],
+)
+def test_a_batch_of_none_or_too_many_is_a_sentence(handlers, text, message):
+    last = batch_of(handlers, text)[-1]
+    assert message in last["error"]
+    assert last["rows"] == []
+
+
+def test_a_batch_with_a_setting_out_of_range_is_a_sentence(handlers):
+    visitor, _ = handlers.begin_batch(None, "a")
+    controls = (*CONTROLS[:2], 99, *CONTROLS[3:])
+    (value,) = handlers.run_batch(visitor, "a", "", *controls)
+    assert "lookahead" in json.loads(value)["error"]
+
+
+def test_a_batch_is_shown_at_most_ten_times_a_second(handlers, monkeypatch):
+    ticks = iter(range(10**6))
+    monkeypatch.setattr("specdemo.ui.handlers.time.monotonic", lambda: next(ticks) / 100)
+    values = batch_of(handlers, "\n".join("abcd"))
+    looks = 4 * 5  # each prompt: started, three steps, finished
+    assert len(values) - 2 <= looks * 2 / 10 + 1  # a look and perhaps a value take a hundredth each
+    assert len(values) > 2
+
+
+def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
+    handlers.studio.open = lambda: ScriptedConversation(steps=10**9)
+    visitor, _ = handlers.begin_batch(None, "a\nb")
+    running = handlers.run_batch(visitor, "a\nb", "", *CONTROLS)
+    next(running)
+    handlers.stop_batch(visitor)
+    last = json.loads(list(running)[-1])
+    assert [row["state"] for row in last["rows"]] == ["stopped", "stopped"]
+    assert last["total"]["tokens"] > 0
+    assert not visitor.cancel.is_set()  # the run above is another one's affair
+
+    visitor, _ = handlers.begin_batch(visitor, "a")
+    running = handlers.run_batch(visitor, "a", "", *CONTROLS)
+    next(running)
+    running.close()  # what Gradio does when the tab is closed
+    assert visitor.cancel_batch.is_set()
+    assert not [thread for thread in threading.enumerate() if "specdemo-batch" in thread.name]
+
+    visitor, _ = handlers.begin_batch(visitor, "a")
+    visitor.close()
+    assert visitor.cancel_batch.is_set()
+    handlers.stop_batch(None)
+
+
+def test_a_batch_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
+    monkeypatch.setattr("specdemo.ui.handlers.LOADING_SECONDS", 0.01)
+    handlers.studio.ready = False
+    visitor, first = handlers.begin_batch(None, "a")
+    assert json.loads(first)["waiting"] == words.WAIT_LOADING
+    running = handlers.run_batch(visitor, "a", "", *CONTROLS)
+    assert next(running) == next(running) == first
+    handlers.studio.ready = True
+    assert json.loads(list(running)[-1])["rows"][0]["state"] == "done"
+
+
+def test_batches_of_two_visitors_never_meet(handlers):
+    one, two = handlers.begin_batch(None, "alpha")[0], handlers.begin_batch(None, "omega")[0]
+    first = "".join(handlers.run_batch(one, "alpha", "", *CONTROLS))
+    second = "".join(handlers.run_batch(two, "omega", "", *CONTROLS))
+    assert "omega" not in first
+    assert "alpha" not in second
+    assert one.cancel_batch is not two.cancel_batch
+
+
+def test_the_token_that_ends_an_answer_is_no_part_of_the_turn(handlers):
+    class Ending(ScriptedConversation):
+        def run(self, prompt, settings, *, system="", cancel):
+            *events, _ = super().run(prompt, settings, cancel=cancel)
+            yield from [*events, RunFinished("speculative", FinishReason.STOP, 3, 0.3)]
+
+    visitor = Visitor(Ending())
+    handlers.begin(visitor)
+    list(handlers.run(visitor, "a", "", *CONTROLS))
+    assert visitor.turns == [("a", " a0 a1")]
+
+
+def test_every_state_of_a_prompt_has_a_word():
+    assert set(words.VIEW["batch"]["state"]) == set(State)
 
 
 def test_controls_become_checked_settings():

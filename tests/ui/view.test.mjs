@@ -1,6 +1,7 @@
 // The view's pure parts, fed with a real recorded run. Run by tests/ui/test_view.py: node view.test.mjs TRACE
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { sum } from "../../assets/view/batch.js";
 import { LineReader, readTrace } from "../../assets/view/lines.js";
 import { acceptRate, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/metrics.js";
 import { schedule } from "../../assets/view/player.js";
@@ -32,6 +33,18 @@ assert.ok(cut.problem);
 assert.deepEqual(split("a\u202eb\n").map((part) => part.name || part.text), ["a", "RLO", "b\n"]);
 assert.deepEqual([1.234, 148.6, 0.0456, null, 0].map(two), ["1.2", "150", "0.046", "–", "0"]);
 assert.equal(schedule(items).length, items.length);
+
+// Most runs that shared a pass with a lane; a recorded run was alone, and so is one that does not say.
+assert.deepEqual(Object.values(state.lanes).map((lane) => lane.runs), [1, 1]);
+const verified = (runs, step) => ({ type: "verified", lane: "plain", step, nodes: [], path: [], next: { token_id: 1 }, runs });
+const crowd = [null, 3, undefined, 2].map(verified);
+assert.deepEqual(crowd.map((_, i) => fold(crowd.slice(0, i + 1)).lanes.plain.runs), [1, 3, 3, 3]);
+
+// What several prompts came to, in the words of the page; nothing while they go on.
+const words = { total: "{prompts} prompts, {tokens} tokens, {rate} tokens/s" };
+assert.equal(sum({ prompts: 4, tokens: 512, rate: 123.4 }, words), "4 prompts, 512 tokens, 120 tokens/s");
+assert.equal(sum({ prompts: 0, tokens: 0, rate: null }, words), "0 prompts, 0 tokens, – tokens/s");
+assert.equal(sum(null, words), "");
 
 const { plain, speculative } = state.lanes;
 console.log(JSON.stringify({
