@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from specdemo import __version__
+from specdemo.batch import AT_ONCE
 from specdemo.errors import UserError
 from specdemo.settings import POLICIES, PRECISIONS, AppSettings, RunSettings, Sampling
 
@@ -49,10 +50,21 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
 
     run = commands.add_parser("run", help="answer a prompt and colour what became of each token")
-    run.add_argument("prompt")
+    run.add_argument("prompt", nargs="?", help="or --prompts FILE")
+    run.add_argument(
+        "--prompts",
+        type=Path,
+        metavar="FILE",
+        help="answer all of them together: one a line, or JSON lines with `prompt` or `turns`; no baseline",
+    )
+    run.add_argument(
+        "--at-once", type=int, default=AT_ONCE, metavar="N", help="of --prompts, at most N together"
+    )
     run.add_argument("--method", default=RunSettings().method)
     run.add_argument("--no-baseline", action="store_true", help="do not run plain decoding first")
-    run.add_argument("--json", action="store_true", help="print the trace as JSON lines")
+    run.add_argument(
+        "--json", action="store_true", help="print the trace as JSON lines; answers with --prompts"
+    )
     run.add_argument("--save", type=Path, metavar="FILE", help="also write the trace to a file")
 
     compare = commands.add_parser("compare", help="plain decoding against methods, as a table")

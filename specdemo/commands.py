@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from specdemo.batch_command import printable, read_prompts, run_all
 from specdemo.cli import app_settings, lane_settings, run_settings
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress as Report
@@ -51,7 +52,16 @@ err = Console(stderr=True, highlight=False)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Answer one prompt."""
+    """Answer one prompt, or a file of prompts."""
+    if bool(options.prompts) == bool(options.prompt):
+        raise UserError("run takes either one prompt or --prompts FILE.")
+    if options.prompts:
+        if options.save or options.online_weights:
+            raise UserError("--save and --online-weights take one prompt, not --prompts FILE.")
+        prompts, settings = read_prompts(options.prompts), run_settings(options, options.method)
+        studio = _studio(options)
+        with _bar() as bar:
+            return run_all(studio, prompts, settings, options, bar)
     settings = replace(run_settings(options, options.method), baseline=not options.no_baseline)
     studio = _studio(options)
     conversation = studio.open()
@@ -413,12 +423,7 @@ def _show(event: Event) -> None:
 
 
 def _styled(node: Node) -> Text:
-    """A token's text without control characters: it comes from a model and must not steer the terminal."""
-    shown = "".join(
-        letter if letter == "\n" or letter.isprintable() else f"\\x{ord(letter):02x}"
-        for letter in node.text
-    )
-    return Text(shown, style=STYLES[node.status])
+    return Text(printable(node.text), style=STYLES[node.status])
 
 
 def _print_metrics(trace: Trace, console: Console, label: str) -> None:

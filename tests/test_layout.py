@@ -25,9 +25,10 @@ ALLOWED = {
     "models": {*BASE, "trace", "engine"},
     "text": {*BASE, "trace"},
     "session": BELOW_SESSION,
+    "batch": {*BELOW_SESSION, "session"},
     "bench": {*BELOW_SESSION, "session"},
     "training": {*BELOW_SESSION, "session", "bench"},
-    "ui": {*BASE, "trace", "session", "models"},
+    "ui": {*BASE, "trace", "session", "models", "batch"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

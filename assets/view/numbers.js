@@ -12,7 +12,9 @@ export class NumbersView {
 
   constructor(words) {
     this.#words = words.numbers;
-    this.root = el("dl", { class: "sd-numbers" });
+    this.strip = el("dl", { class: "sd-numbers" });
+    this.shared = el("p", { class: "sd-shared", hidden: true });
+    this.root = el("div", {}, this.strip, this.shared);
     for (const name of CELLS) {
       const [value, unit, label, origin] = ["b", "span", "span", "span"].map((tag) => el(tag));
       unit.className = "sd-unit";
@@ -21,7 +23,7 @@ export class NumbersView {
       label.textContent = this.#words[name].label;
       const term = el("dt", { title: this.#words[name].hint }, label, origin);
       const cell = el("div", { class: `sd-number sd-number-${name}` }, el("dd", {}, value, unit), term);
-      this.root.append(cell);
+      this.strip.append(cell);
       this.#cells[name] = { cell, term, value, origin };
     }
   }
@@ -40,7 +42,7 @@ export class NumbersView {
       saved: speculative?.known ? two(1000 * speculative.savedSeconds) : "–",
     };
     for (const name of AHEAD) this.#cells[name].cell.hidden = !speculative?.known;
-    this.root.classList.toggle("sd-ahead", Boolean(speculative?.known));
+    this.strip.classList.toggle("sd-ahead", Boolean(speculative?.known));
     const kind = `sd-origin sd-origin-${state.source.kind}`;
     for (const [name, { value, origin }] of Object.entries(this.#cells)) {
       if (origin.className !== kind) origin.className = kind;
@@ -52,8 +54,11 @@ export class NumbersView {
       const { hits, known } = speculative;
       this.#cells.prepared.term.title = fill(this.#words.prepared.count, { hits, known });
     }
+    const runs = Math.max(plain?.runs ?? 1, speculative?.runs ?? 1);
+    this.shared.hidden = runs < 2;
+    this.shared.textContent = runs < 2 ? "" : fill(this.#words.shared, { runs });
     const ratio = speedup(plain, speculative);
-    this.root.classList.toggle("sd-slower", ratio !== null && ratio < 1);
+    this.strip.classList.toggle("sd-slower", ratio !== null && ratio < 1);
   }
 }
 

@@ -31,6 +31,7 @@ const emptyLane = (header) => ({
   known: 0, // steps of which it is known whether their draft had been prepared
   hits: 0, // those of them whose draft had been
   savedSeconds: 0,
+  runs: 1, // most runs that shared a pass with it, itself included
   end: null, // "stop", "length", "cancelled" or "failed"
 });
 
@@ -85,6 +86,7 @@ const CHANGES = {
     lane.known += drafted.hit === null ? 0 : 1;
     lane.hits += drafted.hit ? 1 : 0;
     lane.savedSeconds += drafted.savedSeconds ?? 0;
+    lane.runs = Math.max(lane.runs, item.runs ?? 1);
     lane.steps.push({
       ...drafted,
       index: item.step,

@@ -6,9 +6,10 @@ import gradio as gr
 
 from specdemo.session import Studio
 from specdemo.ui import words
-from specdemo.ui.handlers import Handlers, Visitor
+from specdemo.ui.handlers import MOST_PROMPTS, Handlers, Visitor
 from specdemo.ui.panels import (
     create_ask,
+    create_batch,
     create_controls,
     create_header,
     create_proof,
@@ -18,6 +19,7 @@ from specdemo.ui.view import ASSETS, SCRIPTS, page_head, run_view, serve_assets
 
 VISITOR_SECONDS = 3600
 QUEUE, RUNS = 32, 8  # visitors who wait, and who are answered at the same time
+BATCHES = 1  # the prompts of one are a full pass
 
 
 def create_app(studio: Studio) -> gr.Blocks:
@@ -32,6 +34,7 @@ def create_app(studio: Studio) -> gr.Blocks:
             with gr.Column(scale=4, min_width=320):
                 view = run_view()
             controls = create_controls(studio)
+        batch = create_batch(MOST_PROMPTS)
         card = create_training()
         proof = create_proof()
         timer = gr.Timer(0.5)
@@ -57,6 +60,18 @@ def create_app(studio: Studio) -> gr.Blocks:
         )
         ask.stop.click(handlers.stop, visitor, None, **quick)
         ask.new.click(handlers.new, visitor, [visitor, view, ask.prompt], **quick)
+        gathered = batch.run.click(
+            handlers.begin_batch, [visitor, batch.prompts], [visitor, batch.answers], **quick
+        )
+        gathered.then(
+            handlers.run_batch,
+            [visitor, batch.prompts, controls.system, *controls.inputs],
+            batch.answers,
+            show_progress="hidden",
+            concurrency_id="batch",
+            concurrency_limit=BATCHES,
+        )
+        batch.stop.click(handlers.stop_batch, visitor, None, **quick)
         controls.load.click(
             handlers.switch,
             [controls.pair, controls.precision],

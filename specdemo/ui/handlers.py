@@ -6,36 +6,42 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import gradio as gr
 
+from specdemo.batch import Answer, Totals, answer_all, new_texts
 from specdemo.errors import UserError
 from specdemo.session import Conversation, MethodInfo, Studio
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.codec import encode
-from specdemo.trace.events import RunStarted, Verified
+from specdemo.trace.events import FinishReason, RunFinished, RunStarted, Verified
 from specdemo.ui import present, words
 from specdemo.ui.panels import OPTIONS, shown
 from specdemo.ui.view import RUNS
 
+MOST_PROMPTS = 16  # of one batch
+BATCH_SECONDS = 1 / 10  # between two looks at a batch
 LOADING_SECONDS = 0.5  # between two looks at whether the model is there
 YIELD_SECONDS = 1 / 16  # appends are joined: browsers lag on one update a token
 
 
 @dataclass(slots=True)
 class Visitor:
-    """One visitor's conversation, its earlier turns, and the switch that stops the run in progress."""
+    """One visitor's conversation, its earlier turns, and the switches that stop what is in progress."""
 
     conversation: Conversation
     turns: list[tuple[str, str]] = field(default_factory=list)
     cancel: threading.Event = field(default_factory=threading.Event)
     stream: str = ""
+    cancel_batch: threading.Event = field(default_factory=threading.Event)
 
     def close(self) -> None:
         """Stop what runs, and free the caches."""
         self.cancel.set()
+        self.cancel_batch.set()
         self.conversation.close()
 
 
@@ -107,8 +113,9 @@ class Handlers:
                 if isinstance(event, RunStarted):
                     answer.clear()
                 elif isinstance(event, Verified):
-                    answer += [event.nodes[node].text for node in event.path]
-                    answer += [event.next.text] if event.next else []
+                    answer += new_texts(event)
+                elif isinstance(event, RunFinished) and event.reason is FinishReason.STOP:
+                    answer = answer[:-1]  # the token that ends an answer is no part of it
                 if time.monotonic() - shown >= YIELD_SECONDS:
                     yield stream
                     shown = time.monotonic()
@@ -116,13 +123,7 @@ class Handlers:
         except UserError as error:
             stream += present.notice_line(error)
         except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
-            stream += present.notice_line(
-                UserError(
-                    words.UNEXPECTED.format(error=error),
-                    unharmed=words.UNEXPECTED_UNHARMED,
-                    advice=words.UNEXPECTED_ADVICE,
-                )
-            )
+            stream += present.notice_line(_unexpected(error))
         finally:
             cancel.set()  # also when the browser has gone: whatever still runs must end
         yield stream
@@ -131,6 +132,48 @@ class Handlers:
         """Stop was pressed: the run ends within one step and keeps what there is."""
         if visitor is not None:
             visitor.cancel.set()
+
+    def begin_batch(self, visitor: Visitor | None, text: str | None) -> tuple[Visitor, str]:
+        """Run all was pressed; answered at once. returns: visitor, the prompts without answers"""
+        visitor = visitor or Visitor(self.studio.open())
+        visitor.cancel_batch.set()  # an earlier batch of this visitor ends within a step
+        visitor.cancel_batch = threading.Event()
+        waiting = words.BATCH_TURN if self.studio.ready else words.WAIT_LOADING
+        return visitor, present.batch(_rows(prompt_lines(text)), waiting=waiting)
+
+    def run_batch(
+        self, visitor: Visitor, text: str | None, system: str | None, *controls: object
+    ) -> Iterator[str]:
+        """All prompts together. yields: value of the batch view, at most ten a second"""
+        cancel, prompts, rows = visitor.cancel_batch, prompt_lines(text), []
+        while not (self.studio.ready or self.studio.error or cancel.wait(LOADING_SECONDS)):
+            yield present.batch(_rows(prompts), waiting=words.WAIT_LOADING)
+        try:
+            rows = _rows(_checked(prompts))
+            totals, shown = None, time.monotonic()
+            settings = read_controls(controls)
+            batch = answer_all(self.studio, prompts, settings, system=system or "", cancel=cancel)
+            with closing(batch):
+                for told in batch:
+                    if isinstance(told, Totals):
+                        totals = told
+                    else:
+                        rows[told.place] = told
+                    if time.monotonic() - shown >= BATCH_SECONDS:
+                        yield present.batch(rows)
+                        shown = time.monotonic()
+            yield present.batch(rows, totals=totals)
+        except UserError as error:
+            yield present.batch(rows, error=error)
+        except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
+            yield present.batch(rows, error=_unexpected(error))
+        finally:
+            cancel.set()  # also when the browser has gone: whatever still runs must end
+
+    def stop_batch(self, visitor: Visitor | None) -> None:
+        """Stop all was pressed: each run ends within one step and keeps what there is."""
+        if visitor is not None:
+            visitor.cancel_batch.set()
 
     def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
         """New was pressed. returns: visitor, empty stream, empty prompt"""
@@ -209,3 +252,30 @@ def read_controls(values: tuple[object, ...]) -> RunSettings:
             unharmed="Nothing was run.",
             advice="Fill in every setting, or reload the page for the defaults.",
         ) from error
+
+
+def prompt_lines(text: str | None) -> list[str]:
+    """The prompts of the batch box: its lines that are not empty."""
+    return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def _checked(prompts: list[str]) -> list[str]:
+    """The prompts; raises UserError for none and for too many."""
+    if not prompts:
+        raise UserError(words.BATCH_EMPTY, advice=words.BATCH_EMPTY_ADVICE)
+    if len(prompts) > MOST_PROMPTS:
+        message = words.BATCH_MANY.format(count=len(prompts), most=MOST_PROMPTS)
+        raise UserError(message, advice=words.BATCH_MANY_ADVICE)
+    return prompts
+
+
+def _rows(prompts: Sequence[str]) -> list[Answer]:
+    return [Answer(place, prompt) for place, prompt in enumerate(prompts)]
+
+
+def _unexpected(error: Exception) -> UserError:
+    return UserError(
+        words.UNEXPECTED.format(error=error),
+        unharmed=words.UNEXPECTED_UNHARMED,
+        advice=words.UNEXPECTED_ADVICE,
+    )

@@ -12,7 +12,7 @@ import gradio as gr
 from specdemo.session import MethodInfo, Studio
 from specdemo.settings import MAX_LOOKAHEAD, MAX_NODES, PRECISIONS, RunSettings
 from specdemo.ui import present, words
-from specdemo.ui.view import ASSETS, audit_view, card_view, note_view, status_view
+from specdemo.ui.view import ASSETS, audit_view, batch_view, card_view, note_view, status_view
 
 EXAMPLES = ASSETS / "examples.json"
 # Settings that some methods read and others do not, in the order of `Controls.menu`.
@@ -28,6 +28,16 @@ class Ask:
     run: gr.Button
     stop: gr.Button
     new: gr.Button
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Several prompts, their buttons and their answers."""
+
+    prompts: gr.Textbox
+    run: gr.Button
+    stop: gr.Button
+    answers: gr.HTML
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +181,23 @@ def create_controls(studio: Studio) -> Controls:
 def shown(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
     """Visibility of a setting: one that the method does not read keeps its value out of sight."""
     return True if option in method.options else "hidden"
+
+
+def create_batch(most: int) -> Batch:
+    """Several prompts at once, folded away. most: how many"""
+    with gr.Accordion(words.BATCH, open=False):
+        prompts = gr.Textbox(
+            "\n".join(words.BATCH_EXAMPLES),
+            label=words.BATCH_PROMPTS,
+            info=words.BATCH_HINT.format(most=most),
+            lines=4,
+            max_lines=most,
+            elem_id="sd-batch-prompts",
+        )
+        with gr.Row(elem_id="sd-batch-buttons"):
+            run = gr.Button(words.BATCH_RUN, variant="primary", scale=0)
+            stop = gr.Button(words.BATCH_STOP, scale=0)
+        return Batch(prompts, run, stop, batch_view())
 
 
 def create_proof() -> gr.HTML:

@@ -11,6 +11,7 @@ from specdemo.errors import UserError
 from specdemo.ui import words
 
 if TYPE_CHECKING:
+    from specdemo.batch import Answer, Totals
     from specdemo.session import MethodInfo
 
 
@@ -78,6 +79,34 @@ def training_card(method: MethodInfo, card: Mapping[str, object] | None) -> str:
     else:
         sentence = words.CARD_NOTHING.format(title=method.title)
     return json.dumps({"none": sentence})
+
+
+def batch(
+    answers: Sequence[Answer],
+    *,
+    totals: Totals | None = None,
+    waiting: str = "",
+    error: UserError | None = None,
+) -> str:
+    """Value of the batch view. waiting, error: what all of them wait for, or why none was begun"""
+    together = totals and {
+        "prompts": totals.prompts,
+        "tokens": totals.new_tokens,
+        "rate": totals.tokens_per_second,
+    }
+    rows = [
+        {
+            "prompt": answer.prompt,
+            "state": answer.state,
+            "text": answer.text,
+            "rate": answer.tokens_per_second,
+            "error": str(answer.error or ""),
+        }
+        for answer in answers
+    ]
+    return json.dumps(
+        {"rows": rows, "total": together, "waiting": waiting, "error": str(error or "")}
+    )
 
 
 def recorded_stream(path: Path) -> str:

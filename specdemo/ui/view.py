@@ -62,6 +62,11 @@ def card_view() -> gr.HTML:
     return _mounted("{}", "card.js", "mountCard", "sd-card")
 
 
+def batch_view() -> gr.HTML:
+    """Several prompts and their answers: one JSON object, see `present.batch`."""
+    return _mounted("{}", "batch.js", "mountBatch", "sd-batch")
+
+
 def page_head() -> str:
     """Plotly from the installed package: no request leaves the machine."""
     return f'<script defer src="/gradio_api/file={PLOTLY.as_posix()}"></script>'

@@ -54,7 +54,25 @@ LOADING = {
 READY = "Ready: {target}, {precision}"
 FAILED = "The model could not be loaded. {message}"
 WAIT_LOADING = "The model is still loading. Your run begins by itself as soon as it is ready."
-WAIT_TURN = "Runs take turns, one at a time. Yours begins as soon as the model is free."
+WAIT_TURN = "Your run begins as soon as there is room for it."
+BATCH = "Several prompts at once"
+BATCH_HINT = (
+    "At most {most}, with the method and settings above. They share the target's passes, so each takes "
+    "longer than it would alone; plain decoding is not run."
+)
+BATCH_PROMPTS = "Prompts, one a line"
+BATCH_EXAMPLES = (
+    "Write a short story about a lighthouse keeper.",
+    "Write a short story about a lost suitcase.",
+    "Explain photosynthesis to a ten-year-old.",
+    "List ten tips for learning a new language.",
+)
+BATCH_RUN, BATCH_STOP = "Run all", "Stop all"
+BATCH_TURN = "Waiting: batches take turns. Yours begins as soon as the one before it has ended."
+BATCH_EMPTY = "There are no prompts."
+BATCH_EMPTY_ADVICE = "Write one a line."
+BATCH_MANY = "These are {count} prompts; at most {most} are answered together."
+BATCH_MANY_ADVICE = "Take some lines out."
 UNEXPECTED = "Something unexpected broke: {error}."
 UNEXPECTED_UNHARMED = "Your text and other visitors' runs are not affected."
 UNEXPECTED_ADVICE = "Run again; if it returns, python -m specdemo doctor may tell why."
@@ -209,6 +227,7 @@ VIEW: dict[str, object] = {
             "hint": "Steps whose draft had been prepared while the target was busy",
             "count": "In {hits} of {known} steps a draft prepared while the target was busy was used",
         },
+        "shared": "Measured while up to {runs} runs shared the model: each is slower than alone.",
         "saved": {
             "label": "drafting hidden",
             "unit": "ms",
@@ -250,6 +269,18 @@ VIEW: dict[str, object] = {
         "plain_line": "plain decoding",
         "wait_plain": "plain decoding is being measured",
         "no_plain": "needs a measured plain run",
+    },
+    "batch": {
+        "label": "Prompts and their answers",
+        "state": {
+            "waiting": "waiting",
+            "running": "running",
+            "done": "done",
+            "stopped": "stopped",
+            "failed": "failed",
+        },
+        "rate": "{rate} tok/s",
+        "total": "{prompts} prompts, {tokens} tokens, {rate} tokens/s together",
     },
     "audit": {
         "label": "The last audit",
