@@ -122,13 +122,22 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
 
 def pack(weight: Tensor, bias: Tensor | None = None) -> Stacked:
     """A product with a bfloat16 matrix of its own, laid out once as oneDNN wants it for a few rows. weight: (out, in)"""
-    ops = torch.ops.mkldnn
-    usable = torch.backends.mkldnn.is_available() and hasattr(ops, "_linear_pointwise")
-    if not usable or weight.dtype != torch.bfloat16 or weight.device.type != "cpu":
+    if weight.dtype != torch.bfloat16 or weight.device.type != "cpu" or not _packs():
         return lambda x: F.linear(x, weight, bias)
+    ops = torch.ops.mkldnn
     packed = ops._reorder_linear_weight(weight, PACKED_ROWS)
     run = ops._linear_pointwise
     return lambda x: run(x, packed, bias, "none", [], "")
+
+
+def _packs() -> bool:
+    """Whether oneDNN multiplies bfloat16 on this processor (AVX-512 or newer)."""
+    ops = torch.ops.mkldnn
+    return (
+        torch.backends.mkldnn.is_available()
+        and hasattr(ops, "_linear_pointwise")
+        and bool(ops._is_mkldnn_bf16_supported())
+    )
 
 
 def _biases(parts: Sequence[Any]) -> Tensor | None:
@@ -191,7 +200,9 @@ class Nf4Stack:
         )  # fmt: skip
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x: (rows, in) bfloat16, its columns next to each other. returns: (rows, out)"""
+        """x: (rows, in), its columns next to each other; multiplied as bfloat16. returns: (rows, out)"""
+        if x.dtype != torch.bfloat16:
+            return self(x.bfloat16()).to(x.dtype)
         if self.wide is not None and x.shape[0] >= self.wide_from:
             return self.wide(x)
         rows, step = x.shape[0], x.stride(0)

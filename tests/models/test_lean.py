@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from conftest import VOCABULARY, drafter_for, reference_greedy, run_lane, tiny_llama
@@ -187,6 +191,25 @@ def test_stacked_4_bit_layers_are_the_layers(rows):
     stacked.wide_from = 1
     wide = stacked(x)
     assert (wide - want).float().norm() < 0.01 * want.float().norm()
+    # A model whose other parts are in float32 gets what it gave: the layers round such rows themselves.
+    full = stacked(x.float())
+    assert full.dtype == torch.float32
+    assert (full - want.float()).norm() < 0.01 * want.float().norm()
+
+
+def test_a_processor_without_bfloat16_takes_the_ordinary_product():
+    code = """
+import torch
+from specdemo.models.kernels import pack
+weight, x = torch.randn(24, 16).bfloat16(), torch.randn(3, 16).bfloat16()
+assert not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+torch.testing.assert_close(pack(weight)(x), x @ weight.T)
+"""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_kinds_that_cannot_be_joined_are_called_one_by_one():
