@@ -149,6 +149,13 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("models", help="the catalogue")
     commands.add_parser("doctor", help="what this machine can do, and what to do about the rest")
 
+    record = commands.add_parser(
+        "record", help="record the runs that the page plays, as assets/runs/index.json lists them"
+    )
+    record.add_argument("names", nargs="*", help="of the index; all without any")
+    record.add_argument("--folder", type=Path, help="another folder with an index.json")
+    record.add_argument("--takes", type=int, default=4)
+    _add_models(record)
     replay = commands.add_parser("replay", help="show a saved trace; needs no model and no torch")
     replay.add_argument("file", type=Path)
     replay.add_argument("--json", action="store_true", help="print the metrics as JSON")

@@ -136,6 +136,24 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
+def record(options: argparse.Namespace) -> int:
+    """Record the runs that are shipped with the page."""
+    from specdemo.bench.recordings import RUNS, record_all
+
+    def open_studio(precision: str) -> Studio:
+        options.precision = precision
+        return _studio(options)
+
+    record_all(
+        open_studio,
+        options.folder or RUNS,
+        names=tuple(options.names),
+        takes=options.takes,
+        tell=err.print,
+    )
+    return 0
+
+
 def bench(options: argparse.Namespace) -> int:
     """Lanes on a suite, peers beside them."""
     from specdemo.bench.html_report import render

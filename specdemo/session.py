@@ -363,6 +363,7 @@ class Conversation:
                 limits=limits,
                 started=header,
                 cancelled=cancel.is_set,
+                detail=settings.detail,
             ):
                 if isinstance(event, Ask):
                     yield event

@@ -12,6 +12,7 @@ PRECISIONS = ("nf4", "int8", "bf16", "fp32")
 POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
 MAX_LOOKAHEAD = 32
 MAX_NODES = 64
+MAX_DETAIL = 20
 MAX_NEW_TOKENS = 4096
 
 
@@ -40,6 +41,7 @@ class RunSettings:
     nodes: most drafted tokens in one tree
     memory: learn from the target's verdicts and from this visitor's earlier texts
     fallback: stop drafting while it measurably loses against plain decoding, and probe again
+    detail: alternatives of both models to record at each place that a step reaches; 0 records none
     baseline: also run plain decoding of the same prompt, for a measured speedup
     """
 
@@ -52,6 +54,7 @@ class RunSettings:
     fallback: bool = True
     baseline: bool = True
     max_new_tokens: int = 128
+    detail: int = 0
     sampling: Sampling = Sampling()
 
     def checked(self) -> RunSettings:
@@ -60,6 +63,7 @@ class RunSettings:
         _check("confidence threshold", self.threshold, 0, 1)
         _check("tree nodes", self.nodes, 1, MAX_NODES)
         _check("maximum tokens", self.max_new_tokens, 1, MAX_NEW_TOKENS)
+        _check("detail", self.detail, 0, MAX_DETAIL)
         _check("temperature", self.sampling.temperature, 0, 5)
         _check("top-k", self.sampling.top_k, 0, 1_000_000)
         _check("top-p", self.sampling.top_p, 0.01, 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from specdemo.errors import UserError
-from specdemo.trace.events import Drafted, Event, Node, Verified
+from specdemo.trace.events import Choice, Drafted, Event, Node, Place, Verified
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -106,14 +106,27 @@ class TokenText:
         own = event.next
         if own is not None:
             own = replace(own, text=self._commit(own.token_id))
-        return replace(event, nodes=tuple(nodes), next=own)
+        return replace(event, nodes=tuple(nodes), next=own, places=self._places(event.places))
+
+    def _places(self, places: tuple[Place, ...] | None) -> tuple[Place, ...] | None:
+        if places is None:
+            return None
+
+        def named(choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
+            return tuple(replace(choice, text=self._piece(choice.token_id)) for choice in choices)
+
+        return tuple(
+            Place(at.after, named(at.target), named(at.draft), named(at.residual)) for at in places
+        )
 
     def _alone(self, node: Node) -> Node:
-        token_id = node.token_id
+        return replace(node, text=self._piece(node.token_id))
+
+    def _piece(self, token_id: int) -> str:
         if token_id not in self._pieces:
             joined = self._tokenizer.decode([*self._anchor, token_id])
             self._pieces[token_id] = joined[len(self._anchor_text) :]
-        return replace(node, text=self._pieces[token_id])
+        return self._pieces[token_id]
 
     def _commit(self, token_id: int) -> str:
         self._pending.append(token_id)

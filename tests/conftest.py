@@ -7,7 +7,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,18 @@ VOCABULARY = 64
 # As on a small machine: five rows cost a fifth more than one, a draft step a tenth of a target's.
 PROFILE = CostProfile(((1, 0.020), (5, 0.024), (32, 0.060)), 0.002)
 ALL_METHODS = sorted(METHODS)
+
+# Models this small are slower with several threads, and each worker has a core of its own.
+torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that load the embedded model go to one worker, and so do those of a file that serve a page."""
+    for item in items:
+        if item.get_closest_marker("real"):
+            item.add_marker(pytest.mark.xdist_group("real"))
+        elif item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 def tiny_llama(seed: int, *, vocabulary: int = VOCABULARY, scale: float = 3.0) -> LlamaForCausalLM:
@@ -106,14 +118,24 @@ def reference_greedy(
     model: LlamaForCausalLM, prompt_ids: Sequence[int], max_new_tokens: int, **options: object
 ) -> list[int]:
     """transformers' own greedy decoding: an independent reference."""
+    return list(_reference(model, tuple(prompt_ids), max_new_tokens, tuple(options.items())))
+
+
+@cache
+def _reference(
+    model: LlamaForCausalLM,
+    prompt_ids: tuple[int, ...],
+    max_new_tokens: int,
+    options: tuple[tuple[str, object], ...],
+) -> tuple[int, ...]:
     output = model.generate(
-        torch.tensor([list(prompt_ids)]),
+        torch.tensor([prompt_ids]),
         attention_mask=torch.ones(1, len(prompt_ids), dtype=torch.long),
         do_sample=False,
         max_new_tokens=max_new_tokens,
-        **options,
+        **dict(options),
     )
-    return output[0, len(prompt_ids) :].tolist()
+    return tuple(output[0, len(prompt_ids) :].tolist())
 
 
 def drafter_for(

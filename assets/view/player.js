@@ -1,65 +1,78 @@
-// Plays recorded events on their own clock: the plain run stands at once, the speculative run takes its true time.
+// Moves a timeline on the run's own clock, at a chosen speed. Knows time and nothing of what is shown.
 
-/** Milliseconds at which each event of a recording is shown. */
-export function schedule(items) {
-  const shown = items.some((item) => item.lane === "speculative") ? "speculative" : "plain";
-  let now = 0;
-  return items.map((item) => {
-    if (item.lane !== shown) return 0;
-    if (item.type === "started") now = 0;
-    if (item.type === "drafted") return (now + item.draft_seconds) * 1000;
-    if (item.type === "verified") now = item.elapsed_seconds;
-    return now * 1000;
-  });
-}
+export const SPEEDS = [0.25, 0.5, 1, 2, 4];
 
 export class Player {
-  #show;
-  #items = [];
-  #times = [];
-  #next = 0;
-  #started = 0;
+  speed = 1;
+  #moved;
   #frame = 0;
+  #from = { wall: 0, time: 0 };
 
-  /** show(items): called with the events that are due. */
-  constructor(show) {
-    this.#show = show;
+  /** moved(): called after each move of the timeline and each change between playing and resting. */
+  constructor(timeline, moved) {
+    this.timeline = timeline;
+    this.#moved = moved;
   }
 
   get playing() {
-    return this.#next < this.#items.length;
+    return this.#frame !== 0;
   }
 
-  stop() {
+  /** Go on from where it stands; from the beginning when it stands at the end. */
+  play() {
+    if (this.playing) return;
+    if (this.timeline.atEnd) this.timeline.seek(0);
+    this.#start();
+    this.#moved();
+  }
+
+  pause() {
+    if (!this.playing) return;
     cancelAnimationFrame(this.#frame);
-    this.#items = [];
-    this.#next = 0;
+    this.#frame = 0;
+    this.#moved();
   }
 
-  play(items) {
-    this.stop();
-    this.#items = items;
-    this.#times = schedule(items);
-    this.#started = performance.now();
-    this.#tick();
+  toggle() {
+    if (this.playing) this.pause();
+    else this.play();
   }
 
-  /** Show all that is left at once. */
-  finish() {
-    cancelAnimationFrame(this.#frame);
-    const rest = this.#items.slice(this.#next);
-    this.#next = this.#items.length;
-    if (rest.length) this.#show(rest);
+  /** Move to a stop; what was playing goes on from there. */
+  seek(at) {
+    this.timeline.seek(at);
+    if (this.playing) this.#begin();
+    this.#moved();
+  }
+
+  /** Rest, and take one step. See `Timeline.neighbour`. */
+  step(what, by) {
+    this.pause();
+    this.seek(this.timeline.neighbour(what, by));
+  }
+
+  setSpeed(speed) {
+    this.speed = speed;
+    if (this.playing) this.#begin();
+    this.#moved();
+  }
+
+  #start() {
+    this.#begin();
+    this.#frame = requestAnimationFrame(() => this.#tick());
+  }
+
+  #begin() {
+    this.#from = { wall: performance.now(), time: this.timeline.timeAt(this.timeline.at) };
   }
 
   #tick() {
-    const now = performance.now() - this.#started;
-    const due = [];
-    while (this.#next < this.#items.length && this.#times[this.#next] <= now) {
-      due.push(this.#items[this.#next]);
-      this.#next += 1;
-    }
-    if (due.length) this.#show(due);
-    if (this.playing) this.#frame = requestAnimationFrame(() => this.#tick());
+    const timeline = this.timeline;
+    const now = this.#from.time + (performance.now() - this.#from.wall) * this.speed;
+    const at = timeline.stopAt(now);
+    const due = at > timeline.at;
+    if (due) timeline.seek(at);
+    this.#frame = timeline.atEnd ? 0 : requestAnimationFrame(() => this.#tick());
+    if (due || !this.playing) this.#moved();
   }
 }

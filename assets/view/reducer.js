@@ -71,10 +71,16 @@ const CHANGES = {
     lane.trees ||= isTree(item.nodes);
     lane.steps.push({ ...proposal(item), index: item.step, open: true, nodes: item.nodes, path: [], next: null });
   },
+  // A verified event, of which the target has judged the first `count` tokens: never sent, made by the timeline.
+  judging(state, item) {
+    const lane = laneOf(state, item);
+    const known = new Set(tested(item).slice(0, item.count));
+    const nodes = item.nodes.map((node, i) => (known.has(i) ? node : unjudged(node)));
+    lane.steps.push({ ...takeOpen(lane, item), index: item.step, open: true, nodes, judged: item.count, path: [], next: null });
+  },
   verified(state, item) {
     const lane = laneOf(state, item);
-    const last = lane.steps.at(-1);
-    const drafted = last?.open && last.index === item.step ? lane.steps.pop() : proposal({});
+    const drafted = takeOpen(lane, item);
     lane.tokens += item.path.length + (item.next ? 1 : 0);
     lane.drafted += item.nodes.length;
     lane.accepted += item.path.length;
@@ -99,6 +105,7 @@ const CHANGES = {
       overheadSeconds: item.overhead_seconds,
       elapsed: item.elapsed_seconds,
       tokens: lane.tokens,
+      places: item.places ?? [],
     });
   },
   finished(state, item) {
@@ -110,6 +117,37 @@ const CHANGES = {
     state.source.waiting = "";
   },
 };
+
+// The proposal that a verdict is about, taken out of the lane's steps.
+function takeOpen(lane, item) {
+  const last = lane.steps.at(-1);
+  return last?.open && last.index === item.step ? lane.steps.pop() : proposal({});
+}
+
+function unjudged({ accept_prob: _, draw: __, target_prob: ___, ...node }) {
+  return { ...node, status: "drafted" };
+}
+
+/** Nodes that the target judged, in the order in which it did: at each kept one the next are its children. */
+export function tested(step) {
+  const kept = new Set(step.path);
+  const out = [];
+  let at = -1;
+  while (at !== null) {
+    let next = null;
+    for (let i = 0; i < step.nodes.length; i += 1) {
+      const node = step.nodes[i];
+      if ((node.parent ?? -1) !== at || (!kept.has(i) && node.status !== "rejected")) continue;
+      out.push(i);
+      if (kept.has(i)) {
+        next = i;
+        break;
+      }
+    }
+    at = next !== null && next > at ? next : null;
+  }
+  return out;
+}
 
 // A trace that lost its header still shows what is whole.
 const laneOf = (state, item) => {
@@ -159,6 +197,17 @@ function firstBranch(nodes) {
     if ((node.parent ?? -1) === (out.at(-1) ?? -1)) out.push(i);
   });
   return out;
+}
+
+/** What a drawn step shows, as a text that is equal when nothing must be drawn anew. */
+export const keyOf = (lane, step) => `${lane} ${step.index} ${step.open ? (step.judged ?? 0) : "done"}`;
+
+/** How many of the drawn steps, from the first on, still show what the lane holds. */
+export function unchanged(keys, lane, name) {
+  let same = Math.min(keys.length, lane.steps.length);
+  // Steps are added and taken away at the end: the last ones alone can differ, or, in another run, the first.
+  while (same > 0 && keys[same - 1] !== keyOf(name, lane.steps[same - 1])) same -= 1;
+  return same > 0 && keys[0] !== keyOf(name, lane.steps[0]) ? 0 : same;
 }
 
 /** Kept text of a lane. */

@@ -1,34 +1,35 @@
 // One column per step: a slot for each drafted token and for the target's own, in the shapes of the legend.
 
 import { el } from "./dom.js";
-import { pieces } from "./reducer.js";
+import { keyOf, pieces, unchanged } from "./reducer.js";
 
 export class StripView {
-  #lane = null;
   #columns = [];
-  #open = false;
+  #keys = [];
 
   constructor(words) {
     this.root = el("div", { class: "sd-strip", role: "img", "aria-label": words.strip_label });
   }
 
   clear() {
-    this.#lane = null;
     this.#columns = [];
-    this.#open = false;
+    this.#keys = [];
     this.root.replaceChildren();
   }
 
   render(state) {
     const lane = state.lane ? state.lanes[state.lane] : null;
-    if (lane !== this.#lane) {
+    if (!lane) {
       this.clear();
-      this.#lane = lane;
+      return;
     }
-    if (!lane) return;
-    if (this.#open && !lane.steps[this.#columns.length - 1]?.open) this.#columns.pop().remove();
-    for (let i = this.#columns.length; i < lane.steps.length; i += 1) this.#add(lane.steps[i], i);
-    this.#open = Boolean(lane.steps.at(-1)?.open);
+    const same = unchanged(this.#keys, lane, state.lane);
+    this.#keys.length = same;
+    for (const column of this.#columns.splice(same)) column.remove();
+    for (let i = same; i < lane.steps.length; i += 1) {
+      this.#add(lane.steps[i], i);
+      this.#keys.push(keyOf(state.lane, lane.steps[i]));
+    }
     if (!lane.end) this.root.scrollLeft = this.root.scrollWidth;
   }
 

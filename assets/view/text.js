@@ -1,7 +1,7 @@
 // The hero: what the model wrote, token by token, with what was drafted and refused.
 
 import { el, fill } from "./dom.js";
-import { pieces } from "./reducer.js";
+import { keyOf, pieces, unchanged } from "./reducer.js";
 import { split } from "./symbols.js";
 
 const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
@@ -10,8 +10,7 @@ const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of the
 export class TextView {
   #words;
   #steps = []; // elements, in the order of the lane's steps
-  #drawn = null; // the lane on screen
-  #open = false; // whether the last element shows a proposal that is not judged yet
+  #keys = []; // what each of them shows
   #earlier = 0;
   #tokens = new WeakMap(); // element -> { step, piece }
 
@@ -27,8 +26,7 @@ export class TextView {
 
   clear() {
     this.#steps = [];
-    this.#drawn = null;
-    this.#open = false;
+    this.#keys = [];
     this.body.replaceChildren();
     this.before.replaceChildren();
     this.#earlier = 0;
@@ -38,19 +36,16 @@ export class TextView {
     const atEnd = this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < 40;
     this.#renderEarlier(state.earlier);
     const lane = state.lane ? state.lanes[state.lane] : null;
-    if (lane !== this.#drawn) {
-      this.#drawn = lane;
-      this.#steps = [];
-      this.#open = false;
-      this.body.replaceChildren();
-    }
     this.#renderPrompt(lane);
     this.empty.hidden = Boolean(lane) || (state.earlier.length > 0 && !state.source.waiting);
     this.empty.textContent = state.source.waiting || this.#words.empty;
-    if (!lane) return;
-    if (this.#open && !lane.steps[this.#steps.length - 1]?.open) this.#dropLast();
-    for (let i = this.#steps.length; i < lane.steps.length; i += 1) this.#add(lane.steps[i], i);
-    this.#open = Boolean(lane.steps.at(-1)?.open);
+    if (!lane) {
+      while (this.#steps.length) this.#dropLast();
+      return;
+    }
+    const same = unchanged(this.#keys, lane, state.lane);
+    while (this.#steps.length > same) this.#dropLast();
+    for (let i = same; i < lane.steps.length; i += 1) this.#add(lane.steps[i], i, state.lane);
     this.body.classList.toggle("sd-live", !lane.end);
     if (atEnd) this.root.scrollTop = this.root.scrollHeight;
   }
@@ -84,9 +79,10 @@ export class TextView {
 
   #dropLast() {
     this.#steps.pop()?.remove();
+    this.#keys.pop();
   }
 
-  #add(step, i) {
+  #add(step, i, lane) {
     const element = el("span", { class: step.open ? "sd-step sd-open" : "sd-step", "data-step": i });
     let group = null;
     for (const part of pieces(step)) {
@@ -98,6 +94,7 @@ export class TextView {
       group.append(this.#token(part, step));
     }
     this.#steps.push(element);
+    this.#keys.push(keyOf(lane, step));
     this.body.append(element);
   }
 

@@ -7,9 +7,10 @@ import { acceptRate, speedup, tokensPerSecond, two } from "./metrics.js";
 import { NumbersView } from "./numbers.js";
 import { Player } from "./player.js";
 import { Popover } from "./popover.js";
-import { emptyState, reduce } from "./reducer.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
+import { Timeline } from "./timeline.js";
+import { Transport } from "./transport.js";
 import { TreeView } from "./treeview.js";
 
 const LEGEND = ["accepted", "rejected", "unreached", "correction", "bonus", "plain"];
@@ -30,11 +31,10 @@ export function mount(element, { read, watch, words }) {
 class View {
   constructor(element, words) {
     this.words = words;
-    this.state = emptyState();
-    this.events = []; // what "Download trace" saves and "Replay" plays
-    this.preface = []; // the page's own lines before the events
+    this.timeline = new Timeline();
+    this.player = new Player(this.timeline, () => this.#changed());
     this.frame = 0;
-    this.player = new Player((items) => this.#apply(items));
+    this.transport = new Transport(this.timeline, this.player, words.transport);
     this.text = new TextView(words);
     this.strip = new StripView(words);
     this.tree = new TreeView(words);
@@ -50,29 +50,30 @@ class View {
     this.#paint();
   }
 
+  /** The fold of the run up to the place that is shown. */
+  get state() {
+    return this.timeline.state;
+  }
+
+  /** The run's own events, without the page's lines: what is saved and exported. */
+  get events() {
+    return this.timeline.events;
+  }
+
   /** New lines of the stream; `restarted` when they begin another one. */
   take(items, restarted) {
     if (restarted) this.#reset();
-    if (!items.length) {
-      if (restarted) this.#paint();
-      return;
-    }
     const opening = items.find((item) => item.type === "open");
     if (opening) this.recorded = opening.source === "recorded";
-    for (const item of items) (isEvent(item) ? this.events : this.preface).push(item);
-    if (!this.recorded) this.#apply(items);
-    else {
-      this.#apply(items.filter((item) => !isEvent(item)));
-      this.#play(opening ? items.filter(isEvent) : []);
-    }
+    if (items.length) this.timeline.push(items, { follow: !this.recorded });
+    if (opening && this.recorded && this.events.length) this.#begin();
+    if (items.length || restarted) this.#changed();
   }
 
   #reset() {
-    this.player.stop();
+    this.player.pause();
     this.#light(-1);
-    this.state = emptyState();
-    this.events = [];
-    this.preface = [];
+    this.timeline = this.player.timeline = this.transport.timeline = new Timeline();
     this.recorded = false;
     this.said = "";
     this.popover.hide();
@@ -80,35 +81,24 @@ class View {
     this.strip.clear();
   }
 
-  #play(events) {
-    if (!events.length) return;
-    this.player.play(events);
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.player.finish();
+  // A recorded run plays by itself; where motion is not wanted it stands there whole.
+  #begin() {
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.timeline.seek(this.timeline.last);
+    else this.player.play();
   }
 
-  #replay() {
-    const { events, preface, recorded } = this;
-    if (!events.length) return;
-    this.#reset();
-    Object.assign(this, { events, preface, recorded });
-    this.#apply(preface.filter((item) => item.type !== "notice"));
-    this.player.play(events);
-  }
-
-  #apply(items) {
-    for (const item of items) reduce(this.state, item);
-    if (!this.frame) {
-      this.frame = requestAnimationFrame(() => {
-        this.frame = 0;
-        this.#paint();
-      });
-    }
+  #changed() {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.#paint();
+    });
   }
 
   #paint() {
     const { state } = this;
     this.text.render(state);
     this.strip.render(state);
+    this.transport.render({ live: !this.recorded });
     this.#paintStatus();
     this.#paintProblems();
     this.drawTree();
@@ -128,14 +118,12 @@ class View {
     }
     this.badge.textContent = lane ? words.source[kind] : "";
     this.badge.className = `sd-badge sd-badge-${kind}`;
-    const name = phase(state, this.player.playing);
+    const name = phase(state, { playing: this.player.playing, atEnd: this.timeline.atEnd });
     const sentence = (lossy && words.phase_lossy[name]) || words.phase[name] || "";
     this.phase.textContent = fill(sentence, { speedup: two(speedup(state.lanes.plain, state.lanes.speculative)) });
     this.about.textContent = lane ? about(words, state, lane) : "";
     this.about.title = this.about.textContent;
-    this.replay.disabled = this.save.disabled = !this.events.length;
-    this.replay.hidden = this.player.playing;
-    this.skip.hidden = !this.player.playing;
+    this.save.disabled = !this.events.length;
     this.#announce(name, state);
   }
 
@@ -180,8 +168,6 @@ class View {
     this.about = el("span", { class: "sd-about" });
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
     this.problems = el("div", { class: "sd-problems" });
-    this.skip = button(words.skip, () => this.player.finish());
-    this.replay = button(words.replay, () => this.#replay());
     this.save = button(words.save, () => this.#save());
     this.file = el("input", { type: "file", accept: ".jsonl,.json,.txt", class: "sd-hidden", tabindex: "-1", "aria-label": words.open });
     this.file.addEventListener("change", () => this.#open());
@@ -189,11 +175,11 @@ class View {
     this.hide = button(words.hide_drafts, () => this.#toggleDrafts());
     this.hide.setAttribute("aria-pressed", "false");
     this.legend = Object.fromEntries(LEGEND.map((status) => [status, key(words, status)]));
-    const tools = el("div", { class: "sd-tools" }, this.skip, this.replay, this.hide, this.save, open, this.file);
+    const tools = el("div", { class: "sd-tools" }, this.hide, this.save, open, this.file);
     this.stage = el("div", { class: "sd-stage" },
       el("div", { class: "sd-status" }, this.badge, this.lossy, this.phase, this.about, tools),
       this.problems, el("div", { class: "sd-middle" }, this.text.root, this.tree.root), this.popover.root,
-      el("div", { class: "sd-foot" }, el("ul", { class: "sd-legend", "aria-label": words.legend }, ...Object.values(this.legend)), this.strip.root));
+      el("div", { class: "sd-foot" }, el("ul", { class: "sd-legend", "aria-label": words.legend }, ...Object.values(this.legend)), this.strip.root, this.transport.root));
     this.root = el("div", { class: "sd-root" }, this.numbers.root, this.stage, this.charts.root, this.live);
     element.replaceChildren(this.root);
   }
@@ -214,7 +200,7 @@ class View {
     this.strip.root.addEventListener("pointerover", (event) => this.#light(this.strip.find(event.target)));
     this.strip.root.addEventListener("pointerleave", () => this.#light(-1));
     new MutationObserver(() => this.charts.redraw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    document.addEventListener("keydown", shortcuts);
+    document.addEventListener("keydown", (event) => this.#key(event));
   }
 
   #point(part, target) {
@@ -252,6 +238,14 @@ class View {
     next.focus();
   }
 
+  // Keys of the player, wherever the focus is that does not want them itself.
+  #key(event) {
+    if (event.defaultPrevented) return;
+    shortcuts(event);
+    const own = event.target.closest?.("input, textarea, select, button, a, summary, [role=slider], [role=listbox], [contenteditable], .sd-token, .sd-tree");
+    if (!own && this.root.getClientRects().length) this.transport.key(event);
+  }
+
   #save() {
     const text = this.events.map((item) => `${JSON.stringify(item)}\n`).join("");
     const url = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
@@ -267,7 +261,7 @@ class View {
     const words = this.words.trace;
     if (!items.length) {
       const message = fill(problem ? words.foreign : words.nothing, { name: file.name, line, problem });
-      this.#apply([{ type: "notice", message, unharmed: words.unharmed, advice: words.advice }]);
+      this.take([{ type: "notice", message, unharmed: words.unharmed, advice: words.advice }], false);
       return;
     }
     const lines = [{ type: "open", source: "recorded", key: file.name, title: file.name }];
@@ -289,11 +283,12 @@ function key(words, status) {
 }
 
 /** What is going on, as one word. */
-export function phase(state, playing) {
+export function phase(state, { playing, atEnd }) {
   if (state.source.waiting) return "waiting";
   const lane = state.lane ? state.lanes[state.lane] : null;
   if (!lane) return "empty";
   if (lane.end === null) {
+    if (!playing && !atEnd) return "paused";
     if (state.source.kind === "recorded") return playing ? "playing" : "cut";
     if (state.problems.length) return "cut";
     return lane.steps.length === 0 ? "reading" : state.lane;

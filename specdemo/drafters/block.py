@@ -102,6 +102,7 @@ class DSpark(Block):
         return Proposal.chain(
             token_ids,
             draft_probs=None if self.draft.greedy else torch.stack(rows),
+            thoughts=tuple(rows),
             confidences=tuple(confidences),
             lookahead=allowed,
             reason=reason,
@@ -162,6 +163,7 @@ class JetSpec(Block):
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
+            thoughts=tuple(tree.rows),
             confidences=tuple(tree.confidences),
             lookahead=allowed,
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",

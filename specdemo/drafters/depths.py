@@ -41,7 +41,7 @@ def depth_tree(
         return not count or gain > costs.rate() * row
 
     shape = best_paths(chances, nodes, pays if costly else lambda *_: True)
-    return hang(shape, token_ids, confidences)
+    return hang(shape, token_ids, confidences, probs)
 
 
 def best_paths(
@@ -74,6 +74,7 @@ def hang(
     shape: Sequence[tuple[int, int, float]],
     token_ids: Sequence[Sequence[int]],
     confidences: Sequence[Sequence[float]],
+    probs: Tensor,
 ) -> GrownTree:
     """A tree of this shape, the token of each node by its depth and rank; leaves out what has no token."""
     tree, places = GrownTree(), {-1: -1}
@@ -84,7 +85,9 @@ def hang(
         depth = tree.depths[above] if above >= 0 else 0
         if depth >= len(token_ids) or rank >= len(token_ids[depth]):
             continue
-        places[number] = tree.add(above, token_ids[depth][rank], None, confidences[depth][rank])
+        places[number] = tree.add(
+            above, token_ids[depth][rank], probs[depth], confidences[depth][rank]
+        )
         tree.survivals.append(survival)
     return tree
 

@@ -41,6 +41,7 @@ class DraftModel:
         return Proposal.chain(
             token_ids,
             draft_probs=drawn,
+            thoughts=tuple(rows),
             confidences=tuple(confidences),
             lookahead=allowed,
             reason=self.lookahead.reason,

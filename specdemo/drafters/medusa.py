@@ -68,6 +68,7 @@ class Medusa:
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
+            thoughts=tuple(tree.rows),
             confidences=tuple(tree.confidences),
             lookahead=depth,
             reason=f"medusa: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
@@ -91,7 +92,7 @@ class Medusa:
 
     def _tree(self, probs: Tensor, depth: int) -> GrownTree:
         if self.static:
-            return hang(static_shape(self.nodes, depth), *likeliest(probs[:depth]))
+            return hang(static_shape(self.nodes, depth), *likeliest(probs[:depth]), probs)
         return depth_tree(
             probs, self.calibration, self.costs, nodes=self.nodes, depth=depth, costly=True
         )

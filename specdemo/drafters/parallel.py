@@ -76,6 +76,7 @@ class Parallel:
         return Proposal.chain(
             chain.token_ids,
             draft_probs=drawn,
+            thoughts=tuple(chain.rows),
             confidences=tuple(chain.confidences),
             lookahead=allowed,
             reason=self.lookahead.reason,

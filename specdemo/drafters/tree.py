@@ -29,7 +29,11 @@ class Branches(Protocol):
 
 @dataclass(slots=True)
 class GrownTree:
-    """Nodes so far, parents first. survivals: chance that the target keeps the whole path down to a node."""
+    """Nodes so far, parents first.
+
+    rows: the distribution that each node was drawn or chosen from
+    survivals: chance that the target keeps the whole path down to a node
+    """
 
     token_ids: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
@@ -46,12 +50,11 @@ class GrownTree:
             node = self.parents[node]
         return token_ids[::-1]
 
-    def add(self, parent: int, token_id: int, row: Tensor | None, confidence: float) -> int:
+    def add(self, parent: int, token_id: int, row: Tensor, confidence: float) -> int:
         """Hang a node under its parent; returns its index."""
         self.token_ids.append(token_id)
         self.parents.append(parent)
-        if row is not None:
-            self.rows.append(row)
+        self.rows.append(row)
         self.confidences.append(confidence)
         self.depths.append(1 if parent < 0 else self.depths[parent] + 1)
         return len(self.token_ids) - 1
@@ -141,7 +144,7 @@ class TreeBuilder:
         row = family.left
         token_id = int(likeliest(row)) if self.chosen else self.pick(row)
         confidence = float(row[token_id])
-        node = tree.add(family.parent, token_id, None if self.chosen else row, confidence)
+        node = tree.add(family.parent, token_id, row, confidence)
         chance = self.calibration.chance(confidence, sibling=family.children > 0)
         family.children += 1
         tree.survivals.append(family.reached * chance)
@@ -211,7 +214,8 @@ class Tree:
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
-            draft_probs=torch.stack(tree.rows) if tree.rows else None,
+            draft_probs=torch.stack(tree.rows) if tree.rows and not self.draft.greedy else None,
+            thoughts=tuple(tree.rows),
             confidences=tuple(tree.confidences),
             lookahead=min(self.depth, budget),
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",

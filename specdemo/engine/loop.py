@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from specdemo.engine.ask import Ask, answer_together
 from specdemo.engine.clock import StepClock
+from specdemo.engine.detail import places
 from specdemo.engine.limits import Limits
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
@@ -46,11 +48,13 @@ def steps(
     limits: Limits,
     started: RunStarted,
     cancelled: Callable[[], bool] = lambda: False,
+    detail: int = 0,
 ) -> Iterator[Event | Ask]:
     """Decode one lane, a step at a time. What it asks of the target is answered before it goes on.
 
     started: the lane's header; its prompt counts and times are filled in here
     cancelled: asked once a step
+    detail: alternatives to tell of each place that was reached; 0 for none
 
     Invariant: the target has cached `committed[:-1]`; the last id is pending.
     """
@@ -94,7 +98,8 @@ def steps(
                 if proposal.meanwhile:
                     proposal.meanwhile()
                 output = yield from target.judging(committed[-1], proposal)
-                verdict = _judge(output, proposal, committed, shaper, generator)
+                shaped = _shaped(output, proposal, committed, shaper)
+                verdict = _judge(shaped, proposal, shaper, generator)
             new_ids, reason = _new_ids(proposal, verdict, limits, len(committed) - num_prompt)
             path = verdict.path[: len(new_ids)]
             # The last committed id stays pending: when the draft itself ended the run, its last token is not kept.
@@ -116,23 +121,26 @@ def steps(
             clock.overhead,
             elapsed,
             output.runs if output.runs > 1 else None,
+            places(proposal, verdict, shaped, path, detail) if detail else None,
         )
         step += 1
     yield RunFinished(lane, reason, len(committed) - num_prompt, elapsed)
 
 
-def _judge(
-    output: TargetOutput,
-    proposal: Proposal,
-    committed: Sequence[int],
-    shaper: Shaper,
-    generator: torch.Generator,
-) -> Verdict:
+def _shaped(
+    output: TargetOutput, proposal: Proposal, committed: Sequence[int], shaper: Shaper
+) -> Tensor:
+    """The target's answers as the logits that are judged by: (1 + N, V) float32."""
     paths = [
         [],
         *([proposal.token_ids[i] for i in proposal.path_to(n)] for n in range(len(proposal))),
     ]
-    shaped = shaper.logits(output.logits, committed, paths)
+    return shaper.logits(output.logits, committed, paths)
+
+
+def _judge(
+    shaped: Tensor, proposal: Proposal, shaper: Shaper, generator: torch.Generator
+) -> Verdict:
     if shaper.sampling.greedy:
         return verify_greedy(proposal, shaped)
     return verify_sampling(proposal, shaped.softmax(dim=-1), generator)

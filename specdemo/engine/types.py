@@ -27,6 +27,7 @@ class Proposal:
     source: the drafter it came from, where a method chooses among several
     expected_tokens, expected_seconds: what the cost model foresees for this step, target's own token included
     hit, saved_seconds: whether it was prepared while the target was busy, and the drafting time so hidden
+    thoughts: per node, the (V,) distribution that it was chosen from where it was not drawn; for pictures only
     meanwhile: called when the target's pass begins, to start work beside it; must return at once
     """
 
@@ -41,6 +42,7 @@ class Proposal:
     expected_seconds: float | None = None
     hit: bool | None = None
     saved_seconds: float | None = None
+    thoughts: tuple[Tensor, ...] = ()
     meanwhile: Callable[[], None] | None = None
 
     @classmethod
@@ -83,6 +85,7 @@ class Verdict:
     kind: CORRECTION after a refusal, BONUS after a draft kept whole, PLAIN without a draft
     accept_probs, draws: per node, None where the node was not tested
     target_probs: per node, its probability under the target; next_prob: that of next_id
+    residual: (V,) what next_id was drawn from after a refusal; None otherwise, and when decoding is greedy
     """
 
     path: tuple[int, ...]
@@ -92,6 +95,7 @@ class Verdict:
     draws: tuple[float | None, ...] = ()
     target_probs: tuple[float, ...] = ()
     next_prob: float = 1.0
+    residual: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,7 @@ def verify_sampling(
         tuple(draws),
         node_probs,
         float(probs[node + 1, next_id]),
+        left if refused else None,
     )
 
 

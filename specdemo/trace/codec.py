@@ -10,11 +10,13 @@ from typing import Any
 
 from specdemo.trace.events import (
     SCHEMA_VERSION,
+    Choice,
     Drafted,
     Event,
     FinishReason,
     ModelInfo,
     Node,
+    Place,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -91,6 +93,8 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
         values["path"] = tuple(values["path"])
     if cls is Verified:
         values["next"] = _node(values["next"]) if "next" in values else None
+        if "places" in values:
+            values["places"] = tuple(_place(item) for item in values["places"])
     if cls is RunFinished:
         values["reason"] = FinishReason(values["reason"])
     if cls is RunStarted:
@@ -100,6 +104,11 @@ def _build(cls: type[Any], data: dict[str, Any]) -> Any:
         values["verify_costs"] = tuple((rows, seconds) for rows, seconds in costs)
         values["history"] = tuple(values.get("history", ()))
     return cls(**values)
+
+
+def _place(data: dict[str, Any]) -> Place:
+    names = ("target", "draft", "residual")
+    return Place(data["after"], *(tuple(Choice(**c) for c in data.get(n, ())) for n in names))
 
 
 def _node(data: dict[str, Any]) -> Node:

@@ -49,6 +49,31 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A token that could have stood at a place, and its probability there."""
+
+    token_id: int
+    prob: float
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What was thought of the token that follows a node of a step, likeliest first; a few of the whole distribution.
+
+    after: index of the node, -1 for the pending token
+    target, draft: shaped as the token was drawn, at temperature 1 when decoding is greedy; the draft's is
+        missing where nothing was drafted or the drafter has no distribution
+    residual: what the target's own token was drawn from after a refusal
+    """
+
+    after: int
+    target: tuple[Choice, ...]
+    draft: tuple[Choice, ...] = ()
+    residual: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """Which weights ran, and how.
 
@@ -114,6 +139,7 @@ class Verified:
     `elapsed_seconds` is decoding time since the prompt was read: laps of the engine, never of a viewer.
     `next` is None only when the draft itself ended the run (end of answer, or limit reached).
     `runs` shared the target's pass of this step; None when it was alone.
+    `places` along the kept path, when the run was asked for detail.
     """
 
     lane: str
@@ -126,6 +152,7 @@ class Verified:
     overhead_seconds: float
     elapsed_seconds: float
     runs: int | None = None
+    places: tuple[Place, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

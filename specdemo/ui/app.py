@@ -7,6 +7,8 @@ import gradio as gr
 from specdemo.session import Studio
 from specdemo.ui import words
 from specdemo.ui.handlers import MOST_PROMPTS, Handlers, Visitor
+from specdemo.ui.lab import create_lab
+from specdemo.ui.lessons import create_lessons
 from specdemo.ui.panels import (
     create_ask,
     create_batch,
@@ -15,6 +17,8 @@ from specdemo.ui.panels import (
     create_proof,
     create_training,
 )
+from specdemo.ui.proposals import create_proposals
+from specdemo.ui.race import create_race
 from specdemo.ui.view import ASSETS, SCRIPTS, page_head, run_view, serve_assets
 
 VISITOR_SECONDS = 3600
@@ -29,14 +33,25 @@ def create_app(studio: Studio) -> gr.Blocks:
     with gr.Blocks(title=words.TITLE, analytics_enabled=False, fill_width=True) as demo:
         visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
         status = create_header()
-        ask = create_ask()
-        with gr.Row(elem_classes="sd-page-row"):
-            with gr.Column(scale=4, min_width=320):
-                view = run_view()
-            controls = create_controls(studio)
-        batch = create_batch(MOST_PROMPTS)
-        card = create_training()
-        proof = create_proof()
+        with gr.Tabs(elem_id="sd-tabs"):
+            with gr.Tab(words.TAB_PLAY, id="play"):
+                ask = create_ask()
+                with gr.Row(elem_classes="sd-page-row"):
+                    with gr.Column(scale=4, min_width=320):
+                        view = run_view()
+                    controls = create_controls(studio)
+                batch = create_batch(MOST_PROMPTS)
+            with gr.Tab(words.TAB_RACE, id="race"):
+                create_race(studio)
+            with gr.Tab(words.TAB_PROPOSALS, id="proposals"):
+                create_proposals(studio)
+            with gr.Tab(words.TAB_LAB, id="lab"):
+                create_lab(studio)
+            with gr.Tab(words.TAB_LESSONS, id="lessons"):
+                create_lessons(studio)
+            with gr.Tab(words.TAB_METHODS, id="methods"):
+                card = create_training()
+                proof = create_proof()
         timer = gr.Timer(0.5)
 
         menu = [*controls.menu, card]
@@ -86,7 +101,7 @@ def launch_options() -> dict[str, object]:
     """What Gradio takes at launch: looks, Plotly and what must stay off."""
     return {
         "theme": _theme(),
-        "css_paths": [SCRIPTS / "view.css"],
+        "css_paths": sorted(SCRIPTS.glob("*.css")),
         "head": page_head(),
         "favicon_path": ASSETS / "icons" / "favicon.svg",
         "ssr_mode": False,

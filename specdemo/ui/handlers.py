@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import gradio as gr
 
@@ -22,6 +22,7 @@ from specdemo.ui import present, words
 from specdemo.ui.panels import OPTIONS, shown
 from specdemo.ui.view import RUNS
 
+DETAIL = 5  # alternatives of both models that the inspector shows
 MOST_PROMPTS = 16  # of one batch
 BATCH_SECONDS = 1 / 10  # between two looks at a batch
 LOADING_SECONDS = 0.5  # between two looks at whether the model is there
@@ -107,7 +108,7 @@ class Handlers:
             yield present.open_line("live", uuid.uuid4().hex) + present.earlier_lines(visitor.turns)
             return
         try:
-            settings = read_controls(controls)
+            settings = replace(read_controls(controls), detail=DETAIL)
             for event in visitor.conversation.run(prompt, settings, system=system, cancel=cancel):
                 stream += encode(event) + "\n"
                 if isinstance(event, RunStarted):

@@ -26,12 +26,22 @@ import(base + "/gradio_api/file=" + %(path)s).then((module) => module.%(mount)s(
 """
 
 
-def _mounted(value: str, file: str, function: str, elem_id: str) -> gr.HTML:
-    """An element that a script of `assets/view` fills; the script reads the component's value, a text."""
+def mounted(
+    value: str,
+    file: str,
+    function: str,
+    elem_id: str,
+    *,
+    own_words: dict[str, object] | None = None,
+) -> gr.HTML:
+    """An element that a script of `assets/view` fills; the script reads the component's value, a text.
+
+    own_words: a part's own; else all of the view's
+    """
     return gr.HTML(
         value=value,
         html_template='<div class="sd-mount"></div>',
-        js_on_load=_mount(file, function),
+        js_on_load=_mount(file, function, own_words or words.VIEW),
         elem_id=elem_id,
         apply_default_css=False,
     )
@@ -39,32 +49,32 @@ def _mounted(value: str, file: str, function: str, elem_id: str) -> gr.HTML:
 
 def run_view() -> gr.HTML:
     """The run: an append-only text of JSON lines, page lines and events (see docs/trace-format.md)."""
-    return _mounted("", "view.js", "mount", "sd-view")
+    return mounted("", "view.js", "mount", "sd-view")
 
 
 def status_view() -> gr.HTML:
     """What the model is doing: one JSON object with state, text and done."""
-    return _mounted("{}", "status.js", "mountStatus", "sd-model")
+    return mounted("{}", "status.js", "mountStatus", "sd-model")
 
 
 def note_view(value: str) -> gr.HTML:
     """What the chosen method is and needs: a JSON list of [kind, sentence]."""
-    return _mounted(value, "note.js", "mountNote", "sd-note")
+    return mounted(value, "note.js", "mountNote", "sd-note")
 
 
 def audit_view() -> gr.HTML:
     """The last audit: one JSON object, or null."""
-    return _mounted("null", "audit.js", "mountAudit", "sd-audit")
+    return mounted("null", "audit.js", "mountAudit", "sd-audit")
 
 
 def card_view() -> gr.HTML:
     """How the chosen method's weights were trained: a JSON object with a `card`, or with a sentence as `none`."""
-    return _mounted("{}", "card.js", "mountCard", "sd-card")
+    return mounted("{}", "card.js", "mountCard", "sd-card")
 
 
 def batch_view() -> gr.HTML:
     """Several prompts and their answers: one JSON object, see `present.batch`."""
-    return _mounted("{}", "batch.js", "mountBatch", "sd-batch")
+    return mounted("{}", "batch.js", "mountBatch", "sd-batch")
 
 
 def page_head() -> str:
@@ -78,9 +88,9 @@ def serve_assets() -> None:
     gr.set_static_paths([SCRIPTS, ASSETS / "icons", PLOTLY])
 
 
-def _mount(file: str, function: str) -> str:
+def _mount(file: str, function: str, given: dict[str, object]) -> str:
     return _MOUNT % {
         "path": json.dumps((SCRIPTS / file).as_posix()),
         "mount": function,
-        "words": json.dumps(words.VIEW, ensure_ascii=True),
+        "words": json.dumps(given, ensure_ascii=True),
     }

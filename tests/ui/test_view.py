@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from specdemo.ui import words
 from specdemo.ui.view import RUNS
 
 RECORDED = sorted(RUNS.glob("*.jsonl"))
+PARTS = sorted((Path(__file__).parent / "parts").glob("*.test.mjs"))
 
 
 def test_three_recorded_runs_are_shipped_whole():
@@ -23,6 +25,20 @@ def test_three_recorded_runs_are_shipped_whole():
         replay = read(path)
         assert replay.problem == ""
         assert replay.trace.lanes == ("plain", "speculative")
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+@pytest.mark.parametrize("script", PARTS, ids=lambda path: path.name.removesuffix(".test.mjs"))
+def test_a_part_of_the_script(script):
+    given = {"SPECDEMO_WORDS": json.dumps(words.VIEW), "SPECDEMO_RUNS": str(RUNS)}
+    result = subprocess.run(
+        [shutil.which("node"), script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **given},
+    )
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")

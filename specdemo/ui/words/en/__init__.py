@@ -1,4 +1,4 @@
-"""Every word of the page, in one place."""
+"""English: the page around the parts, the player and everything that is drawn by `view.js`."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ UNAVAILABLE, LOSSY = "not available here", "lossy"
 NEEDS = "Needs {need}."
 NOT_HERE = "Not available for this target. {why_not}"
 LOSSY_NOTE = "Lossy by design: it may keep what the target alone would not have said."
+TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
+    "Play",
+    "Race",
+    "Lab",
+    "Lessons",
+    "Drafts side by side",
+    "Methods and proof",
+)
 PROOF = "Proof"
 TRAINING = "Training"
 CARD_LOADING = "The card can be read as soon as the model is there."
@@ -117,7 +125,8 @@ VIEW: dict[str, object] = {
         "plain": "First, plain decoding, to have something measured to compare with",
         "plain_done": "Plain decoding is done; now with drafts",
         "speculative": "Decoding with drafts",
-        "playing": "Playing a recorded run at its true speed",
+        "playing": "Playing a recorded run on its own clock",
+        "paused": "Paused; play goes on from here",
         "done": "Finished, {speedup}x as fast as plain decoding",
         "done_alone": "Finished",
         "cancelled": "Stopped; what there is stays",
@@ -148,8 +157,22 @@ VIEW: dict[str, object] = {
     },
     "legend": "What the marks mean",
     "loading": "Loading the model",
-    "skip": "Skip to the end",
-    "replay": "Replay",
+    "transport": {
+        "label": "Player",
+        "scrub": "Place in the run",
+        "speed": "Speed of playing",
+        "place": "step {step} of {steps}",
+        "start": "To the start (Home)",
+        "back_round": "One round back (Shift + Left)",
+        "back": "One token back (Left)",
+        "play": "Play (Space)",
+        "pause": "Pause (Space)",
+        "forward": "One token on (Right)",
+        "round": "One round on (Shift + Right)",
+        "rejection": "To the next rejection (N)",
+        "end": "To the end (End)",
+        "live": "Follow the run (End)",
+    },
     "hide_drafts": "Hide refused",
     "save": "Download trace",
     "open": "Open trace",

@@ -1,0 +1,152 @@
+// A place in a run, and every way to move it. Live and recorded runs are the same list of events that may still grow.
+//
+// A stop is a place where a run can be looked at: a proposal, each token of it as the target judges it, and the
+// judged step. Stop 0 is before the first. What is shown at a stop is the fold of all events up to it, nothing else.
+
+import { emptyState, reduce, tested } from "./reducer.js";
+
+const SHOWN = ["speculative", "plain"];
+
+export class Timeline {
+  preface = []; // the page's own lines: they stand at every stop
+  events = [];
+  stops = [];
+  #state = emptyState();
+  #applied = 0; // events that are in the state
+  #at = 0;
+
+  /** The fold of everything up to the stop. The same object while it moves forward, a new one after a move back. */
+  get state() {
+    return this.#state;
+  }
+
+  /** Index of the stop that is shown. */
+  get at() {
+    return this.#at;
+  }
+
+  get last() {
+    return this.stops.length - 1;
+  }
+
+  get atEnd() {
+    return this.#at >= this.last;
+  }
+
+  /** Add lines as they come; the place stays, but at the end it moves with them when `follow`. */
+  push(items, { follow }) {
+    const before = this.shown;
+    const following = follow && this.atEnd;
+    for (const item of items) {
+      if (isPage(item)) {
+        this.preface.push(item);
+        reduce(this.#state, item);
+      } else this.events.push(item);
+    }
+    const from = this.#scan();
+    if (from === 0 && before !== this.shown) this.#at = Math.min(this.#at, Math.max(0, this.last));
+    this.seek(following || !this.stops.length ? this.last : this.#at);
+  }
+
+  /** The lane that is played: the speculative one once it has begun. */
+  get shown() {
+    return SHOWN.find((name) => this.events.some((item) => item.lane === name)) ?? null;
+  }
+
+  /** Show a stop. */
+  seek(to) {
+    const at = Math.max(0, Math.min(this.last, to));
+    const count = this.#countAt(at);
+    if (count < this.#applied || this.stops[at]?.judged || this.stops[this.#at]?.judged) this.#rewind(count);
+    this.#at = Math.max(0, at);
+    for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.events[this.#applied]);
+    const stop = this.stops[at];
+    if (stop?.judged) reduce(this.#state, { ...this.events[stop.count], type: "judging", count: stop.judged });
+  }
+
+  /** Milliseconds of the run's own clock at a stop. */
+  timeAt(at) {
+    return this.stops[at]?.time ?? 0;
+  }
+
+  /** The last stop that the run had reached after so many milliseconds. */
+  stopAt(time) {
+    let low = 0;
+    let high = this.last;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.stops[middle].time <= time) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  /** The stop one token, one round or one rejection away. by: 1 or -1; what: "token", "round" or "rejection" */
+  neighbour(what, by) {
+    for (let at = this.#at + by; at >= 0 && at <= this.last; at += by) {
+      const stop = this.stops[at];
+      if (what === "token" || at === 0) return at;
+      if (what === "round" && stop.kind === "judged") continue;
+      if (what === "round" && stop.kind === "verified") return at;
+      if (what === "rejection" && stop.rejection) return at;
+    }
+    return what === "rejection" ? this.#at : by > 0 ? this.last : 0;
+  }
+
+  /** The stop at which a step of the shown lane has been judged, or -1. */
+  stopOf(step) {
+    return this.stops.findIndex((stop) => stop.kind === "verified" && stop.step === step);
+  }
+
+  #rewind(count) {
+    this.#state = emptyState();
+    for (const item of this.preface) reduce(this.#state, item);
+    this.#applied = 0;
+    for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.events[this.#applied]);
+  }
+
+  // What comes after the last stop (the end of a lane) belongs to it.
+  #countAt(at) {
+    return at >= this.last ? this.events.length : this.stops[at].count;
+  }
+
+  #lane = null;
+  #scanned = 0;
+  #now = 0;
+
+  /** Find the stops of new events. returns: 0 when it began anew, because another lane is shown now */
+  #scan() {
+    const shown = this.shown;
+    if (shown !== this.#lane) {
+      this.#lane = shown;
+      this.#scanned = 0;
+      this.#now = 0;
+      this.stops = [];
+    }
+    const from = this.#scanned;
+    for (; this.#scanned < this.events.length; this.#scanned += 1) {
+      const item = this.events[this.#scanned];
+      if (item.lane === shown) this.#stop(item, this.#scanned + 1);
+    }
+    return from;
+  }
+
+  #stop(item, count) {
+    if (!this.stops.length) this.stops.push({ kind: "begun", count: item.type === "started" ? count : count - 1, judged: 0, step: -1, time: 0, rejection: false });
+    if (item.type === "drafted" && item.nodes.length) {
+      const time = (this.#now + item.draft_seconds) * 1000;
+      this.stops.push({ kind: "drafted", count, judged: 0, step: item.step, time, rejection: false });
+    }
+    if (item.type !== "verified") return;
+    this.#now = item.elapsed_seconds;
+    const time = this.#now * 1000;
+    const order = tested(item);
+    const rejection = item.nodes.some((node) => node.status === "rejected");
+    for (let judged = 1; judged <= order.length; judged += 1) {
+      this.stops.push({ kind: "judged", count: count - 1, judged, step: item.step, time, rejection: false });
+    }
+    this.stops.push({ kind: "verified", count, judged: 0, step: item.step, time, rejection });
+  }
+}
+
+const isPage = (item) => item.type === "open" || item.type === "earlier" || item.type === "notice";

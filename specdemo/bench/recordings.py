@@ -1,0 +1,99 @@
+"""Records the runs that are shipped with the page: real, on this machine, each the best typical of several takes.
+
+`assets/runs/index.json` lists them. Of the takes the first is dropped; of those whose plain run was within 5 % of
+the fastest (nothing disturbed it) the one with the median speedup is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specdemo.errors import UserError
+from specdemo.settings import RunSettings, Sampling
+from specdemo.trace.codec import dumps
+from specdemo.trace.events import Event, RunFailed, Trace
+from specdemo.trace.metrics import measure, speedup
+
+if TYPE_CHECKING:
+    from specdemo.session import Studio
+
+RUNS = Path(__file__).resolve().parents[2] / "assets" / "runs"
+INDEX = "index.json"
+DETAIL = 5
+UNDISTURBED = 1.05  # of the fastest plain run
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One entry of the index. settings: changes to the defaults of a run; precision: of the target"""
+
+    name: str
+    title: str
+    prompt: str
+    settings: dict[str, Any]
+    precision: str = "nf4"
+
+    def run_settings(self) -> RunSettings:
+        """The settings of its runs. Raises UserError for one that is out of range."""
+        given = dict(self.settings)
+        sampling = Sampling(**given.pop("sampling", {}))
+        return RunSettings(
+            **{"detail": DETAIL, "fallback": False, "memory": False, **given}, sampling=sampling
+        ).checked()
+
+
+def read_index(folder: Path) -> list[Recording]:
+    """The recordings of a folder, in the order of the menu."""
+    found = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    return [Recording(**entry) for entry in found["runs"]]
+
+
+def record(
+    studio: Studio, recording: Recording, *, takes: int, tell: Callable[[str], None]
+) -> list[Event]:
+    """Run it `takes` times and once more to warm up. returns: the events of the take that is kept"""
+    settings = recording.run_settings()
+    done: list[tuple[float, float, list[Event]]] = []
+    for take in range(takes + 1):
+        conversation = studio.open()
+        events = list(conversation.run(recording.prompt, settings, cancel=threading.Event()))
+        conversation.close()
+        if failed := next((event for event in events if isinstance(event, RunFailed)), None):
+            raise UserError(f"{recording.name}: {failed.message}", advice=failed.advice)
+        trace = Trace(tuple(events))
+        plain, other = measure(trace.lane("plain")), measure(trace.lane("speculative"))
+        ratio = speedup(plain, other) or 1.0
+        tell(
+            f"{recording.name}: {'warm-up' if not take else f'take {take}'}, plain {plain.tokens_per_second:.0f} tok/s, {ratio:.2f}x"
+        )
+        if take:
+            done.append((plain.tokens_per_second, ratio, events))
+    fastest = max(rate for rate, _, _ in done)
+    good = sorted(
+        (item for item in done if item[0] * UNDISTURBED >= fastest), key=lambda item: item[1]
+    )
+    return good[(len(good) - 1) // 2][2]
+
+
+def record_all(
+    open_studio: Callable[[str], Studio],
+    folder: Path,
+    *,
+    names: tuple[str, ...] = (),
+    takes: int = 4,
+    tell: Callable[[str], None] = print,
+) -> None:
+    """Record the folder's runs, or those named. open_studio: gives a loaded studio with the target in a precision"""
+    wanted = [entry for entry in read_index(folder) if not names or entry.name in names]
+    if missing := set(names) - {entry.name for entry in wanted}:
+        raise UserError(f"The index lists no run {', '.join(sorted(missing))}.")
+    for precision in dict.fromkeys(entry.precision for entry in wanted):
+        studio = open_studio(precision)
+        for entry in (one for one in wanted if one.precision == precision):
+            events = record(studio, entry, takes=takes, tell=tell)
+            (folder / f"{entry.name}.jsonl").write_text(dumps(events), encoding="utf-8")

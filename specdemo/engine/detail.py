@@ -1,0 +1,55 @@
+"""What both models thought at the places that a step reached: for views, computed outside of what is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.types import Proposal, Verdict
+from specdemo.trace.events import Choice, Place
+
+
+def places(
+    proposal: Proposal, verdict: Verdict, shaped: Tensor, path: Sequence[int], most: int
+) -> tuple[Place, ...]:
+    """The pending token's place and those of the kept nodes, root first.
+
+    shaped: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
+    path: committed nodes, root first; most: choices to keep of each distribution
+    """
+    after = (-1, *path)
+    rows = shaped[[node + 1 for node in after]]
+    target = _likeliest(rows.softmax(dim=-1), most)
+    found = []
+    for node, choices in zip(after, target, strict=True):
+        child = next(iter(proposal.children(node)), None)
+        last = node == after[-1] and verdict.residual is not None
+        found.append(
+            Place(
+                node,
+                choices,
+                () if child is None else _thought(proposal, child, most),
+                _likeliest(verdict.residual[None], most)[0] if last else (),
+            )
+        )
+    return tuple(found)
+
+
+def _thought(proposal: Proposal, child: int, most: int) -> tuple[Choice, ...]:
+    """The distribution that a node was chosen from, where the drafter has one."""
+    if proposal.draft_probs is not None:
+        return _likeliest(proposal.draft_probs[child][None], most)[0]
+    if proposal.thoughts:
+        return _likeliest(proposal.thoughts[child][None], most)[0]
+    return ()
+
+
+def _likeliest(probs: Tensor, most: int) -> list[tuple[Choice, ...]]:
+    """The largest entries of each row, (R, V), without those of no probability."""
+    top = torch.topk(probs, min(most, probs.shape[-1]))
+    return [
+        tuple(Choice(token, prob) for token, prob in zip(ids, values, strict=True) if prob > 0)
+        for ids, values in zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    ]

@@ -1,0 +1,5 @@
+"""Words of the part `lessons` of the page."""
+
+from __future__ import annotations
+
+WORDS: dict[str, object] = {}
