@@ -26,9 +26,14 @@ ALLOWED = {
     "text": {*BASE, "trace"},
     "session": BELOW_SESSION,
     "batch": {*BELOW_SESSION, "session"},
+    "race": {*BELOW_SESSION, "session"},
+    "lab": {*BELOW_SESSION, "session", "bench"},
+    "proposals": {*BELOW_SESSION, "session"},
     "bench": {*BELOW_SESSION, "session"},
     "training": {*BELOW_SESSION, "session", "bench"},
-    "ui": {*BASE, "trace", "session", "models", "batch"},
+    "export": {*BASE, "trace"},
+    "site": {*BASE, "export"},
+    "ui": {*BASE, "trace", "session", "models", "batch", "export", "race", "proposals", "lab"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -99,7 +104,16 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["specdemo.session", "specdemo.trace.replay", "specdemo.settings"]
+    "module",
+    [
+        "specdemo.session",
+        "specdemo.trace.replay",
+        "specdemo.settings",
+        "specdemo.drafters.methods",
+        "specdemo.export",
+        "specdemo.commands",
+        "specdemo.ui.app",
+    ],
 )
 def test_importing_loads_no_model_library(module: str) -> None:
     code = f"import sys, {module}; sys.exit(', '.join(sorted({HEAVY!r} & set(sys.modules))) or 0)"
