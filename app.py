@@ -19,7 +19,7 @@ from specdemo.ui.desktop import open_window
 def main() -> int:
     """Serve the page until it is closed. returns: exit status"""
     options = parse()
-    names = ("target", "draft", "precision", "device", "threads", "host", "port")
+    names = ("target", "draft", "precision", "device", "threads", "host", "port", "replay")
     try:
         settings = AppSettings.from_environment(**{name: getattr(options, name) for name in names})
     except UserError as error:
@@ -27,7 +27,6 @@ def main() -> int:
         return 1
     studio = Studio(settings)
     page = create_app(studio)
-    studio.start()
     try:
         _, url, _ = page.launch(
             server_name=settings.host,
@@ -42,6 +41,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
+    studio.start()  # after the page is there: loading would hold it up
     print(f"specdemo is at {url} (Ctrl+C ends it)", flush=True)
     if options.desktop:
         open_window(url, "specdemo", page.block_thread)
@@ -61,6 +61,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
+    parser.add_argument(
+        "--replay", action="store_true", default=None, help="load no model: recorded runs alone"
+    )
     parser.add_argument("--desktop", action="store_true", help="open a window of its own")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     return parser.parse_args()

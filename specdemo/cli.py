@@ -161,6 +161,17 @@ def build_parser() -> argparse.ArgumentParser:
     replay.add_argument("--json", action="store_true", help="print the metrics as JSON")
 
     export = commands.add_parser(
+        "export", help="a saved trace as a table, or as one HTML file that plays it; needs no torch"
+    )
+    export.add_argument("file", type=Path)
+    export.add_argument("--csv", type=Path, metavar="FILE", help="one row for each token")
+    export.add_argument("--html", type=Path, metavar="FILE", help="opens without a network")
+    site = commands.add_parser(
+        "export-site", help="recorded runs, lab and lessons as static files for any web server"
+    )
+    site.add_argument("folder", type=Path)
+
+    export = commands.add_parser(
         "export-draft", help="write a compact draft as an ordinary transformers model"
     )
     export.add_argument("out", type=Path)

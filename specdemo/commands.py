@@ -253,7 +253,7 @@ def datastore(options: argparse.Namespace) -> int:
 
 def methods(_options: argparse.Namespace) -> int:
     """The table of methods."""
-    from specdemo.drafters.base import METHODS, NEEDED
+    from specdemo.drafters.methods import METHODS, NEEDED
 
     table = Table("method", "title", "what it does", "needs", "options")
     for name, method in METHODS.items():
@@ -314,6 +314,39 @@ def replay(options: argparse.Namespace) -> int:
         _print_metrics(trace, err, "recorded")
     if replayed.problem:
         err.print(replayed.problem, style="yellow", markup=False)
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write a saved trace in other forms."""
+    from specdemo.export import csv_table, html_replay
+    from specdemo.trace.replay import read
+    from specdemo.ui.words import VIEW
+
+    if not (options.csv or options.html):
+        raise UserError("export takes --csv FILE, --html FILE or both.")
+    trace = dumps(read(options.file).trace.events)
+    if options.csv:
+        options.csv.write_text("\ufeff" + csv_table(trace), encoding="utf-8", newline="")
+    if options.html:
+        page = html_replay(trace, options.file.stem, VIEW)
+        options.html.write_text(page, encoding="utf-8")
+    return 0
+
+
+def export_site(options: argparse.Namespace) -> int:
+    """Write the static site."""
+    from specdemo.site import RUNS, write_site
+    from specdemo.ui.lessons import lessons_value, lessons_words
+    from specdemo.ui.words import VIEW
+    from specdemo.ui.words.en.lab import WORDS as LAB
+
+    lessons = {"value": lessons_value(RUNS, live=False), "words": lessons_words()}
+    write_site(options.folder, VIEW, {"lab": {"value": "{}", "words": LAB}, "lessons": lessons})
+    err.print(
+        f"Wrote {options.folder}. Look at it: python -m http.server -d {options.folder}",
+        markup=False,
+    )
     return 0
 
 

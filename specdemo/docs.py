@@ -30,7 +30,7 @@ def module_map(root: Path = ROOT) -> str:
 
 def methods_table() -> str:
     """The table of drafting methods, from the one that the program uses."""
-    from specdemo.drafters.base import METHODS, NEEDED  # imports torch; the map does not need it
+    from specdemo.drafters.methods import METHODS, NEEDED
 
     rows = []
     for name, method in METHODS.items():

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specdemo.drafters.methods import METHODS, NEEDED
 from specdemo.engine.ask import Ask
 from specdemo.engine.runner import Runner
 from specdemo.errors import UserError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from specdemo.models.pair import LoadedPair
 
 PLAIN, SPECULATIVE = "plain", "speculative"
+LIBRARIES = ("torch", "transformers")  # what live runs cannot do without
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,10 @@ class PairInfo:
     detail: str
 
 
+class ReplayOnly(UserError):
+    """There are no live runs here; recorded ones need nothing that is missing."""
+
+
 class Studio:
     """One per process: the loaded pair and the one device. Safe to use from several threads.
 
@@ -69,7 +76,8 @@ class Studio:
 
     def __init__(self, settings: AppSettings) -> None:
         self.settings = settings
-        self.error: UserError | None = None
+        self.replay_only = _why_replay_only(settings)
+        self.error: UserError | None = self.replay_only
         self.shipped: Shipped
         self._pair: LoadedPair | None = None
         self._progress = Progress("start", None, "starting")
@@ -87,6 +95,8 @@ class Studio:
 
     def load(self, report: Callable[[Progress], None] | None = None) -> None:
         """Load the pair in this thread. A failure is kept in `error`, where a view can show it."""
+        if self.replay_only:
+            return
         try:
             pair, self.shipped = self.runner.call(
                 lambda: self._load(self.settings, report or self._report)
@@ -120,6 +130,8 @@ class Studio:
 
     def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]:
         """Load another pair for everybody. Raises UserError, and then the old one stays."""
+        if self.replay_only:
+            raise self.replay_only
         settings = replace(self.settings, target=target, draft=draft, precision=precision)
         reports: list[Progress] = []
         outcome: list[tuple[LoadedPair, Shipped] | BaseException] = []
@@ -143,8 +155,6 @@ class Studio:
 
     def methods(self) -> list[MethodInfo]:
         """Every drafting method, and whether the loaded pair can do it."""
-        from specdemo.drafters.base import METHODS, NEEDED
-
         infos = []
         for name, method in METHODS.items():
             whys = [why for need in method.needs if (why := self._missing(need))]
@@ -173,8 +183,6 @@ class Studio:
 
     def card(self, method: str) -> Mapping[str, Any] | None:
         """How the weights were trained that a method drafts with; None for a method without such weights."""
-        from specdemo.drafters.base import METHODS
-
         if self._pair is None or method not in METHODS:
             return None
         needs = METHODS[method].needs or (("draft",) if method == "auto" else ())
@@ -247,9 +255,9 @@ class Conversation:
     @property
     def memory(self) -> Memory:
         """What this visitor's runs leave for the next, made when first asked for."""
+        self._open_pair()
         from specdemo.drafters.memory import Memory
 
-        self._open_pair()
         self._memory = self._memory or Memory()
         return self._memory
 
@@ -290,7 +298,6 @@ class Conversation:
         system: str,
         cancel: threading.Event,
     ) -> Iterator[Event | Ask]:
-        from specdemo.drafters.base import METHODS
         from specdemo.text import encode_conversation
 
         pair = self._open_pair()
@@ -339,7 +346,7 @@ class Conversation:
         cancel: threading.Event,
     ) -> Iterator[Event | Ask]:
         """The events of one lane with their text; returns the answer so far, whatever happened."""
-        from specdemo.drafters.base import METHODS, make_drafter
+        from specdemo.drafters.base import make_drafter
         from specdemo.engine.limits import Limits
         from specdemo.engine.loop import steps
         from specdemo.engine.sampling import Shaper
@@ -383,7 +390,7 @@ class Conversation:
 
     def _context(self, pair: LoadedPair, settings: RunSettings, shaper: Shaper) -> DraftingContext:
         """What the method's factory may use; the quantised copy is opened only where it is needed."""
-        from specdemo.drafters.base import METHODS, DraftingContext
+        from specdemo.drafters.base import DraftingContext
         from specdemo.drafters.memory import Memory
         from specdemo.engine.prefix import PrefixReader
 
@@ -414,14 +421,37 @@ class Conversation:
 
     def _open_pair(self) -> LoadedPair:
         """The loaded pair, with caches of this conversation; new ones when the pair was switched."""
-        from specdemo.engine.prefix import PrefixReader
-
         pair = self._studio.pair
         if pair is not self._pair:
+            from specdemo.engine.prefix import PrefixReader
+
             self._pair, self._cached_ids, self._copy, self._memory = pair, [], None, None
             self._target, self._trained = pair.open_target(), {}
             self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         return pair
+
+
+def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:
+    """Why nothing can be run live, if so: as was asked for, or for want of a library."""
+    works = "Recorded runs, the lab and the lessons work."
+    if settings.replay:
+        advice = "Start without --replay and SPECDEMO_REPLAY for live runs."
+        return ReplayOnly("Live runs are switched off here.", unharmed=works, advice=advice)
+    missing = [name for name in LIBRARIES if not _installed(name)]
+    if not missing:
+        return None
+    return ReplayOnly(
+        f"Live runs need {' and '.join(missing)}, which this installation does not have.",
+        unharmed=works,
+        advice="For live runs: pip install -r requirements.txt, then start again.",
+    )
+
+
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ImportError:
+        return False
 
 
 def set_threads(threads: int) -> None:

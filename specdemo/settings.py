@@ -97,6 +97,7 @@ class AppSettings:
     draft "auto" is the catalogue's partner of the target; device "auto" takes CUDA when there is one.
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
     trained: folder with a folder for each kind of trained drafter; "auto" is what is shipped for the target
+    replay: load no model; recorded runs alone are shown
     """
 
     target: str = "smollm2-135m-instruct"
@@ -109,10 +110,11 @@ class AppSettings:
     port: int = 7860
     store: str = "auto"
     trained: str = "auto"
+    replay: bool = False
 
     @classmethod
     def from_environment(cls, **overrides: object) -> AppSettings:
-        """Defaults, then SPECDEMO_TARGET, _DRAFT, _STORE, _TRAINED, _PRECISION, _DEVICE, _THREADS, _CACHE, _HOST, _PORT, then overrides."""
+        """Defaults, then SPECDEMO_TARGET, _DRAFT, _STORE, _TRAINED, _PRECISION, _DEVICE, _THREADS, _CACHE, _HOST, _PORT, _REPLAY, then overrides."""
         env = os.environ
         settings = cls()
         texts = {
@@ -129,10 +131,11 @@ class AppSettings:
                     )
                 numbers[name] = int(text)
         paths = {"cache_dir": Path(env["SPECDEMO_CACHE"])} if env.get("SPECDEMO_CACHE") else {}
+        switches = {"replay": True} if env.get("SPECDEMO_REPLAY", "0") not in ("", "0") else {}
         if "host" not in texts and env.get("SPACE_ID"):
             texts["host"] = "0.0.0.0"  # noqa: S104 - a Space serves its container's port
         given = {name: value for name, value in overrides.items() if value is not None}
-        settings = replace(settings, **texts, **numbers, **paths, **given)
+        settings = replace(settings, **{**texts, **numbers, **paths, **switches, **given})
         if settings.precision not in PRECISIONS:
             raise UserError(
                 f"There is no precision {settings.precision!r}.",

@@ -134,7 +134,7 @@ def test_links_between_documents_lead_somewhere() -> None:
 
 def test_the_walk_through_names_what_exists() -> None:
     text = read("docs/add-a-drafter.md")
-    from specdemo.drafters import base
+    from specdemo.drafters import base, methods
     from specdemo.engine.types import Proposal
 
     code, entry = re.findall(r"```python\n(.*?)```", text, re.S)
@@ -144,8 +144,14 @@ def test_the_walk_through_names_what_exists() -> None:
     assert proposal == Proposal((7, 7), (-1, 0), lookahead=2, reason="echo")
     for name in re.findall(r"context\.settings\.(\w+)", entry):
         assert name in base.RunSettings.__dataclass_fields__
-    for name in ("DraftingContext", "Drafter", "Method", "METHODS"):
-        assert hasattr(base, name)
+    for module, name in (
+        (base, "DraftingContext"),
+        (base, "Drafter"),
+        (base, "makes"),
+        (methods, "Method"),
+        (methods, "METHODS"),
+    ):
+        assert hasattr(module, name)
         assert name in text
 
 

@@ -1,10 +1,10 @@
-"""The one table of methods: menu, command line, contract tests and the documentation's table come from it."""
+"""Makes the drafter of a run: a factory for each method of the table in `methods`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdemo.drafters.automaton import SuffixAutomaton
 from specdemo.drafters.block import DSpark, JetSpec
@@ -29,6 +29,7 @@ from specdemo.drafters.lookahead import CostAware, Lookahead, make_lookahead
 from specdemo.drafters.markov import MarkovBias, MarkovCounts
 from specdemo.drafters.medusa import Medusa
 from specdemo.drafters.memory import Memory
+from specdemo.drafters.methods import METHODS, NEEDED
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.nothing import Nothing
 from specdemo.drafters.parallel import Parallel
@@ -96,25 +97,21 @@ class DraftingContext:
         return {"ngram": sampled_ngram, "retrieval": sampled_retrieval}.get(drafter, sampled_model)
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """One way of drafting.
-
-    needs: what it cannot do without: draft, copy or store; a pair says whether it is there
-    options: the run settings that it reads
-    states: it reads the target's hidden states, where drafters were trained for that
-    lossy: it changes the distribution of what is said, on purpose, and is marked wherever it appears
-    """
-
-    title: str
-    summary: str
-    factory: Callable[[DraftingContext], Drafter]
-    needs: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    lossy: bool = False
-    states: bool = False
+Factory: TypeAlias = Callable[[DraftingContext], Drafter]
+FACTORIES: dict[str, Factory] = {}
 
 
+def makes(name: str) -> Callable[[Factory], Factory]:
+    """Marks the factory of a method of the table."""
+
+    def enter(factory: Factory) -> Factory:
+        FACTORIES[name] = factory
+        return factory
+
+    return enter
+
+
+@makes("nothing")
 def _nothing(_context: DraftingContext) -> Drafter:
     return Nothing()
 
@@ -133,20 +130,33 @@ def _trained(context: DraftingContext, kind: str) -> DraftReader:
     return DraftReader(reader, context.shaper, context.vocabulary_size, context.costs)
 
 
+@makes("feature")
 def _feature(context: DraftingContext) -> Drafter:
     return DraftModel(_trained(context, "feature"), _lookahead(context))
 
 
+@makes("feature_tree")
 def _feature_tree(context: DraftingContext) -> Drafter:
     draft = _trained(context, "feature")
     return _grow(context, draft, context.calibration, context.settings.policy)
 
 
+@makes("exit")
 def _exit(context: DraftingContext) -> Drafter:
     return DraftModel(_trained(context, "exit"), _lookahead(context))
 
 
-def _medusa(context: DraftingContext, *, static: bool = False) -> Drafter:
+@makes("medusa")
+def _medusa(context: DraftingContext) -> Drafter:
+    return _heads(context, static=False)
+
+
+@makes("medusa_static")
+def _medusa_static(context: DraftingContext) -> Drafter:
+    return _heads(context, static=True)
+
+
+def _heads(context: DraftingContext, *, static: bool) -> Medusa:
     settings = context.settings
     return Medusa(
         context.trained["medusa"](),
@@ -160,16 +170,14 @@ def _medusa(context: DraftingContext, *, static: bool = False) -> Drafter:
     )
 
 
-def _medusa_static(context: DraftingContext) -> Drafter:
-    return _medusa(context, static=True)
-
-
+@makes("block")
 def _block(context: DraftingContext) -> Drafter:
     draft, settings = _trained(context, "block"), context.settings
     scheduled = settings.policy != "constant"
     return DSpark(draft, most=settings.lookahead, scheduled=scheduled)
 
 
+@makes("jet")
 def _jet(context: DraftingContext) -> Drafter:
     draft, settings = _trained(context, "jet"), context.settings
     return JetSpec(
@@ -196,10 +204,12 @@ def _lookahead(
     )
 
 
+@makes("draft_model")
 def _draft_model(context: DraftingContext) -> Drafter:
     return DraftModel(_reader(context), _lookahead(context))
 
 
+@makes("online")
 def _online(context: DraftingContext) -> Drafter:
     draft = _reader(context, biased=context.memory is not None)
     if context.memory:
@@ -207,6 +217,7 @@ def _online(context: DraftingContext) -> Drafter:
     return DraftModel(draft, _lookahead(context))
 
 
+@makes("tree")
 def _tree(context: DraftingContext) -> Drafter:
     return _grow(context, _reader(context), context.calibration, context.settings.policy)
 
@@ -224,6 +235,7 @@ def _grow(
     )
 
 
+@makes("ngram")
 def _ngram(context: DraftingContext) -> Drafter:
     return Ngram(_texts(context), _lookahead(context, 0.0))
 
@@ -232,21 +244,25 @@ def _texts(context: DraftingContext) -> SuffixAutomaton:
     return context.memory.texts if context.memory else SuffixAutomaton()
 
 
+@makes("retrieval")
 def _retrieval(context: DraftingContext) -> Drafter:
     assert context.store is not None  # make_drafter has looked
     return Retrieval(context.store, _lookahead(context, 0.0))
 
 
+@makes("quantised_self")
 def _quantised_self(context: DraftingContext) -> Drafter:
     assert context.copy is not None  # make_drafter has looked
     draft = DraftReader(context.copy, context.shaper, context.vocabulary_size, context.costs)
     return DraftModel(draft, _lookahead(context))
 
 
+@makes("parallel")
 def _parallel(context: DraftingContext) -> Drafter:
     return Parallel(_reader(context), _lookahead(context), context.calibration)
 
 
+@makes("look_back")
 def _look_back(context: DraftingContext) -> Drafter:
     return LookBack(DraftModel(_reader(context), _lookahead(context)), context.settings.threshold)
 
@@ -265,6 +281,7 @@ def _copiers(context: DraftingContext) -> list[Arm]:
     return arms
 
 
+@makes("composite")
 def _composite(context: DraftingContext) -> Drafter:
     calibration = Calibration(context.prior("draft_model"))
     draft = _reader(context, biased=context.memory is not None)
@@ -273,6 +290,7 @@ def _composite(context: DraftingContext) -> Drafter:
     return Composite(_copiers(context), model, context.costs)
 
 
+@makes("auto")
 def _auto(context: DraftingContext) -> Drafter:
     models: list[Arm] = []
     if context.draft is not None:
@@ -288,145 +306,6 @@ def _auto(context: DraftingContext) -> Drafter:
             trials = 0 if models else TRY
             models.append(Arm(name, drafter, calibration, context.costs.draft_step, trials=trials))
     return Auto(_copiers(context), models, context.costs)
-
-
-POLICY = ("policy", "lookahead", "threshold")
-METHODS: dict[str, Method] = {
-    "auto": Method(
-        "Auto",
-        "Chooses among all of these while running, by measured cost and what was kept; plain when that is faster.",
-        _auto,
-        options=("lookahead", "nodes", "memory"),
-    ),
-    "draft_model": Method(
-        "Draft model",
-        "A small language model guesses the next tokens one by one.",
-        _draft_model,
-        needs=("draft",),
-        options=(*POLICY, "fallback"),
-    ),
-    "tree": Method(
-        "Tree",
-        "The draft model guesses several continuations at once; the target checks all branches in one pass.",
-        _tree,
-        needs=("draft",),
-        options=("policy", "lookahead", "nodes", "fallback"),
-    ),
-    "feature": Method(
-        "Feature drafter",
-        "A draft model that also reads what the target knew one token earlier (after EAGLE).",
-        _feature,
-        needs=("feature",),
-        options=(*POLICY, "fallback"),
-        states=True,
-    ),
-    "feature_tree": Method(
-        "Feature drafter, tree",
-        "The same with several continuations at once, grown where the target is likely to follow.",
-        _feature_tree,
-        needs=("feature",),
-        options=("policy", "lookahead", "nodes", "fallback"),
-        states=True,
-    ),
-    "exit": Method(
-        "Early exit",
-        "The target's own first layers and a small trained adapter guess the next tokens.",
-        _exit,
-        needs=("exit",),
-        options=(*POLICY, "fallback"),
-        states=True,
-    ),
-    "medusa": Method(
-        "Medusa",
-        "Heads on the target's last state guess several tokens ahead at once; the best combinations form a tree.",
-        _medusa,
-        needs=("medusa",),
-        options=("policy", "lookahead", "nodes", "fallback"),
-        states=True,
-    ),
-    "medusa_static": Method(
-        "Medusa, static tree",
-        "The same heads with one fixed tree for every text, as first published.",
-        _medusa_static,
-        needs=("medusa",),
-        options=("lookahead", "nodes", "fallback"),
-        states=True,
-    ),
-    "block": Method(
-        "DSpark",
-        "One pass guesses a whole block; each guess heeds the one before it and says how sure it is.",
-        _block,
-        needs=("block",),
-        options=("policy", "lookahead", "fallback"),
-        states=True,
-    ),
-    "jet": Method(
-        "JetSpec",
-        "One pass guesses a whole block; the best combinations form a tree at whose nodes the target draws.",
-        _jet,
-        needs=("jet",),
-        options=("policy", "lookahead", "nodes", "fallback"),
-        states=True,
-    ),
-    "ngram": Method(
-        "N-gram (prompt lookup)",
-        "Copies what followed the same words earlier in the text or this visit; costs next to nothing.",
-        _ngram,
-        options=(*POLICY, "memory", "fallback"),
-    ),
-    "retrieval": Method(
-        "Retrieval",
-        "Copies what mostly followed the same words in a datastore of earlier answers.",
-        _retrieval,
-        needs=("store",),
-        options=(*POLICY, "fallback"),
-    ),
-    "composite": Method(
-        "Composite",
-        "Copies where the text repeats itself, and asks the draft model everywhere else.",
-        _composite,
-        needs=("draft",),
-        options=(*POLICY, "memory", "fallback"),
-    ),
-    "online": Method(
-        "Online",
-        "The draft model learns while you use it: by counting in the run, and by gradient steps between runs.",
-        _online,
-        needs=("draft",),
-        options=(*POLICY, "memory", "fallback"),
-    ),
-    "parallel": Method(
-        "Parallel",
-        "The draft model prepares the next draft while the target is still checking the last one; needs a core to spare.",
-        _parallel,
-        needs=("draft",),
-        options=(*POLICY, "fallback"),
-    ),
-    "quantised_self": Method(
-        "Quantised self",
-        "A 4-bit copy of the target drafts for the full target; no other model is needed.",
-        _quantised_self,
-        needs=("copy",),
-        options=(*POLICY, "fallback"),
-    ),
-    "look_back": Method(
-        "Look back",
-        "Drops drafted tokens that look unlikely, after drawing them: the mistake that changes the output, to be seen.",
-        _look_back,
-        needs=("draft",),
-        options=POLICY,
-        lossy=True,
-    ),
-    "nothing": Method(
-        "Plain decoding", "No drafts: one target pass for each token, the baseline.", _nothing
-    ),
-}
-NEEDED = {
-    "draft": "a draft model",
-    "copy": "a target in bf16 or fp32, whose 4-bit copy drafts",
-    "store": "a datastore of texts",
-    **KINDS,
-}
 
 
 def make_drafter(context: DraftingContext) -> Drafter:
@@ -445,7 +324,7 @@ def make_drafter(context: DraftingContext) -> Drafter:
                 unharmed="The target is loaded and works.",
                 advice="Choose another method; python -m specdemo methods says what each needs.",
             )
-    drafter = method.factory(context)
+    drafter = FACTORIES[settings.method](context)
     if settings.fallback and "fallback" in method.options:
         drafter = Fallback(drafter)
     step = context.costs.draft_step if {"draft", *KINDS} & set(method.needs) else 0.0

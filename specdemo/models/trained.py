@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specdemo.errors import UserError
-from specdemo.models.compact import CompactWeights
-from specdemo.models.compact_files import load_compact, read_config
-from specdemo.models.loading import LoadedModel
-from specdemo.models.medusa import load_medusa
 from specdemo.trace.events import ModelInfo
+
+if TYPE_CHECKING:
+    from specdemo.models.compact import CompactWeights
+    from specdemo.models.loading import LoadedModel
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets" / "drafts"
 KINDS = {
@@ -70,6 +70,9 @@ def find_trained(
     wanted: a folder that holds a folder a kind; "auto" for what is shipped; "none"
     Raises UserError for a named folder that is not there, and for drafters of another target.
     """
+    from specdemo.models.compact_files import load_compact, read_config
+    from specdemo.models.medusa import load_medusa
+
     if wanted == "none":
         return {}
     auto = wanted == "auto"

@@ -9,7 +9,7 @@ import pytest
 from specdemo.bench.lanes import LaneResult, expand
 from specdemo.bench.policies import Oracle, regret_table
 from specdemo.bench.report import Report, by_position, summary
-from specdemo.drafters.base import Method
+from specdemo.drafters.methods import Method
 from specdemo.engine.cost import CostProfile
 from specdemo.models.trained import KINDS
 from specdemo.trace.events import Node, Status, Verified
@@ -145,7 +145,7 @@ def test_the_summary_names_the_minutes_of_training():
 
 def test_trained_stands_for_methods_with_weights_of_their_own(monkeypatch):
     def method(*needs):
-        return Method("Title", "Summary.", lambda _: None, needs)
+        return Method("Title", "Summary.", needs)
 
     table = {name: method(name) for name in ("draft", *KINDS)} | {"both": method("draft", "jet")}
     monkeypatch.setattr("specdemo.drafters.base.METHODS", table)

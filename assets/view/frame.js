@@ -1,0 +1,21 @@
+// The page where no other is around the parts: in a file that was saved, and on a site without Gradio.
+
+import { el } from "./dom.js";
+
+/** Title, sentence and the switch between light and dark; fills `main` of the document. */
+export function frame(words, ...parts) {
+  const { body } = document;
+  body.classList.add("sd-site");
+  body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
+  const title = el("h1");
+  title.textContent = words.title;
+  const sentence = el("p");
+  sentence.textContent = words.subtitle;
+  const theme = el("button", { type: "button", class: "sd-button", onclick: () => body.classList.toggle("dark") });
+  theme.textContent = words.theme;
+  const header = el("header", { class: "sd-site-header" }, el("div", { class: "sd-title" }, title, sentence), theme);
+  document.querySelector("main").replaceChildren(header, ...parts);
+}
+
+/** What the page was given under a name, as a JSON text in its HTML. */
+export const given = (name) => JSON.parse(document.getElementById(name).textContent);

@@ -1,0 +1,23 @@
+"""Words of what leaves the page: the export menu, the one-file replay and the static site."""
+
+from __future__ import annotations
+
+WORDS: dict[str, object] = {
+    "menu": "Export",
+    "trace": "Trace (JSON lines)",
+    "trace_hint": "Everything that happened, as Open trace and python -m specdemo replay read it",
+    "csv": "Table (CSV)",
+    "csv_hint": "One row for each token, refused ones included, for a spreadsheet or a script",
+    "html": "Replay (one HTML file)",
+    "html_hint": "This run with its player in one file, which opens without a network",
+    "failed": "The file could not be made: the page's server did not answer. The run is unharmed; try again.",
+    "page": {
+        "title": "specdemo",
+        "subtitle": "Speculative decoding: a draft guesses, the target checks.",
+        "theme": "Light / dark",
+        "tabs": {"play": "Play", "race": "Race", "lab": "Lab", "lessons": "Lessons"},
+        "tabs_label": "Parts of the page",
+        "runs": "Recorded run",
+        "missing": "This run could not be loaded. Everything else works; choose another, or reload the page.",
+    },
+}

@@ -1,0 +1,83 @@
+"""Without torch there is still a page: recorded runs, lab and lessons, and a sentence on what live runs need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from specdemo.errors import UserError
+from specdemo.session import ReplayOnly, Studio
+from specdemo.settings import AppSettings, RunSettings
+
+ROOT = Path(__file__).resolve().parents[1]
+HIDE = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers", "bitsandbytes"):
+            raise ImportError(f"{name} is hidden")
+
+sys.meta_path.insert(0, Hidden())
+"""
+PAGE = """
+import app
+from specdemo.drafters.methods import METHODS
+from specdemo.session import Studio
+from specdemo.settings import AppSettings
+
+studio = Studio(AppSettings())
+studio.start()
+assert app.demo.blocks
+assert [method.name for method in studio.methods()] == list(METHODS)
+assert "torch" in str(studio.error) and "pip install -r requirements.txt" in str(studio.error)
+"""
+
+
+def without_torch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_page_is_made_and_says_what_live_runs_need():
+    done = without_torch("-c", HIDE + PAGE)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["methods"], ["models"], ["replay", "assets/runs/01-explain.jsonl"], ["run", "Hello."]],
+    ids=lambda command: command[0],
+)
+def test_commands_that_need_no_model_work_and_the_others_say_what_is_missing(command):
+    code = f"{HIDE}\nfrom specdemo.cli import main\nsys.exit(main({command!r}))"
+    done = without_torch("-c", code)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (1 if command[0] == "run" else 0), done.stderr
+    if command[0] == "run":
+        assert "Live runs need torch and transformers" in done.stderr
+
+
+def test_a_studio_that_only_replays_loads_nothing_and_explains_each_run():
+    studio = Studio(AppSettings(replay=True))
+    studio.start()
+    studio.load()
+    assert not studio.ready
+    assert studio.progress() is None
+    assert all(method.available for method in studio.methods())
+    with pytest.raises(ReplayOnly, match="switched off"):
+        next(studio.open().run("Hello.", RunSettings(), cancel=threading.Event()))
+    with pytest.raises(UserError, match="switched off"):
+        next(studio.switch("smollm2-135m-instruct", "auto", "nf4"))
+
+
+@pytest.mark.parametrize(("value", "replay"), [("1", True), ("0", False), ("", False)])
+def test_the_environment_can_ask_for_replay_alone(monkeypatch, value, replay):
+    monkeypatch.setenv("SPECDEMO_REPLAY", value)
+    assert AppSettings.from_environment().replay is replay
+    assert AppSettings.from_environment(replay=True).replay
