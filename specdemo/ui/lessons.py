@@ -2,8 +2,41 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import gradio as gr
+
 from specdemo.session import Studio
+from specdemo.ui import words
+from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.words.en.lessons import WORDS
 
 
-def create_lessons(studio: Studio) -> None:
-    """The tab's components and what they do. Called inside its tab."""
+def create_lessons(studio: Studio) -> gr.HTML:
+    """The tab's component; called inside its tab. All of it happens in the browser."""
+    value = lessons_value(RUNS, live=not studio.replay_only)
+    return mounted(value, "lessons.js", "mountLessons", "sd-lessons", own_words=lessons_words())
+
+
+def lessons_value(folder: Path, *, live: bool) -> str:
+    """What the script reads: recorded runs by name, those whose file is there, and whether there is a model.
+
+    Addresses are relative to the folder of the script, as they are in assets/.
+    """
+    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
+    runs = {
+        run["name"]: {
+            "url": f"../runs/{run['name']}.jsonl",
+            "prompt": run["prompt"],
+            "settings": run["settings"],
+        }
+        for run in index
+        if (folder / f"{run['name']}.jsonl").is_file()
+    }
+    return json.dumps({"runs": runs, "live": live})
+
+
+def lessons_words() -> dict[str, object]:
+    """The lessons' words, with the player's and the names of the policies."""
+    return {**WORDS, "view": words.VIEW, "policies": words.POLICIES}

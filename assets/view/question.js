@@ -1,0 +1,140 @@
+// A question to predict first: choose or drag, then reveal the answer with its evidence, read off a recorded run.
+
+import { el, fill } from "./dom.js";
+import { two } from "./metrics.js";
+
+const CLOSE = 0.1; // of the scale: a guess nearer than this is called close
+
+let made = 0; // for ids that are unique on the page
+
+/**
+ * question: of `curriculum.js`; words: of the question; common: words of all questions
+ * reveal(): a promise of { answer, values, bars, step }, rejected with an Error whose message is a sentence
+ * told: { say(sentence), done(), show(step) }
+ */
+export class Question {
+  #question;
+  #words;
+  #common;
+  #told;
+  #guess = null;
+
+  constructor(question, { words, common, reveal, told }) {
+    this.#question = question;
+    this.#words = words;
+    this.#common = common;
+    this.#told = told;
+    this.id = `sd-question-${(made += 1)}`;
+    this.button = el("button", { type: "button", class: "sd-lesson-button sd-reveal-button", disabled: true, onclick: () => this.#reveal(reveal) });
+    this.button.textContent = common.reveal;
+    this.hint = text("span", common.first, { class: "sd-question-hint" });
+    this.answer = el("div", { class: "sd-reveal", hidden: true });
+    this.form = el("fieldset", { class: "sd-question" }, text("legend", words.ask),
+      question.options ? this.#choices() : this.#scale(), el("div", { class: "sd-question-foot" }, this.button, this.hint));
+    this.root = el("div", { class: "sd-question-box" }, this.form, this.answer);
+  }
+
+  #choices() {
+    const rows = this.#question.options.map((option) => {
+      const radio = el("input", { type: "radio", name: this.id, value: option, onchange: () => this.#guessed(option) });
+      return el("label", { class: "sd-option" }, radio, text("span", this.#words.options[option]));
+    });
+    return el("div", { class: "sd-options" }, ...rows);
+  }
+
+  #scale() {
+    const { min, max, step } = this.#question.scale;
+    const middle = min + Math.round((max - min) / 2 / step) * step;
+    const slider = el("input", { type: "range", min, max, step, value: middle, "aria-label": this.#words.ask, "aria-valuetext": this.#common.no_guess });
+    const shown = text("output", this.#common.no_guess, { class: "sd-guess" });
+    slider.addEventListener("input", () => {
+      shown.textContent = this.#number(Number(slider.value));
+      slider.setAttribute("aria-valuetext", shown.textContent);
+      this.#guessed(Number(slider.value));
+    });
+    return el("div", { class: "sd-scale" }, text("span", String(min)), slider, text("span", String(max)), shown);
+  }
+
+  #number = (value) => fill(this.#words.value, { value: two(value) });
+
+  #guessed(guess) {
+    this.#guess = guess;
+    this.button.disabled = false;
+    this.hint.hidden = true;
+  }
+
+  async #reveal(reveal) {
+    this.button.disabled = true;
+    try {
+      this.#show(await reveal());
+    } catch (error) {
+      this.button.disabled = false;
+      this.answer.replaceChildren(text("p", error.message, { class: "sd-lesson-problem", role: "alert" }));
+      this.answer.hidden = false;
+    }
+  }
+
+  #show({ answer, values, bars = [], step }) {
+    const common = this.#common;
+    const exact = this.#question.runs?.length === 0;
+    const verdict = this.#question.options ? this.#judgedChoice(answer) : this.#judgedNumber(answer);
+    const evidence = fill(this.#words.evidence, values);
+    const origin = text("span", exact ? common.exact : common.recorded, { class: "sd-badge sd-badge-recorded" });
+    this.answer.replaceChildren(text("p", verdict, { class: "sd-lesson-verdict" }),
+      ...(this.#question.scale ? [this.#marks(answer)] : []),
+      el("p", { class: "sd-evidence" }, evidence, " ", origin), ...this.#bars(bars));
+    if (step !== undefined) {
+      const show = el("button", { type: "button", class: "sd-lesson-button sd-lesson-quiet", onclick: () => this.#told.show(step) });
+      show.textContent = fill(common.show, { step: step + 1 });
+      this.answer.append(show);
+    }
+    this.answer.hidden = false;
+    this.form.querySelectorAll("input").forEach((input) => (input.disabled = true));
+    this.button.hidden = true;
+    this.#told.say(`${verdict} ${evidence}`);
+    this.#told.done();
+  }
+
+  #judgedChoice(answer) {
+    const names = this.#words.options;
+    for (const radio of this.form.querySelectorAll("input")) {
+      const option = radio.closest(".sd-option");
+      option.classList.toggle("sd-option-true", radio.value === answer);
+      option.classList.toggle("sd-option-false", radio.value === this.#guess && radio.value !== answer);
+    }
+    const right = this.#guess === answer;
+    return fill(right ? this.#common.right : this.#common.wrong, { guess: names[this.#guess], answer: names[answer] });
+  }
+
+  #judgedNumber(answer) {
+    const { min, max } = this.#question.scale;
+    const close = Math.abs(answer - this.#guess) <= CLOSE * (max - min);
+    return fill(close ? this.#common.close : this.#common.off, { guess: this.#number(this.#guess), answer: this.#number(answer) });
+  }
+
+  // Guess and answer on one line: a hollow ring and a filled bar.
+  #marks(answer) {
+    const { min, max } = this.#question.scale;
+    const place = (value) => `left: ${100 * Math.max(0, Math.min(1, (value - min) / (max - min)))}%`;
+    const mark = (kind, value) => el("span", { class: `sd-mark-${kind}`, style: place(value) });
+    return el("div", { class: "sd-marks", "aria-hidden": "true" },
+      el("div", { class: "sd-marks-line" }, mark("guess", this.#guess), mark("answer", answer)),
+      el("p", {}, el("i", { class: "sd-mark-guess" }), this.#common.your_guess, el("i", { class: "sd-mark-answer" }), this.#common.the_run));
+  }
+
+  #bars(bars) {
+    if (!bars.length) return [];
+    const rows = bars.map(({ values, option, share, marked }) => {
+      const sentence = fill(this.#words.bar, { ...values, option: this.#words.options?.[option] });
+      const bar = el("i", { class: "sd-bar sd-bar-draft", style: `--share: ${share}`, "aria-hidden": "true" });
+      return el("li", { class: marked ? "sd-marked" : "" }, text("span", sentence), bar);
+    });
+    return [el("ul", { class: "sd-lesson-bars" }, ...rows)];
+  }
+}
+
+export function text(tag, content, attributes = {}) {
+  const node = el(tag, attributes);
+  node.textContent = content;
+  return node;
+}

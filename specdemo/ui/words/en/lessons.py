@@ -1,5 +1,0 @@
-"""Words of the part `lessons` of the page."""
-
-from __future__ import annotations
-
-WORDS: dict[str, object] = {}

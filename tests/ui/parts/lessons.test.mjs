@@ -1,0 +1,76 @@
+// The lessons' questions on the recorded runs, and the rejection rule by hand. Prints what it found as JSON.
+import assert from "node:assert/strict";
+import { LESSONS, liveState, passSeconds, runsOf } from "../../../assets/view/curriculum.js";
+import { fold } from "../../../assets/view/reducer.js";
+import { EXAMPLE, draw, gap, normal, outcome } from "../../../assets/view/threewords.js";
+import { recordedRuns } from "./fixtures.mjs";
+
+const runs = new Map(recordedRuns().map(({ name, items }) => [name.replace(".jsonl", ""), fold(items).lanes]));
+
+// Every answer lies on its scale or among its options, and every step that is shown is one of the run.
+const found = LESSONS.map((lesson) => ({
+  id: lesson.id,
+  runs: lesson.runs,
+  questions: lesson.questions.map((question) => {
+    const { id, options = [], scale = null } = question;
+    const names = runsOf(lesson, question);
+    const out = { id, options, scale, runs: names };
+    if (!names.every((name) => runs.has(name))) return out;
+    const lanes = names.map((name) => ({ plain: runs.get(name).plain, fast: runs.get(name).speculative }));
+    const told = question.reveal(lanes);
+    const where = `${lesson.id}, ${id}`;
+    if (scale) assert.ok(told.answer >= scale.min && told.answer <= scale.max, `${where}: ${told.answer} is off the scale`);
+    else assert.ok(options.includes(told.answer), `${where}: ${told.answer}`);
+    for (const value of Object.values(told.values)) assert.ok(!["–", "undefined", "NaN", "Infinity"].includes(String(value)), where);
+    for (const { share } of told.bars ?? []) assert.ok(share >= 0 && share <= 1, where);
+    if (told.step !== undefined) assert.ok(lanes[0].fast.steps.some((step) => step.index === told.step), where);
+    return { ...out, answer: told.answer, values: told.values, bars: told.bars ?? [] };
+  }),
+}));
+assert.equal(found.length, 8);
+
+// Costs between two measured counts of rows lie on their line; beyond them nothing is known.
+const header = { verify_costs: [[1, 0.02], [5, 0.04]] };
+assert.ok(Math.abs(passSeconds(header, 3) - 0.03) < 1e-12);
+assert.equal(passSeconds(header, 5), 0.04);
+assert.ok(Number.isNaN(passSeconds(header, 6)) && Number.isNaN(passSeconds({}, 1)));
+
+// The Play tab is set to what was recorded, and to the lesson's change.
+const settings = { method: "ngram", max_new_tokens: 96, sampling: { temperature: 1, seed: 3 } };
+assert.deepEqual(liveState({ prompt: "x", settings }, { fallback: true }), {
+  prompt: "x", method: "ngram", tokens: 96, temperature: 1, seed: 3, fallback: true, memory: false, top_k: 0, top_p: 1, penalty: 1,
+});
+
+// The rule gives the target back for any draft, and its parts are what docs/algorithm.md works out.
+const equal = (left, right) => left.forEach((value, i) => assert.ok(Math.abs(value - right[i]) < 1e-12, `${left} ${right}`));
+const example = outcome(EXAMPLE.target, EXAMPLE.draft);
+equal(example.accept, [1, 0.5, 1]);
+equal(example.residual, [1, 0, 0]);
+for (const weights of [[[5, 3, 2], [2, 6, 2]], [[1, 0, 0], [0, 5, 5]], [[2, 2, 2], [2, 2, 2]], [[0, 0, 0], [1, 9, 0]], [[3, 3, 4], [0, 0, 7]]]) {
+  const [target, draft] = weights.map(normal);
+  equal(outcome(target, draft).said, target);
+}
+// Drawing the replacement from the target itself does not.
+equal(outcome(EXAMPLE.target, EXAMPLE.draft, { wrong: true }).said, [0.35, 0.39, 0.26]);
+
+// The sampler follows the rule and comes to the same, for the right rule and for the wrong one.
+let state = 1;
+const random = () => {
+  state = (state + 0x6d2b79f5) | 0;
+  let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+  mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+  return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+};
+for (const wrong of [false, true]) {
+  const rule = outcome(EXAMPLE.target, EXAMPLE.draft, { wrong });
+  const counts = [0, 0, 0];
+  for (let i = 0; i < 40_000; i += 1) {
+    const told = draw(EXAMPLE.draft, rule, random);
+    assert.equal(told.kept, told.uniform < rule.accept[told.drafted]);
+    counts[told.said] += 1;
+  }
+  assert.ok(gap(counts.map((count) => count / 40_000), rule.said) < 0.01);
+}
+assert.equal(draw([0, 1, 0], outcome([0, 0, 1], [0, 1, 0]), () => 0.999999).said, 2);
+
+console.log(JSON.stringify(found));

@@ -1,0 +1,124 @@
+"""The lessons' words fit their questions, what the script reads, and the teacher's guide tells the runs' answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from specdemo.ui import words
+from specdemo.ui.lessons import lessons_value, lessons_words
+from specdemo.ui.view import RUNS
+from specdemo.ui.words.en.lessons import WORDS
+
+needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
+GUIDE = Path(__file__).parents[2] / "docs" / "teachers-guide.md"
+MARKS = "<!-- answers:start -->", "<!-- answers:end -->"
+
+
+@cache
+def lessons() -> list[dict]:
+    """The script's lessons, with the answers that the recorded runs give."""
+    result = subprocess.run(
+        [shutil.which("node"), Path(__file__).parent / "parts" / "lessons.test.mjs"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SPECDEMO_WORDS": json.dumps(words.VIEW), "SPECDEMO_RUNS": str(RUNS)},
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def names_in(sentence: str) -> set[str]:
+    return set(re.findall(r"\{(\w+)\}", sentence))
+
+
+@needs_node
+def test_every_lesson_run_question_and_option_has_its_words():
+    assert [lesson["id"] for lesson in lessons()] == list(WORDS["lessons"])
+    for lesson in lessons():
+        own = WORDS["lessons"][lesson["id"]]
+        assert set(own) == {
+            *("title", "aim", "text", "runs", "questions", "live", "takeaway", "papers"),
+        }
+        assert set(own["runs"]) == set(lesson["runs"])
+        assert list(own["questions"]) == [question["id"] for question in lesson["questions"]]
+        for question in lesson["questions"]:
+            said = own["questions"][question["id"]]
+            assert list(said.get("options", {})) == question["options"]
+            assert ("value" in said) == bool(question["scale"])
+
+
+@needs_node
+def test_every_number_in_an_evidence_comes_from_the_run():
+    for lesson in lessons():
+        for question in lesson["questions"]:
+            if "answer" not in question:
+                continue  # its run is not recorded yet
+            said = WORDS["lessons"][lesson["id"]]["questions"][question["id"]]
+            assert names_in(said["evidence"]) <= set(question["values"]), question["id"]
+            for bar in question["bars"]:
+                assert names_in(said["bar"]) <= {*bar["values"], "option"}
+
+
+def test_terms_and_code_are_marked_in_pairs():
+    for lesson in WORDS["lessons"].values():
+        for sentence in lesson["text"]:
+            assert sentence.count("*") % 2 == 0
+            assert sentence.count("`") % 2 == 0
+
+
+def test_the_script_reads_runs_that_are_there_by_an_address_beside_it(tmp_path):
+    entry = {"name": "01-a", "title": "A", "prompt": "Hello", "settings": {"method": "ngram"}}
+    index = {"runs": [entry, {**entry, "name": "02-b"}]}
+    (tmp_path / "index.json").write_text(json.dumps(index), encoding="utf-8")
+    (tmp_path / "01-a.jsonl").write_text("", encoding="utf-8")
+    value = json.loads(lessons_value(tmp_path, live=False))
+    assert value == {
+        "live": False,
+        "runs": {
+            "01-a": {
+                "url": "../runs/01-a.jsonl",
+                "prompt": "Hello",
+                "settings": {"method": "ngram"},
+            }
+        },
+    }
+    assert json.loads(lessons_value(RUNS, live=True))["live"] is True
+    assert lessons_words()["view"] is words.VIEW
+
+
+def answers_table() -> str:
+    """The answers as the guide lists them: a line a question, numbers as the page shows them."""
+    lines = ["| lesson | question | answer |", "|---|---|---|"]
+    for place, lesson in enumerate(lessons(), 1):
+        for question in lesson["questions"]:
+            said = WORDS["lessons"][lesson["id"]]["questions"][question["id"]]
+            answer = question.get("answer", "")
+            told = said["options"][answer] if said.get("options") else f"{answer:.2g}"
+            if said.get("value"):
+                told = said["value"].format(value=_two(answer))
+            lines.append(f"| {place} | {said['ask']} | {told} |")
+    return "\n".join(lines)
+
+
+def _two(value: float) -> str:
+    """Two significant digits, as `two` in metrics.js writes them."""
+    if not value:
+        return "0"
+    return f"{value:.1f}" if 1 <= abs(value) < 10 else f"{float(f'{value:.2g}'):g}"
+
+
+@needs_node
+def test_the_guide_lists_the_answers_of_the_recorded_runs():
+    if any("answer" not in question for one in lessons() for question in one["questions"]):
+        pytest.skip("not all runs are recorded")
+    told = GUIDE.read_text(encoding="utf-8").split(MARKS[0])[1].split(MARKS[1])[0].strip()
+    assert told == answers_table(), f"put this between the marks:\n{answers_table()}"
