@@ -39,6 +39,7 @@ ALL_METHODS = sorted(METHODS)
 torch.set_num_threads(1)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin that reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that load the embedded model go to one worker, and so do those of a file that serve a page."""
     for item in items:

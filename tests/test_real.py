@@ -18,6 +18,7 @@ from specdemo.text import encode_conversation
 from specdemo.trace.metrics import measure, output_ids
 
 pytestmark = pytest.mark.real
+TOKENS = 40
 PROMPT = "Write a Python function that adds two numbers, and explain it."
 
 
@@ -46,7 +47,7 @@ def reference(studio):
         torch.tensor([ids]),
         attention_mask=torch.ones(1, len(ids), dtype=torch.long),
         do_sample=False,
-        max_new_tokens=64,
+        max_new_tokens=TOKENS,
     )
     return output[0, len(ids) :].tolist()
 
@@ -57,7 +58,9 @@ def reference(studio):
 )
 def test_greedy_output_in_fp32_is_that_of_transformers(studio, reference, method, policy):
     assert next(m for m in studio.methods() if m.name == method).available
-    events = ask(studio, RunSettings(method=method, policy=policy, lookahead=4, max_new_tokens=64))
+    events = ask(
+        studio, RunSettings(method=method, policy=policy, lookahead=4, max_new_tokens=TOKENS)
+    )
     assert output_ids(events) == reference
 
 
@@ -69,6 +72,7 @@ def test_the_draft_is_worth_its_name(studio):
         "Tom has 3 boxes with 12 apples each. He gives away 7 apples. How many are left?",
     )
     settings = RunSettings(method="draft_model", policy="constant", lookahead=4, fallback=False)
+    settings = replace(settings, max_new_tokens=80)
     runs = [measure(ask(studio, settings, prompt=prompt)) for prompt in prompts]
     assert sum(run.first_accepted for run in runs) > 0.4 * sum(run.drafting_steps for run in runs)
     assert sum(run.new_tokens for run in runs) > 1.7 * sum(run.steps for run in runs)
@@ -112,7 +116,7 @@ def test_transformers_runs_the_exported_draft(studio, reference, tmp_path):
         torch.tensor([ids]),
         attention_mask=torch.ones(1, len(ids), dtype=torch.long),
         do_sample=False,
-        max_new_tokens=64,
+        max_new_tokens=TOKENS,
         assistant_model=draft,
     )
     assert output[0, len(ids) :].tolist() == reference

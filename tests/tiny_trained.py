@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -27,13 +28,19 @@ HIDDEN, DEPTH, RANK = 32, 4, 8
 READS = (1, 2)
 
 
+@lru_cache
+def random_rows(words: int) -> Tensor:
+    """(words, HIDDEN): what a toy target says that it felt at each word."""
+    return torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(3))
+
+
 class TextFeatures(Features):
     """Stands for a toy target's states: a fixed random row for each token that it has counted."""
 
     def __init__(self, text: Callable[[], Sequence[int]], words: int) -> None:
         super().__init__(READS)
         self.text = text
-        self.rows = torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(3))
+        self.rows = random_rows(words)
 
     @property
     def length(self) -> int:
@@ -49,6 +56,7 @@ class TextFeatures(Features):
         return self.rows[list(self.text()[begin : min(end, self.length)])].repeat(1, len(layers))
 
 
+@lru_cache
 def random_compact(
     words: int, *, reads: tuple[int, ...], depth: int = 1, markov: bool = False, causal: bool = True
 ) -> CompactWeights:
@@ -88,6 +96,7 @@ def random_compact(
     )
 
 
+@lru_cache
 def random_medusa(words: int) -> MedusaWeights:
     """Random heads on the last state."""
     generator = torch.Generator().manual_seed(12)
@@ -108,16 +117,19 @@ def tiny_trained(
 ) -> dict[str, Callable[[], Any]]:
     """Openers by kind. target: for early exit, whose layers it borrows; else a model stands for it"""
 
-    def opened(weights: CompactWeights) -> Callable[[], FeatureReader]:
-        reader = FeatureReader(CompactModel(weights, features))
-        return lambda: reader
+    def compact(**options: Any) -> Callable[[], FeatureReader]:
+        return cache(
+            lambda: FeatureReader(CompactModel(random_compact(words, **options), features))
+        )
 
-    early = instead_of_exit or ExitModel(target, random_compact(words, reads=READS[:1]))
-    exit_reader, medusa = FeatureReader(early), random_medusa(words)
+    def early() -> FeatureReader:
+        borrowed = instead_of_exit or ExitModel(target, random_compact(words, reads=READS[:1]))
+        return FeatureReader(borrowed)
+
     return {
-        "feature": opened(random_compact(words, reads=READS)),
-        "exit": lambda: exit_reader,
-        "medusa": lambda: medusa,
-        "block": opened(random_compact(words, reads=READS, depth=DEPTH, markov=True, causal=False)),
-        "jet": opened(random_compact(words, reads=READS, depth=DEPTH)),
+        "feature": compact(reads=READS),
+        "exit": cache(early),
+        "medusa": lambda: random_medusa(words),
+        "block": compact(reads=READS, depth=DEPTH, markov=True, causal=False),
+        "jet": compact(reads=READS, depth=DEPTH),
     }
