@@ -95,7 +95,13 @@ def test_the_requirements_admit_zerogpu_and_the_tested_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements.txt", "requirements-dev.txt", "requirements-desktop.txt"]
+    "name",
+    [
+        "requirements.txt",
+        "requirements-dev.txt",
+        "requirements-desktop.txt",
+        "requirements-bench.txt",
+    ],
 )
 def test_every_requirement_has_an_upper_end(name: str) -> None:
     for requirement in requirements(name).values():
