@@ -1,5 +1,7 @@
 // Numbers of a lane or of two: the same definitions as specdemo/trace/metrics.py, held equal by a test.
 
+import { depths } from "./tree.js";
+
 const ratio = (part, whole) => (whole ? part / whole : null);
 
 export const tokensPerSecond = (lane) => (lane ? ratio(lane.tokens, lane.elapsed) : null);
@@ -44,6 +46,31 @@ export function speedupCurve(plain, speculative) {
     points.push({ step: step.index, seconds: step.elapsed, tokens: step.tokens, speedup: slow / step.elapsed });
   }
   return points;
+}
+
+/**
+ * For each position in the draft, its depth in a tree: drafts with a token there, those of them in which it was tested,
+ * and those that kept one.
+ *
+ *     status   accepted  rejected  unreached     one draft of three tokens
+ *     drafted     1         1          1
+ *     tested      1         1          0
+ *     kept        1         0          0
+ */
+export function positions(lane) {
+  const out = [];
+  for (const { open, nodes } of lane?.steps ?? []) {
+    if (open || !nodes.length) continue;
+    const fates = []; // by position: the statuses of its tokens
+    depths(nodes).forEach((depth, i) => (fates[depth - 1] ??= new Set()).add(nodes[i].status));
+    fates.forEach((fate, i) => {
+      const at = (out[i] ??= { drafted: 0, tested: 0, kept: 0 });
+      at.drafted += 1;
+      at.tested += fate.has("accepted") || fate.has("rejected") ? 1 : 0;
+      at.kept += fate.has("accepted") ? 1 : 0;
+    });
+  }
+  return out;
 }
 
 /** Two significant digits, never in exponent form; an en dash for what is not known. */

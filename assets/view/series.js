@@ -1,8 +1,8 @@
 // What the charts show beside the measured values: the oracle's choice, the prediction and the bound. Pure.
 
-import { acceptRate, tokensPerSecond } from "./metrics.js";
+import { acceptRate, secondsFor, tokensPerSecond } from "./metrics.js";
 
-const judgedSteps = (lane) => (lane?.steps ?? []).filter((step) => !step.open);
+export const judgedSteps = (lane) => (lane?.steps ?? []).filter((step) => !step.open);
 
 /**
  * How deep the oracle would have drafted: exactly as far as the target agreed, which is known once something was
@@ -71,4 +71,38 @@ export function acceptanceHistory(lane) {
   const now = acceptRate(lane);
   const shares = now === null ? earlier : [...earlier, now];
   return shares.map((share, i) => ({ run: i + 1, share, current: i === earlier.length }));
+}
+
+/** Tokens a second after each step of a lane: so far, and over its last `count` steps; null before the clock moved. */
+export function rateCurve(lane, count) {
+  const steps = judgedSteps(lane);
+  const over = (tokens, seconds) => (seconds > 0 ? tokens / seconds : null);
+  return steps.map(({ index, elapsed, tokens }, i) => {
+    const before = steps[i - count] ?? { elapsed: 0, tokens: 0 };
+    return {
+      step: index,
+      seconds: elapsed,
+      soFar: over(tokens, elapsed),
+      recent: over(tokens - before.tokens, elapsed - before.elapsed),
+    };
+  });
+}
+
+/** Plain tokens a second by the token that each step of the other lane ended with; null past the plain run's end. */
+export function plainRates(plain, lane) {
+  return judgedSteps(lane).map(({ tokens }) => {
+    const seconds = plain && tokens ? secondsFor(plain, tokens) : null;
+    return seconds ? tokens / seconds : null;
+  });
+}
+
+/** What each step was expected to bring and to take (modelled; null without a forecast), and what it did (measured). */
+export function forecastSteps(lane) {
+  return judgedSteps(lane).map((step) => ({
+    step: step.index,
+    tokens: step.path.length + (step.next ? 1 : 0),
+    seconds: step.draftSeconds + step.verifySeconds + step.overheadSeconds,
+    expectedTokens: foreseen(step) ? step.expectedTokens : null,
+    expectedSeconds: foreseen(step) ? step.expectedSeconds : null,
+  }));
 }

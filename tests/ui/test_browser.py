@@ -292,15 +292,13 @@ def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
     keys = page.locator(".sd-chart-key").all_inner_texts()
     assert "oracle (knows the answer)" in keys[0]
     assert "predicted (modelled)" in keys[1]
-    page.wait_for_function("document.querySelector('.sd-plot').data?.[3].y.length === 8")
-    page.wait_for_function("document.querySelectorAll('.sd-plot')[1].data?.length === 3")
+    page.wait_for_function("document.querySelector('.sd-plot').data?.[4].text.length === 8")
+    page.wait_for_function("document.querySelectorAll('.sd-plot')[1].data?.length === 4")
     plots = "[...document.querySelectorAll('.sd-plot')].map((plot) => plot.data)"
     lookahead, speedup = page.evaluate(plots)[:2]
-    assert set(lookahead[3]["marker"]["symbol"]) == {"diamond"}
-    assert lookahead[3]["y"] == [1] * 8
-    assert "from: tree" in lookahead[2]["text"][0]
-    assert "the oracle would have drafted 1" in lookahead[2]["text"][0]
-    assert [trace["line"].get("dash") for trace in speedup] == [None, "dot", "dashdot"]
+    assert "from: tree" in lookahead[4]["text"][0]
+    assert "the oracle would have drafted 1" in lookahead[4]["text"][0]
+    assert len({trace["line"]["dash"] for trace in speedup[:3]}) == 3
     page.locator(".sd-number-prepared dd b").get_by_text("50", exact=True).wait_for()
     page.locator(".sd-number-saved dd b").get_by_text("80", exact=True).wait_for()
     run(page, "hello")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from specdemo.ui.words.en.charts import WORDS as CHARTS
+
 TITLE = "specdemo"
 SUBTITLE = "Speculative decoding, live: a draft guesses, the target checks."
 PROMPT = "Prompt"
@@ -257,42 +259,7 @@ VIEW: dict[str, object] = {
             "hint": "Drafting time of the whole run that the target's passes hid",
         },
     },
-    "charts": {
-        "lookahead_title": "Lookahead per step",
-        "lookahead_label": "Chart: tokens allowed, drafted and accepted in each step",
-        "speedup_title": "Speedup over time",
-        "speedup_label": "Chart: speedup against the measured plain run as time goes on",
-        "history_title": "Acceptance, run by run",
-        "history_label": "Chart: drafted tokens kept in your last runs of this method, oldest first: {shares}",
-        "history": "drafts kept",
-        "history_hover": "run {run}: {share} % of drafts kept",
-        "history_now": "this run so far: {share} % of drafts kept",
-        "run": "your runs of this method",
-        "share": "% of drafts kept",
-        "lookahead_hover": "step {step}: {accepted} of {drafted} kept, {lookahead} allowed",
-        "tree_hover": "step {step}: {accepted} of depth {depth} kept, {drafted} nodes, {lookahead} allowed",
-        "source_hover": "from: {source}",
-        "oracle": "oracle (knows the answer)",
-        "oracle_exact": "the oracle would have drafted {depth}",
-        "oracle_least": "the oracle would have drafted at least {depth}",
-        "no_reason": "no reason given",
-        "accepted": "accepted",
-        "not_accepted": "not accepted",
-        "allowed": "allowed",
-        "step": "step",
-        "tokens": "tokens",
-        "seconds": "seconds of decoding",
-        "times": "times plain",
-        "speedup": "speedup",
-        "speedup_hover": "{tokens} tokens after {seconds} s: {speedup}x",
-        "predicted": "predicted (modelled)",
-        "predicted_hover": "predicted so far by the cost model: {speedup}x",
-        "bound": "bound when fully overlapped (modelled)",
-        "bound_hover": "were all drafting hidden behind the target: {speedup}x",
-        "plain_line": "plain decoding",
-        "wait_plain": "plain decoding is being measured",
-        "no_plain": "needs a measured plain run",
-    },
+    "charts": CHARTS,
     "batch": {
         "label": "Prompts and their answers",
         "state": {
