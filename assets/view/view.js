@@ -6,6 +6,7 @@ import { LineReader, isEvent, readTrace } from "./lines.js";
 import { acceptRate, speedup, tokensPerSecond, two } from "./metrics.js";
 import { NumbersView } from "./numbers.js";
 import { Player } from "./player.js";
+import { fetchRun } from "./runs.js";
 import { Popover } from "./popover.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
@@ -64,10 +65,20 @@ class View {
   take(items, restarted) {
     if (restarted) this.#reset();
     const opening = items.find((item) => item.type === "open");
-    if (opening) this.recorded = opening.source === "recorded";
+    if (opening) this.#openRecorded(opening, items);
     if (items.length) this.timeline.push(items, { follow: !this.recorded });
     if (opening && this.recorded && this.events.length) this.#begin();
     if (items.length || restarted) this.#changed();
+  }
+
+  // A recorded run may be a file beside the script; another stream may have begun when it arrives.
+  async #openRecorded(opening, items) {
+    this.opening = opening;
+    this.recorded = opening.source === "recorded";
+    this.root.dataset.run = opening.run ?? "";
+    if (!opening.run || items.length > 1) return;
+    const lines = await fetchRun(opening, this.words.trace);
+    if (this.opening === opening) this.take(lines, true);
   }
 
   #reset() {

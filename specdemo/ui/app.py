@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import gradio as gr
+from functools import partial
 
+import gradio as gr
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from specdemo.export import player_page
 from specdemo.session import Studio
 from specdemo.ui import words
 from specdemo.ui.handlers import MOST_PROMPTS, Handlers, Visitor
 from specdemo.ui.lab import create_lab
 from specdemo.ui.lessons import create_lessons
 from specdemo.ui.panels import (
+    INPUTS,
     create_ask,
     create_batch,
     create_controls,
@@ -19,6 +26,8 @@ from specdemo.ui.panels import (
 )
 from specdemo.ui.proposals import create_proposals
 from specdemo.ui.race import create_race
+from specdemo.ui.runs import opening_line
+from specdemo.ui.teach import create_teach, follow, script
 from specdemo.ui.view import ASSETS, SCRIPTS, page_head, run_view, serve_assets
 
 VISITOR_SECONDS = 3600
@@ -32,31 +41,37 @@ def create_app(studio: Studio) -> gr.Blocks:
     handlers = Handlers(studio)
     with gr.Blocks(title=words.TITLE, analytics_enabled=False, fill_width=True) as demo:
         visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
-        status = create_header()
-        with gr.Tabs(elem_id="sd-tabs"):
-            with gr.Tab(words.TAB_PLAY, id="play"):
+        status, share = create_header()
+        with gr.Tabs(elem_id="sd-tabs") as tabs:
+            with _tab(words.TAB_PLAY, "play"):
                 ask = create_ask()
                 with gr.Row(elem_classes="sd-page-row"):
                     with gr.Column(scale=4, min_width=320):
-                        view = run_view()
+                        view = run_view(opening_line())
                     controls = create_controls(studio)
                 batch = create_batch(MOST_PROMPTS)
-            with gr.Tab(words.TAB_RACE, id="race"):
+            with _tab(words.TAB_RACE, "race"):
                 create_race(studio)
-            with gr.Tab(words.TAB_PROPOSALS, id="proposals"):
+            with _tab(words.TAB_PROPOSALS, "proposals"):
                 create_proposals(studio)
-            with gr.Tab(words.TAB_LAB, id="lab"):
+            with _tab(words.TAB_LAB, "lab"):
                 create_lab(studio)
-            with gr.Tab(words.TAB_LESSONS, id="lessons"):
+            with _tab(words.TAB_LESSONS, "lessons"):
                 create_lessons(studio)
-            with gr.Tab(words.TAB_METHODS, id="methods"):
+            with _tab(words.TAB_METHODS, "methods"):
                 card = create_training()
                 proof = create_proof()
         timer = gr.Timer(0.5)
+        fields = {
+            "prompt": ask.prompt,
+            "system": controls.system,
+            **dict(zip(INPUTS, controls.inputs, strict=True)),
+        }
+        teach = create_teach(studio, share, fields)
 
         menu = [*controls.menu, card]
         quick = {"queue": False, "show_progress": "hidden"}
-        demo.load(handlers.arrive, None, [visitor, view, status], **quick)
+        demo.load(handlers.arrive, None, [visitor, status], **quick)
         demo.load(handlers.menu, controls.method, menu, **quick)
         demo.load(handlers.audit, None, proof, **quick)
         timer.tick(handlers.tick, controls.method, [status, timer, *menu], **quick)
@@ -73,6 +88,7 @@ def create_app(studio: Studio) -> gr.Blocks:
             concurrency_id="engine",
             concurrency_limit=RUNS,
         )
+        ask.runs.sent(handlers.play, [visitor, ask.runs], view, **quick)
         ask.stop.click(handlers.stop, visitor, None, **quick)
         ask.new.click(handlers.new, visitor, [visitor, view, ask.prompt], **quick)
         gathered = batch.run.click(
@@ -87,6 +103,15 @@ def create_app(studio: Studio) -> gr.Blocks:
             concurrency_limit=BATCHES,
         )
         batch.stop.click(handlers.stop_batch, visitor, None, **quick)
+        names = tuple(tab.id for tab in tabs.children)
+        followed = teach.sent(
+            partial(follow, fields=fields, tabs=names),
+            teach,
+            [teach, tabs, *fields.values()],
+            **quick,
+        )
+        followed = followed.then(handlers.menu, controls.method, menu, **quick)
+        followed.then(None, None, None, js=script("applied"))
         controls.load.click(
             handlers.switch,
             [controls.pair, controls.precision],
@@ -97,12 +122,17 @@ def create_app(studio: Studio) -> gr.Blocks:
     return demo.queue(max_size=QUEUE, default_concurrency_limit=4)
 
 
+def _tab(label: str, name: str) -> gr.Tab:
+    return gr.Tab(label, id=name, elem_id=f"sd-tab-{name}")
+
+
 def launch_options() -> dict[str, object]:
-    """What Gradio takes at launch: looks, Plotly and what must stay off."""
+    """What Gradio takes at launch: looks, Plotly, the empty player and what must stay off."""
     return {
         "theme": _theme(),
         "css_paths": sorted(SCRIPTS.glob("*.css")),
         "head": page_head(),
+        "app_kwargs": {"routes": [Route("/player.html", _player)]},
         "favicon_path": ASSETS / "icons" / "favicon.svg",
         "ssr_mode": False,
         "run_history": False,
@@ -169,6 +199,11 @@ def _theme() -> gr.themes.Base:
         font=(gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "system-ui", "sans-serif"),
         font_mono=(gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "monospace"),
     ).set(**light, **dark, **shape)
+
+
+def _player(_request: Request) -> HTMLResponse:
+    """The one-file player, into which the script puts the run that is exported."""
+    return HTMLResponse(player_page(words.VIEW))
 
 
 def _leave(visitor: Visitor | None) -> None:

@@ -20,7 +20,7 @@ from specdemo.trace.codec import encode
 from specdemo.trace.events import FinishReason, RunFinished, RunStarted, Verified
 from specdemo.ui import present, words
 from specdemo.ui.panels import OPTIONS, shown
-from specdemo.ui.view import RUNS
+from specdemo.ui.runs import recorded_runs
 
 DETAIL = 5  # alternatives of both models that the inspector shows
 MOST_PROMPTS = 16  # of one batch
@@ -39,6 +39,11 @@ class Visitor:
     stream: str = ""
     cancel_batch: threading.Event = field(default_factory=threading.Event)
 
+    def give_way(self) -> None:
+        """A run that is still going on ends within a step, and shows nothing more."""
+        self.cancel.set()
+        self.cancel = threading.Event()
+
     def close(self) -> None:
         """Stop what runs, and free the caches."""
         self.cancel.set()
@@ -52,12 +57,17 @@ class Handlers:
     def __init__(self, studio: Studio) -> None:
         self.studio = studio
 
-    def arrive(self) -> tuple[Visitor, str, str]:
-        """Page load. returns: visitor, stream with a recorded run, status"""
+    def arrive(self) -> tuple[Visitor, str]:
+        """Page load. returns: visitor, status"""
         self.studio.start()
-        runs = sorted(RUNS.glob("*.jsonl"))
-        stream = present.recorded_stream(runs[0]) if runs else present.open_line("live", "empty")
-        return Visitor(self.studio.open()), stream, self._status()
+        return Visitor(self.studio.open()), self._status()
+
+    def play(self, visitor: Visitor | None, name: str) -> str:
+        """A recorded run was chosen; a live one that still goes on gives way to it. returns: stream"""
+        if visitor is not None:
+            visitor.give_way()
+        run = next(run for run in recorded_runs() if run.name == name)
+        return present.recorded_line(run, uuid.uuid4().hex)
 
     def menu(self, name: str) -> tuple[object, ...]:
         """What depends on the method and on the loaded pair. returns: updates of `panels.Controls.menu`, then the card"""
@@ -83,8 +93,10 @@ class Handlers:
     def begin(self, visitor: Visitor | None) -> tuple[Visitor, str]:
         """Run was pressed; answered at once, before the run has its turn. returns: visitor, stream"""
         visitor = visitor or Visitor(self.studio.open())
-        visitor.cancel.set()  # a run of this visitor that is still going on ends within a step
-        visitor.cancel = threading.Event()
+        visitor.give_way()
+        if self.studio.replay_only:
+            gr.Info(str(self.studio.replay_only), duration=None)
+            return visitor, gr.skip()
         key = uuid.uuid4().hex
         waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
         first = present.open_line("live", key, waiting=waiting)
@@ -94,11 +106,25 @@ class Handlers:
     def run(
         self, visitor: Visitor, prompt: str | None, system: str | None, *controls: object
     ) -> Iterator[str]:
-        """The run itself. yields: the stream, longer each time
+        """The run itself. yields: the stream, longer each time, until something else takes its place
 
         prompt, system: None where the browser has never sent a box's text
         """
-        prompt, system = prompt or "", system or ""
+        if self.studio.replay_only:  # `begin` has said why
+            yield gr.skip()
+            return
+        if self.studio.replay_only:
+            yield gr.skip()
+            return
+        cancel = visitor.cancel
+        with closing(self._streams(visitor, prompt or "", system or "", controls)) as streams:
+            for stream in streams:
+                if visitor.cancel is cancel:
+                    yield stream
+
+    def _streams(
+        self, visitor: Visitor, prompt: str, system: str, controls: tuple[object, ...]
+    ) -> Iterator[str]:
         cancel, stream = visitor.cancel, visitor.stream
         answer: list[str] = []
         while not (self.studio.ready or self.studio.error or cancel.wait(LOADING_SECONDS)):
@@ -210,6 +236,8 @@ class Handlers:
         return present.training_card(method, self.studio.card(method.name))
 
     def _status(self) -> str:
+        if self.studio.replay_only:
+            return present.status("replay", words.REPLAY_ONLY)
         if self.studio.error and not self.studio.ready:
             return present.status("failed", words.FAILED.format(message=self.studio.error))
         if self.studio.ready:

@@ -12,9 +12,28 @@ import gradio as gr
 from specdemo.session import MethodInfo, Studio
 from specdemo.settings import MAX_LOOKAHEAD, MAX_NODES, PRECISIONS, RunSettings
 from specdemo.ui import present, words
+from specdemo.ui.runs import create_runs
+from specdemo.ui.teach import create_teach_buttons
 from specdemo.ui.view import ASSETS, audit_view, batch_view, card_view, note_view, status_view
 
 EXAMPLES = ASSETS / "examples.json"
+# The settings of a run by their names in a link, in the order of `Controls.inputs`.
+INPUTS = (
+    "method",
+    "policy",
+    "lookahead",
+    "threshold",
+    "nodes",
+    "memory",
+    "fallback",
+    "baseline",
+    "tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "penalty",
+    "seed",
+)
 # Settings that some methods read and others do not, in the order of `Controls.menu`.
 OPTIONS = ("policy", "lookahead", "nodes", "memory", "threshold", "fallback")
 TOGGLE_THEME = "() => { document.body.classList.toggle('dark'); }"
@@ -28,6 +47,7 @@ class Ask:
     run: gr.Button
     stop: gr.Button
     new: gr.Button
+    runs: gr.HTML
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +77,22 @@ class Controls:
     load: gr.Button
 
 
-def create_header() -> gr.HTML:
-    """Name, one sentence, the model's status and the switch between light and dark."""
+def create_header() -> tuple[gr.HTML, gr.Button]:
+    """Name, one sentence, the model's status and the page's own buttons. returns: status, Share"""
     with gr.Row(elem_id="sd-header"):
         gr.HTML(
             f'<div class="sd-title"><h1>{words.TITLE}</h1><p>{words.SUBTITLE}</p></div>',
             apply_default_css=False,
         )
         status = status_view()
+        share = create_teach_buttons()
         theme = gr.Button(words.THEME, size="sm", scale=0, elem_id="sd-theme")
     theme.click(None, js=TOGGLE_THEME)
-    return status
+    return status, share
 
 
 def create_ask() -> Ask:
-    """The prompt, Run, Stop and New, and the examples under them."""
+    """The prompt, Run, Stop and New; under them the recorded runs and the examples."""
     with gr.Row(elem_id="sd-ask"):
         prompt = gr.Textbox(
             label=words.PROMPT,
@@ -86,11 +107,13 @@ def create_ask() -> Ask:
         run = gr.Button(words.RUN, variant="primary", scale=1, elem_id="sd-run")
         stop = gr.Button(words.STOP, scale=1, elem_id="sd-stop")
         new = gr.Button(words.NEW, scale=1, elem_id="sd-new")
-    with gr.Row(elem_id="sd-examples"):
-        for example in read_examples(EXAMPLES):
-            button = gr.Button(example["title"], size="sm")
-            button.click(None, None, prompt, js=f"() => {json.dumps(example['prompt'])}")
-    return Ask(prompt, run, stop, new)
+    with gr.Row(elem_id="sd-starts"):
+        runs = create_runs()
+        with gr.Row(elem_id="sd-examples"):
+            for example in read_examples(EXAMPLES):
+                button = gr.Button(example["title"], size="sm")
+                button.click(None, None, prompt, js=f"() => {json.dumps(example['prompt'])}")
+    return Ask(prompt, run, stop, new, runs)
 
 
 def create_controls(studio: Studio) -> Controls:
@@ -185,7 +208,7 @@ def shown(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
 
 def create_batch(most: int) -> Batch:
     """Several prompts at once, folded away. most: how many"""
-    with gr.Accordion(words.BATCH, open=False):
+    with gr.Accordion(words.BATCH, open=False, elem_id="sd-batch-box"):
         prompts = gr.Textbox(
             "\n".join(words.BATCH_EXAMPLES),
             label=words.BATCH_PROMPTS,

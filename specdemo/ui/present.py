@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.errors import UserError
@@ -13,13 +12,23 @@ from specdemo.ui import words
 if TYPE_CHECKING:
     from specdemo.batch import Answer, Totals
     from specdemo.session import MethodInfo
+    from specdemo.ui.runs import RecordedRun
 
 
 def open_line(
-    source: str, key: str, *, title: str = "", waiting: str = ""
+    source: str, key: str, *, title: str = "", waiting: str = "", run: str = ""
 ) -> str:  # the script starts anew when the first line changes, so `key` must be new for each run
-    """First line of a stream. source: live or recorded; waiting: what the run waits for, if it does."""
-    return _line({"type": "open", "source": source, "key": key, "title": title, "waiting": waiting})
+    """First line of a stream. source: live or recorded; waiting: what the run waits for, if it does
+
+    run: a recorded run, which the script fetches by this name
+    """
+    opening = {"source": source, "key": key, "title": title, "waiting": waiting, "run": run}
+    return _line({"type": "open", **opening})
+
+
+def recorded_line(run: RecordedRun, key: str) -> str:
+    """A stream that is a recorded run; `key` as in `open_line`."""
+    return open_line("recorded", key, title=run.title, run=run.name)
 
 
 def earlier_lines(turns: Sequence[tuple[str, str]]) -> str:
@@ -107,11 +116,6 @@ def batch(
     return json.dumps(
         {"rows": rows, "total": together, "waiting": waiting, "error": str(error or "")}
     )
-
-
-def recorded_stream(path: Path) -> str:
-    """A saved trace as a stream that the page plays, labelled as recorded."""
-    return open_line("recorded", path.stem) + path.read_text(encoding="utf-8")
 
 
 def _line(data: dict[str, object]) -> str:

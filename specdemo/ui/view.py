@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import mimetypes
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 
 import gradio as gr
@@ -21,7 +23,13 @@ _MOUNT = """
 const base = (window.gradio_config && window.gradio_config.root) || "";
 import(base + "/gradio_api/file=" + %(path)s).then((module) => module.%(mount)s(
   element.querySelector(".sd-mount"),
-  { read: () => props.value, watch: (call) => watch("value", call), words: %(words)s },
+  {
+    read: () => props.value,
+    watch: (call) => watch("value", call),
+    send: (value) => { props.value = value; trigger("sent"); },
+    server,
+    words: %(words)s,
+  },
 ));
 """
 
@@ -33,10 +41,13 @@ def mounted(
     elem_id: str,
     *,
     own_words: dict[str, object] | None = None,
+    answers: Sequence[Callable[[str], object]] = (),
 ) -> gr.HTML:
     """An element that a script of `assets/view` fills; the script reads the component's value, a text.
 
+    What the script sends becomes the value and fires the component's event `sent`.
     own_words: a part's own; else all of the view's
+    answers: functions that the script may ask, by name, each with one text
     """
     return gr.HTML(
         value=value,
@@ -44,12 +55,13 @@ def mounted(
         js_on_load=_mount(file, function, own_words or words.VIEW),
         elem_id=elem_id,
         apply_default_css=False,
+        server_functions=[_plain(answer) for answer in answers],
     )
 
 
-def run_view() -> gr.HTML:
+def run_view(value: str) -> gr.HTML:
     """The run: an append-only text of JSON lines, page lines and events (see docs/trace-format.md)."""
-    return mounted("", "view.js", "mount", "sd-view")
+    return mounted(value, "view.js", "mount", "sd-view")
 
 
 def status_view() -> gr.HTML:
@@ -83,9 +95,19 @@ def page_head() -> str:
 
 
 def serve_assets() -> None:
-    """Let the server hand out the script, the icons and Plotly."""
+    """Let the server hand out the script, the recorded runs, the icons and Plotly."""
     mimetypes.add_type("text/javascript", ".js")  # some Windows machines call it plain text
-    gr.set_static_paths([SCRIPTS, ASSETS / "icons", PLOTLY])
+    gr.set_static_paths([SCRIPTS, RUNS, ASSETS / "icons", PLOTLY])
+
+
+def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:
+    """The same as a function of its own: Gradio leaves a mark on it, which a method would not take."""
+
+    @wraps(answer)
+    def plain(asked: str) -> object:
+        return answer(asked)
+
+    return plain
 
 
 def _mount(file: str, function: str, given: dict[str, object]) -> str:

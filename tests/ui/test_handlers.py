@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from itertools import pairwise
 from types import SimpleNamespace
+from urllib.parse import urlencode
 
+import gradio as gr
 import pytest
 
 from specdemo.batch import State
@@ -14,7 +17,7 @@ from specdemo.drafters import base as drafters
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
 from specdemo.session import MethodInfo
-from specdemo.settings import POLICIES, RunSettings
+from specdemo.settings import POLICIES, AppSettings, RunSettings
 from specdemo.trace.events import (
     FinishReason,
     ModelInfo,
@@ -28,7 +31,9 @@ from specdemo.training.card import TITLES
 from specdemo.training.options import KINDS
 from specdemo.ui import words
 from specdemo.ui.handlers import Handlers, Visitor, read_controls
-from specdemo.ui.panels import OPTIONS
+from specdemo.ui.panels import INPUTS, OPTIONS, create_ask, create_controls
+from specdemo.ui.runs import RecordedRun, opening_line, recorded_runs
+from specdemo.ui.teach import QUIET, follow, others_reach, qr, read_link
 
 CONTROLS = ("auto", "cost", 8, 0.4, 12, True, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
 METHODS = [
@@ -71,6 +76,7 @@ class ScriptedConversation:
 class ScriptedStudio:
     ready = True
     error = None
+    replay_only = None
     audited = None
     cards: dict[str, dict[str, object]] = {}
     loading = None
@@ -150,6 +156,109 @@ def test_stop_before_its_turn_and_a_closed_browser_cancel(handlers):
     assert cancel.is_set()
     visitor.close()
     assert visitor.conversation.closed
+
+
+def test_a_run_gives_way_to_a_recorded_one_and_shows_nothing_more(handlers):
+    visitor = Visitor(ScriptedConversation(steps=10_000_000))
+    handlers.begin(visitor)
+    running = handlers.run(visitor, "a", "", *CONTROLS)
+    next(running)
+    cancel = visitor.cancel
+    name = recorded_runs()[-1].name
+    (opening,) = lines(handlers.play(visitor, name))
+    assert (opening["source"], opening["run"]) == ("recorded", name)
+    assert opening["title"]
+    assert cancel.is_set()
+    assert list(running) == []
+    assert handlers.play(None, name) != handlers.play(
+        None, name
+    )  # the same run may be played again
+
+
+def test_the_menu_lists_the_runs_that_are_there(tmp_path):
+    entries = [{"name": name, "title": name.upper()} for name in ("b", "a", "gone")]
+    (tmp_path / "index.json").write_text(json.dumps({"runs": entries}), encoding="utf-8")
+    for name in ("a", "b", "unlisted"):
+        (tmp_path / f"{name}.jsonl").touch()
+    assert recorded_runs(tmp_path) == [RecordedRun("b", "B"), RecordedRun("a", "A")]
+    assert lines(opening_line())[0]["run"] == recorded_runs()[0].name
+
+
+def fields():
+    with gr.Blocks():
+        studio = ScriptedStudio()
+        studio.pairs, studio.settings = list, AppSettings()
+        ask, controls = create_ask(), create_controls(studio)
+    return {"prompt": ask.prompt, **dict(zip(INPUTS, controls.inputs, strict=True))}
+
+
+def test_a_link_sets_what_is_possible_and_says_what_is_not():
+    link = {
+        "prompt": "<b>A & B</b> = ü",
+        "method": "tree",
+        "lookahead": "7",
+        "threshold": "0.25",
+        "memory": "0",
+        "seed": "12",
+        "tab": "race",
+        "recorded": recorded_runs()[0].name,
+        "__theme": "dark",
+    }
+    tabs = ("play", "race")
+    values, problems = read_link(urlencode(link), fields(), tabs)
+    assert problems == []
+    assert values["prompt"] == link["prompt"]
+    assert (values["lookahead"], values["threshold"]) == (7, 0.25)
+    assert (values["memory"], values["seed"], values["tab"]) == (False, 12, "race")
+    assert "__theme" not in values
+
+    wrong = {
+        "method": "gone",
+        "policy": "",
+        "lookahead": "33",
+        "nodes": "2.5",
+        "threshold": "nan",
+        "temperature": "inf",
+        "memory": "yes",
+        "seed": "-1",
+        "top_k": "many",
+        "tab": "nowhere",
+        "recorded": "../index",
+    }
+    values, problems = read_link(urlencode(wrong), fields(), tabs)
+    assert values == {}
+    assert len(problems) == len(wrong)
+    for (name, value), sentence in zip(wrong.items(), problems, strict=True):
+        assert f"{name}={value}" in sentence
+
+    some = fields()
+    sentences, tab, *updates = follow("lookahead=3&nodes=99&tab=race", some, tabs)
+    assert len(json.loads(sentences)) == 1
+    assert tab.selected == "race"
+    set_to = [update.get("value") for update in updates]
+    assert set_to == [3 if name == "lookahead" else None for name in some]
+
+
+def test_a_qr_code_is_the_address_in_dark_squares():
+    code = qr("http://127.0.0.1:7860/?prompt=hello")
+    squares = re.findall(r"M(\d+) (\d+)h1v1h-1z", code["path"])
+    assert "".join(f"M{x} {y}h1v1h-1z" for x, y in squares) == code["path"]
+    places = [int(place) for square in squares for place in square]
+    assert (min(places), max(places)) == (QUIET, code["size"] - QUIET - 1)
+    assert code != qr("http://127.0.0.1:7860/?prompt=hallo")
+    assert qr("x" * 5000) == {"size": 0, "path": ""}
+
+
+def test_others_are_told_the_address_that_they_can_open():
+    told = others_reach("http://127.0.0.1:7860", "127.0.0.1", "10.0.0.5")
+    assert "--host 0.0.0.0" in told["sentence"]
+    assert "http://10.0.0.5:7860" in told["sentence"]
+    assert told["address"] == ""
+    told = others_reach("http://localhost:7860", "0.0.0.0", "10.0.0.5")
+    assert told["address"] == "http://10.0.0.5:7860"
+    nothing = {"sentence": "", "address": ""}
+    assert others_reach("https://example.org", "0.0.0.0", "10.0.0.5") == nothing
+    assert others_reach("http://127.0.0.1:7860", "127.0.0.1", "") == nothing
 
 
 def test_a_run_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):

@@ -1,0 +1,54 @@
+// The state of the page as an address: read, written and applied. Python checks what it asks of the controls.
+
+const FLAGS = new Set(["memory", "fallback", "baseline", "presenter", "run"]);
+const NUMBERS = new Set(["lookahead", "threshold", "nodes", "tokens", "temperature", "top_k", "top_p", "penalty", "seed"]);
+const LISTS = new Set(["hide"]);
+const TEXTS = new Set(["prompt", "system", "method", "policy", "recorded", "tab", "lesson", "theme", "lang"]);
+
+/** The state that a query asks for; names that are not ours and values that cannot be read are left out. */
+export function readState(search) {
+  const state = {};
+  for (const [name, text] of new URLSearchParams(search)) {
+    if (FLAGS.has(name) && /^[01]$/.test(text)) state[name] = text === "1";
+    if (NUMBERS.has(name) && text.trim() && Number.isFinite(Number(text))) state[name] = Number(text);
+    if (LISTS.has(name)) state[name] = text.split(",").filter(Boolean);
+    if (TEXTS.has(name)) state[name] = text;
+  }
+  return state;
+}
+
+/** A state as a query without its question mark; what equals the defaults or is empty is left out. */
+export function writeState(state, defaults = {}) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(state)) {
+    const empty = value === undefined || value === null || value === "" || value.length === 0;
+    if (empty || value === defaults[name]) continue;
+    query.set(name, typeof value === "boolean" ? String(Number(value)) : String(value));
+  }
+  return query.toString();
+}
+
+// What parts of the page add to the state, by name, and what takes a state to the controls.
+const parts = new Map();
+let follow = null;
+let waiting = "";
+
+/** Let a part add to the state: `read()` gives the present value of `name`. */
+export const remember = (name, read) => parts.set(name, read);
+
+/** The state of all parts that remember one. */
+export const remembered = () => Object.fromEntries([...parts].map(([name, read]) => [name, read()]));
+
+/** Set controls, tab, recorded run and the rest to a state, in part or whole; what it does not name stays. */
+export function applyState(state) {
+  const query = writeState(state);
+  if (follow) follow(query);
+  else waiting = query;
+}
+
+/** `call(query)` follows what is applied from now on, and what was applied before there was anyone to follow. */
+export function onApply(call) {
+  follow = call;
+  if (waiting) call(waiting);
+  waiting = "";
+}

@@ -1,0 +1,42 @@
+"""The recorded runs that are shipped with the page, and their menu."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import gradio as gr
+
+from specdemo.ui import present
+from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.words.en.teach import WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A trace of `assets/runs`: its name is the file's, without `.jsonl`."""
+
+    name: str
+    title: str
+
+
+def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
+    """The recorded runs in the order of the folder's index, without those whose file is missing."""
+    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
+    runs = [RecordedRun(entry["name"], entry["title"]) for entry in index]
+    return [run for run in runs if (folder / f"{run.name}.jsonl").is_file()]
+
+
+def opening_line() -> str:
+    """The stream with which the page opens: the first recorded run, or nothing yet."""
+    runs = recorded_runs()
+    return present.recorded_line(runs[0], "opening") if runs else present.open_line("live", "empty")
+
+
+def create_runs() -> gr.HTML:
+    """The menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
+    runs = [[run.name, run.title] for run in recorded_runs()]
+    return mounted(
+        "", "runs.js", "mountRuns", "sd-runs", own_words={"label": WORDS["runs"], "runs": runs}
+    )
