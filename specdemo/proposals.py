@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from specdemo.engine.ask import Ask
 from specdemo.errors import UserError
@@ -13,6 +14,9 @@ from specdemo.session import SPECULATIVE, Conversation
 from specdemo.settings import RunSettings, Sampling
 from specdemo.text import encode_conversation
 from specdemo.trace.events import Drafted, Event, Node, RunFailed, RunStarted, Verified
+
+if TYPE_CHECKING:
+    from specdemo.models.pair import LoadedPair
 
 ANSWER = "nothing"  # the method that writes the text: the target's own
 TAKES = 2  # of each step; the first warms up, and the last is told
@@ -40,6 +44,8 @@ class Text:
 class Place(Conversation):
     """A conversation that stands at one place of a text and asks drafter after drafter what comes next."""
 
+    _writer: LoadedPair | None = None  # what the text was written with
+
     def write(
         self,
         prompt: str,
@@ -57,7 +63,8 @@ class Place(Conversation):
         settings = RunSettings(
             method=ANSWER, max_new_tokens=most, memory=False, sampling=sampling or Sampling()
         )
-        stops = self._open_pair().stop_ids()
+        self._writer = self._open_pair()
+        stops = self._writer.stop_ids()
         text = Text(prompt, (), system)
         for event in self.run(prompt, settings, system=system, cancel=cancel):
             if isinstance(event, RunFailed):
@@ -79,7 +86,14 @@ class Place(Conversation):
 
         Each is alone, begins anew at this place and remembers nothing; a method that breaks says so, and the
         others go on. cancel: asked between two methods
+        Raises UserError for settings out of range, and when another pair was loaded since the text was written.
         """
+        if self._writer is not self._studio.pair:
+            raise UserError(
+                "Another model was loaded since this text was written.",
+                unharmed="The text is kept.",
+                advice="Write the text anew.",
+            )
         cancel = cancel or threading.Event()
         settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
         settings = settings.checked()

@@ -2,7 +2,7 @@
 
 export const SCHEMA = 1;
 const EVENTS = new Set(["started", "drafted", "verified", "finished", "failed"]);
-const PAGE = new Set(["open", "earlier", "notice"]);
+const PAGE = new Set(["open", "earlier", "notice", "lane", "raced"]);
 
 /** One line as an object. Throws an Error that says why it is not a line of this schema. */
 export function parseLine(line) {

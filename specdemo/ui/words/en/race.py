@@ -2,4 +2,149 @@
 
 from __future__ import annotations
 
-WORDS: dict[str, object] = {}
+LEAD = (
+    "Two to four lanes answer the same prompt. Each is really run, alone, one after the other; then all are "
+    "replayed together on one clock."
+)
+PROMPT = "Prompt of the race"
+START, STOP = "Race", "Stop"
+PRESETS_LABEL, RECORDED_LABEL = "Set up", "Recorded races"
+COUNT = "Lanes"
+LANE = "Lane {number}"
+METHOD, POLICY, LOOKAHEAD = "Method", "Lookahead policy", "Lookahead"
+TOKENS, TEMPERATURE, SEED = "Maximum tokens", "Temperature", "Seed"
+NOTE = (
+    "All lanes use the target as it is loaded: another precision would be another target. To race one, load it under "
+    "Models on the first tab, or run `python -m specdemo bench --precision`; where runs in two precisions are "
+    "recorded, the menu of recorded races has them. Stopping while it loses is off here, so that each lane shows "
+    "its own method."
+)
+WAIT_TURN = "Waiting: races take turns, so that none disturbs another. Yours begins by itself."
+WAIT_LOADING = "The model is still loading. Your race begins by itself as soon as it is ready."
+SETTING = "A setting is empty or not a number."
+SETTING_ADVICE = "Fill in every setting, or choose a set-up."
+EMPTY, EMPTY_ADVICE = "There is no prompt to race on.", "Type one, or choose a set-up."
+
+# How lanes are called.
+TITLE_POLICY = "{method}: {policy}, up to {lookahead}"
+TITLE_FIXED = "{method}: always {lookahead}"
+TITLE_DEPTH = "{method}: up to {lookahead} deep"
+TITLE_PRECISION = "{precision}: {title}"
+POLICIES = {
+    "heuristic": "heuristic",
+    "confidence": "by confidence",
+    "learned": "learned",
+    "cost": "by cost",
+}
+RECORDED = "Recorded, {lanes} lanes: {prompt}"
+RECORDED_PRECISIONS = "Recorded, {precisions}: {prompt}"
+
+EXPLAIN = "Explain photosynthesis to a ten-year-old."
+POEM = "Write a surreal poem about a clock that dreams of the sea, with unusual words."
+# (title, prompt, temperature, seed, lanes); a lane is (method, policy, lookahead).
+PRESETS = (
+    (
+        "Plain against draft model",
+        EXPLAIN,
+        0.0,
+        0,
+        (("nothing", "cost", 8), ("draft_model", "cost", 8)),
+    ),
+    (
+        "Chain against tree",
+        EXPLAIN,
+        0.0,
+        0,
+        (("nothing", "cost", 8), ("draft_model", "cost", 6), ("tree", "cost", 6)),
+    ),
+    (
+        "Three policies",
+        EXPLAIN,
+        0.0,
+        0,
+        (
+            ("nothing", "cost", 8),
+            ("draft_model", "constant", 4),
+            ("draft_model", "confidence", 8),
+            ("draft_model", "cost", 8),
+        ),
+    ),
+    (
+        "Good draft against bad idea",
+        POEM,
+        1.0,
+        3,
+        (("nothing", "cost", 8), ("draft_model", "cost", 8), ("draft_model", "constant", 16)),
+    ),
+)
+
+WORDS: dict[str, object] = {
+    "label": "The race",
+    "source": {"live": "measured", "recorded": "recorded"},
+    "phase": {
+        "empty": "Choose the lanes and press Race.",
+        "fetching": "The recorded runs are being read.",
+        "missing": "A recorded run could not be read. Reload the page to try again.",
+        "warming": "Lane {lane} of {lanes} warms up; nothing of it is timed.",
+        "running": "Lane {lane} of {lanes} runs alone: {tokens} tokens so far. The race begins when all have run.",
+        "ready": "All have run, one after the other. Press play to see them race.",
+        "racing": "All at once, on one clock of decoding time; reading the prompt is not in it.",
+        "over": "The race is over.",
+        "cut": "Stopped: what has run is shown.",
+    },
+    "recorded_about": "Each lane was recorded in a run of its own: {machine}.",
+    "shared": "Measured while up to {runs} runs shared the model: lanes are slower than alone.",
+    "start": "To the start (Home)",
+    "play": "Play (Space)",
+    "pause": "Pause (Space)",
+    "end": "To the finish (End)",
+    "scrub": "Time in the race",
+    "speed": "Speed of the replay",
+    "clock": "{seconds} s",
+    "clock_of": "{now} of {all} seconds",
+    "controls": "Replay of the race",
+    "lane_waiting": "waits for its turn",
+    "lane_warming": "warms up",
+    "lane_facts": "{tokens} tokens · {rate} tok/s",
+    "lane_done": "{tokens} tokens in {seconds} s · {rate} tok/s",
+    "lane_failed": "broke",
+    "lane_stopped": "stopped",
+    "lossy": "lossy by design",
+    "rank": {"1": "1st", "2": "2nd", "3": "3rd", "4": "4th"},
+    "finish": "Finish: {tokens} tokens",
+    "track": "{title}: {tokens} of {goal} tokens",
+    "chart": {
+        "title": "Tokens over time",
+        "label": "Chart: tokens written by each lane as time goes on",
+        "x": "seconds of decoding",
+        "y": "tokens",
+    },
+    "table": {
+        "label": "Result of the race",
+        "rank": "rank",
+        "lane": "lane",
+        "rate": "tokens/s, {origin}",
+        "speedup": "against plain",
+        "per_pass": "tokens a pass",
+        "kept": "drafts kept",
+        "seconds": "seconds",
+        "tokens": "tokens",
+        "no_plain": "There is no plain lane, so no speedup is told.",
+        "finish": "Ranked by the time to the finish line at {tokens} tokens, which every lane wrote.",
+    },
+    "times": "{speedup}×",
+    "percent": "{percent} %",
+    "copy": "Copy as Markdown",
+    "copied": "Copied",
+    "copy_failed": "The browser does not let this page copy. The table is selected: copy it with Ctrl+C.",
+    "markdown_head": "Race on “{prompt}” ({origin}: {machine})",
+    "same": {
+        "all": "Every lane wrote the same {tokens} tokens.",
+        "parts": "{lane} parts from {reference} at token {place}: “{own}” instead of “{other}”.",
+        "length": "{lane} says the same as {reference} as far as both go, {tokens} tokens.",
+        "greedy": "In less than fp32 a near-tie between two words can fall the other way when a pass has more rows.",
+        "sampled": "Drawn tokens may differ from method to method; what is equal is the distribution they are drawn from.",
+        "lossy": "{lane} is lossy by design: its text need not be the target's.",
+        "precisions": "Another precision is another target: it need not say the same.",
+    },
+}
