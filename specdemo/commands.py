@@ -162,9 +162,7 @@ def bench(options: argparse.Namespace) -> int:
 
     options.suite = options.suite or EXAMPLES
     options.command_line = shlex.join(["python", "-m", "specdemo", *sys.argv[1:]])
-    for path in filter(None, (options.json, options.html)):
-        if not path.absolute().parent.is_dir():
-            raise UserError(f"There is no folder to write {path} to.", advice="Make it first.")
+    _check_folders(options.json, options.html)
     items = read_suite(options.suite, options.limit)
     studio = _studio(options)
     with _bar() as bar:
@@ -325,6 +323,7 @@ def export(options: argparse.Namespace) -> int:
 
     if not (options.csv or options.html):
         raise UserError("export takes --csv FILE, --html FILE or both.")
+    _check_folders(options.csv, options.html)
     trace = dumps(read(options.file).trace.events)
     if options.csv:
         options.csv.write_text("\ufeff" + csv_table(trace), encoding="utf-8", newline="")
@@ -421,6 +420,13 @@ def _train_drafter(options: argparse.Namespace) -> int:
     for name, value in report.results.items():
         err.print(f"{title(name)}: {value:.4g}", markup=False)
     return 0
+
+
+def _check_folders(*files: Path | None) -> None:
+    """Raises UserError for a file to be written into a folder that is not there."""
+    for path in filter(None, files):
+        if not path.absolute().parent.is_dir():
+            raise UserError(f"There is no folder to write {path} to.", advice="Make it first.")
 
 
 def _studio(options: argparse.Namespace) -> Studio:

@@ -1,0 +1,119 @@
+"""The static site and the one-file replay in a real Chromium: they play, and load nothing from elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import shutil
+import threading
+
+import pytest
+from test_export import HOSTILE, hostile_trace
+
+from specdemo import cli, site
+
+pytestmark = pytest.mark.browser
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """A site whose second run says the worst that a model could say."""
+    runs = tmp_path_factory.mktemp("runs")
+    shutil.copy(site.RUNS / "01-explain.jsonl", runs)
+    (runs / "hostile.jsonl").write_text(hostile_trace(), encoding="utf-8", newline="")
+    index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
+    hostile = {**index["runs"][0], "name": "hostile", "title": HOSTILE[7]}
+    (runs / "index.json").write_text(json.dumps({"runs": [index["runs"][0], hostile]}))
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site, "RUNS", runs)
+        assert cli.main(["export-site", str(folder)]) == 0
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture
+def page(browser, url):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.problems, page.asked = [], []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("console", lambda line: line.type == "error" and page.problems.append(line.text))
+    page.on("request", lambda request: page.asked.append(request.url))
+    yield page
+    context.close()
+    elsewhere = (url, "data:", "blob:", "file:")
+    assert page.problems == []
+    assert [asked for asked in page.asked if not asked.startswith(elsewhere)] == []
+
+
+def test_a_run_plays_and_the_address_holds_what_is_open(page, url):
+    page.goto(url)
+    page.locator(".sd-answer .sd-token").first.wait_for()
+    assert page.locator(".sd-badge").inner_text() == "recorded"
+    assert sum(asked.endswith("01-explain.jsonl") for asked in page.asked) == 1
+    page.get_by_role("tab", name="Lessons").click()
+    page.locator(".sd-lesson h2, .sd-lesson h1").first.wait_for()
+    assert not page.locator("#sd-panel-play").is_visible()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#sd-lab, .sd-lab, #sd-panel-lab svg").first.wait_for()
+    assert page.url.endswith("#lab")
+    page.keyboard.press("ArrowLeft")
+    page.locator("#sd-site-runs").select_option("hostile")
+    page.locator(".sd-answer .sd-rejected").first.wait_for()
+    assert page.url.endswith("#play/hostile")
+    assert page.evaluate("window.hacked") is None
+    page.reload()
+    page.locator(".sd-answer .sd-rejected").first.wait_for()
+    assert page.locator("#sd-site-runs").input_value() == "hostile"
+
+
+def test_a_run_that_is_gone_is_told(page, url):
+    page.route("**/01-explain.jsonl", lambda route: route.abort())
+    page.goto(url)
+    page.locator(".sd-problem", has_text="could not be loaded").wait_for()
+    assert page.problems != []  # the browser's own line about the address
+    page.problems.clear()
+
+
+def test_the_replay_file_plays_from_a_disk(page, url, tmp_path):
+    page.goto(f"{url}#play/hostile")
+    page.locator(".sd-answer .sd-rejected").first.wait_for()
+    page.locator(".sd-menu summary").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Replay (one HTML file)").click()
+    saved = tmp_path / "replay.html"
+    download.value.save_as(saved)
+    page.goto(saved.as_uri())
+    page.locator(".sd-answer .sd-rejected").first.wait_for()
+    page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 2")
+    assert page.evaluate("window.hacked") is None
+    assert page.title().startswith(HOSTILE[7])
+    assert all(asked.startswith(("data:", "file:", "blob:", url)) for asked in page.asked)
+    page.locator(".sd-menu summary").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Table (CSV)").click()
+    table = tmp_path / "table.csv"
+    download.value.save_as(table)
+    assert table.read_text(encoding="utf-8-sig").startswith("lane,step,node")
+    assert page.get_by_role("button", name="Replay (one HTML file)").count() == 0
+
+
+def test_it_fits_a_phone_and_changes_its_light(page, url):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(url)
+    page.locator(".sd-answer .sd-token").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 391
+    colour = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(colour)
+    page.get_by_role("button", name="Light / dark").click()
+    assert page.evaluate(colour) != before
