@@ -58,10 +58,11 @@ def _check(studio: Studio, lanes: Sequence[RunSettings]) -> None:
     methods = {method.name: method for method in studio.methods()}
     for settings in lanes:
         method = methods.get(settings.method)
-        if method is None or not method.available:
+        if method is None:
+            raise UserError(f"There is no drafting method {settings.method!r}.")
+        if not method.available:
             raise UserError(
-                f"{method.title if method else settings.method!r} cannot race. "
-                f"{method.why_not if method else 'There is no such method.'}".strip(),
+                f"{method.title} cannot race. {method.why_not}",
                 unharmed="Nothing was run.",
                 advice="Choose another method for its lane.",
             )
