@@ -165,7 +165,7 @@ export const LESSONS = [
       {
         id: "waste",
         runs: ["06-too-far"],
-        scale: { min: 0, max: 16, step: 1 },
+        scale: { min: 0, max: 16, step: 0.5 },
         reveal([{ fast }]) {
           const steps = judgedSteps(fast).filter((step) => step.nodes.length);
           const kept = fast.accepted / steps.length;

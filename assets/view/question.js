@@ -55,7 +55,7 @@ export class Question {
     return el("div", { class: "sd-scale" }, text("span", String(min)), slider, text("span", String(max)), shown);
   }
 
-  #number = (value) => fill(this.#words.value, { value: two(value) });
+  #number = (value) => fill(this.#words.value, { value: Number.isInteger(value) ? value : two(value) });
 
   #guessed(guess) {
     this.#guess = guess;

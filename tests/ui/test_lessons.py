@@ -1,4 +1,7 @@
-"""The lessons' words fit their questions, what the script reads, and the teacher's guide tells the runs' answers."""
+"""The lessons' words fit their questions, what the script reads, and the teacher's guide tells the runs' answers.
+
+`python -m tests.ui.test_lessons` writes the answers into the guide.
+"""
 
 from __future__ import annotations
 
@@ -101,24 +104,32 @@ def answers_table() -> str:
     for place, lesson in enumerate(lessons(), 1):
         for question in lesson["questions"]:
             said = WORDS["lessons"][lesson["id"]]["questions"][question["id"]]
-            answer = question.get("answer", "")
-            told = said["options"][answer] if said.get("options") else f"{answer:.2g}"
-            if said.get("value"):
-                told = said["value"].format(value=_two(answer))
+            answer = question["answer"]
+            number = "value" in said
+            told = said["value"].format(value=answer) if number else said["options"][answer]
             lines.append(f"| {place} | {said['ask']} | {told} |")
     return "\n".join(lines)
 
 
-def _two(value: float) -> str:
-    """Two significant digits, as `two` in metrics.js writes them."""
-    if not value:
-        return "0"
-    return f"{value:.1f}" if 1 <= abs(value) < 10 else f"{float(f'{value:.2g}'):g}"
+def recorded() -> bool:
+    return all("answer" in question for one in lessons() for question in one["questions"])
 
 
 @needs_node
 def test_the_guide_lists_the_answers_of_the_recorded_runs():
-    if any("answer" not in question for one in lessons() for question in one["questions"]):
+    if not recorded():
         pytest.skip("not all runs are recorded")
     told = GUIDE.read_text(encoding="utf-8").split(MARKS[0])[1].split(MARKS[1])[0].strip()
-    assert told == answers_table(), f"put this between the marks:\n{answers_table()}"
+    assert told == answers_table(), "run python -m tests.ui.test_lessons"
+
+
+def write_guide() -> None:
+    """Put the answers of the recorded runs into the guide."""
+    before, _, rest = GUIDE.read_text(encoding="utf-8").partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    text = f"{before}{MARKS[0]}\n{answers_table()}\n{MARKS[1]}{after}"
+    GUIDE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_guide()

@@ -1,6 +1,7 @@
 // The lessons' questions on the recorded runs, and the rejection rule by hand. Prints what it found as JSON.
 import assert from "node:assert/strict";
 import { LESSONS, liveState, passSeconds, runsOf } from "../../../assets/view/curriculum.js";
+import { two } from "../../../assets/view/metrics.js";
 import { fold } from "../../../assets/view/reducer.js";
 import { EXAMPLE, draw, gap, normal, outcome } from "../../../assets/view/threewords.js";
 import { recordedRuns } from "./fixtures.mjs";
@@ -24,7 +25,7 @@ const found = LESSONS.map((lesson) => ({
     for (const value of Object.values(told.values)) assert.ok(!["–", "undefined", "NaN", "Infinity"].includes(String(value)), where);
     for (const { share } of told.bars ?? []) assert.ok(share >= 0 && share <= 1, where);
     if (told.step !== undefined) assert.ok(lanes[0].fast.steps.some((step) => step.index === told.step), where);
-    return { ...out, answer: told.answer, values: told.values, bars: told.bars ?? [] };
+    return { ...out, answer: scale ? two(told.answer) : told.answer, values: told.values, bars: told.bars ?? [] };
   }),
 }));
 assert.equal(found.length, 8);

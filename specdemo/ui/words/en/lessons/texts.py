@@ -14,10 +14,10 @@ LESSONS: dict[str, object] = {
             "model runs once, from its first layer to its last. That is one *pass*. The token goes back in, and "
             "the next pass begins. No pass can begin before the one ahead of it has ended, because its input is "
             "what that one gave. This is *decoding*; without any help it is called *plain decoding*.",
-            "In each pass, every *weight* of the model is fetched from memory, and with 4-bit weights unpacked "
-            "as well. For one token that is much fetching and little computing. A pass over several tokens at "
-            "once, several *rows*, fetches the weights once for all of them. It costs more than a pass over one "
-            "row, but far less than as many passes.",
+            "In each pass, every *weight* of the model is fetched from memory, and 4-bit weights are unpacked as "
+            "well. Most of that work is the same however many tokens the pass is about. A pass over several tokens "
+            "at once, several *rows*, does it once for all of them: it costs more than a pass over one row, but "
+            "far less than as many passes.",
             "Reading your prompt uses this: all of its tokens are known, so they are read many rows at a time. "
             "While writing, the next tokens are not known. Not yet.",
         ],
@@ -410,7 +410,7 @@ LESSONS: dict[str, object] = {
     },
     "latest": {
         "title": "The methods of 2026",
-        "aim": "See four recent ideas at work, and what is left of them on a small model and two cores.",
+        "aim": "See four recent ideas at work, and what is left of them on a small model and a few cores.",
         "text": [
             "*DSpark* (DeepSeek-AI and Peking University, 2026) guesses a whole *block* in one pass of the "
             "drafter, then corrects each place by the token before it: of course or no problem, not of problem. "
@@ -459,7 +459,7 @@ LESSONS: dict[str, object] = {
                 "{spark_nodes}.",
             },
             "ahead": {
-                "ask": "Drafting while the target is busy, on two cores that the target uses both: how does it "
+                "ask": "Drafting while the target is busy, on cores that the target wants for itself: how does it "
                 "compare with plain decoding?",
                 "options": {
                     "faster": "Faster",
