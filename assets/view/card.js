@@ -1,9 +1,13 @@
 // The training card of the chosen method's weights: what they are, how well they do, from what and how they were made.
 
-import { el, fill, svg } from "./dom.js";
+import { el, fill } from "./dom.js";
 import { two } from "./metrics.js";
+import { Pen, Plot, keyItems } from "./plot.js";
 
-const BOX = { width: 560, height: 230, left: 44, right: 548, top: 26, bottom: 196 };
+const LOOKS = {
+  losses: { shape: "line", colour: "accepted", width: 2 },
+  checks: { shape: "line", colour: "rejected", width: 2, dash: "6px,3px", symbol: "circle" },
+};
 const FIGURES = [1, 1.5, 2, 3, 5, 7]; // of the axis of nats, times a power of ten
 const LEAST = 1e-3; // nats; a logarithm needs an end
 
@@ -24,7 +28,7 @@ function content({ card, none }, words) {
     said("p", fill(words.about, { what, ...card }).trim(), { class: "sd-card-about" }),
     part(words.results, plain.length ? table([], plain, words.results_label) : said("p", words.unmeasured)),
     ...(placed.rows.length ? [part(words.by_place, table(["", ...placed.heads], placed.rows, words.by_place))] : []),
-    ...(drawable(card) ? [part(words.curve, picture(curve(card), words, card))] : []),
+    ...(drawable(card) ? [part(words.curve, ...picture(card, words))] : []),
     part(words.data, el("ul", {}, ...(card.data ?? []).map((line) => said("li", line)))),
     part(words.recipe, list([...Object.entries(card.recipe ?? {}), ...facts(card, words)])),
   ];
@@ -68,20 +72,19 @@ export function facts(card, words) {
 
 const drawable = (card) => Boolean(card.losses?.length || card.checks?.length);
 
-/** Where the curve's lines, its levels and its steps lie inside BOX: points as [x, y], marks with their labels. */
-export function curve({ losses = [], checks = [] }) {
+/** The curve as `Plot.show` takes it: both series over steps, on a logarithmic axis that encloses them. */
+export function curve({ losses = [], checks = [] }, words, colours) {
+  const pen = new Pen(colours, LOOKS, words);
   const pairs = [...losses, ...checks];
-  const last = Math.max(1, ...pairs.map(([step]) => step));
   const levels = ticks(pairs.map(([, nats]) => Math.max(LEAST, nats)));
-  const [low, high] = [Math.log(levels[0]), Math.log(levels.at(-1))];
-  const across = (step) => BOX.left + ((BOX.right - BOX.left) * step) / last;
-  const down = (nats) => BOX.bottom - ((BOX.bottom - BOX.top) * (Math.log(Math.max(nats, levels[0])) - low)) / (high - low);
-  const place = ([step, nats]) => [across(step), down(nats)];
+  const drawn = Object.entries({ losses, checks }).filter(([, series]) => series.length);
+  const end = (series) => (series.length ? two(series.at(-1)[1]) : "–");
   return {
-    losses: losses.map(place),
-    checks: checks.map(place),
-    levels: levels.map((nats) => ({ y: down(nats), label: String(Number(nats.toPrecision(3))) })),
-    steps: [0, Math.round(last / 2), last].map((step) => ({ x: across(step), label: step.toLocaleString("en") })),
+    traces: drawn.map(([name, series]) => pen.line(name, series.map(([step]) => step), series.map(([, nats]) => Math.max(LEAST, nats)))),
+    names: Object.fromEntries(drawn.map(([name]) => [name, words[name]])),
+    x: { title: words.steps, range: [0, 1.01 * Math.max(1, ...pairs.map(([step]) => step))] },
+    y: { title: "", type: "log", range: [levels[0], levels.at(-1)].map(Math.log10), tickvals: levels, ticktext: levels.map((nats) => String(Number(nats.toPrecision(3)))) },
+    label: fill(words.curve_label, { losses: end(losses), checks: end(checks) }),
   };
 }
 
@@ -97,31 +100,12 @@ function ticks(values) {
   return marks.slice(first, Math.max(last, first + 1) + 1);
 }
 
-function picture({ losses, checks, levels, steps }, words, card) {
-  const end = (pairs) => (pairs?.length ? two(pairs.at(-1)[1]) : "–");
-  const label = fill(words.curve_label, { losses: end(card.losses), checks: end(card.checks) });
-  const drawing = svg("svg", { viewBox: `0 0 ${BOX.width} ${BOX.height}`, role: "img", "aria-label": label });
-  for (const { y, label } of levels) {
-    drawing.append(svg("line", { class: "sd-curve-grid", x1: BOX.left, x2: BOX.right, y1: y, y2: y }));
-    drawing.append(written(label, BOX.left - 6, y + 4, "end"));
-  }
-  for (const { x, label } of steps) drawing.append(written(label, x, BOX.bottom + 16, x >= BOX.right ? "end" : "middle"));
-  drawing.append(written(words.steps, (BOX.left + BOX.right) / 2, BOX.bottom + 31, "middle"));
-  Object.entries({ losses, checks }).forEach(([kind, points], row) => {
-    if (!points.length) return;
-    const look = { class: `sd-curve sd-curve-${kind}` };
-    drawing.append(svg("polyline", { ...look, points: points.map((point) => point.join(",")).join(" ") }));
-    if (kind === "checks") drawing.append(...points.map(([cx, cy]) => svg("circle", { ...look, cx, cy, r: 3 })));
-    const x = BOX.left + 130 * row;
-    drawing.append(svg("line", { ...look, x1: x, x2: x + 26, y1: 12, y2: 12 }), written(words[kind], x + 32, 16, "start"));
-  });
-  return drawing;
-}
-
-function written(text, x, y, anchor) {
-  const node = svg("text", { x, y, "text-anchor": anchor });
-  node.textContent = text;
-  return node;
+function picture(card, words) {
+  const plot = new Plot();
+  plot.show((colours) => curve(card, words, colours));
+  const { names } = curve(card, words, {});
+  const key = keyItems(Object.entries(names).map(([name, text]) => [LOOKS[name], text]));
+  return [el("ul", { class: "sd-chart-key" }, ...key), plot.root, said("p", words.steps, { class: "sd-card-steps" })];
 }
 
 const part = (title, ...children) => el("section", {}, said("h3", title), ...children);

@@ -2,23 +2,23 @@
 
 import { el } from "./dom.js";
 import { FIGURES, keyOfFigure, readRun } from "./figures.js";
-import { Plot, keyItems, layout, palette, picture } from "./plot.js";
+import { Plot, keyItems, palette, picture } from "./plot.js";
 
 const NAMES = Object.keys(FIGURES);
 const FIRST = { slots: ["lookahead", "speedup"], axis: "steps" };
 const KEPT = "specdemo.charts"; // in the browser's storage: what was chosen
-const SIZE = [900, 440]; // pixels of a saved picture
+const size = (format) => ({ format, width: 900, height: 440, scale: format === "png" ? 2 : 1 }); // pixels of a saved picture
 const LEAST = { steps: 12, seconds: 0.4 }; // of the horizontal axis
 
 export class ChartsView {
-  /** (place of a step among its lane's steps, or -1): the pointer came upon it in a chart, or left. */
+  /** (place of a step among its lane's steps or -1, chosen): the pointer came upon it in a chart or left, or clicked. */
   onselect = null;
   #words;
   #methods; // titles
   #state = null;
   #lit = -1;
   #choice = recall();
-  #reach = { header: null, whole: false, steps: 0, seconds: 0 };
+  #reach = { header: null, whole: false, most: LEAST, ...LEAST };
 
   constructor(words) {
     this.#words = words.charts;
@@ -28,8 +28,8 @@ export class ChartsView {
       choose: (name) => this.#choose(i, name),
       turn: (axis) => this.#keep({ ...this.#choice, axis }),
       save: (name, format) => this.export(name, format),
-      select: (index) => this.onselect?.(this.#steps.findIndex((step) => step.index === index)),
-      lit: () => this.#steps.findIndex((step) => step.index === this.#lit),
+      select: (index, chosen) => this.onselect?.(this.#find(index), chosen),
+      lit: () => this.#find(this.#lit),
     }));
     this.root = el("div", { class: "sd-charts" }, ...this.slots.map((slot) => slot.root));
     this.#tell();
@@ -57,23 +57,21 @@ export class ChartsView {
 
   /** Save a chart, seen or not, as "png" or "svg". */
   async export(name, format) {
-    const [width, height] = SIZE;
-    await globalThis.Plotly.downloadImage(this.#picture(name), { format, width, height, scale: format === "png" ? 2 : 1, filename: `specdemo-${name}` });
+    await globalThis.Plotly.downloadImage(this.#picture(name), { ...size(format), filename: `specdemo-${name}` });
   }
 
   /** Pictures of all charts that have something to show: [{ name, title, url }], each url a data URL. */
   async images(format = "png") {
-    const [width, height] = SIZE;
     const shown = NAMES.filter((name) => !this.#figure(name, palette(this.root)).empty);
     return Promise.all(shown.map(async (name) => ({
       name,
       title: this.#words.titles[name],
-      url: await globalThis.Plotly.toImage(this.#picture(name), { format, width, height, scale: format === "png" ? 2 : 1 }),
+      url: await globalThis.Plotly.toImage(this.#picture(name), size(format)),
     })));
   }
 
-  get #steps() {
-    return this.#state?.lanes.speculative?.steps ?? [];
+  #find(index) {
+    return this.#state?.lanes.speculative?.steps.findIndex((step) => step.index === index) ?? -1;
   }
 
   #figure(name, colours) {
@@ -82,19 +80,19 @@ export class ChartsView {
 
   #picture(name) {
     const colours = palette(this.root);
-    const figure = this.#figure(name, colours);
     const title = `${this.#words.titles[name]} (${this.#words.origin[this.#state.source.kind]})`;
-    return picture(colours, { traces: figure.traces, layout: layoutOf(colours, figure) }, { title, across: figure.x.title, size: SIZE });
+    return picture(colours, this.#figure(name, colours), title);
   }
 
   // The axis reaches as far as this run has been seen to go, so that looking back does not move it; while a run goes on
   // it grows by a third at a time.
   #extend(lane) {
-    if (lane?.header !== this.#reach.header) this.#reach = { header: lane?.header ?? null, whole: false, most: LEAST };
-    const most = { steps: Math.max(this.#reach.most?.steps ?? 0, (lane?.steps.at(-1)?.index ?? 0) + 1), seconds: Math.max(this.#reach.most?.seconds ?? 0, lane?.elapsed ?? 0) };
-    const whole = this.#reach.whole || Boolean(lane?.end);
+    const header = lane?.header ?? null;
+    const before = header === this.#reach.header ? this.#reach : { whole: false, most: LEAST };
+    const most = { steps: Math.max(before.most.steps, (lane?.steps.at(-1)?.index ?? 0) + 1), seconds: Math.max(before.most.seconds, lane?.elapsed ?? 0) };
+    const whole = before.whole || Boolean(lane?.end);
     const end = (name) => (whole ? most[name] : roundUp(most[name], LEAST[name]));
-    this.#reach = { header: this.#reach.header, whole, most, steps: end("steps"), seconds: end("seconds") };
+    this.#reach = { header, whole, most, steps: end("steps"), seconds: end("seconds") };
   }
 
   // The two places change charts when one is asked for the other's.
@@ -132,8 +130,8 @@ class Slot {
     this.empty = el("p", { class: "sd-chart-empty", hidden: true });
     this.plot = new Plot();
     this.plot.root.append(this.empty);
-    this.plot.onhover = (index) => asks.select(index ?? -1);
-    this.plot.onclick = (index) => asks.select(index);
+    this.plot.onhover = (index) => asks.select(index ?? -1, false);
+    this.plot.onclick = (index) => asks.select(index, true);
     this.axes = Object.fromEntries(Object.entries(words.axes).map(([axis, text]) => [axis, button(text, () => asks.turn(axis))]));
     this.turn = el("div", { class: "sd-chart-axis", role: "group", "aria-label": words.axis }, ...Object.values(this.axes));
     this.across = el("span", { class: "sd-chart-across" });
@@ -176,7 +174,7 @@ class Slot {
     this.#figure = figure;
     this.#say(figure);
     this.light();
-    return { traces: figure.traces, layout: layoutOf(colours, figure) };
+    return figure;
   }
 
   #say(figure) {
@@ -188,7 +186,6 @@ class Slot {
     this.across.textContent = figure.shared ? "" : figure.x.title;
     this.empty.hidden = !figure.empty;
     this.empty.textContent = figure.empty;
-    this.plot.plot.setAttribute("aria-label", figure.label);
     this.#fillSheet();
   }
 
@@ -218,8 +215,6 @@ class Slot {
     this.tabs[next].focus();
   }
 }
-
-const layoutOf = (colours, { x, y, y2, shapes = [], annotations = [] }) => layout(colours, { x, y, y2, shapes, annotations });
 
 function button(text, onclick, label = text) {
   return el("button", { type: "button", class: "sd-chart-button", "aria-label": label, title: label, onclick }, text);

@@ -58,7 +58,7 @@ export function readRun(state, axis, reach) {
 
 /**
  * The charts by name: (run, words, colours) gives
- * { traces, x, y, y2, shapes, annotations } for `plot.layout`, and
+ * { traces, x, y, y2, shapes, annotations }, see `plot.layout`, and
  *
  * names    the key: look -> text; note: what stands after it
  * shared   whether its horizontal axis is the one that the charts share
@@ -92,7 +92,7 @@ function lookahead(run, words, colours, methods) {
       pen.bars("accepted", run, zeros(steps), kept),
       pen.bars("not_accepted", run, kept, deep),
       pen.level("allowed", run, allowed),
-      pen.caps("oracle", run, best.map((one) => one?.depth ?? null), best.map((one) => one && !one.exact), 0.03 * top),
+      pen.caps("oracle", run, best.map((one) => one?.depth ?? null), best.map((one) => one && !one.exact), 0.024 * top),
       pen.hover(middles(run), deep, texts, indices(steps)),
     ],
     y: { title: words.tokens, range: [0, top * 1.1], dtick: tick(top) },

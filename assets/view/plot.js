@@ -6,7 +6,7 @@ import { el, svg } from "./dom.js";
 const COLOURS = ["ink", "soft", "line", "grid", "card", "accepted", "rejected", "correction", "bonus", "drafted"];
 const CONFIG = { displayModeBar: false };
 const MARGIN = { l: 42, r: 10, t: 7, b: 20 }; // pixels around the plotting area; the horizontal title stands below it
-const REST = 30; // times as long as a drawing took, the next one waits: a slow machine draws less often
+const REST = 50; // times as long as a drawing took, the next one waits: a slow machine draws less often
 const MOST_REST = 1000; // milliseconds
 
 /** The theme's colours and font where an element stands. */
@@ -18,7 +18,7 @@ export function palette(element) {
 
 /** Plotly reads a small markup in its labels: text from a trace must not be taken for it. */
 export const escapeMarkup = (text) =>
-  text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("%{", "% {");
+  text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 /**
  * Turns values into Plotly's series, drawn in the looks of a table.
@@ -73,7 +73,7 @@ export class Pen {
   hover(x, y, texts, ids) {
     return {
       type: "scatter", mode: "none", showlegend: false,
-      x, y, text: texts, customdata: ids, hovertemplate: "%{text}<extra></extra>",
+      x, y, text: texts, customdata: ids, hoverinfo: "text",
     };
   }
 
@@ -121,13 +121,14 @@ const SYMBOLS = { circle: "M7 5a3 3 0 1 0 6 0a3 3 0 1 0-6 0", square: "M7 2h6v6h
 export const keyItems = (entries) => entries.map(([look, text]) => el("li", {}, ...(look ? [sample(look)] : []), text));
 
 /**
- * A layout in the colours of the theme, without motion. x, y, and y2 below y, are Plotly's axes: { title, range, ... }.
- * The titles of vertical axes are drawn; that of the horizontal one is the page's, but for `picture`.
+ * Plotly's layout of a figure, in the colours of the theme and without motion.
+ * figure: { x, y } and perhaps y2, which stands below y: Plotly's axes, { title, range, ... }; shapes, annotations
+ * The titles are left to the page: to measure texts is most of what a drawing costs.
  */
-export function layout(colours, { x, y, y2, ...more }) {
-  const axis = ({ title, ...rest }, drawn = true) => ({
-    ...(drawn ? { title: { text: title, font: { size: 11 }, standoff: 3 } } : {}),
-    gridcolor: colours.grid, zeroline: false, linecolor: colours.line, fixedrange: true, tickfont: { size: 10 }, ...rest,
+export function layout(colours, { x, y, y2, shapes = [], annotations = [] }) {
+  const axis = ({ title: _, ...rest }) => ({
+    gridcolor: colours.grid, linecolor: colours.line, zeroline: false, fixedrange: true,
+    tickfont: { size: 10 }, tickangle: 0, ticklabeloverflow: "allow", ...rest,
   });
   return {
     margin: MARGIN,
@@ -136,29 +137,32 @@ export function layout(colours, { x, y, y2, ...more }) {
     font: { family: colours.font, size: 11, color: colours.soft },
     hovermode: "x",
     hoverdistance: 40,
-    hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
-    xaxis: { ...axis(x, false), showgrid: false, ...(y2 ? { anchor: "y2" } : {}) },
+    hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { family: colours.font, color: colours.ink, size: 12 }, align: "left" },
+    xaxis: { ...axis(x), showgrid: false, ...(y2 ? { anchor: "y2" } : {}) },
     yaxis: { ...axis(y), ...(y2 ? { domain: [0.56, 1] } : {}) },
     ...(y2 ? { yaxis2: { ...axis(y2), domain: [0, 0.44] } } : {}),
     showlegend: false,
-    ...more,
+    shapes,
+    annotations,
   };
 }
 
-/** A drawing as it stands on paper: with a title, a legend and the name of the horizontal axis. size: [width, height] in pixels */
-export function picture(colours, { traces, layout: shown }, { title, across, size: [width, height] }) {
+/** A figure with its traces as it stands on paper: with a title, a legend and the names of its axes. */
+export function picture(colours, figure, title) {
+  const drawn = layout(colours, figure);
+  const titled = (name, { title: text }) => ({ [name]: { ...drawn[name], title: { text, font: { size: 12 } } } });
   return {
-    data: traces,
+    data: figure.traces,
     layout: {
-      ...shown,
-      width,
-      height,
+      ...drawn,
+      ...titled("xaxis", figure.x),
+      ...titled("yaxis", figure.y),
+      ...(figure.y2 ? titled("yaxis2", figure.y2) : {}),
       title: { text: title, font: { size: 16, color: colours.ink }, x: 0.03, xanchor: "left", y: 0.97, yanchor: "top" },
-      margin: { l: 60, r: 24, t: 84, b: 54 },
+      margin: { l: 62, r: 24, t: 84, b: 54 },
       paper_bgcolor: colours.card,
       showlegend: true,
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
-      xaxis: { ...shown.xaxis, title: { text: across } },
     },
   };
 }
@@ -178,13 +182,14 @@ export class Plot {
   constructor() {
     this.plot = el("div", { class: "sd-plot", role: "img" });
     this.band = el("div", { class: "sd-plot-mark", hidden: true });
-    this.root = el("div", { class: "sd-plot-box" }, this.plot, this.band);
+    this.units = el("div", { class: "sd-plot-units", "aria-hidden": "true" });
+    this.root = el("div", { class: "sd-plot-box" }, this.plot, this.units, this.band);
     new ResizeObserver(([entry]) => this.#resize(entry.contentRect)).observe(this.root);
     const theme = new MutationObserver(() => (this.root.isConnected ? this.redraw() : theme.disconnect()));
     theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
   }
 
-  /** Draw soon what figure(colours) gives by then: { traces, layout }, with a range for the horizontal axis. */
+  /** Draw soon what figure(colours) gives by then: its traces, what `layout` takes, and as `label` what is read out. */
   show(figure) {
     this.#figure = figure;
     this.#soon();
@@ -225,15 +230,26 @@ export class Plot {
       return;
     }
     this.#colours ??= palette(this.root);
-    const { traces, layout: wanted } = this.#figure(this.#colours);
-    globalThis.Plotly.react(this.plot, traces, { ...wanted, width, height }, CONFIG);
+    const figure = this.#figure(this.#colours);
+    globalThis.Plotly.react(this.plot, figure.traces, { ...layout(this.#colours, figure), width, height }, CONFIG);
+    this.plot.setAttribute("aria-label", figure.label);
+    this.#name(figure);
     this.#listen();
-    this.#range = wanted.xaxis.range;
+    this.#range = figure.x.range;
     this.#placeMark();
     const ended = performance.now();
     this.#rested = ended + Math.min(MOST_REST, REST * (ended - began));
   }
 
+  // The units of the vertical axes, beside them.
+  #name({ y, y2 }) {
+    const titles = [y, y2].flatMap((axis) => axis?.title ?? []);
+    if (titles.join() === this.#titles) return;
+    this.#titles = titles.join();
+    this.units.replaceChildren(...titles.map((title) => el("span", {}, title)));
+  }
+
+  #titles = "";
   #listening = false;
 
   #listen() {

@@ -350,10 +350,10 @@ def test_the_last_audit_is_a_table_of_text(page):
 def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
     page.get_by_role("button", name="Training").click()
     choose(page, "Draft model")
-    page.locator("#sd-card polyline").first.wait_for()
+    page.locator("#sd-card .scatterlayer .trace").first.wait_for()
     assert HOSTILE[0] in page.locator("#sd-card").inner_text()
     assert page.locator("#sd-card img").count() == 0
-    assert page.locator("#sd-card polyline").count() == 2
+    assert page.locator("#sd-card .scatterlayer .trace").count() == 2
     choose(page, "Look back (lossy)")
     page.locator("#sd-card", has_text="nothing to train").wait_for()
     assert page.locator("#sd-card svg").count() == 0

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { roundUp } from "../../../assets/view/charts.js";
 import { FIGURES, RECENT, ceiling, keyOfFigure, readRun, wrap } from "../../../assets/view/figures.js";
 import { positions } from "../../../assets/view/metrics.js";
-import { layout, picture } from "../../../assets/view/plot.js";
+import { picture } from "../../../assets/view/plot.js";
 import { fold } from "../../../assets/view/reducer.js";
 import { forecastSteps, plainRates, rateCurve } from "../../../assets/view/series.js";
 import { Timeline } from "../../../assets/view/timeline.js";
@@ -55,7 +55,7 @@ assert.ok(draw("forecast", state).label.includes("2.0 tokens predicted and 2.5 c
 
 // What the pointer reads of a step: counts, the policy's reason, where the draft came from, the oracle. All of it text.
 const texts = draw("lookahead", state).traces.at(-1).text;
-for (const said of ["2 of 3 kept, 4 allowed", "&lt;b&gt;cheap&lt;/b&gt; % {x} because", "from: n-gram", "drafted 2"]) assert.ok(texts[0].includes(said), texts[0]);
+for (const said of ["2 of 3 kept, 4 allowed", "&lt;b&gt;cheap&lt;/b&gt; %{x} because", "from: n-gram", "drafted 2"]) assert.ok(texts[0].includes(said), texts[0]);
 assert.ok(texts[2].includes("at least 1"));
 assert.deepEqual(wrap("one two"), ["one two"]);
 assert.deepEqual(wrap(`${"a".repeat(50)} ${"b".repeat(20)} c`), ["a".repeat(50), `${"b".repeat(20)} c`]);
@@ -99,8 +99,9 @@ for (const { name: run, items } of recordedRuns()) {
     const said = figure.traces.at(-1);
     assert.equal(said.text.length, said.x.length);
     assert.ok(said.text.every((text) => !/undefined|NaN|\{/.test(text)), said.text[0]);
-    const { data, layout: drawn } = picture(colours, { traces: figure.traces, layout: layout(colours, figure) }, { title: "t", across: "a", size: [900, 440] });
+    const { data, layout: drawn } = picture(colours, figure, "t");
     assert.ok(drawn.showlegend && drawn.title.text === "t" && data.length === figure.traces.length);
+    assert.deepEqual([drawn.xaxis, drawn.yaxis].map((axis) => axis.title.text), [figure.x.title, figure.y.title]);
   }
   const { steps } = timeline.state.lanes.speculative;
   assert.equal(draw("lookahead", timeline.state).traces.at(-1).customdata.length, steps.length);
