@@ -4,14 +4,14 @@ export const SPEEDS = [0.25, 0.5, 1, 2, 4];
 
 export class Player {
   speed = 1;
-  #moved;
+  moved;
   #frame = 0;
   #from = { wall: 0, time: 0 };
 
   /** moved(): called after each move of the timeline and each change between playing and resting. */
   constructor(timeline, moved) {
     this.timeline = timeline;
-    this.#moved = moved;
+    this.moved = moved;
   }
 
   get playing() {
@@ -23,14 +23,14 @@ export class Player {
     if (this.playing) return;
     if (this.timeline.atEnd) this.timeline.seek(0);
     this.#start();
-    this.#moved();
+    this.moved();
   }
 
   pause() {
     if (!this.playing) return;
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
-    this.#moved();
+    this.moved();
   }
 
   toggle() {
@@ -40,9 +40,10 @@ export class Player {
 
   /** Move to a stop; what was playing goes on from there. */
   seek(at) {
+    this.timeline.held = false;
     this.timeline.seek(at);
     if (this.playing) this.#begin();
-    this.#moved();
+    this.moved();
   }
 
   /** Rest, and take one step. See `Timeline.neighbour`. */
@@ -54,10 +55,11 @@ export class Player {
   setSpeed(speed) {
     this.speed = speed;
     if (this.playing) this.#begin();
-    this.#moved();
+    this.moved();
   }
 
   #start() {
+    this.timeline.held = false;
     this.#begin();
     this.#frame = requestAnimationFrame(() => this.#tick());
   }
@@ -73,6 +75,6 @@ export class Player {
     const due = at > timeline.at;
     if (due) timeline.seek(at);
     this.#frame = timeline.atEnd ? 0 : requestAnimationFrame(() => this.#tick());
-    if (due || !this.playing) this.#moved();
+    if (due || !this.playing) this.moved();
   }
 }

@@ -76,7 +76,7 @@ const CHANGES = {
     const lane = laneOf(state, item);
     const known = new Set(tested(item).slice(0, item.count));
     const nodes = item.nodes.map((node, i) => (known.has(i) ? node : unjudged(node)));
-    lane.steps.push({ ...takeOpen(lane, item), index: item.step, open: true, nodes, judged: item.count, path: [], next: null });
+    lane.steps.push({ ...takeOpen(lane, item), index: item.step, open: true, nodes, judged: item.count, path: item.path.filter((i) => known.has(i)), next: null });
   },
   verified(state, item) {
     const lane = laneOf(state, item);
@@ -171,11 +171,11 @@ const proposal = (item) => ({
 /**
  * Tokens of a step in reading order: kept, then what was discarded, then the target's own.
  * Of a tree, refused siblings are shown and the rest is one piece with `count`; while it waits for its
- * verdict, its first branch stands for it.
+ * verdict, what is kept so far and the first branch from there on stand for it.
  */
 export function pieces(step) {
   const tree = isTree(step.nodes);
-  const kept = new Set(tree && step.open ? firstBranch(step.nodes) : step.path);
+  const kept = new Set(tree && step.open ? firstBranch(step) : step.path);
   const out = [...kept].map((node) => piece(step.nodes[node], node, false));
   let count = 0;
   step.nodes.forEach((value, node) => {
@@ -190,25 +190,17 @@ export function pieces(step) {
 
 const piece = (value, node, discarded) => ({ value, node, discarded, status: value.status ?? "drafted" });
 
-// From the pending token down, each time the sibling that is tested first.
-function firstBranch(nodes) {
-  const out = [];
+// What is kept, and from there down each time the sibling that is tested first of those not refused.
+function firstBranch({ nodes, path }) {
+  const out = [...path];
   nodes.forEach((node, i) => {
-    if ((node.parent ?? -1) === (out.at(-1) ?? -1)) out.push(i);
+    if (node.status !== "rejected" && (node.parent ?? -1) === (out.at(-1) ?? -1)) out.push(i);
   });
   return out;
 }
 
 /** What a drawn step shows, as a text that is equal when nothing must be drawn anew. */
 export const keyOf = (lane, step) => `${lane} ${step.index} ${step.open ? (step.judged ?? 0) : "done"}`;
-
-/** How many of the drawn steps, from the first on, still show what the lane holds. */
-export function unchanged(keys, lane, name) {
-  let same = Math.min(keys.length, lane.steps.length);
-  // Steps are added and taken away at the end: the last ones alone can differ, or, in another run, the first.
-  while (same > 0 && keys[same - 1] !== keyOf(name, lane.steps[same - 1])) same -= 1;
-  return same > 0 && keys[0] !== keyOf(name, lane.steps[0]) ? 0 : same;
-}
 
 /** Kept text of a lane. */
 export const laneText = (lane) =>

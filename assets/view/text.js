@@ -1,7 +1,8 @@
 // The hero: what the model wrote, token by token, with what was drafted and refused.
 
 import { el, fill } from "./dom.js";
-import { keyOf, pieces, unchanged } from "./reducer.js";
+import { pieces } from "./reducer.js";
+import { Steps } from "./steps.js";
 import { split } from "./symbols.js";
 
 const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
@@ -9,8 +10,8 @@ const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of the
 /** The text of a lane; `render(state)` draws what has changed since the last call. */
 export class TextView {
   #words;
-  #steps = []; // elements, in the order of the lane's steps
-  #keys = []; // what each of them shows
+  #steps;
+  #atEnd = true;
   #earlier = 0;
   #tokens = new WeakMap(); // element -> { step, piece }
 
@@ -22,42 +23,56 @@ export class TextView {
     this.empty = el("p", { class: "sd-empty" });
     this.root = el("div", { class: "sd-text", role: "region", tabindex: "0", "aria-label": words.text_label });
     this.root.append(this.before, this.prompt, this.body, this.empty);
+    this.root.addEventListener("keydown", (event) => this.#walk(event));
+    // Shift and a click choose a second token; the browser would select the text between.
+    this.root.addEventListener("mousedown", (event) => event.shiftKey && event.preventDefault());
+    this.root.addEventListener("scroll", () => {
+      this.#atEnd = this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < 40;
+    }, { passive: true });
+    this.#steps = new Steps(this.body, (step, i) => this.#draw(step, i));
   }
 
   clear() {
-    this.#steps = [];
-    this.#keys = [];
-    this.body.replaceChildren();
+    this.#steps.clear();
     this.before.replaceChildren();
     this.#earlier = 0;
   }
 
   render(state) {
-    const atEnd = this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < 40;
     this.#renderEarlier(state.earlier);
     const lane = state.lane ? state.lanes[state.lane] : null;
     this.#renderPrompt(lane);
     this.empty.hidden = Boolean(lane) || (state.earlier.length > 0 && !state.source.waiting);
-    this.empty.textContent = state.source.waiting || this.#words.empty;
-    if (!lane) {
-      while (this.#steps.length) this.#dropLast();
-      return;
-    }
-    const same = unchanged(this.#keys, lane, state.lane);
-    while (this.#steps.length > same) this.#dropLast();
-    for (let i = same; i < lane.steps.length; i += 1) this.#add(lane.steps[i], i, state.lane);
-    this.body.classList.toggle("sd-live", !lane.end);
-    if (atEnd) this.root.scrollTop = this.root.scrollHeight;
+    const waiting = state.source.waiting || this.#words.empty;
+    if (this.empty.textContent !== waiting) this.empty.textContent = waiting;
+    this.#steps.render(state);
+    this.body.classList.toggle("sd-live", Boolean(lane && !lane.end));
   }
 
-  /** { step, piece } of a token's element, or null. */
+  /** Keep the end in sight, unless the reader has gone up. Apart from `render`, for it makes the browser lay out the page. */
+  follow() {
+    if (this.#atEnd) this.root.scrollTop = 1e9;
+  }
+
+  /** { token, step, piece, at } of the token that an element belongs to, or null; `at` is the step's place in its lane. */
   find(element) {
     const token = element.closest?.(".sd-token");
-    return token ? { token, ...this.#tokens.get(token) } : null;
+    return token ? { token, ...this.#tokens.get(token), at: Number(token.closest(".sd-step").dataset.step) } : null;
   }
 
   stepElement(i) {
-    return this.#steps[i] ?? null;
+    return this.#steps.at(i);
+  }
+
+  // Arrow keys move the focus from token to token.
+  #walk(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const tokens = [...this.body.querySelectorAll(".sd-step:not(.sd-later) .sd-token")].filter((token) => token.checkVisibility());
+    const at = tokens.indexOf(document.activeElement);
+    if (!tokens.length) return;
+    event.preventDefault();
+    tokens[at < 0 ? 0 : at + by]?.focus();
   }
 
   #renderEarlier(turns) {
@@ -77,12 +92,7 @@ export class TextView {
     if (this.prompt.textContent !== prompt) this.prompt.textContent = prompt;
   }
 
-  #dropLast() {
-    this.#steps.pop()?.remove();
-    this.#keys.pop();
-  }
-
-  #add(step, i, lane) {
+  #draw(step, i) {
     const element = el("span", { class: step.open ? "sd-step sd-open" : "sd-step", "data-step": i });
     let group = null;
     for (const part of pieces(step)) {
@@ -93,9 +103,7 @@ export class TextView {
       }
       group.append(this.#token(part, step));
     }
-    this.#steps.push(element);
-    this.#keys.push(keyOf(lane, step));
-    this.body.append(element);
+    return element;
   }
 
   #token(part, step) {

@@ -11,6 +11,7 @@ export class Timeline {
   preface = []; // the page's own lines: they stand at every stop
   events = [];
   stops = [];
+  held = false; // whether the end stays behind although it is where it stands
   #state = emptyState();
   #applied = 0; // events that are in the state
   #at = 0;
@@ -36,7 +37,7 @@ export class Timeline {
   /** Add lines as they come; the place stays, but at the end it moves with them when `follow`. */
   push(items, { follow }) {
     const before = this.shown;
-    const following = follow && this.atEnd;
+    const following = follow && this.atEnd && !this.held;
     for (const item of items) {
       if (isPage(item)) {
         this.preface.push(item);
@@ -96,6 +97,11 @@ export class Timeline {
   /** The stop at which a step of the shown lane has been judged, or -1. */
   stopOf(step) {
     return this.stops.findIndex((stop) => stop.kind === "verified" && stop.step === step);
+  }
+
+  /** Number in the trace of the step at a place of the shown lane, or -1; places count all judged steps in their order. */
+  stepAt(place) {
+    return this.stops.filter((stop) => stop.kind === "verified")[place]?.step ?? -1;
   }
 
   #rewind(count) {

@@ -36,13 +36,15 @@ export class Transport {
     this.root = el("div", { class: "sd-transport", role: "group", "aria-label": words.label },
       this.#button("start", () => player.seek(0)),
       step("back_round", "round", -1), step("back", "token", -1),
-      this.#button("play", () => player.toggle()),
+      this.#button("play", () => this.#toggle()),
       step("forward", "token", 1), step("round", "round", 1), step("rejection", "rejection", 1),
       this.#button("end", () => this.#toEnd()),
       this.slider, this.place, this.speed);
   }
 
+  /** live: whether more of the run is still to come by itself */
   render({ live }) {
+    this.live = live;
     const { timeline, player, words } = this;
     const last = Math.max(0, timeline.last);
     if (Number(this.slider.max) !== last) this.slider.max = last;
@@ -51,9 +53,12 @@ export class Transport {
     const steps = timeline.stops.at(-1)?.step ?? -1;
     const step = timeline.stops[timeline.at]?.step ?? -1;
     const said = timeline.stops.length ? fill(words.place, { step: step + 1, steps: steps + 1 }) : "";
-    this.place.textContent = said;
-    this.slider.setAttribute("aria-valuetext", said);
-    this.#paint("play", player.playing ? "pause" : "play", words[player.playing ? "pause" : "play"]);
+    if (this.place.textContent !== said) {
+      this.place.textContent = said;
+      this.slider.setAttribute("aria-valuetext", said);
+    }
+    const moves = player.playing || (live && timeline.atEnd && !timeline.held) ? "pause" : "play";
+    this.#paint("play", moves, words[moves]);
     this.#paint("end", "end", live && !timeline.atEnd ? words.live : words.end);
     this.#buttons.end.classList.toggle("sd-behind", live && !timeline.atEnd);
     for (const name of ["start", "back_round", "back"]) this.#buttons[name].disabled = timeline.at <= 0;
@@ -68,7 +73,7 @@ export class Transport {
     if (!timeline.stops.length) return false;
     const what = event.shiftKey ? "round" : "token";
     const acts = {
-      " ": () => player.toggle(),
+      " ": () => this.#toggle(),
       ArrowRight: () => player.step(what, 1),
       ArrowLeft: () => player.step(what, -1),
       Home: () => player.seek(0),
@@ -80,6 +85,16 @@ export class Transport {
     event.preventDefault();
     act();
     return true;
+  }
+
+  // At the end of a run that goes on there is nothing to play: it is held there, and let go.
+  #toggle() {
+    const { player, timeline } = this;
+    if (!this.live || player.playing || !timeline.atEnd) player.toggle();
+    else {
+      timeline.held = !timeline.held;
+      player.moved();
+    }
   }
 
   #toEnd() {

@@ -1,22 +1,29 @@
 // The drawing of one step: drafted nodes in the shapes of the legend, the kept path lit, the target's own token at its end.
 
 import { el, fill, svg } from "./dom.js";
+import { two } from "./metrics.js";
+import { keyOf } from "./reducer.js";
 import { spell } from "./symbols.js";
 import { depthOf, layout } from "./tree.js";
 
-const ROW = 29; // distance between rows, and the sizes of a node, in pixels
-const HEIGHT = 21;
+const ROW = 37; // distance between rows, and the sizes of a node, in pixels
+const HEIGHT = 30;
 const LETTER = 6.7; // width of one letter of the nodes' fixed-width font
 const GAP = 17;
 const EDGE = 6;
 const LONGEST = 9; // letters of a token that are shown
+const NARROWEST = 5; // letters that a node has room for, for its number
+const ZOOM = { least: 0.4, most: 2.5, by: 1.25 };
 
 /** The panel beside the text. It shows the step it is told to, or the latest one while a run goes on. */
 export class TreeView {
   #words;
   #status; // names of the states
   #label;
-  #shown = { lane: null, at: -1, step: null };
+  #shown = { key: "", at: -1 };
+  #last = -1; // of the lane, when it was drawn
+  #scale = 1;
+  #zoom = null; // chosen by hand; null fits the tree to the panel
   #tokens = new WeakMap(); // element of a node -> { step, piece, place }
 
   constructor(words) {
@@ -25,22 +32,34 @@ export class TreeView {
     this.#label = words.token_label;
     this.caption = el("h3");
     this.box = el("div", { class: "sd-tree-box", role: "group", tabindex: "0", "aria-label": this.#words.label });
-    this.root = el("section", { class: "sd-tree" }, this.caption, this.box);
+    const zoom = (name, sign, by) => el("button", { type: "button", class: "sd-button", title: this.#words[name], "aria-label": this.#words[name], onclick: () => this.#enlarge(by) }, sign);
+    const buttons = el("span", { class: "sd-zoom" }, zoom("smaller", "−", 1 / ZOOM.by), zoom("fit", "⤢", null), zoom("larger", "+", ZOOM.by));
+    this.summary = el("p", { class: "sd-summary" });
+    this.summary.textContent = this.#words.numbers;
+    this.root = el("section", { class: "sd-tree" }, el("header", {}, this.caption, buttons), this.box, this.summary);
     this.root.hidden = true;
     this.box.addEventListener("keydown", (event) => this.#walk(event));
+    this.box.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
+    new ResizeObserver(() => this.#fit()).observe(this.box);
   }
 
-  /** Draw the step that is pointed at, `at`; without one (-1) the latest, unless the visitor is looking at this panel. */
+  /** Below the tree: one line about a node, or what its numbers are. */
+  say(sentence) {
+    this.summary.textContent = sentence || this.#words.numbers;
+  }
+
+  /** Draw the step that is pointed at, `at`; without one (-1) the latest once it is new, unless the visitor looks at this panel. */
   render(state, at) {
-    const lane = state.lane ? state.lanes[state.lane] : null;
+    const lane = state.lanes[state.lane];
     this.root.hidden = !lane?.trees;
     if (this.root.hidden) {
-      this.#shown = { lane: null, at: -1, step: null };
+      this.#shown = { key: "", at: -1 };
       return;
     }
-    const stays = lane === this.#shown.lane && (lane.end !== null || this.root.matches(":hover, :focus-within"));
-    const held = stays && this.#shown.at >= 0 ? this.#shown.at : lane.steps.length - 1;
-    this.#show(lane, at >= 0 ? at : held);
+    const last = lane.steps.length - 1;
+    const stays = this.#shown.at >= 0 && (last === this.#last || this.root.matches(":hover, :focus-within"));
+    this.#last = last;
+    this.#show(lane, state.lane, at >= 0 && at <= last ? at : stays ? Math.min(this.#shown.at, last) : last);
   }
 
   /** Place of the shown step in its lane, or -1. */
@@ -48,17 +67,18 @@ export class TreeView {
     return this.#shown.at;
   }
 
-  /** { token, step, piece } of a node's element, or null. */
+  /** { token, step, piece, at } of a node's element, or null; `at` is the step's place in its lane. */
   find(element) {
     const token = element.closest?.(".sd-node");
-    return token ? { token, ...this.#tokens.get(token) } : null;
+    return token ? { token, ...this.#tokens.get(token), at: this.#shown.at } : null;
   }
 
-  #show(lane, at) {
+  #show(lane, name, at) {
     const step = lane.steps[at];
-    if (!step || step === this.#shown.step) return;
+    const key = step ? keyOf(name, step) : "";
+    if (!step || key === this.#shown.key) return;
     const focused = this.#tokens.get(document.activeElement)?.place.index;
-    this.#shown = { lane, at, step };
+    this.#shown = { key, at };
     this.caption.textContent = fill(step.open ? this.#words.open : this.#words.caption, {
       step: step.index + 1,
       drafted: step.nodes.length,
@@ -67,6 +87,7 @@ export class TreeView {
     });
     const drawing = this.#draw(step);
     this.box.replaceChildren(drawing);
+    this.#fit();
     this.box.scrollTop = this.box.scrollLeft = 0;
     if (focused !== undefined) (drawing.querySelector(`[data-node="${focused}"]`) ?? this.box).focus();
   }
@@ -76,7 +97,7 @@ export class TreeView {
     const labels = places.map((place) => label(tokenOf(step, place)));
     const widths = Array(columns).fill(0);
     places.forEach((place, i) => {
-      widths[place.column] = Math.max(widths[place.column], 12 + LETTER * letters(labels[i]));
+      widths[place.column] = Math.max(widths[place.column], widthOf(labels[i]));
     });
     const starts = [];
     widths.reduce((x, width, column) => (starts[column] = x) + width + GAP, EDGE + 10 + GAP);
@@ -87,7 +108,7 @@ export class TreeView {
     const links = svg("g", { class: "sd-links" });
     const nodes = svg("g", {});
     places.forEach((place, i) => {
-      const box = { x: starts[place.column], y: middle(place.row), width: 12 + LETTER * letters(labels[i]) };
+      const box = { x: starts[place.column], y: middle(place.row), width: widthOf(labels[i]) };
       place.end = { x: box.x + box.width, y: box.y };
       links.append(link(place.from?.end ?? { x: root.x + 4, y: root.y }, box, place, tokenOf(step, place).status));
       nodes.append(this.#node(step, place, box, labels[i]));
@@ -105,18 +126,49 @@ export class TreeView {
       class: `sd-node sd-node-${status}`, tabindex: "-1", role: "img", "data-node": place.index, "aria-label": `${named}: ${text}`,
     });
     element.append(svg("rect", { x: box.x, y: top, width: box.width, height: HEIGHT, rx: status === "correction" ? HEIGHT / 2 : 4 }));
-    const word = svg("text", { x: box.x + box.width / 2, y: box.y + 4, "text-anchor": "middle" });
-    word.textContent = text;
-    element.append(word);
-    const line = (y) => svg("line", { x1: box.x + 4, x2: box.x + box.width - 4, y1: y, y2: y });
-    if (status === "rejected") element.append(line(box.y));
-    if (status === "bonus") element.append(line(top + HEIGHT - 3));
+    const line = (shown, y, name) => {
+      const written = svg("text", { x: box.x + box.width / 2, y, "text-anchor": "middle", class: name });
+      written.textContent = shown;
+      return written;
+    };
+    element.append(line(text, box.y - 1, "sd-node-word"));
+    if (value.target_prob !== undefined) element.append(line(two(value.target_prob), box.y + 11, "sd-node-prob"));
+    const rule = (y) => svg("line", { x1: box.x + 4, x2: box.x + box.width - 4, y1: y, y2: y });
+    if (status === "rejected") element.append(rule(box.y - 4.5));
+    if (status === "bonus") element.append(rule(top + HEIGHT - 3));
     this.#tokens.set(element, { step, piece: { value, node: place.index, status, discarded: false }, place });
     return element;
   }
 
+  /** by: factor, or null to fit the panel again */
+  #enlarge(by) {
+    this.#zoom = by === null ? null : clamp(this.#scale * by);
+    this.#fit();
+  }
+
+  #wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    this.#enlarge(event.deltaY < 0 ? ZOOM.by : 1 / ZOOM.by);
+  }
+
+  // A tree that fits is not enlarged by itself, and none is made too small to be read.
+  #fit() {
+    const drawing = this.box.firstElementChild;
+    if (!drawing) return;
+    const { width, height } = drawing.viewBox.baseVal;
+    const room = [this.box.clientWidth - 16, this.box.clientHeight - 8];
+    const fitting = Math.max(0.85, Math.min(1, room[0] / width, room[1] / height));
+    this.#scale = this.#zoom ?? fitting;
+    drawing.setAttribute("width", width * this.#scale);
+    drawing.setAttribute("height", height * this.#scale);
+  }
+
   // Right to the first child, left to the parent, up and down through what is drawn.
   #walk(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const zoom = { "+": ZOOM.by, "-": 1 / ZOOM.by, 0: null }[event.key];
+    if (zoom !== undefined) this.#enlarge(zoom);
     const elements = [...this.box.querySelectorAll(".sd-node")];
     if (!elements.length || !/^Arrow/.test(event.key)) return;
     const at = elements.indexOf(document.activeElement);
@@ -133,6 +185,8 @@ export class TreeView {
   }
 }
 
+const clamp = (zoom) => Math.max(ZOOM.least, Math.min(ZOOM.most, zoom));
+const widthOf = (text) => 12 + LETTER * Math.max(NARROWEST, letters(text));
 const tokenOf = (step, place) => (place.index < 0 ? step.next : step.nodes[place.index]);
 const middle = (row) => EDGE + row * ROW + ROW / 2;
 

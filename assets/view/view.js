@@ -2,23 +2,34 @@
 
 import { ChartsView } from "./charts.js";
 import { calm, el, fill } from "./dom.js";
+import { exportMenu } from "./export.js";
 import { LineReader, isEvent, readTrace } from "./lines.js";
 import { acceptRate, speedup, tokensPerSecond, two } from "./metrics.js";
+import { InspectorView } from "./inspector.js";
 import { NumbersView } from "./numbers.js";
 import { Player } from "./player.js";
 import { fetchRun } from "./runs.js";
-import { Popover } from "./popover.js";
+import { tested } from "./reducer.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { Transport } from "./transport.js";
 import { TreeView } from "./treeview.js";
 
+// Where keys are wanted by what has the focus: all of them, or those that press a button.
+const TYPING = "input, textarea, select, [role=slider], [role=listbox], [role=tab], [role=menu], [role=combobox], [contenteditable]";
+const PRESSED = "button, a, summary";
+const TABS = ["token", "tree"];
 const LEGEND = ["accepted", "rejected", "unreached", "correction", "bonus", "plain"];
 
-/** Build the view inside `element`; `read()` gives the stream's text, `watch(call)` tells of its growth. */
-export function mount(element, { read, watch, words }) {
-  const view = new View(element, words);
+/**
+ * Build the view inside `element`; `read()` gives the stream's text, `watch(call)` tells of its growth.
+ * keys: whether it takes the page's keys and the height of the window; false for a view that is a part of something else
+ * onselect(detail): called as the event "sd-select" of the root is, with { lane, step, node, text } of what was chosen
+ */
+export function mount(element, { read, watch, words, keys = true, onselect = () => {} }) {
+  const view = new View(element, words, { keys, onselect });
+  element.view = view; // the lab asks it for the visitor's last run
   const reader = new LineReader();
   const consume = () => {
     const { restarted, items } = reader.read(read() ?? "");
@@ -29,24 +40,38 @@ export function mount(element, { read, watch, words }) {
   return view;
 }
 
+/**
+ * Everything that is shown of a run. A subject is a token that can be inspected:
+ * { lane, at, header, step, node, count, text }, `at` the step's place in its lane, `node` -1 for the target's own token.
+ */
 class View {
-  constructor(element, words) {
+  pins = []; // subjects that stay: one, or two that are compared
+  armed = false; // whether the next one that is chosen is compared with the first
+  pointed = null; // the subject under the pointer or the focus, or the last one
+  #left = new AbortController(); // ends what listens outside of the root
+  #lit = [];
+
+  constructor(element, words, { keys, onselect }) {
     this.words = words;
+    this.onselect = onselect;
     this.timeline = new Timeline();
-    this.player = new Player(this.timeline, () => this.#changed());
+    this.player = new Player(this.timeline, () => this.#moved());
     this.frame = 0;
     this.transport = new Transport(this.timeline, this.player, words.transport);
     this.text = new TextView(words);
-    this.strip = new StripView(words);
+    this.strip = new StripView(words, (at) => this.#choose(at));
     this.tree = new TreeView(words);
+    this.inspector = new InspectorView(words, { unpin: () => this.#unpin(), compare: () => this.#arm() });
     this.numbers = new NumbersView(words);
     this.charts = new ChartsView(words);
-    this.popover = new Popover(words);
     this.#build(element);
     this.drawNumbers = calm(250, () => this.numbers.render(this.state));
-    this.drawTree = calm(120, () => this.tree.render(this.state, this.lit ?? -1));
-    this.drawCharts = calm(200, () => this.charts.render(this.state));
-    this.#listen();
+    this.drawTree = calm(120, () => this.tree.render(this.state, this.#litAt()));
+    this.drawCharts = calm(400, () => this.charts.render(this.state));
+    this.drawHighlight = calm(150, () => this.charts.highlight(this.#litStep()));
+    this.drawPlaced = calm(100, () => this.#drawInspector());
+    this.drawLatest = calm(1500, () => this.#findLatest());
+    this.#listen(keys);
     this.#whenPlotly();
     this.#paint();
   }
@@ -71,6 +96,38 @@ class View {
     if (items.length || restarted) this.#changed();
   }
 
+  /** Show a recorded run from its lines, in place of what is there; autoplay: else it rests at its beginning. */
+  load(items, { autoplay = true } = {}) {
+    const opening = items.some((item) => item.type === "open") ? [] : [{ type: "open", source: "recorded", key: "", title: "" }];
+    this.take([...opening, ...items], true);
+    if (!autoplay) this.seekStep(-1);
+  }
+
+  /** Rest at a step of the shown lane as it was judged; -1 is the beginning. returns: whether there is such a step */
+  seekStep(step) {
+    const at = step < 0 ? 0 : this.timeline.stopOf(step);
+    if (at < 0) return false;
+    this.player.pause();
+    this.player.seek(at);
+    return true;
+  }
+
+  /** A button in the status line. returns: the button */
+  addTool(label, act) {
+    const button = el("button", { type: "button", class: "sd-button", onclick: act });
+    button.textContent = label;
+    this.tools.append(button);
+    return button;
+  }
+
+  /** Take the view off the page; nothing of it stays behind. */
+  destroy() {
+    this.player.pause();
+    cancelAnimationFrame(this.frame);
+    this.#left.abort();
+    this.root.remove();
+  }
+
   // A recorded run may be a file beside the script; another stream may have begun when it arrives.
   async #openRecorded(opening, items) {
     this.opening = opening;
@@ -83,11 +140,12 @@ class View {
 
   #reset() {
     this.player.pause();
-    this.#light(-1);
     this.timeline = this.player.timeline = this.transport.timeline = new Timeline();
     this.recorded = false;
     this.said = "";
-    this.popover.hide();
+    this.pins = [];
+    this.pointed = this.latest = null;
+    this.armed = false;
     this.text.clear();
     this.strip.clear();
   }
@@ -96,6 +154,12 @@ class View {
   #begin() {
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.timeline.seek(this.timeline.last);
     else this.player.play();
+  }
+
+  // Who moves the player looks at its place, not at what the pointer happens to rest on.
+  #moved() {
+    if (!this.player.playing) this.pointed = null;
+    this.#changed();
   }
 
   #changed() {
@@ -109,32 +173,49 @@ class View {
     const { state } = this;
     this.text.render(state);
     this.strip.render(state);
-    this.transport.render({ live: !this.recorded });
+    this.transport.render({ live: this.#running });
     this.#paintStatus();
     this.#paintProblems();
+    this.#inspect();
+    this.text.follow();
+    this.strip.follow();
     this.drawTree();
     this.drawNumbers();
     this.drawCharts();
+    this.drawLatest();
+  }
+
+  /** Whether more of the run is still to come by itself. */
+  get #running() {
+    const last = this.events.at(-1)?.type;
+    return !this.recorded && last !== undefined && last !== "finished" && last !== "failed" && !this.state.problems.length;
+  }
+
+  /** Whether the run moves by itself just now, so that nothing rests at its place. */
+  get #moving() {
+    return this.player.playing || (this.#running && this.timeline.atEnd && !this.timeline.held);
   }
 
   #paintStatus() {
     const { state, words } = this;
-    const lane = state.lane ? state.lanes[state.lane] : null;
+    const lane = this.#lane;
     const kind = state.source.kind;
     const lossy = Boolean(lane?.header.lossy);
-    this.lossy.hidden = !lossy;
-    this.root.classList.toggle("sd-is-lossy", lossy);
-    for (const [status, item] of Object.entries(this.legend)) {
-      item.title = (lossy && words.explain_lossy[status]) || words.meaning[status];
+    if (this.lossy.hidden === lossy) {
+      this.lossy.hidden = !lossy;
+      this.root.classList.toggle("sd-is-lossy", lossy);
+      for (const [status, item] of Object.entries(this.legend)) {
+        item.title = (lossy && words.explain_lossy[status]) || words.meaning[status];
+      }
     }
-    this.badge.textContent = lane ? words.source[kind] : "";
+    say(this.badge, lane ? words.source[kind] : "");
     this.badge.className = `sd-badge sd-badge-${kind}`;
-    const name = phase(state, { playing: this.player.playing, atEnd: this.timeline.atEnd });
+    const name = phase(state, { playing: this.player.playing, atEnd: this.timeline.atEnd, running: this.#running, held: this.timeline.held });
     const sentence = (lossy && words.phase_lossy[name]) || words.phase[name] || "";
-    this.phase.textContent = fill(sentence, { speedup: two(speedup(state.lanes.plain, state.lanes.speculative)) });
-    this.about.textContent = lane ? about(words, state, lane) : "";
+    say(this.phase, fill(sentence, { speedup: two(speedup(state.lanes.plain, state.lanes.speculative)) }));
+    say(this.about, lane ? about(words, state, lane) : "");
     this.about.title = this.about.textContent;
-    this.save.disabled = !this.events.length;
+    this.save.hidden = !this.events.length;
     this.#announce(name, state);
   }
 
@@ -142,12 +223,12 @@ class View {
     if (this.said === name) return;
     this.said = name;
     const { plain, speculative } = lanes;
-    this.live.textContent = fill(this.words.announce[name] ?? "", {
+    say(this.live, fill(this.words.announce[name] ?? "", {
       speedup: two(speedup(plain, speculative)),
       fast: two(tokensPerSecond(speculative)),
       plain: two(tokensPerSecond(plain)),
       accepted: two(speculative ? (acceptRate(speculative) ?? 0) * 100 : null),
-    });
+    }));
   }
 
   #paintProblems() {
@@ -166,32 +247,36 @@ class View {
 
   #build(element) {
     const { words } = this;
-    const button = (label, run) => {
-      const node = el("button", { type: "button", class: "sd-button", onclick: run });
-      node.textContent = label;
-      return node;
-    };
+    const button = (label, run) => el("button", { type: "button", class: "sd-button", onclick: run }, label);
     this.badge = el("span", { class: "sd-badge" });
-    this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint });
-    this.lossy.textContent = words.lossy;
+    this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint }, words.lossy);
     this.lossy.hidden = true;
     this.phase = el("span", { class: "sd-phase" });
     this.about = el("span", { class: "sd-about" });
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
     this.problems = el("div", { class: "sd-problems" });
-    this.save = button(words.save, () => this.#save());
+    this.save = exportMenu(this, words.export, (message) => this.take([{ type: "notice", message }], false));
     this.file = el("input", { type: "file", accept: ".jsonl,.json,.txt", class: "sd-hidden", tabindex: "-1", "aria-label": words.open });
     this.file.addEventListener("change", () => this.#open());
     const open = button(words.open, () => this.file.click());
     this.hide = button(words.hide_drafts, () => this.#toggleDrafts());
     this.hide.setAttribute("aria-pressed", "false");
     this.legend = Object.fromEntries(LEGEND.map((status) => [status, key(words, status)]));
-    const tools = el("div", { class: "sd-tools" }, this.hide, this.save, open, this.file);
+    this.tools = el("div", { class: "sd-tools" }, this.hide, this.save, open, this.file);
+    this.tabs = el("div", { class: "sd-tabs", role: "group", "aria-label": words.inspector.tabs },
+      ...TABS.map((tab) => el("button", { type: "button", class: "sd-button", "data-tab": tab, onclick: () => this.#tab(tab) }, words.inspector[tab])));
+    this.side = el("aside", { class: "sd-side" }, this.tabs, this.inspector.root, this.tree.root);
+    this.tree.summary.id = `sd-summary-${Math.random().toString(36).slice(2)}`;
     this.stage = el("div", { class: "sd-stage" },
-      el("div", { class: "sd-status" }, this.badge, this.lossy, this.phase, this.about, tools),
-      this.problems, el("div", { class: "sd-middle" }, this.text.root, this.tree.root), this.popover.root,
-      el("div", { class: "sd-foot" }, el("ul", { class: "sd-legend", "aria-label": words.legend }, ...Object.values(this.legend)), this.strip.root, this.transport.root));
+      el("div", { class: "sd-status" }, this.badge, this.lossy, this.phase, this.about, this.tools),
+      this.problems, this.text.root,
+      el("div", { class: "sd-foot" },
+        el("div", { class: "sd-legends" }, el("ul", { class: "sd-legend", "aria-label": words.legend }, ...Object.values(this.legend)), this.strip.key),
+        this.strip.root, this.transport.root),
+      this.side);
     this.root = el("div", { class: "sd-root" }, this.numbers.root, this.stage, this.charts.root, this.live);
+    this.#tab("tree");
+    element.classList.add("sd-view-box");
     element.replaceChildren(this.root);
   }
 
@@ -200,68 +285,216 @@ class View {
     this.hide.setAttribute("aria-pressed", String(hidden));
   }
 
-  #listen() {
-    for (const part of [this.text, this.tree]) {
-      part.root.addEventListener("pointerover", (event) => this.#point(part, event.target));
-      part.root.addEventListener("focusin", (event) => this.#point(part, event.target));
-      part.root.addEventListener("pointerleave", () => this.#point(part, null));
-      part.root.addEventListener("scroll", () => part.root.contains(this.popover.owner) && this.popover.hide(), { passive: true, capture: true });
-    }
-    this.text.root.addEventListener("keydown", (event) => this.#walk(event));
-    this.strip.root.addEventListener("pointerover", (event) => this.#light(this.strip.find(event.target)));
-    this.strip.root.addEventListener("pointerleave", () => this.#light(-1));
-    new MutationObserver(() => this.charts.redraw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    document.addEventListener("keydown", (event) => this.#key(event));
+  // Where the panel is too low for both, the tree or the token. Without trees there is only the token.
+  #tab(name) {
+    this.side.dataset.tab = name;
+    for (const button of this.tabs.children) button.setAttribute("aria-pressed", String(button.dataset.tab === name));
   }
 
-  #point(part, target) {
-    const found = target ? part.find(target) : null;
-    const inTree = part === this.tree;
-    const how = { lossy: Boolean(this.#lane?.header.lossy), clear: inTree ? this.tree.root : null };
-    if (found) this.popover.show(found.token, found.step, found.piece, this.stage, how);
-    else this.popover.hide();
-    this.#light(target && inTree ? this.tree.at : found ? Number(found.token.closest(".sd-step").dataset.step) : -1);
+  #listen(keys) {
+    for (const part of [this.text, this.tree]) {
+      for (const type of ["pointerover", "focusin"]) part.root.addEventListener(type, (event) => this.#point(part.find(event.target)));
+      part.root.addEventListener("pointerleave", () => this.#moving && this.#leave());
+      part.root.addEventListener("click", (event) => this.#pinUnder(part.find(event.target), event.shiftKey));
+      part.root.addEventListener("keydown", (event) => {
+        const found = event.key === "Enter" && part.find(event.target);
+        if (!found) return;
+        event.preventDefault();
+        this.#pinUnder(found, event.shiftKey);
+      });
+    }
+    this.strip.root.addEventListener("pointerover", (event) => this.#hoverStep(this.strip.find(event.target)));
+    this.strip.root.addEventListener("pointerleave", () => this.#hoverStep(-1));
+    this.charts.onselect = (at, chosen) => (chosen ? this.#choose(at) : this.#hoverStep(at));
+    this.root.addEventListener("keydown", (event) => this.#escape(event));
+    const { signal } = this.#left;
+    const theme = new MutationObserver(() => this.charts.redraw());
+    theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    signal.addEventListener("abort", () => theme.disconnect());
+    if (!keys) return;
+    document.addEventListener("keydown", (event) => this.#key(event), { signal });
+    const size = new ResizeObserver(() => this.#fit());
+    size.observe(document.body);
+    signal.addEventListener("abort", () => size.disconnect());
+    addEventListener("resize", () => this.#fit(), { signal });
+  }
+
+  // How far down the page the view begins: its height is what is left of the window.
+  #fit() {
+    if (!this.root.getClientRects().length) return;
+    const top = Math.round(this.root.getBoundingClientRect().top + scrollY);
+    if (top !== this.top) this.root.style.setProperty("--sd-top", `${(this.top = top)}px`);
   }
 
   get #lane() {
-    return this.state.lane ? this.state.lanes[this.state.lane] : null;
+    return this.state.lanes[this.state.lane] ?? null;
+  }
+
+  // found: what `find` of the text or of the tree gives
+  #subject({ step, piece, at }) {
+    return this.#subjectOf(at, step, piece.node, piece.count, piece.value.text);
+  }
+
+  #subjectOf(at, step, node, count = 0, text = (node < 0 ? step.next : step.nodes[node]).text) {
+    return { lane: this.state.lane, header: this.#lane.header, at, step, node, count, text: text ?? "" };
+  }
+
+  #point(found) {
+    if (!found) return;
+    this.pointed = this.#subject(found);
+    found.token.setAttribute("aria-describedby", this.tree.summary.id);
+    this.#inspect();
+  }
+
+  #leave() {
+    this.pointed = null;
+    this.#inspect();
+  }
+
+  #hoverStep(at) {
+    this.hovered = at;
+    this.#light();
+  }
+
+  /** Pin what is under an element; again: take it off. beside: pin it beside the first */
+  #pinUnder(found, beside) {
+    if (!found) return;
+    const subject = this.#subject(found);
+    const pinned = this.pins.findIndex((pin) => same(pin, subject));
+    if (pinned >= 0) this.pins.splice(pinned, 1);
+    else if (this.pins.length && (beside || this.armed)) this.pins = [this.pins[0], subject];
+    else this.pins = [subject];
+    this.armed = false;
+    this.pointed = pinned >= 0 ? null : subject;
+    if (this.pins.length) {
+      this.#tab("token");
+      this.#select(subject);
+    }
+    this.#inspect();
+    if (this.pins.length) this.inspector.root.scrollIntoView({ block: "nearest" });
+  }
+
+  #arm() {
+    this.armed = !this.armed;
+    this.pointed = null;
+    this.#inspect();
+  }
+
+  #unpin() {
+    this.pins = [];
+    this.armed = false;
+    this.pointed = null;
+    this.#inspect();
+  }
+
+  // A column of the strip: the player rests there.
+  #choose(at) {
+    const index = this.timeline.stepAt(at);
+    if (!this.seekStep(index)) return;
+    this.pins = [];
+    this.#inspect();
+    const subject = this.#placed();
+    if (subject) this.#select(subject);
+  }
+
+  #select({ lane, step, node, text }) {
+    const detail = { lane, step: step.index, node, text };
+    this.root.dispatchEvent(new CustomEvent("sd-select", { detail, bubbles: true }));
+    this.onselect(detail);
+  }
+
+  /** The token that the player's place is about: the one just judged, else the target's own. */
+  #placed() {
+    const at = (this.#lane?.steps.length ?? 0) - 1;
+    const step = this.#lane?.steps[at];
+    if (!step) return null;
+    const node = step.open ? (tested(step).at(-1) ?? (step.nodes.length ? 0 : null)) : step.next ? -1 : (step.path.at(-1) ?? null);
+    return node === null ? null : this.#subjectOf(at, step, node);
+  }
+
+  #findLatest() {
+    const steps = this.#lane?.steps ?? [];
+    const at = steps.findLastIndex((step) => step.nodes.some((node) => node.status === "rejected"));
+    const step = steps[at];
+    this.latest = step ? this.#subjectOf(at, step, step.nodes.findIndex((node) => node.status === "rejected")) : null;
+    if (this.#moving || this.timeline.atEnd) this.#inspect();
+  }
+
+  /** What the inspector is about, and why: pinned, pointed at, at the place where the player rests, or the latest refusal. */
+  #subjects() {
+    if (this.pins.length) {
+      const second = this.armed && this.pins.length < 2 && this.pointed && !same(this.pointed, this.pins[0]) ? [this.pointed] : [];
+      return { why: "pinned", subjects: [...this.pins, ...second] };
+    }
+    if (this.pointed) return { why: "pointed", subjects: [this.pointed] };
+    const placed = this.#moving || this.timeline.atEnd ? null : this.#placed();
+    if (placed) return { why: "place", subjects: [placed] };
+    return { why: "latest", subjects: this.latest && this.latest.at < (this.#lane?.steps.length ?? 0) ? [this.latest] : [] };
+  }
+
+  #inspect() {
+    const { why, subjects } = this.#subjects();
+    if (why === "place") this.drawPlaced();
+    else this.#drawInspector();
+    this.stage.classList.toggle("sd-comparing", subjects.length > 1);
+    this.tabs.hidden = !this.#lane?.trees;
+    this.side.classList.toggle("sd-with-tree", !this.tabs.hidden);
+    this.#light();
+  }
+
+  #drawInspector() {
+    const { why, subjects } = this.#subjects();
+    this.inspector.render(subjects, { why, armed: this.armed, source: this.state.source.kind });
+    const told = why === "place" ? subjects[0] : this.pointed;
+    if (told === this.told) return;
+    this.told = told;
+    const sentence = told ? this.inspector.summary(told) : "";
+    this.tree.say(sentence);
+    if (why === "place") say(this.live, sentence);
+  }
+
+  /** Place in the shown lane of the step that every part lights, or -1. */
+  #litAt() {
+    if (this.hovered >= 0) return this.hovered;
+    const { why, subjects } = this.#subjects();
+    const [subject] = why === "latest" ? [] : [this.pointed ?? subjects[0]];
+    return subject && subject.lane === this.state.lane ? subject.at : -1;
+  }
+
+  #litStep() {
+    return this.state.lane === "speculative" ? (this.#lane?.steps[this.#litAt()]?.index ?? -1) : -1;
   }
 
   /** Light the same step in the text, the strip, the tree and the charts. */
-  #light(step) {
-    if (this.lit === step) return;
-    for (const part of [this.text.stepElement(this.lit), this.strip.columnElement(this.lit)]) part?.classList.remove("sd-lit");
-    for (const part of [this.text.stepElement(step), this.strip.columnElement(step)]) part?.classList.add("sd-lit");
-    this.lit = step;
-    if (step >= 0) this.tree.render(this.state, step);
-    this.charts.highlight(this.state.lane === "speculative" ? (this.#lane?.steps[step]?.index ?? -1) : -1);
-  }
-
-  // Arrow keys move the focus from token to token.
-  #walk(event) {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by) return;
-    const tokens = [...this.text.body.querySelectorAll(".sd-token")].filter((token) => token.getClientRects().length);
-    const at = tokens.indexOf(document.activeElement);
-    const next = tokens[at < 0 ? 0 : at + by];
-    if (!next) return;
-    event.preventDefault();
-    next.focus();
+  #light() {
+    const at = this.#litAt();
+    const parts = [this.text.stepElement(at), this.strip.columnElement(at)];
+    if (parts.every((part, i) => part === this.#lit[i])) return;
+    for (const part of this.#lit) part?.classList.remove("sd-lit");
+    for (const part of parts) part?.classList.add("sd-lit");
+    this.#lit = parts;
+    this.drawTree();
+    this.drawHighlight();
   }
 
   // Keys of the player, wherever the focus is that does not want them itself.
   #key(event) {
     if (event.defaultPrevented) return;
+    if (event.key === "Escape" && this.pins.length && event.target === document.body) {
+      this.#unpin();
+      return;
+    }
     shortcuts(event);
-    const own = event.target.closest?.("input, textarea, select, button, a, summary, [role=slider], [role=listbox], [contenteditable], .sd-token, .sd-tree");
-    if (!own && this.root.getClientRects().length) this.transport.key(event);
+    if (!this.root.getClientRects().length || event.target.closest?.(TYPING)) return;
+    if ((event.key === " " || event.key === "Enter") && event.target.closest?.(PRESSED)) return;
+    this.transport.key(event);
   }
 
-  #save() {
-    const text = this.events.map((item) => `${JSON.stringify(item)}\n`).join("");
-    const url = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
-    el("a", { href: url, download: "specdemo-trace.jsonl" }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  // Escape first takes off what is pinned, then, as elsewhere on the page, stops the run.
+  #escape(event) {
+    if (event.key !== "Escape" || event.defaultPrevented || !(this.pins.length || this.armed)) return;
+    event.preventDefault();
+    this.#unpin();
   }
 
   async #open() {
@@ -282,9 +515,17 @@ class View {
 
   // Plotly is large and comes after the text.
   #whenPlotly() {
+    if (this.#left.signal.aborted) return;
     if (globalThis.Plotly) this.charts.redraw();
     else setTimeout(() => this.#whenPlotly(), 100);
   }
+}
+
+const same = (one, other) => one.lane === other.lane && one.step.index === other.step.index && one.node === other.node && one.count === other.count;
+
+// Writing what stands there already would make the browser lay the line out again.
+function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }
 
 // One entry of the legend.
@@ -294,12 +535,13 @@ function key(words, status) {
 }
 
 /** What is going on, as one word. */
-export function phase(state, { playing, atEnd }) {
+export function phase(state, { playing, atEnd, running, held }) {
   if (state.source.waiting) return "waiting";
   const lane = state.lane ? state.lanes[state.lane] : null;
   if (!lane) return "empty";
   if (lane.end === null) {
-    if (!playing && !atEnd) return "paused";
+    if (!playing && !atEnd) return running ? "behind" : "paused";
+    if (held && running) return "held";
     if (state.source.kind === "recorded") return playing ? "playing" : "cut";
     if (state.problems.length) return "cut";
     return lane.steps.length === 0 ? "reading" : state.lane;

@@ -62,6 +62,11 @@ const read = (step) => pieces(step).map(({ value, status }) => `${status} ${valu
 assert.deepEqual(read(wide), ["accepted cat", "rejected dog", "rejected sat", "unreached  +2", "correction own"]);
 const open = { nodes: [node(-1, "drafted", "dog"), node(-1, "drafted", "cat"), node(0, "drafted", "ran")], path: [], next: null, open: true };
 assert.deepEqual(read(open), ["drafted dog", "drafted ran", "drafted  +1"]);
+// Half judged: what is kept so far goes on in its own first branch, what was refused is told at once.
+const half = fold([
+  { type: "judging", lane: "speculative", step: 0, count: 2, nodes: wide.nodes, path: [1] },
+]).lanes.speculative.steps[0];
+assert.deepEqual(read(half), ["accepted cat", "drafted sat", "drafted up", "rejected dog", "drafted  +1"]);
 const refused = [node(-1, "accepted", "a"), node(0, "rejected", "b"), node(1, "unreached", "c")];
 assert.deepEqual(read(judged(refused, [0], own("correction"))), ["accepted a", "rejected b", "unreached c", "correction own"]);
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specdemo.ui.words.en.charts import WORDS as CHARTS
+from specdemo.ui.words.en.export import WORDS as EXPORT
 
 TITLE = "specdemo"
 SUBTITLE = "Speculative decoding, live: a draft guesses, the target checks."
@@ -63,6 +64,7 @@ LOADING = {
 }
 READY = "Ready: {target}, {precision}"
 FAILED = "The model could not be loaded. {message}"
+REPLAY_ONLY = "Recorded runs only"
 WAIT_LOADING = "The model is still loading. Your run begins by itself as soon as it is ready."
 WAIT_TURN = "Your run begins as soon as there is room for it."
 BATCH = "Several prompts at once"
@@ -129,6 +131,8 @@ VIEW: dict[str, object] = {
         "speculative": "Decoding with drafts",
         "playing": "Playing a recorded run on its own clock",
         "paused": "Paused; play goes on from here",
+        "behind": "Looking back while the run goes on; End follows it",
+        "held": "Held here while the run goes on; play goes on from here",
         "done": "Finished, {speedup}x as fast as plain decoding",
         "done_alone": "Finished",
         "cancelled": "Stopped; what there is stays",
@@ -150,12 +154,26 @@ VIEW: dict[str, object] = {
     },
     "empty": "Type a prompt and press Run: each token will be coloured by what happened to it.",
     "text_label": "The answer, token by token",
-    "strip_label": "One column for each step: drafted tokens below, the target's own on top",
+    "strip": {
+        "label": "Steps, one column each: drafted tokens below, the target's own on top; a step is shown when chosen",
+        "step": "Step {step}: {accepted} of {drafted} drafted kept; draft {draft} ms, verify {verify} ms, "
+        "overhead {overhead} ms",
+        "open": "Step {step}: {drafted} drafted, being checked",
+        "time": "Time",
+        "time_hint": "Below each column: which share of the step went into what, bottom up",
+        "draft": "draft",
+        "verify": "verify",
+        "overhead": "overhead",
+    },
     "token_label": "{status} token",
     "tree": {
         "label": "The step as a tree: arrow keys go from node to node",
         "caption": "Step {step}: {accepted} kept of {drafted} drafted, {depth} deep",
         "open": "Step {step}: {drafted} drafted, {depth} deep, being checked",
+        "numbers": "Numbers: the target's probability",
+        "larger": "Larger (+)",
+        "smaller": "Smaller (-)",
+        "fit": "Fit (0)",
     },
     "legend": "What the marks mean",
     "loading": "Loading the model",
@@ -176,7 +194,6 @@ VIEW: dict[str, object] = {
         "live": "Follow the run (End)",
     },
     "hide_drafts": "Hide refused",
-    "save": "Download trace",
     "open": "Open trace",
     "reused": "{cached} of {all} prompt tokens reused",
     "status": STATUS,
@@ -191,24 +208,75 @@ VIEW: dict[str, object] = {
     "explain": {
         "drafted": "Guessed by the drafter; the target has not judged it yet.",
         "accepted": "The target would have said the same, so it was kept.",
+        "accepted_greedy": "The drafted token is the target's likeliest here, with {target}: kept.",
         "accepted_drawn": "The draw {draw} lies below the accept probability {accept}: kept.",
         "rejected": "The target would have said something else, so it was refused.",
+        "rejected_greedy": "The target's likeliest token here is “{best}” with {best_prob}; “{token}”, "
+        "to which it gives {target}, was refused.",
         "rejected_drawn": "The draw {draw} is not below the accept probability {accept}: refused.",
         "unreached": "Never tested: a token before it was refused, or another was kept in its place.",
+        "unreached_refused": "Never tested: “{before}” before it was refused.",
+        "unreached_kept": "Never tested: “{before}” was kept instead.",
         "folded": "{count} more of the tree, none of them tested and kept.",
         "correction": "The target's own choice in place of the refused guess.",
+        "correction_greedy": "The target's likeliest token, with {target}, in place of the refused “{refused}”.",
+        "correction_drawn": "“{refused}” was refused, so this was drawn from what the target had left to give.",
+        "correction_listed": "“{refused}” was refused, so this was drawn from what the target had left to "
+        "give, of which it has {residual}.",
         "bonus": "The draft was kept to its end, and the same pass of the target gave one token more.",
-        "plain": "The target's own token: nothing was drafted in this step.",
+        "bonus_greedy": "The draft was kept to its end ({count}), and the same pass of the target gave "
+        "one token more: its likeliest, with {target}.",
+        "bonus_drawn": "The draft was kept to its end ({count}), and one token more was drawn from the "
+        "same pass of the target, which gives it {target}.",
+        "plain": "The target's own token, to which it gives {target}: nothing was drafted in this step.",
+    },
+    "formula": {
+        "target_drawn": "accept = min(1, target / draft) = min(1, {target} / {draft}) = {accept}",
+        "target_chosen": "accept = target / 1 = {accept}",
+        "left_drawn": "accept = min(1, left / draft) = min(1, {left} / {draft}) = {accept}",
+        "left_drawn_whole": "accept = min(1, left / draft) = 1, as left is at least {draft}",
+        "left_chosen": "accept = left / 1 = {accept}",
+        "draw_kept": "draw {draw} < {accept}: kept",
+        "draw_refused": "draw {draw} ≥ {accept}: refused",
+        "greedy_kept": "likeliest of the target = “{best}” ({best_prob}) = drafted: kept",
+        "greedy_refused": "likeliest of the target = “{best}” ({best_prob}) ≠ “{token}”: refused",
+        "residual": "residual = max(target - draft, 0) / rest = ({target} - {draft}) / {rest} = {residual}",
+        "residual_unlisted": "residual = max(target - draft, 0) / rest = {residual}, where target is {target} "
+        "and draft too small to be listed",
+        "residual_chosen": "residual = target / (1 - refused) = {target} / (1 - {refused}) = {residual}",
+    },
+    "notes": {
+        "left": "left: what the target still has to give after {count} refused in this place.",
+        "no_detail": "This trace was recorded without detail: of each place it holds what was drafted and "
+        "committed, and nothing else.",
+        "not_there": "The target never came to this place, so there is no list of what it thought here.",
+        "no_draft": "This drafter has no distribution here: it chose its tokens.",
+        "copies": "This drafter copies earlier text and has no distribution; its number is an estimate.",
+        "greedy": "Nothing is drawn in greedy decoding: probabilities are shown at temperature 1.",
+    },
+    "inspector": {
+        "label": "Token inspector",
+        "token": "Token",
+        "tree": "Tree",
+        "tabs": "What the panel shows",
+        "hint": "Point at any token. A click pins it; Shift and a click compares two.",
+        "latest": "latest refusal",
+        "place": "at the player's place",
+        "pointed": "pointed at",
+        "pinned": "pinned",
+        "unpin": "Unpin (Esc)",
+        "compare": "Compare",
+        "compare_hint": "Pin a second token beside this one (Shift and a click)",
+        "second": "Now choose the second token.",
+        "branch": "Branch",
+        "thoughts": "What the models thought of this place",
+        "columns": {"token": "token", "target": "target", "draft": "draft", "residual": "residual"},
+        "summary": "“{token}”, {status}, {place}. {why}",
     },
     "explain_lossy": {
         "accepted": "Kept by this method's own rule, which is looser than the target's.",
         "correction": "The target's token in place of the refused guess, by this method's own rule.",
     },
-    "target_prob": "target",
-    "draft_prob": "draft",
-    "accept_prob": "accept",
-    "draw": "draw",
-    "place": "place",
     "place_draft": "step {step}, draft {node}",
     "place_tree": "step {step}, node {node}, depth {depth}",
     "place_next": "step {step}, the target's own",
@@ -272,6 +340,7 @@ VIEW: dict[str, object] = {
         "rate": "{rate} tok/s",
         "total": "{prompts} prompts, {tokens} tokens, {rate} tokens/s together",
     },
+    "export": EXPORT,
     "audit": {
         "label": "The last audit",
         "none": "No audit has been run here. python -m specdemo audit proves on the loaded model, method by "

@@ -1,0 +1,115 @@
+// Why a token was kept or refused: sentence, formula and rows, on steps written by hand and on the recorded runs.
+import assert from "node:assert/strict";
+import { apart, decide } from "../../../assets/view/decision.js";
+import { fold } from "../../../assets/view/reducer.js";
+import { recordedRuns, words } from "./fixtures.mjs";
+
+const node = (token_id, text, parent, status, more = {}) => ({ token_id, text, parent, status, ...more });
+const choice = (token_id, prob, text) => ({ token_id, prob, text });
+const header = (temperature, more = {}) => ({ method: "draft_model", settings: { sampling: { temperature } }, ...more });
+const step = (nodes, path, next, places = []) => ({ index: 4, open: false, source: "", nodes, path, next, places });
+const own = (token_id, text, status, target_prob) => node(token_id, text, -1, status, { target_prob });
+
+// Sampling, a chain: " cat" is kept, " ran" refused, " sat" drawn from what is left; with detail.
+const sampled = step(
+  [
+    node(1, " cat", -1, "accepted", { target_prob: 0.12, draft_prob: 0.31, accept_prob: 0.12 / 0.31, draw: 0.22 }),
+    node(2, " ran", 0, "rejected", { target_prob: 0.2, draft_prob: 0.5, accept_prob: 0.4, draw: 0.401 }),
+    node(3, " away", 1, "unreached", { target_prob: 0.01, draft_prob: 0.9 }),
+  ],
+  [0],
+  own(4, " sat", "correction", 0.6),
+  [
+    { after: -1, target: [choice(9, 0.5, " dog"), choice(1, 0.12, " cat")], draft: [choice(1, 0.31, " cat")] },
+    { after: 0, target: [choice(4, 0.6, " sat"), choice(2, 0.2, " ran")], draft: [choice(2, 0.5, " ran"), choice(4, 0.1, " sat")], residual: [choice(4, 0.8, " sat")] },
+  ],
+);
+const told = (which, given = sampled, head = header(1)) => decide(words, { header: head, step: given, node: which });
+assert.equal(told(0).token, "cat");
+assert.match(told(0).why, /draw 0\.22 lies below the accept probability 0\.39: kept/);
+assert.equal(told(0).formula, "accept = min(1, target / draft) = min(1, 0.12 / 0.31) = 0.39\ndraw 0.22 < 0.39: kept");
+assert.deepEqual(told(0).rows.map((row) => [row.text, row.target, row.draft, row.status, row.self]), [
+  ["dog", 0.5, null, "", false], ["cat", 0.12, 0.31, "accepted", true],
+]);
+assert.equal(told(0).residual, false);
+// A draw just above the accept probability is told with as many digits as it takes to see that.
+assert.match(told(1).formula, /draw 0\.401 ≥ 0\.400: refused/);
+assert.deepEqual(apart(0.12, 0.39), ["0.12", "0.39"]);
+assert.equal(told(1).residual, true);
+assert.deepEqual(told(1).rows.map((row) => [row.token_id, row.residual, row.status]), [[4, 0.8, "correction"], [2, null, "rejected"]]);
+assert.match(told(2).why, /“ran” before it was refused/);
+assert.deepEqual(told(2).notes, [words.notes.not_there]);
+assert.match(told(-1).why, /“ran” was refused.* it has 0\.80/);
+// (0.6 - 0.1) / rest = 0.8
+assert.equal(told(-1).formula, "residual = max(target - draft, 0) / rest = (0.60 - 0.10) / 0.63 = 0.80");
+assert.deepEqual(told(-1).notes, []);
+assert.deepEqual(told(0).branch, []);
+
+// A drafter that copies gives all its weight to one token; its number is an estimate and never the divisor.
+const copied = { ...sampled, nodes: [node(1, " cat", -1, "rejected", { target_prob: 0.3, draft_prob: 0.6, accept_prob: 0.3, draw: 0.7 })], path: [], places: [
+  { after: -1, target: [choice(4, 0.6, " sat"), choice(1, 0.3, " cat")], residual: [choice(4, 0.6 / 0.7, " sat")] },
+] };
+const ngram = header(1, { method: "ngram" });
+assert.equal(told(0, copied, ngram).formula, "accept = target / 1 = 0.30\ndraw 0.70 ≥ 0.30: refused");
+assert.ok(told(0, copied, ngram).notes.includes(words.notes.copies));
+assert.equal(told(-1, copied, ngram).formula, "residual = target / (1 - refused) = 0.60 / (1 - 0.30) = 0.86");
+// The same of a drafter that could have a distribution: the numbers tell that it chose.
+assert.equal(told(0, copied).formula, told(0, copied, ngram).formula);
+
+// Greedy: the target's likeliest token decides, and the step itself says which it is.
+const greedy = step(
+  [node(1, " the", -1, "accepted", { target_prob: 0.78, accept_prob: 1 }), node(2, " past", 0, "rejected", { target_prob: 0.0003, draft_prob: 0.08, accept_prob: 0 })],
+  [0],
+  own(3, " world", "correction", 0.43),
+);
+const plainly = (which, head = header(0)) => told(which, greedy, head);
+assert.match(plainly(0).why, /likeliest here, with 0\.78: kept/);
+assert.match(plainly(1).why, /“world” with 0\.43; “past”, to which it gives 0\.00030, was refused/);
+assert.equal(plainly(1).formula, "likeliest of the target = “world” (0.43) ≠ “past”: refused");
+assert.match(plainly(-1).why, /with 0\.43, in place of the refused “past”/);
+assert.deepEqual(plainly(1).notes, [words.notes.no_detail]);
+// A method that keeps more than the target would say claims nothing of the kind.
+assert.equal(plainly(0, header(0, { lossy: true })).why, words.explain_lossy.accepted);
+assert.equal(plainly(1, header(0, { lossy: true })).formula, "");
+
+// Siblings of a tree: the second is tested against what the refusal of the first has left; the branch is named.
+const tree = step(
+  [
+    node(1, " dog", -1, "rejected", { target_prob: 0.1, draft_prob: 0.5, accept_prob: 0.2, draw: 0.9 }),
+    node(2, " cat", -1, "accepted", { target_prob: 0.3, draft_prob: 0.6, accept_prob: 0.45, draw: 0.1 }),
+    node(3, " cow", -1, "unreached", { target_prob: 0.1 }),
+    node(4, " sat", 1, "accepted", { target_prob: 0.9, draft_prob: 0.6, accept_prob: 1, draw: 0.3 }),
+    node(5, " moo", 2, "unreached", { target_prob: 0.1 }),
+  ],
+  [1, 3],
+  own(6, " on", "bonus", 0.7),
+);
+assert.equal(told(1, tree).formula, "accept = min(1, left / draft) = min(1, 0.27 / 0.60) = 0.45\ndraw 0.10 < 0.45: kept");
+assert.match(told(1, tree).notes[0], /after 1 refused/);
+assert.deepEqual(told(3, tree).branch, ["cat", "sat"]);
+assert.deepEqual(told(-1, tree).branch, ["cat", "sat", "on"]);
+assert.match(told(2, tree).why, /“cat” was kept instead/);
+assert.match(told(4, tree).why, /“cat” was kept instead/);
+assert.match(told(-1, tree).why, /kept to its end \(2\)/);
+
+// What was not judged yet, what is folded, and a target's own token in a step without a draft.
+const open = { ...greedy, open: true, path: [], next: null, nodes: [node(1, " the", -1, "drafted", { draft_prob: 0.3 })] };
+assert.equal(told(0, open, header(0)).why, words.explain.drafted);
+assert.deepEqual(told(0, open, header(0)).notes, []);
+assert.match(decide(words, { header: header(0), step: tree, node: -1, count: 3 }).why, /3 more of the tree/);
+assert.match(told(-1, step([], [], own(1, "\n", "plain", 0.5))).why, /gives 0\.50/);
+assert.equal(told(-1, step([], [], own(1, "\u202e", "plain", 0.5))).token, "[RLO]");
+
+// Every token of every recorded run can be told, and no sentence has a hole in it.
+for (const { name, items } of recordedRuns()) {
+  for (const lane of Object.values(fold(items).lanes)) {
+    for (const judged of lane.steps) {
+      for (let which = judged.next ? -1 : 0; which < judged.nodes.length; which += 1) {
+        const { why, formula, rows, notes } = decide(words, { header: lane.header, step: judged, node: which });
+        assert.ok(why && !/[{}]|undefined|NaN|“”/.test(why + formula), `${name}: ${why} ${formula}`);
+        assert.ok(rows.some((row) => row.self), name);
+        assert.ok(notes.length <= 3);
+      }
+    }
+  }
+}
