@@ -7,7 +7,7 @@ import { LESSONS, liveState, runsOf } from "./curriculum.js";
 import { el, fill } from "./dom.js";
 import { readTrace } from "./lines.js";
 import { applyState, remember } from "./permalink.js";
-import { Question, text } from "./question.js";
+import { Question, button } from "./question.js";
 import { fold } from "./reducer.js";
 import { ThreeWords } from "./threewords.js";
 import { mount } from "./view.js";
@@ -72,8 +72,8 @@ class Lessons {
     const tick = el("span", { class: "sd-tick", "aria-hidden": "true" });
     const done = el("span", { class: "sd-hidden" });
     const open = button("", () => this.open(place, { focus: true }), "sd-lesson-open");
-    open.append(text("span", String(place + 1), { class: "sd-lesson-number", "aria-hidden": "true" }),
-      text("span", this.#words.lessons[lesson.id].title, { class: "sd-lesson-name" }), tick, done);
+    open.append(el("span", { class: "sd-lesson-number", "aria-hidden": "true" }, String(place + 1)),
+      el("span", { class: "sd-lesson-name" }, this.#words.lessons[lesson.id].title), tick, done);
     return { root: el("li", {}, open), open, tick, done };
   }
 
@@ -92,18 +92,18 @@ class Lessons {
   #build(lesson, place) {
     const words = this.#words;
     const own = words.lessons[lesson.id];
-    this.heading = text("h2", own.title, { tabindex: "-1" });
+    this.heading = el("h2", { tabindex: "-1" }, own.title);
     this.asked = new Set(lesson.questions);
     const questions = lesson.questions.map((question) => this.#question(lesson, question, own));
     const [first, ...rest] = questions;
     const exercise = lesson.exercise ? [first.root, new ThreeWords(words.three, (sentence) => this.#say(sentence)).root] : [];
     this.article.replaceChildren(
-      text("p", fill(words.place, { place: place + 1, count: LESSONS.length }), { class: "sd-lesson-place" }),
-      this.heading, text("p", own.aim, { class: "sd-lesson-aim" }), ...own.text.map(rich), ...exercise,
-      text("h3", words.predict), ...(lesson.exercise ? rest : questions).map(({ root }) => root),
+      el("p", { class: "sd-lesson-place" }, fill(words.place, { place: place + 1, count: LESSONS.length })),
+      this.heading, el("p", { class: "sd-lesson-aim" }, own.aim), ...own.text.map(rich), ...exercise,
+      el("h3", {}, words.predict), ...(lesson.exercise ? rest : questions).map(({ root }) => root),
       this.#run(lesson, own), this.#liveBox(lesson, own),
-      el("aside", { class: "sd-takeaway", "aria-label": words.takeaway }, text("b", words.takeaway), text("p", own.takeaway)),
-      text("p", fill(words.papers, { papers: own.papers.join(", ") }), { class: "sd-lesson-papers" }), this.#turn(place));
+      el("aside", { class: "sd-takeaway", "aria-label": words.takeaway }, el("b", {}, words.takeaway), el("p", {}, own.takeaway)),
+      el("p", { class: "sd-lesson-papers" }, fill(words.papers, { papers: own.papers.join(", ") })), this.#turn(place));
   }
 
   #question(lesson, question, own) {
@@ -139,7 +139,7 @@ class Lessons {
     const menu = el("div", { class: "sd-lesson-picks", role: "group", "aria-label": this.#words.runs }, ...this.picks.map(({ pick }) => pick));
     menu.hidden = lesson.runs.length < 2;
     this.#showRun(lesson.runs[0]);
-    return el("section", { class: "sd-lesson-run" }, text("h3", this.#words.run), menu, this.look, this.problem, this.screen.root);
+    return el("section", { class: "sd-lesson-run" }, el("h3", {}, this.#words.run), menu, this.look, this.problem, this.screen.root);
   }
 
   async #showRun(name) {
@@ -192,15 +192,15 @@ class Lessons {
     const words = this.#words;
     const run = this.#data.runs[lesson.live.run];
     const told = el("p", { class: "sd-live-told", role: "status" });
-    const box = el("section", { class: "sd-lesson-live" }, text("h3", words.live), text("p", own.live));
+    const box = el("section", { class: "sd-lesson-live" }, el("h3", {}, words.live), el("p", {}, own.live));
     if (!run) return box;
     const state = liveState(run, lesson.live.changes);
-    const settings = fill(words.settings, {
-      ...state, method: words.view.methods[state.method] ?? state.method, policy: words.policies[state.policy] ?? state.policy,
-    });
+    const named = { ...state, method: words.view.methods[state.method] ?? state.method, policy: words.policies[state.policy] };
+    const set = Object.entries(words.settings).filter(([name]) => named[name] !== undefined && named[name] !== false);
+    const settings = set.map(([, sentence]) => fill(sentence, named)).join(" ");
     const label = this.#data.live ? words.try : words.copy;
-    box.append(text("p", settings, { class: "sd-live-settings" }), button(label, () => this.#tryLive(state, told), "sd-lesson-main"), told);
-    if (!this.#data.live) box.append(text("p", words.no_model, { class: "sd-live-settings" }));
+    box.append(el("p", { class: "sd-live-settings" }, settings), button(label, () => this.#tryLive(state, told), "sd-lesson-main"), told);
+    if (!this.#data.live) box.append(el("p", { class: "sd-live-settings" }, words.no_model));
     return box;
   }
 
@@ -260,13 +260,9 @@ function rich(sentence) {
   const node = el("p");
   for (const part of sentence.split(/(\*[^*]+\*|`[^`]+`)/)) {
     const tag = { "*": "dfn", "`": "code" }[part[0]];
-    node.append(tag ? text(tag, part.slice(1, -1)) : part);
+    node.append(tag ? el(tag, {}, part.slice(1, -1)) : part);
   }
   return node;
-}
-
-function button(label, run, name = "") {
-  return text("button", label, { type: "button", class: `sd-lesson-button ${name}`.trim(), onclick: run });
 }
 
 function firstPlace(progress) {

@@ -25,11 +25,11 @@ export class Question {
     this.#common = common;
     this.#told = told;
     this.id = `sd-question-${(made += 1)}`;
-    this.button = el("button", { type: "button", class: "sd-lesson-button sd-reveal-button", disabled: true, onclick: () => this.#reveal(reveal) });
-    this.button.textContent = common.reveal;
-    this.hint = text("span", common.first, { class: "sd-question-hint" });
+    this.button = button(common.reveal, () => this.#reveal(reveal), "sd-reveal-button");
+    this.button.disabled = true;
+    this.hint = el("span", { class: "sd-question-hint" }, common.first);
     this.answer = el("div", { class: "sd-reveal", hidden: true });
-    this.form = el("fieldset", { class: "sd-question" }, text("legend", words.ask),
+    this.form = el("fieldset", { class: "sd-question" }, el("legend", {}, words.ask),
       question.options ? this.#choices() : this.#scale(), el("div", { class: "sd-question-foot" }, this.button, this.hint));
     this.root = el("div", { class: "sd-question-box" }, this.form, this.answer);
   }
@@ -37,7 +37,7 @@ export class Question {
   #choices() {
     const rows = this.#question.options.map((option) => {
       const radio = el("input", { type: "radio", name: this.id, value: option, onchange: () => this.#guessed(option) });
-      return el("label", { class: "sd-option" }, radio, text("span", this.#words.options[option]));
+      return el("label", { class: "sd-option" }, radio, el("span", {}, this.#words.options[option]));
     });
     return el("div", { class: "sd-options" }, ...rows);
   }
@@ -46,13 +46,13 @@ export class Question {
     const { min, max, step } = this.#question.scale;
     const middle = min + Math.round((max - min) / 2 / step) * step;
     const slider = el("input", { type: "range", min, max, step, value: middle, "aria-label": this.#words.ask, "aria-valuetext": this.#common.no_guess });
-    const shown = text("output", this.#common.no_guess, { class: "sd-guess" });
+    const shown = el("output", { class: "sd-guess" }, this.#common.no_guess);
     slider.addEventListener("input", () => {
       shown.textContent = this.#number(Number(slider.value));
       slider.setAttribute("aria-valuetext", shown.textContent);
       this.#guessed(Number(slider.value));
     });
-    return el("div", { class: "sd-scale" }, text("span", String(min)), slider, text("span", String(max)), shown);
+    return el("div", { class: "sd-scale" }, el("span", {}, String(min)), slider, el("span", {}, String(max)), shown);
   }
 
   #number = (value) => fill(this.#words.value, { value: Number.isInteger(value) ? value : two(value) });
@@ -69,7 +69,7 @@ export class Question {
       this.#show(await reveal());
     } catch (error) {
       this.button.disabled = false;
-      this.answer.replaceChildren(text("p", error.message, { class: "sd-lesson-problem", role: "alert" }));
+      this.answer.replaceChildren(el("p", { class: "sd-lesson-problem", role: "alert" }, error.message));
       this.answer.hidden = false;
     }
   }
@@ -79,19 +79,19 @@ export class Question {
     const exact = this.#question.runs?.length === 0;
     const verdict = this.#question.options ? this.#judgedChoice(answer) : this.#judgedNumber(answer);
     const evidence = fill(this.#words.evidence, values);
-    const origin = text("span", exact ? common.exact : common.recorded, { class: "sd-badge sd-badge-recorded" });
-    this.answer.replaceChildren(text("p", verdict, { class: "sd-lesson-verdict" }),
+    const origin = el("span", { class: "sd-badge sd-badge-recorded" }, exact ? common.exact : common.recorded);
+    const told = el("p", { class: "sd-lesson-verdict", tabindex: "-1" }, verdict);
+    this.answer.replaceChildren(told,
       ...(this.#question.scale ? [this.#marks(answer)] : []),
       el("p", { class: "sd-evidence" }, evidence, " ", origin), ...this.#bars(bars));
     if (step !== undefined) {
-      const show = el("button", { type: "button", class: "sd-lesson-button sd-lesson-quiet", onclick: () => this.#told.show(step) });
-      show.textContent = fill(common.show, { step: step + 1 });
-      this.answer.append(show);
+      this.answer.append(button(fill(common.show, { step: step + 1 }), () => this.#told.show(step), "sd-lesson-quiet"));
     }
     this.answer.hidden = false;
     this.form.querySelectorAll("input").forEach((input) => (input.disabled = true));
     this.button.hidden = true;
-    this.#told.say(`${verdict} ${evidence}`);
+    told.focus({ preventScroll: true }); // read first; the button that had the focus is gone
+    this.#told.say(evidence);
     this.#told.done();
   }
 
@@ -127,14 +127,11 @@ export class Question {
     const rows = bars.map(({ values, option, share, marked }) => {
       const sentence = fill(this.#words.bar, { ...values, option: this.#words.options?.[option] });
       const bar = el("i", { class: "sd-bar sd-bar-draft", style: `--share: ${share}`, "aria-hidden": "true" });
-      return el("li", { class: marked ? "sd-marked" : "" }, text("span", sentence), bar);
+      return el("li", { class: marked ? "sd-marked" : "" }, el("span", {}, sentence), bar);
     });
     return [el("ul", { class: "sd-lesson-bars" }, ...rows)];
   }
 }
 
-export function text(tag, content, attributes = {}) {
-  const node = el(tag, attributes);
-  node.textContent = content;
-  return node;
-}
+/** A button as all of the lessons are. */
+export const button = (label, act, name = "") => el("button", { type: "button", class: `sd-lesson-button ${name}`.trim(), onclick: act }, label);

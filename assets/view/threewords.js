@@ -2,6 +2,7 @@
 
 import { el, fill } from "./dom.js";
 import { two } from "./metrics.js";
+import { button } from "./question.js";
 
 /** The exercise as it opens: probabilities of the target and the draft, and the word that the draft drew. */
 export const EXAMPLE = { target: [0.5, 0.3, 0.2], draft: [0.2, 0.6, 0.2], drafted: 1 };
@@ -62,33 +63,28 @@ export class ThreeWords {
   constructor(words, say) {
     this.#words = words;
     this.#say = say;
-    const heading = el("h3");
-    heading.textContent = words.title;
     this.told = el("p", { class: "sd-three-told" });
     this.sum = el("p", { class: "sd-three-sum" });
     this.wrong = el("input", { type: "checkbox", onchange: () => this.#restart() });
     const rule = el("label", { class: "sd-three-rule" }, this.wrong, words.wrong);
-    const buttons = SERIES.map((times) => action(fill(words.draw, { times: times.toLocaleString("en") }), () => this.#draw(times)));
-    this.root = el("section", { class: "sd-three" }, heading, paragraph(words.intro),
+    const buttons = SERIES.map((times) => button(fill(words.draw, { times: counted(times) }), () => this.#draw(times)));
+    this.root = el("section", { class: "sd-three" }, el("h3", {}, words.title), el("p", {}, words.intro),
       el("div", { class: "sd-three-box", tabindex: "0", role: "region", "aria-label": words.table }, this.#table()),
-      this.sum, el("div", { class: "sd-three-buttons" }, ...buttons, action(words.reset, () => this.#reset())), rule, this.told);
+      this.sum, el("div", { class: "sd-three-buttons" }, ...buttons, button(words.reset, () => this.#reset())), rule, this.told);
     this.#restart();
   }
 
   #table() {
     const { words: names, columns } = this.#words;
     const head = el("tr", {}, ...["word", "target", "draft", "accept", "kept", "residual", "said", "drawn"].map((name) => {
-      const cell = el("th", { scope: "col" });
-      cell.append(columns[name].title, small(columns[name].rule));
-      return cell;
+      const { title, rule } = columns[name];
+      return el("th", { scope: "col" }, title, el("small", {}, rule));
     }));
     const rows = names.map((name, i) => {
       const cells = Object.fromEntries(["target", "draft", "accept", "kept", "residual", "said", "drawn"].map((column) => [column, value(column)]));
       for (const side of ["target", "draft"]) cells[side].cell.append(this.#slider(side, i, name));
       this.#cells.push(cells);
-      const title = el("th", { scope: "row" });
-      title.textContent = name;
-      return el("tr", {}, title, ...Object.values(cells).map(({ cell }) => cell));
+      return el("tr", {}, el("th", { scope: "row" }, name), ...Object.values(cells).map(({ cell }) => cell));
     });
     return el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows));
   }
@@ -143,7 +139,7 @@ export class ThreeWords {
     const numbers = { draw: two(last.uniform), accept: two(this.rule.accept[last.drafted]), drafted: names[last.drafted], said: names[last.said] };
     const one = times === 1 ? `${fill(last.kept ? this.#words.kept : this.#words.refused, numbers)} ` : "";
     const off = gap(this.#counts.map((times_) => times_ / total), this.target);
-    this.told.textContent = one + fill(this.#words.told, { total: total.toLocaleString("en"), gap: two(off) });
+    this.told.textContent = one + fill(this.#words.told, { total: counted(total), gap: two(off) });
     this.#say(this.told.textContent);
   }
 
@@ -152,6 +148,8 @@ export class ThreeWords {
     this.#cells.forEach((cells, i) => cells.drawn.show(total ? this.#counts[i] / total : null));
   }
 }
+
+const counted = (number) => number.toLocaleString(document.documentElement.lang || "en");
 
 // A cell with a number and a bar.
 function value(column) {
@@ -164,22 +162,4 @@ function value(column) {
       bar.style.setProperty("--share", prob ?? 0);
     },
   };
-}
-
-const small = (text) => {
-  const node = el("small");
-  node.textContent = text;
-  return node;
-};
-
-const paragraph = (text) => {
-  const node = el("p");
-  node.textContent = text;
-  return node;
-};
-
-function action(label, run) {
-  const node = el("button", { type: "button", class: "sd-lesson-button", onclick: run });
-  node.textContent = label;
-  return node;
 }

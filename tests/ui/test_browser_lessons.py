@@ -70,8 +70,10 @@ def test_one_predicts_before_the_run_answers_and_progress_is_kept(page, url):
     answer(questions[0])
     assert "drafted tokens were kept" in questions[0].locator(".sd-evidence").inner_text()
     assert "recorded" in questions[0].locator(".sd-evidence").inner_text()
-    said = page.locator(".sd-lessons > [aria-live]").inner_text()
-    assert questions[0].locator(".sd-lesson-verdict").inner_text() in said
+    said = page.locator(".sd-lessons > [aria-live]").text_content()
+    assert said
+    assert said in questions[0].locator(".sd-evidence").inner_text()
+    assert page.evaluate("document.activeElement.className") == "sd-lesson-verdict"
     answer(questions[1])
     assert questions[1].locator(".sd-option-true").inner_text() == "They are dropped without a test"
     shown = questions[1].get_by_role("button", name="Show step")

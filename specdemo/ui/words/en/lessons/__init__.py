@@ -19,8 +19,13 @@ WORDS: dict[str, object] = {
     "copy": "Copy the prompt",
     "copied": "The prompt is copied.",
     "not_copied": "The browser does not let this page copy. The prompt is: {prompt}",
-    "settings": "Method: {method}. Lookahead policy: {policy}. Lookahead: {lookahead}. Temperature: "
-    "{temperature}.",
+    "settings": {
+        "method": "Method: {method}.",
+        "policy": "Lookahead policy: {policy}.",
+        "lookahead": "Lookahead: {lookahead}.",
+        "temperature": "Temperature: {temperature}.",
+        "fallback": "Drafting stops while it loses.",
+    },
     "no_model": "There is no model here to run it with. Where specdemo runs with one, put the prompt and these "
     "settings on the Play tab.",
     "takeaway": "Take away",
