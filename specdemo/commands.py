@@ -335,13 +335,9 @@ def export(options: argparse.Namespace) -> int:
 
 def export_site(options: argparse.Namespace) -> int:
     """Write the static site."""
-    from specdemo.site import RUNS, write_site
-    from specdemo.ui.lessons import lessons_value, lessons_words
-    from specdemo.ui.words import VIEW
-    from specdemo.ui.words.en.lab import WORDS as LAB
+    from specdemo.site import write_site
 
-    lessons = {"value": lessons_value(RUNS, live=False), "words": lessons_words()}
-    write_site(options.folder, VIEW, {"lab": {"value": "{}", "words": LAB}, "lessons": lessons})
+    write_site(options.folder)
     err.print(
         f"Wrote {options.folder}. Look at it: python -m http.server -d {options.folder}",
         markup=False,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from specdemo.errors import UserError
 from specdemo.export import SCRIPTS, data_block, modules, player_page, plotly_path
+from specdemo.session import Studio
+from specdemo.settings import AppSettings
 
 ASSETS = SCRIPTS.parent
 RUNS = ASSETS / "runs"
@@ -36,39 +38,54 @@ Static files, written by `python -m specdemo export-site`. Any web server can ha
 """
 
 
-def write_site(folder: Path, words: Mapping[str, object], parts: Mapping[str, object]) -> None:
-    """Write the site. Raises UserError for a folder with other things in it.
+def write_site(folder: Path) -> None:
+    """Write the site. Raises UserError for a folder with other things in it."""
+    from specdemo.ui.words import VIEW
 
-    words: the view's; parts: by name of a tab, what its script reads as `value`, and its `words`
-    """
     if folder.exists() and any(folder.iterdir()) and not _is_site(folder):
         raise UserError(
             f"{folder} holds other things than a site of this program.",
             unharmed="Nothing was written.",
             advice="Name a new or an empty folder.",
         )
-    runs = recorded_runs()
-    for name, source in (
-        ("view", SCRIPTS),
-        ("runs", RUNS),
-        ("icons", ASSETS / "icons"),
-    ):
+    for name, source in (("view", SCRIPTS), ("runs", RUNS), ("icons", ASSETS / "icons")):
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("package.json"))
     shutil.copyfile(plotly_path(), folder / "plotly.min.js")
-    page = words["export"]["page"]  # type: ignore[index]
+    page: Any = VIEW["export"]["page"]
     for name, text in {
-        "index.html": index(page, {"words": words, "runs": runs, "parts": parts}),
-        "player.html": player_page(words),
+        "index.html": index(page, {"words": VIEW, "parts": parts()}),
+        "player.html": player_page(VIEW),
         "README.md": README.format(title=page["title"], subtitle=page["subtitle"]),
     }.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def index(page: Mapping[str, str], data: Mapping[str, object]) -> str:
+def parts() -> dict[str, dict[str, Any]]:
+    """What the tabs show, by name: `words` beside the view's, and a `value`, or `choices` of a menu with a value each."""
+    from specdemo.ui.lessons import lessons_value, lessons_words
+    from specdemo.ui.present import recorded_line
+    from specdemo.ui.race import Races
+    from specdemo.ui.runs import recorded_runs
+    from specdemo.ui.words.en.lab import WORDS as LAB
+    from specdemo.ui.words.en.race import WORDS as RACE
+
+    races = Races(Studio(AppSettings(replay=True)), RUNS)
+    runs = [(run.name, run.title, recorded_line(run, run.name)) for run in recorded_runs(RUNS)]
+    raced = [(str(place), title, races.stream(place)) for title, place in races.choices()]
+    lessons = {name: value for name, value in lessons_words().items() if name != "view"}
+    return {
+        "play": {"choices": runs, "words": {}},
+        **({"race": {"choices": raced, "words": RACE}} if raced else {}),
+        "lab": {"value": "{}", "words": LAB},
+        "lessons": {"value": lessons_value(RUNS, live=False), "words": lessons},
+    }
+
+
+def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
     """The site's one page. What is needed first is named in its head, so that it all comes in one round."""
+    first, *_ = data["parts"]["play"]["choices"][0]
     styles = sorted(path.name for path in SCRIPTS.glob("*.css"))
-    first = f"runs/{data['runs'][0]['name']}.jsonl"  # type: ignore[index]
     head = [
         '<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
@@ -82,7 +99,7 @@ def index(page: Mapping[str, str], data: Mapping[str, object]) -> str:
             for name in ("site.js", *modules("replay.js"))
             if name != "replay.js"
         ),
-        f'<link rel="preload" href="{first}" as="fetch" crossorigin>',
+        f'<link rel="preload" href="runs/{first}.jsonl" as="fetch" crossorigin>',
     ]
     body = [
         "<main></main>",
@@ -99,16 +116,6 @@ def index(page: Mapping[str, str], data: Mapping[str, object]) -> str:
             "</body>\n</html>\n",
         ]
     )
-
-
-def recorded_runs() -> list[dict[str, str]]:
-    """Name and title of the recorded runs that are there, in the order of their index."""
-    found = json.loads((RUNS / "index.json").read_text(encoding="utf-8"))["runs"]
-    return [
-        {"name": run["name"], "title": run["title"]}
-        for run in found
-        if (RUNS / f"{run['name']}.jsonl").is_file()
-    ]
 
 
 def _is_site(folder: Path) -> bool:

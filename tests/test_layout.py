@@ -32,7 +32,7 @@ ALLOWED = {
     "bench": {*BELOW_SESSION, "session"},
     "training": {*BELOW_SESSION, "session", "bench"},
     "export": {*BASE, "trace"},
-    "site": {*BASE, "export"},
+    "site": {*BASE, "export", "session", "ui"},
     "ui": {*BASE, "trace", "session", "models", "batch", "export", "race", "proposals", "lab"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))

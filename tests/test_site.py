@@ -10,7 +10,6 @@ import yaml
 
 from specdemo import cli, site
 from specdemo.errors import UserError
-from specdemo.ui.words import VIEW
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +39,13 @@ def test_every_script_of_the_site_imports_what_is_there(folder):
 def test_its_data_names_runs_that_are_there_and_its_parts(folder):
     page = (folder / "index.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="sd-data">(.*?)</script>', page)[1])
-    assert len(data["runs"]) >= 4
-    for run in data["runs"]:
-        assert (folder / "runs" / f"{run['name']}.jsonl").is_file()
-    assert {"lab", "lessons"} <= set(data["parts"])
+    parts = data["parts"]
+    assert list(parts) == ["play", "race", "lab", "lessons"]
+    named = [value for _, _, value in parts["play"]["choices"] + parts["race"]["choices"]]
+    runs = {json.loads(line).get("run") for value in named for line in value.splitlines()}
+    assert len(runs - {None, ""}) >= 4
+    for run in runs - {None, ""}:
+        assert (folder / "runs" / f"{run}.jsonl").is_file()
     assert json.loads(data["parts"]["lessons"]["value"])["live"] is False
     assert set(data["parts"]) <= set(data["words"]["export"]["page"]["tabs"])
 
@@ -57,14 +59,14 @@ def test_its_readme_is_that_of_a_static_space(folder):
 
 
 def test_a_site_is_written_anew_and_other_folders_are_left_alone(tmp_path):
-    site.write_site(tmp_path / "site", VIEW, {})
+    site.write_site(tmp_path / "site")
     left_over = tmp_path / "site" / "runs" / "left-over.jsonl"
     left_over.write_text("")
-    site.write_site(tmp_path / "site", VIEW, {})
+    site.write_site(tmp_path / "site")
     assert not left_over.exists()
     other = tmp_path / "other"
     other.mkdir()
     (other / "index.html").write_text("mine")
     with pytest.raises(UserError, match="other things"):
-        site.write_site(other, VIEW, {})
+        site.write_site(other)
     assert [path.name for path in other.iterdir()] == ["index.html"]

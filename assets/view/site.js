@@ -1,4 +1,4 @@
-// The whole of it as static files: recorded runs and their player, the lab and the lessons, without Gradio or Python.
+// The whole of it as static files: recorded runs and races, the lab and the lessons, without Gradio or Python.
 
 import { el } from "./dom.js";
 import { frame, given } from "./frame.js";
@@ -6,62 +6,64 @@ import { mount } from "./view.js";
 
 const data = given("sd-data");
 const words = data.words.export.page;
-// A part is fetched when it is first wanted.
-const PARTS = {
-  play: (element) => new Play(element),
-  lab: async (element) => (await import("./lab.js")).mountLab(element, fixed(data.parts.lab)),
-  lessons: async (element) => (await import("./lessons.js")).mountLessons(element, fixed(data.parts.lessons)),
+// Only the first tab's script is there from the beginning.
+const MOUNTS = {
+  play: async () => mount,
+  race: async () => (await import("./race.js")).mountRace,
+  lab: async () => (await import("./lab.js")).mountLab,
+  lessons: async () => (await import("./lessons.js")).mountLessons,
 };
 
-// What a part gets on the page with Gradio, without anything that changes.
-const fixed = ({ value, words }) => ({ read: () => value, watch() {}, words });
-
-/** The recorded runs: a menu and the player. */
-class Play {
-  #text = "";
+/** A part with what it would be given on the page with Gradio; of several recordings a menu chooses one. */
+class Part {
+  #value;
   #changed = () => {};
 
-  constructor(element) {
-    this.menu = el("select", { id: "sd-site-runs" }, ...data.runs.map(({ name, title }) => {
-      const option = el("option", { value: name });
-      option.textContent = title;
-      return option;
-    }));
-    const label = el("label", { for: "sd-site-runs" });
-    label.textContent = words.runs;
-    const place = el("div", { class: "sd-site-play" });
-    element.append(el("div", { class: "sd-site-choice" }, label, this.menu), place);
-    mount(place, { read: () => this.#text, watch: (call) => (this.#changed = call), words: data.words });
-    this.menu.addEventListener("change", () => (location.hash = `play/${this.menu.value}`));
+  constructor(name, element) {
+    const { value, choices, words: own } = data.parts[name];
+    this.#value = value;
+    const place = el("div");
+    if (choices) element.append(this.#menu(name, choices));
+    element.append(place);
+    const watch = (call) => (this.#changed = call);
+    this.ready = MOUNTS[name]().then((mounted) => mounted(place, { read: () => this.#value, watch, words: { ...data.words, view: data.words, ...own } }));
   }
 
-  /** Play a run; the first without a name that is known. */
-  async show(name) {
-    const run = data.runs.find((one) => one.name === name) ?? data.runs[0];
-    if (run.name === this.name) return;
-    this.name = this.menu.value = run.name;
-    const open = { type: "open", source: "recorded", key: run.name, title: run.title };
-    let text;
-    try {
-      const answer = await fetch(`runs/${run.name}.jsonl`);
-      if (!answer.ok) throw new Error(answer.statusText);
-      text = `${JSON.stringify(open)}\n${await answer.text()}`;
-    } catch {
-      open.key += " missing";
-      text = `${JSON.stringify(open)}\n${JSON.stringify({ type: "notice", message: words.missing })}\n`;
-    }
-    if (this.name !== run.name) return; // another was chosen meanwhile
-    this.#text = text;
+  /** Show one of the recordings; the first where none of that name is known. */
+  async choose(key) {
+    if (!this.choices) return;
+    const [name, , value] = this.choices.find(([one]) => one === key) ?? this.choices[0];
+    this.menu.value = name;
+    if (this.#value === value) return;
+    this.#value = value;
+    await this.ready;
     this.#changed();
+  }
+
+  get chosen() {
+    return this.menu?.value;
+  }
+
+  #menu(name, choices) {
+    this.choices = choices;
+    this.menu = el("select", { id: `sd-choice-${name}`, onchange: () => (location.hash = `${name}/${this.menu.value}`) },
+      ...choices.map(([key, title]) => {
+        const option = el("option", { value: key });
+        option.textContent = title;
+        return option;
+      }));
+    const label = el("label", { for: this.menu.id });
+    label.textContent = words.choices[name];
+    return el("div", { class: "sd-site-choice" }, label, this.menu);
   }
 }
 
-/** Tabs whose open one, and the run in it, stand in the address. */
+/** Tabs; the open one, and what is chosen in it, stand in the address. */
 class Site {
   #parts = {};
 
   constructor() {
-    const names = Object.keys(PARTS).filter((name) => name === "play" || data.parts[name]);
+    const names = Object.keys(MOUNTS).filter((name) => name in data.parts);
     this.panels = Object.fromEntries(names.map((name) => [name, el("section", { id: `sd-panel-${name}`, role: "tabpanel", "aria-labelledby": `sd-tab-${name}`, hidden: true })]));
     this.tabs = Object.fromEntries(names.map((name) => {
       const tab = el("button", { type: "button", role: "tab", id: `sd-tab-${name}`, "aria-controls": `sd-panel-${name}`, onclick: () => (location.hash = name) });
@@ -75,17 +77,16 @@ class Site {
   }
 
   /** Show what the address names. */
-  async show() {
-    const [wanted, run] = location.hash.slice(1).split("/");
+  show() {
+    const [wanted, chosen] = location.hash.slice(1).split("/");
     const open = wanted in this.panels ? wanted : "play";
     for (const [name, tab] of Object.entries(this.tabs)) {
       tab.setAttribute("aria-selected", String(name === open));
       tab.tabIndex = name === open ? 0 : -1;
       this.panels[name].hidden = name !== open;
     }
-    this.#parts[open] ??= PARTS[open](this.panels[open]);
-    const part = await this.#parts[open];
-    if (open === "play") await part.show(run ?? part.name);
+    const part = (this.#parts[open] ??= new Part(open, this.panels[open]));
+    part.choose(chosen ?? part.chosen);
   }
 
   #walk(event) {

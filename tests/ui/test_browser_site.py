@@ -68,19 +68,21 @@ def test_a_run_plays_and_the_address_holds_what_is_open(page, url):
     page.locator("#sd-lab, .sd-lab, #sd-panel-lab svg").first.wait_for()
     assert page.url.endswith("#lab")
     page.keyboard.press("ArrowLeft")
-    page.locator("#sd-site-runs").select_option("hostile")
+    page.locator("#sd-panel-race .sd-token").first.wait_for()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#sd-choice-play").select_option("hostile")
     page.locator(".sd-answer .sd-rejected").first.wait_for()
     assert page.url.endswith("#play/hostile")
     assert page.evaluate("window.hacked") is None
     page.reload()
     page.locator(".sd-answer .sd-rejected").first.wait_for()
-    assert page.locator("#sd-site-runs").input_value() == "hostile"
+    assert page.locator("#sd-choice-play").input_value() == "hostile"
 
 
 def test_a_run_that_is_gone_is_told(page, url):
     page.route("**/01-explain.jsonl", lambda route: route.abort())
     page.goto(url)
-    page.locator(".sd-problem", has_text="could not be loaded").wait_for()
+    page.locator(".sd-problem", has_text="01-explain").wait_for()
     assert page.problems != []  # the browser's own line about the address
     page.problems.clear()
 

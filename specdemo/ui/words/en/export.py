@@ -17,7 +17,6 @@ WORDS: dict[str, object] = {
         "theme": "Light / dark",
         "tabs": {"play": "Play", "race": "Race", "lab": "Lab", "lessons": "Lessons"},
         "tabs_label": "Parts of the page",
-        "runs": "Recorded run",
-        "missing": "This run could not be loaded. Everything else works; choose another, or reload the page.",
+        "choices": {"play": "Recorded run", "race": "Recorded race"},
     },
 }
