@@ -188,13 +188,13 @@ class ProposalsView {
     });
     const reason = step.reason ? fill(words.nothing, { reason: step.reason }) : words.nothing_alone;
     const body = step.nodes.length ? this.#chips(step) : said("p", reason, { class: "sd-draft-why" });
-    return el("li", { class: "sd-draft" }, heading, body, facts);
+    return el("li", { class: "sd-draft" }, el("div", {}, heading, facts), body);
   }
 
-  // A chain is one line; in a tree a line begins below its parent for each further sibling.
+  // A chain is one line, the target's own token at its end; in a tree a line begins below its parent for each further sibling.
   #chips(step) {
     const words = this.#words.view;
-    const { places } = layout(step);
+    const places = isTree(step.nodes) ? layout(step).places : inLine(step);
     const box = el("div", { class: "sd-draft-tree", tabindex: "0", role: "group", "aria-label": fill(this.#words.tree_caption, { drafted: step.nodes.length, accepted: step.path.length }) });
     for (const place of places) {
       const token = place.index < 0 ? step.next : step.nodes[place.index];
@@ -239,6 +239,8 @@ class ProposalsView {
     element.replaceChildren(this.root);
   }
 }
+
+const inLine = ({ nodes, next }) => [...nodes.map((_, index) => index), ...(next ? [-1] : [])].map((index, column) => ({ index, column, row: 0, from: null }));
 
 function chip(text, status, title) {
   const token = el("span", { class: `sd-token sd-${status}`, title });

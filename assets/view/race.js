@@ -5,7 +5,7 @@ import { el, fill, svg } from "./dom.js";
 import { LineReader, isEvent } from "./lines.js";
 import { tokensPerSecond, two } from "./metrics.js";
 import { Player, SPEEDS } from "./player.js";
-import { Pen, Plot, layout, sample } from "./plot.js";
+import { Pen, Plot, sample } from "./plot.js";
 import { fold } from "./reducer.js";
 import { fetchFile } from "./runs.js";
 import { TextView } from "./text.js";
@@ -240,15 +240,14 @@ class RaceView {
       return [pen.line(i, [0, ...steps.map((step) => step.elapsed)], [0, ...steps.map((step) => step.tokens)])];
     });
     const seconds = this.#course.timeAt(this.#course.last) / 1000;
-    const shown = layout(colours, {
-      x: { range: [0, seconds * 1.02] },
-      y: { title: words.y, range: [0, this.#result.most * 1.06] },
-    });
-    shown.shapes = this.#result.goal ? [{
-      type: "line", xref: "paper", x0: 0, x1: 1, y0: this.#result.goal, y1: this.#result.goal,
-      line: { color: colours.soft, width: 1, dash: "dot" },
-    }] : [];
-    return { traces, layout: shown };
+    const { goal, most } = this.#result;
+    const line = { color: colours.soft, width: 1, dash: "dot" };
+    return {
+      traces,
+      x: { title: words.x, range: [0, seconds * 1.02] },
+      y: { title: words.y, range: [0, most * 1.06] },
+      shapes: goal ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: goal, y1: goal, line }] : [],
+    };
   }
 
   async #copy() {
@@ -387,6 +386,7 @@ class Lane {
     const { lane } = this;
     this.text.root.hidden = !lane;
     if (lane) this.text.render(this.timeline.state);
+    if (lane && !lane.end) this.text.root.scrollTop = this.text.root.scrollHeight;
     const there = goal !== null && row?.finish != null && now >= row.finish - 1e-9;
     this.rank.textContent = there ? words.rank[row.rank] : "";
     this.root.classList.toggle("sd-race-won", there && row.rank === 1);
