@@ -1,0 +1,100 @@
+// The cost model against numbers worked out by hand and published ones, and what recorded runs say of its terms.
+import assert from "node:assert/strict";
+import { byLookahead } from "../../../assets/view/experiments.js";
+import { best, bestTrees, breakEven, chainStep, chainTokens, chains, firstWord, foresee, measure, step, trees, verifyCost } from "../../../assets/view/model.js";
+import { fold } from "../../../assets/view/reducer.js";
+import { acceptRate, speedup, tokensPerStep } from "../../../assets/view/metrics.js";
+import { recordedRuns } from "./fixtures.mjs";
+
+const near = (one, other, within = 1e-9) => assert.ok(Math.abs(one - other) <= within, `${one} is not ${other}`);
+const flat = { kind: "flat" };
+
+// Expected tokens: the sum and the closed form, and both ends.
+near(chainTokens(0.8, 4), 1 + 0.8 + 0.64 + 0.512 + 0.4096);
+assert.equal(chainTokens(1, 7), 8);
+assert.equal(chainTokens(0, 7), 1);
+
+// Leviathan's best lookaheads where further rows are free (docs: (.8, .1) -> 6 at 2.47x, and so on).
+for (const [a, c, k, times] of [[0.8, 0.1, 6, 2.47], [0.7, 0.1, 4, 1.98], [0.5, 0.2, 1, 1.25]]) {
+  const found = best(chains({ a, c, curve: flat }, 16));
+  assert.equal(found.drafted, k);
+  near(found.speedup, times, 0.005);
+}
+// Drafting pays only where a > c, and a pass that costs as much for each row never lets it.
+assert.equal(best(chains({ a: 0.3, c: 0.4, curve: flat }, 16)).drafted, 0);
+assert.equal(best(chains({ a: 0.99, c: 0, curve: { kind: "linear", slope: 1 } }, 16)).drafted, 0);
+near(breakEven({ c: 0.3, curve: flat }, 1), 0.3, 1e-6);
+assert.equal(breakEven({ c: 0, curve: { kind: "linear", slope: 1.1 } }, 3), null);
+
+// The verify curve: between the points, past the last one and in units of the first.
+const measured = { kind: "measured", points: [[1, 2], [5, 4], [9, 5]] };
+assert.deepEqual([1, 3, 5, 7, 13].map((rows) => verifyCost(measured, rows)), [1, 1.5, 2, 2.25, 3]);
+assert.equal(verifyCost({ kind: "measured", points: [[1, 2]] }, 9), 1);
+assert.equal(verifyCost({ kind: "linear", slope: 0.25 }, 5), 2);
+
+// Overlapped, a step takes the longer of the two.
+const slow = { c: 0.5, curve: flat };
+assert.equal(step(slow, { drafted: 4, draftSteps: 4, tokens: 3 }).cost, 3);
+assert.equal(step({ ...slow, overlapped: true }, { drafted: 4, draftSteps: 4, tokens: 3 }).cost, 2);
+
+// Trees: without gain a chain; with it, the likeliest path each time. a .6, gain .5: .6, then .36, then .216 above .2.
+near(bestTrees(0.6, 0, 5)[5].tokens, chainTokens(0.6, 5));
+const grown = bestTrees(0.6, 0.5, 4);
+assert.deepEqual(grown.map((tree) => tree.depth), [0, 1, 2, 3, 3]);
+near(grown[4].tokens, 1 + 0.6 + 0.36 + 0.216 + 0.2);
+// A second guess is never likelier than the first, and a whole layer never gives more than one token.
+near(bestTrees(0.2, 1, 2)[2].tokens, 1.4);
+const wide = bestTrees(0.5, 0.9, 32);
+for (let n = 1; n <= 32; n += 1) assert.ok(wide[n].tokens > wide[n - 1].tokens && wide[n].tokens <= wide[n].depth + 1 && wide[n].tokens >= chainTokens(0.5, n) - 1e-12);
+// A tree costs one draft step a level.
+near(trees({ a: 0.6, gain: 0.5, c: 0.1, curve: flat }, 4)[4].cost, 1.3);
+
+// Recorded runs: what is measured agrees with the page's metrics, and the model is fed from it.
+let withTrees = 0;
+for (const { name, items } of recordedRuns()) {
+  const state = fold(items);
+  const { plain, speculative } = state.lanes;
+  const run = measure(state);
+  if (!speculative?.drafted) {
+    assert.equal(run, null, name);
+    continue;
+  }
+  near(run.speedup, speedup(plain, speculative));
+  near(run.tokens, tokensPerStep(speculative));
+  assert.ok(run.a >= acceptRate(speculative) - 1e-9 || run.trees, `${name}: tokens never reached are not refused`);
+  assert.ok(run.a <= 1 && run.c >= 0 && run.judged > 0);
+  assert.equal(run.lookaheads.reduce((total, one) => total + one.steps, 0), run.steps);
+  const tokens = run.lookaheads.reduce((total, one) => total + one.steps * one.tokens, 0);
+  near(tokens, speculative.tokens);
+  withTrees += run.trees;
+  const foreseen = foresee({ a: run.a, c: run.c, gain: run.gain ?? 0, curve: { kind: "measured", points: run.points } }, run);
+  for (const value of Object.values(foreseen)) assert.ok(value >= 0 && value < 50, name);
+}
+assert.ok(withTrees > 0);
+
+// Judged guesses by hand: a chain of three of which one is kept and the next refused; then a tree whose second sibling is kept.
+const node = (parent, status) => ({ token_id: 1, parent, status });
+const verified = (index, nodes, path, seconds) => ({ type: "verified", lane: "speculative", step: index, nodes, path, next: { token_id: 2, status: "correction" }, draft_seconds: 0.5, verify_seconds: seconds - 0.5, overhead_seconds: 0, elapsed_seconds: 0 });
+const header = (lane) => ({ type: "started", lane, method: "tree", verify_costs: [[1, 2], [4, 3]], schema: 1 });
+const small = measure(fold([
+  header("speculative"),
+  verified(0, [node(-1, "accepted"), node(0, "rejected"), node(1, "unreached")], [0], 2.5),
+  verified(1, [node(-1, "rejected"), node(-1, "accepted"), node(1, "rejected")], [1], 3.5),
+]));
+assert.deepEqual([small.a, small.judged, small.gain, small.trees], [1 / 4, 4, 1, true]);
+near(small.c, (0.5 * 1) / 5); // one second of drafting in five levels, a plain token is half a second a token: 1 / 2
+assert.equal(small.plainMeasured, false);
+assert.equal(measure(fold([header("plain")])), null);
+assert.equal(measure(fold([])), null);
+
+// The two words: stopping leaves .7, taking back makes it .85.
+near(firstWord([0.7, 0.3], [0.5, 0.5], 0.8, { looksBack: false })[0], 0.7);
+near(firstWord([0.7, 0.3], [0.5, 0.5], 0.8, { looksBack: true })[0], 0.85);
+near(firstWord([0.5, 0.5], [0.5, 0.5], 0.8, { looksBack: true })[0], 0.5);
+
+// Measured lanes: plain runs count together, and without one nothing is claimed.
+const lane = (lookahead, tokens, seconds) => ({ lookahead, tokens, seconds, steps: 4, verify_seconds: seconds, drafted: 4 * lookahead, accepted: 0, same: tokens, runs: 1 });
+const [row] = byLookahead([lane(0, 10, 1), lane(3, 30, 1), lane(0, 10, 3)]);
+near(row.speedup, 6);
+near(row.plain, 5);
+assert.equal(byLookahead([lane(3, 30, 1)])[0].speedup, null);
