@@ -126,7 +126,7 @@ export class Question {
     if (!bars.length) return [];
     const rows = bars.map(({ values, option, share, marked }) => {
       const sentence = fill(this.#words.bar, { ...values, option: this.#words.options?.[option] });
-      const bar = el("i", { class: "sd-bar sd-bar-draft", style: `--share: ${share}`, "aria-hidden": "true" });
+      const bar = el("i", { class: "sd-lesson-bar", style: `--share: ${share}`, "aria-hidden": "true" });
       return el("li", { class: marked ? "sd-marked" : "" }, el("span", {}, sentence), bar);
     });
     return [el("ul", { class: "sd-lesson-bars" }, ...rows)];

@@ -154,7 +154,7 @@ const counted = (number) => number.toLocaleString(document.documentElement.lang 
 // A cell with a number and a bar.
 function value(column) {
   const number = el("span", { class: "sd-three-number" });
-  const bar = el("i", { class: `sd-bar sd-three-bar-${column}`, "aria-hidden": "true" });
+  const bar = el("i", { class: `sd-lesson-bar sd-three-bar-${column}`, "aria-hidden": "true" });
   return {
     cell: el("td", {}, el("span", { class: "sd-three-value" }, number, bar)),
     show(prob) {

@@ -44,7 +44,7 @@ LESSONS: dict[str, object] = {
                 "value": "{value} times one pass",
                 "evidence": "When the model was loaded, a pass over one row took {one} ms and a pass over eight "
                 "rows {eight} ms: {ratio} times as long for eight times as many tokens.",
-                "bar": "{rows} rows: {milliseconds} ms",
+                "bar": "a pass over {rows}: {milliseconds} ms",
             },
         },
         "live": "Run the same question with plain decoding on your machine. Then choose the method Draft model, "
