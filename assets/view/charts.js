@@ -95,10 +95,8 @@ export class ChartsView {
     this.#reach = { header, whole, most, steps: end("steps"), seconds: end("seconds") };
   }
 
-  // The two places change charts when one is asked for the other's.
   #choose(i, name) {
-    const slots = this.#choice.slots.map((other, j) => (j === i ? name : other === name ? this.#choice.slots[i] : other));
-    this.#keep({ ...this.#choice, slots });
+    this.#keep({ ...this.#choice, slots: this.#choice.slots.with(i, name) });
   }
 
   #keep(choice) {
@@ -227,7 +225,7 @@ export const roundUp = (value, least) => least * (4 / 3) ** Math.max(0, Math.cei
 function recall() {
   try {
     const { slots, axis } = JSON.parse(localStorage.getItem(KEPT));
-    const known = slots.length === FIRST.slots.length && slots.every((name) => NAMES.includes(name)) && slots[0] !== slots[1];
+    const known = slots.length === FIRST.slots.length && slots.every((name) => NAMES.includes(name));
     return known && (axis === "steps" || axis === "seconds") ? { slots, axis } : FIRST;
   } catch {
     return FIRST;
