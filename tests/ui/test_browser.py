@@ -218,7 +218,10 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
     assert page.locator(".sd-number-speedup dd b").inner_text() != "\N{EN DASH}"
     page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 2")
     page.locator(".sd-answer .sd-token.sd-rejected").first.hover()
-    assert "0.25" in page.locator(".sd-popover").inner_text()
+    inspector = page.locator(".sd-inspector")
+    inspector.get_by_text("draw 0.25 is not below the accept probability 0.50").wait_for()
+    assert "recorded without detail" in inspector.inner_text()
+    assert inspector.locator("img, script").count() == 0
     assert page.problems == []
 
 
@@ -251,16 +254,18 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     }
     assert len(set(looks.values())) == 4, looks  # they differ without their colours
 
-    # A step of the text is the step of the tree; a node tells its numbers; the popover leaves the tree free.
+    # A step of the text is the step of the tree; a node tells its numbers and leaves the tree free.
     page.locator(".sd-answer .sd-step").nth(2).locator(".sd-correction").hover()
     tree.get_by_text("Step 3:").wait_for()
     node = tree.locator(".sd-node-rejected").first
     node.hover()
-    popover = page.locator(".sd-popover")
-    assert "0.250" in popover.inner_text()
-    assert "node 4, depth 2" in popover.inner_text()
-    box, over = tree.bounding_box(), popover.bounding_box()
-    assert over["x"] + over["width"] <= box["x"] or over["y"] + over["height"] <= box["y"]
+    told = tree.locator(".sd-summary")
+    told.get_by_text("node 4, depth 2").wait_for()
+    assert "0.25" in told.inner_text()
+    assert node.evaluate(
+        "e => { const box = e.getBoundingClientRect(); return e.contains("
+        "document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)); }"
+    )
     assert page.locator(".sd-step.sd-lit").get_attribute("data-step") == "2"
 
     page.locator(".sd-tree-box").focus()
@@ -275,8 +280,9 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     ):
         page.keyboard.press(key)
         assert page.evaluate("document.activeElement.dataset.node") == node
-    assert "rejected" in popover.inner_text()
-    assert page.evaluate("document.activeElement.getAttribute('aria-describedby')")
+    assert "rejected" in told.inner_text()
+    described = page.evaluate("document.activeElement.getAttribute('aria-describedby')")
+    assert page.locator(f"[id='{described}']").inner_text() == told.inner_text()
 
     # The text keeps what was refused and counts the rest.
     step = page.locator(".sd-answer .sd-step").first
@@ -402,7 +408,12 @@ def test_a_trace_can_be_saved_opened_and_a_broken_one_is_told(page, tmp_path):
         "document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000
     )
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download trace").click()
+        page.locator(".sd-menu summary").click()
+        page.get_by_role("button", name="Trace (JSON lines)").click()
+    with page.expect_download() as replay:
+        page.locator(".sd-menu summary").click()
+        page.get_by_role("button", name="Replay (one HTML file)").click()
+    assert HOSTILE[1] in replay.value.path().read_text(encoding="utf-8")
     saved = tmp_path / "trace.jsonl"
     download.value.save_as(saved)
     cut = tmp_path / "cut.jsonl"
