@@ -152,13 +152,13 @@ export class TreeView {
     this.#enlarge(event.deltaY < 0 ? ZOOM.by : 1 / ZOOM.by);
   }
 
-  // A tree that fits is not enlarged by itself, and none is made too small to be read.
+  // A tree fills its panel, but none is made too small to be read.
   #fit() {
     const drawing = this.box.firstElementChild;
     if (!drawing) return;
     const { width, height } = drawing.viewBox.baseVal;
     const room = [this.box.clientWidth - 16, this.box.clientHeight - 8];
-    const fitting = Math.max(0.85, Math.min(1, room[0] / width, room[1] / height));
+    const fitting = Math.max(0.85, Math.min(1.5, room[0] / width, room[1] / height));
     this.#scale = this.#zoom ?? fitting;
     drawing.setAttribute("width", width * this.#scale);
     drawing.setAttribute("height", height * this.#scale);

@@ -42,7 +42,8 @@ export function mount(element, { read, watch, words, keys = true, onselect = () 
 
 /**
  * Everything that is shown of a run. A subject is a token that can be inspected:
- * { lane, at, header, step, node, count, text }, `at` the step's place in its lane, `node` -1 for the target's own token.
+ * { lane, at, header, step, node, count, text, token }, `at` the step's place in its lane, `node` -1 for the target's own
+ * token, `token` the element under the pointer.
  */
 class View {
   pins = []; // subjects that stay: one, or two that are compared
@@ -50,6 +51,7 @@ class View {
   pointed = null; // the subject under the pointer or the focus, or the last one
   #left = new AbortController(); // ends what listens outside of the root
   #lit = [];
+  #marked = [];
 
   constructor(element, words, { keys, onselect }) {
     this.words = words;
@@ -331,8 +333,8 @@ class View {
   }
 
   // found: what `find` of the text or of the tree gives
-  #subject({ step, piece, at }) {
-    return this.#subjectOf(at, step, piece.node, piece.count, piece.value.text);
+  #subject({ token, step, piece, at }) {
+    return { ...this.#subjectOf(at, step, piece.node, piece.count, piece.value.text), token };
   }
 
   #subjectOf(at, step, node, count = 0, text = (node < 0 ? step.next : step.nodes[node]).text) {
@@ -443,6 +445,9 @@ class View {
   }
 
   #drawInspector() {
+    for (const pin of this.#marked) pin.token.classList.remove("sd-pinned");
+    this.#marked = [...this.pins];
+    for (const pin of this.#marked) pin.token.classList.add("sd-pinned");
     const { why, subjects } = this.#subjects();
     this.inspector.render(subjects, { why, armed: this.armed, source: this.state.source.kind });
     const told = why === "place" ? subjects[0] : this.pointed;
