@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import gradio as gr
 import pytest
 
 from specdemo.errors import UserError
 from specdemo.session import ReplayOnly, Studio
 from specdemo.settings import AppSettings, RunSettings
+from specdemo.ui import words
+from specdemo.ui.app import create_app
+from specdemo.ui.handlers import Handlers
 
 ROOT = Path(__file__).resolve().parents[1]
 HIDE = """
@@ -81,3 +86,15 @@ def test_the_environment_can_ask_for_replay_alone(monkeypatch, value, replay):
     monkeypatch.setenv("SPECDEMO_REPLAY", value)
     assert AppSettings.from_environment().replay is replay
     assert AppSettings.from_environment(replay=True).replay
+
+
+def test_run_leaves_what_is_shown_and_the_page_says_why():
+    handlers = Handlers(Studio(AppSettings(replay=True)))
+    visitor, shown = handlers.begin(None)
+    assert shown == gr.skip()
+    assert list(handlers.run(visitor, "Hello.", "")) == [gr.skip()]
+    status = json.loads(handlers.arrive()[1])
+    assert (status["state"], status["text"]) == ("replay", words.REPLAY_ONLY)
+    page = create_app(handlers.studio).get_config_file()
+    texts = [str(part["props"].get("value")) for part in page["components"]]
+    assert any("Live runs are switched off here." in text for text in texts)

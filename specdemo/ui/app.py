@@ -22,6 +22,7 @@ from specdemo.ui.panels import (
     create_controls,
     create_header,
     create_proof,
+    create_replay_note,
     create_training,
 )
 from specdemo.ui.proposals import create_proposals
@@ -42,6 +43,8 @@ def create_app(studio: Studio) -> gr.Blocks:
     with gr.Blocks(title=words.TITLE, analytics_enabled=False, fill_width=True) as demo:
         visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
         status, share = create_header()
+        if studio.replay_only:
+            create_replay_note(studio.replay_only)
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             with _tab(words.TAB_PLAY, "play"):
                 ask = create_ask()
@@ -78,7 +81,12 @@ def create_app(studio: Studio) -> gr.Blocks:
         controls.method.input(handlers.menu, controls.method, menu, **quick)
         controls.forget.click(handlers.forget, visitor, None, show_progress="hidden")
         started = gr.on(
-            [ask.run.click, ask.prompt.submit], handlers.begin, visitor, [visitor, view], **quick
+            [ask.run.click, ask.prompt.submit],
+            handlers.begin,
+            visitor,
+            [visitor, view],
+            # A message of its own, as the one that there are no live runs, reaches the page through the queue alone.
+            **{**quick, "queue": bool(studio.replay_only)},
         )
         started.then(
             handlers.run,

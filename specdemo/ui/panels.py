@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
 import gradio as gr
 
+from specdemo.errors import UserError
 from specdemo.session import MethodInfo, Studio
 from specdemo.settings import MAX_LOOKAHEAD, MAX_NODES, PRECISIONS, RunSettings
 from specdemo.ui import present, words
@@ -89,6 +91,13 @@ def create_header() -> tuple[gr.HTML, gr.Button]:
         theme = gr.Button(words.THEME, size="sm", scale=0, elem_id="sd-theme")
     theme.click(None, js=TOGGLE_THEME)
     return status, share
+
+
+def create_replay_note(why: UserError) -> None:
+    """Why there are no live runs here, for as long as there are none."""
+    sentences = (why.message, why.unharmed, why.advice)
+    text = " ".join(escape(sentence) for sentence in sentences)
+    gr.HTML(f'<p class="sd-replay-note">{text}</p>', apply_default_css=False, padding=False)
 
 
 def create_ask() -> Ask:
