@@ -57,11 +57,12 @@ export class ChartsView {
 
   /** Save a chart, seen or not, as "png" or "svg". */
   async export(name, format) {
-    await globalThis.Plotly.downloadImage(this.#picture(name), { ...size(format), filename: `specdemo-${name}` });
+    if (this.#state) await globalThis.Plotly?.downloadImage(this.#picture(name), { ...size(format), filename: `specdemo-${name}` });
   }
 
   /** Pictures of all charts that have something to show: [{ name, title, url }], each url a data URL. */
   async images(format = "png") {
+    if (!this.#state || !globalThis.Plotly) return [];
     const shown = NAMES.filter((name) => !this.#figure(name, palette(this.root)).empty);
     return Promise.all(shown.map(async (name) => ({
       name,

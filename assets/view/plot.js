@@ -8,6 +8,8 @@ const CONFIG = { displayModeBar: false };
 const MARGIN = { l: 42, r: 10, t: 7, b: 20 }; // pixels around the plotting area; the horizontal title stands below it
 const REST = 50; // times as long as a drawing took, the next one waits: a slow machine draws less often
 const MOST_REST = 1000; // milliseconds
+const LATE = 200; // milliseconds that a drawing may wait for a moment between two frames
+const whenIdle = (call) => (globalThis.requestIdleCallback ? requestIdleCallback(call, { timeout: LATE }) : call());
 
 /** The theme's colours and font where an element stands. */
 export function palette(element) {
@@ -216,16 +218,15 @@ export class Plot {
 
   #soon() {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#draw(), Math.max(0, this.#rested - performance.now()));
+    this.#timer = setTimeout(() => whenIdle(() => this.#draw()), Math.max(0, this.#rested - performance.now()));
   }
 
   #draw() {
     const { width, height } = this.#size;
     if (!this.#figure || width < 80 || height < 40 || !this.root.isConnected) return;
     const began = performance.now();
-    if (!globalThis.Plotly) {
-      // It is large and comes after the text.
-      this.#rested = began + 100;
+    if (!globalThis.Plotly) this.#rested = began + 100; // it is large and comes after the text
+    if (began < this.#rested) {
       this.#soon();
       return;
     }

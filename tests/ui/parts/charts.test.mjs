@@ -64,7 +64,7 @@ assert.deepEqual(wrap(`${"a".repeat(50)} ${"b".repeat(20)} c`), ["a".repeat(50),
 const time = draw("time", state);
 assert.deepEqual(time.traces.slice(0, 3).map((trace) => Math.round(Math.max(...trace.y))), [10, 90, 100]);
 assert.deepEqual(time.table().rows.at(-1), [words.table_sum, "30", "240", "30", "300"]);
-assert.ok(keyOfFigure(time).some(([, text]) => text === "drafting 10 %"));
+assert.ok(keyOfFigure(time).some(([, text]) => text === "draft 10 %"));
 
 // On either axis a step lies where its cursor lies.
 assert.deepEqual(draw("time", state).place(1), [1.5, 2.5]);

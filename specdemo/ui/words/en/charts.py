@@ -41,7 +41,6 @@ WORDS: dict[str, object] = {
     "table_label": "Table: {title}",
     "table_step": "step",
     "table_sum": "sum",
-    "hover_step": "step {step}",
     # Lookahead
     "accepted": "accepted",
     "not_accepted": "not accepted",
@@ -89,20 +88,20 @@ WORDS: dict[str, object] = {
     "kept": "kept",
     "no_drafts": "nothing has been drafted yet",
     # Where the time goes
-    "draft": "drafting {share} %",
-    "verify": "verifying {share} %",
-    "overhead": "the rest {share} %",
-    "draft_name": "drafting",
-    "verify_name": "verifying",
-    "overhead_name": "the rest",
+    "draft": "draft {share} %",
+    "verify": "verify {share} %",
+    "overhead": "overhead {share} %",
+    "draft_name": "draft",
+    "verify_name": "verify",
+    "overhead_name": "overhead",
     "total": "sum",
     "time_total": "{steps} steps, {seconds} s in all",
-    "time_hover": "step {step}: {total} ms<br>drafting {draft}, verifying {verify}, the rest {overhead} ms",
-    "time_label": "Chart: where the time of a step goes. Drafting {draft} %, verifying {verify} %, "
-    "the rest {overhead} % of {seconds} s in {steps} steps.",
+    "time_hover": "step {step}: {total} ms<br>draft {draft}, verify {verify}, overhead {overhead} ms",
+    "time_label": "Chart: where the time of a step goes. Draft {draft} %, verify {verify} %, "
+    "overhead {overhead} % of {seconds} s in {steps} steps.",
     # Predicted against measured
     "foreseen": "predicted (modelled)",
-    "came": "came ({origin})",
+    "came": "what came ({origin})",
     "forecast_hover": "step {step}: {expected_tokens} tokens predicted, {tokens} came<br>"
     "{expected} ms predicted, {measured} ms {origin}",
     "forecast_label": "Chart: predicted against measured. In a step, on average, {expected_tokens} tokens predicted "
