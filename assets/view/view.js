@@ -48,6 +48,7 @@ export function mount(element, { read, watch, words, keys = true, onselect = () 
 class View {
   pins = []; // subjects that stay: one, or two that are compared
   armed = false; // whether the next one that is chosen is compared with the first
+  hovered = -1; // the step under the pointer in the strip
   pointed = null; // the subject under the pointer or the focus, or the last one
   #left = new AbortController(); // ends what listens outside of the root
   #lit = [];
@@ -160,7 +161,10 @@ class View {
 
   // Who moves the player looks at its place, not at what the pointer happens to rest on.
   #moved() {
-    if (!this.player.playing) this.pointed = null;
+    if (!this.player.playing) {
+      this.pointed = null;
+      this.hovered = -1;
+    }
     this.#changed();
   }
 
