@@ -77,4 +77,5 @@ def test_the_script_and_python_count_alike(path):
     for name in ("tokens_per_second", "drafted_accept_rate", "tokens_per_step"):
         assert shown[name] == pytest.approx(getattr(fast, name))
     assert shown["curve"] > 0
+    assert shown["positions"] == [list(counts) for counts in fast.positions]
     assert shown["text"].strip()

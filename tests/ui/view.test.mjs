@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { sum } from "../../assets/view/batch.js";
 import { LineReader, readTrace } from "../../assets/view/lines.js";
-import { acceptRate, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/metrics.js";
+import { acceptRate, positions, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/metrics.js";
 import { emptyState, fold, laneText, reduce } from "../../assets/view/reducer.js";
 import { split } from "../../assets/view/symbols.js";
 
@@ -48,6 +48,7 @@ const { plain, speculative } = state.lanes;
 console.log(JSON.stringify({
   speedup: speedup(plain, speculative),
   curve: speedupCurve(plain, speculative).length,
+  positions: positions(speculative).map(({ tested, kept }) => [tested, kept]),
   text: laneText(speculative),
   tokens_per_second: tokensPerSecond(speculative),
   drafted_accept_rate: acceptRate(speculative),
