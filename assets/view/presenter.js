@@ -2,6 +2,9 @@
 
 const CLASS = "sd-presenter";
 
+/** The element whose classes say how the page looks. It lies inside the part that Gradio's styles reach. */
+export const pageRoot = () => document.getElementById("sd-header").parentElement;
+
 export class Presenter {
   /** changed(on): told after each change. */
   constructor(changed) {
@@ -9,12 +12,12 @@ export class Presenter {
   }
 
   get on() {
-    return document.body.classList.contains(CLASS);
+    return pageRoot().classList.contains(CLASS);
   }
 
   set(on) {
     if (on === this.on) return;
-    document.body.classList.toggle(CLASS, on);
+    pageRoot().classList.toggle(CLASS, on);
     globalThis.dispatchEvent(new Event("resize")); // charts take their new room
     this.changed(on);
   }

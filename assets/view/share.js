@@ -3,6 +3,7 @@
 import { dialog } from "./dialog.js";
 import { calm, el, fill, svg } from "./dom.js";
 import { writeState } from "./permalink.js";
+import { pageRoot } from "./presenter.js";
 
 const said = (tag, attributes, text) => {
   const node = el(tag, attributes);
@@ -36,7 +37,7 @@ export class Share {
   /** Open for a state of the page, see permalink.js. */
   async open(state) {
     this.state = state;
-    const { classList } = document.body;
+    const { classList } = pageRoot();
     for (const name of Object.keys(this.words.parts)) this.choices[name].checked = classList.contains(`sd-hide-${name}`);
     this.choices.presenter.checked = classList.contains("sd-presenter");
     this.#update();

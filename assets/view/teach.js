@@ -3,7 +3,7 @@
 import { el, fill } from "./dom.js";
 import { keysDialog, listen } from "./keys.js";
 import { onApply, readState, remembered } from "./permalink.js";
-import { Presenter } from "./presenter.js";
+import { Presenter, pageRoot } from "./presenter.js";
 import { Share } from "./share.js";
 
 let part = null;
@@ -71,7 +71,7 @@ class Teach {
     else if (theme) problems.push(wrong("theme", theme));
     if (presenter !== undefined) this.presenter.set(presenter);
     for (const name of hide ?? []) {
-      if (name in this.words.share.parts) document.body.classList.add(`sd-hide-${name}`);
+      if (name in this.words.share.parts) pageRoot().classList.add(`sd-hide-${name}`);
       else problems.push(wrong("hide", name));
     }
     return problems;

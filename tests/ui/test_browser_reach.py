@@ -1,0 +1,141 @@
+"""Who cannot see or point well, a class with a link, a projector: axe finds nothing serious, keys and links do what they say."""
+
+from __future__ import annotations
+
+import pytest
+from ui.test_browser import ReadyStudio
+
+from specdemo.settings import AppSettings
+from specdemo.ui.app import create_app, launch_options
+from specdemo.ui.runs import recorded_runs
+
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = pytest.mark.browser
+
+TABS = ("play", "race", "proposals", "lab", "lessons", "methods")
+SERIOUS = ("serious", "critical")
+
+
+@pytest.fixture(scope="module")
+def url():
+    demo = create_app(ReadyStudio(AppSettings()))
+    _, address, _ = demo.launch(server_port=None, prevent_thread_lock=True, **launch_options())
+    yield address
+    demo.close()
+
+
+@pytest.fixture
+def visit(browser, url):
+    """Opens the page at an address; returns it when the opening run stands there whole."""
+    contexts = []
+
+    def open_page(query="", width=1280, height=800, **options):
+        options = {"reduced_motion": "reduce", **options}
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.problems = []
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.goto(url + query)
+        page.locator("#sd-view .sd-answer .sd-token").first.wait_for(timeout=30_000)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_any_tab(visit, theme):
+    page = visit(f"?theme={theme}")
+    found = []
+    for tab in TABS:
+        page.locator(f"#sd-tab-{tab}-button").click()
+        page.locator(f"#sd-tab-{tab}").wait_for()
+        part = None if tab == "play" else f"#sd-tab-{tab}"  # what is around the tabs, once
+        violations = axe.Axe().run(page, context=part).response["violations"]
+        found += [
+            f"{tab}: {violation['id']}: {node['html'][:160]} {node['any'][:1]}"
+            for violation in violations
+            if violation["impact"] in SERIOUS
+            for node in violation["nodes"]
+        ]
+    assert not found, "\n".join(found)
+    assert page.problems == []
+
+
+def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
+    page = visit(
+        "?prompt=A%20%26%20%3Cb%3E&lookahead=3&seed=99&temperature=9&hide=controls,charts,foo&run=1"
+    )
+    page.locator(".sd-badge", has_text="measured").wait_for(timeout=20_000)
+    assert page.locator("#sd-prompt textarea").input_value() == "A & <b>"
+    assert page.locator(".sd-asked").inner_text().strip().endswith("A & <b>")
+    for part in ("#sd-controls", ".sd-charts"):
+        assert page.locator(part).first.is_hidden()
+    told = page.locator(".sd-told p")
+    told.nth(1).wait_for()
+    assert sorted(text.split(",")[0] for text in told.all_inner_texts()) == [
+        "The address asks for hide=foo",
+        "The address asks for temperature=9",
+    ]
+    told.first.get_by_role("button").click()
+    assert told.count() == 1
+
+    page.get_by_role("button", name="Share").click()
+    link = page.locator(".sd-address").input_value()
+    for wanted in ("prompt=A+%26+%3Cb%3E", "lookahead=3", "seed=99", "hide=controls%2Ccharts"):
+        assert wanted in link
+    assert "temperature" not in link
+    page.locator(".sd-qr path").wait_for(state="attached")
+    page.get_by_text("Run the prompt at once").click()
+    assert "run=1" in page.locator(".sd-address").input_value()
+    page.get_by_role("button", name="Copy link").click()
+    page.locator(".sd-dialog-note", has_text="link").first.wait_for()
+    page.keyboard.press("Escape")
+    page.locator("dialog[open]").wait_for(state="detached")
+    assert page.problems == []
+
+
+def test_a_recorded_run_opens_from_the_address_and_from_the_menu(visit):
+    first, *_, last = recorded_runs()
+    page = visit(f"?recorded={last.name}&tab=play")
+    assert page.locator("#sd-view .sd-root").get_attribute("data-run") == last.name
+    page.locator("#sd-runs select").select_option(first.name)
+    page.wait_for_function(
+        f"document.querySelector('#sd-view .sd-root').dataset.run == '{first.name}'"
+    )
+    page.locator(".sd-about", has_text=first.title).wait_for(state="attached")
+    assert page.locator(".sd-badge").inner_text() == "recorded"
+    page.locator("#sd-runs select").select_option(first.name)  # once more
+    page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
+    assert page.problems == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (1920, 1080)])
+def test_the_presenter_mode_fits_its_screen_and_keys_lead_in_and_out(visit, width, height):
+    page = visit(width=width, height=height)
+    small = page.locator(".sd-answer").evaluate("e => parseFloat(getComputedStyle(e).fontSize)")
+    page.keyboard.press("p")
+    page.locator("#sd-controls").wait_for(state="hidden")
+    assert page.locator("#sd-present").get_attribute("aria-pressed") == "true"
+    large = page.locator(".sd-answer").evaluate("e => parseFloat(getComputedStyle(e).fontSize)")
+    assert large >= max(24, small * 1.2)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.documentElement.scrollHeight") <= height
+    page.keyboard.press("Escape")
+    page.locator("#sd-controls").wait_for()
+    page.keyboard.press("?")
+    dialog = page.locator("dialog[open]")
+    dialog.wait_for()
+    for _ in range(3):  # the focus stays inside
+        page.keyboard.press("Tab")
+        inside = "document.activeElement === document.body || document.activeElement.closest('dialog') !== null"
+        assert page.evaluate(inside)
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    page.locator("#sd-prompt textarea").fill("")
+    page.locator("#sd-prompt textarea").press("p")
+    assert page.locator("#sd-prompt textarea").input_value() == "p"
+    assert page.locator("#sd-controls").is_visible()
+    assert page.problems == []
