@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from specdemo.engine.ask import Ask
 from specdemo.engine.runner import Runner
 from specdemo.errors import UserError
 from specdemo.models.catalogue import choose_default, pairs
+from specdemo.models.doctor import installed
 from specdemo.models.progress import Progress
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import Event, ModelInfo, RunFailed, RunStarted
@@ -437,7 +437,7 @@ def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:
     if settings.replay:
         advice = "Start without --replay and SPECDEMO_REPLAY for live runs."
         return ReplayOnly("Live runs are switched off here.", unharmed=works, advice=advice)
-    missing = [name for name in LIBRARIES if not _installed(name)]
+    missing = [name for name in LIBRARIES if not installed(name)]
     if not missing:
         return None
     return ReplayOnly(
@@ -445,13 +445,6 @@ def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:
         unharmed=works,
         advice="For live runs: pip install -r requirements.txt, then start again.",
     )
-
-
-def _installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ImportError:
-        return False
 
 
 def set_threads(threads: int) -> None:

@@ -56,14 +56,20 @@ def test_the_page_is_made_and_says_what_live_runs_need():
 
 @pytest.mark.parametrize(
     "command",
-    [["methods"], ["models"], ["replay", "assets/runs/01-explain.jsonl"], ["run", "Hello."]],
+    [
+        ["methods"],
+        ["models"],
+        ["doctor"],
+        ["replay", "assets/runs/01-explain.jsonl"],
+        ["run", "Hello."],
+    ],
     ids=lambda command: command[0],
 )
 def test_commands_that_need_no_model_work_and_the_others_say_what_is_missing(command):
     code = f"{HIDE}\nfrom specdemo.cli import main\nsys.exit(main({command!r}))"
     done = without_torch("-c", code)
     assert "Traceback" not in done.stderr
-    assert done.returncode == (1 if command[0] == "run" else 0), done.stderr
+    assert done.returncode == int(command[0] in ("run", "doctor")), done.stderr
     if command[0] == "run":
         assert "Live runs need torch and transformers" in done.stderr
 

@@ -100,12 +100,19 @@ def test_the_requirements_admit_zerogpu_and_the_tested_torch() -> None:
         "requirements.txt",
         "requirements-dev.txt",
         "requirements-desktop.txt",
+        "requirements-replay.txt",
         "requirements-bench.txt",
     ],
 )
 def test_every_requirement_has_an_upper_end(name: str) -> None:
     for requirement in requirements(name).values():
         assert {item.operator for item in requirement.specifier} & {"==", "<", "<="}, requirement
+
+
+def test_what_replays_need_is_part_of_what_everything_needs() -> None:
+    everything = requirements()
+    for name, requirement in requirements("requirements-replay.txt").items():
+        assert requirement.specifier == everything[name].specifier
 
 
 def test_the_two_commands_are_in_the_readme_and_ci_runs_the_test_command() -> None:

@@ -98,6 +98,14 @@ def _required(package: str) -> str:
     return ""
 
 
+def installed(name: str) -> bool:
+    """Whether a library can be imported; it is not."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:
+        return False
+
+
 def _package(name: str) -> Fact:
     from packaging.specifiers import SpecifierSet
 
@@ -132,8 +140,9 @@ def _processor() -> list[Fact]:
 
 def _four_bit() -> Fact:
     """The path that NF4 takes on the CPU."""
-    if not importlib.util.find_spec("bitsandbytes"):
-        return Fact("4-bit on the CPU", "bitsandbytes is missing", ok=False, advice=INSTALL)
+    missing = [name for name in ("torch", "bitsandbytes") if not installed(name)]
+    if missing:
+        return Fact("4-bit on the CPU", f"{missing[0]} is missing", ok=False, advice=INSTALL)
     import_bitsandbytes()
     from bitsandbytes import functional
 
@@ -148,6 +157,8 @@ def _four_bit() -> Fact:
 
 
 def _cuda() -> Fact:
+    if not installed("torch"):
+        return Fact("CUDA", "torch is missing", ok=False, advice=INSTALL)
     import torch
 
     if not torch.cuda.is_available():
