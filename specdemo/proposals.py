@@ -131,7 +131,7 @@ class Place(Conversation):
         events: list[Event] = []
         for _ in range(TAKES):
             events = []
-            with closing(self._lane(pair, token_ids, settings, header, cancel)) as lane:  # type: ignore[type-var]
+            with closing(self._lane(pair, token_ids, settings, header, cancel)) as lane:
                 for event in lane:
                     if isinstance(event, Ask):
                         yield event

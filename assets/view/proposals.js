@@ -112,7 +112,7 @@ class ProposalsView {
     const { source, tokens, position, phase = "empty", asking, waiting, rows, error, machine, prompt, runs } = this.#data;
     this.badge.textContent = tokens.length ? words.source[source] : "";
     this.badge.className = `sd-badge sd-badge-${source}`;
-    const told = fill(words.phase[phase] ?? "", { tokens: tokens.length, method: asking ?? "", position, count: rows.filter((row) => !row.why).length });
+    const told = fill(words.phase[phase] ?? "", { tokens: tokens.length, method: asking ?? "", position, count: rows.filter((row) => !row.why).length, all: rows.length });
     const sentence = waiting || told;
     if (this.phase.textContent !== sentence) this.phase.textContent = sentence;
     this.about.textContent = machine ? (runs ? fill(words.recorded_about, { machine }) : machine) : "";

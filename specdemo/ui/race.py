@@ -185,14 +185,14 @@ def read_lanes(controls: Sequence[object]) -> list[RunSettings]:
     """Settings of all lanes. controls: temperature, tokens, seed, then method, policy and lookahead of each lane"""
     temperature, tokens, seed, *rest = controls
     try:
-        sampling = Sampling(temperature=float(temperature), seed=int(seed))  # type: ignore[call-overload, arg-type]
+        sampling = Sampling(temperature=float(temperature), seed=int(seed))
         return [
             RunSettings(
                 method=str(method),
                 policy=str(policy),
-                lookahead=int(lookahead),  # type: ignore[call-overload]
+                lookahead=int(lookahead),
                 fallback=False,
-                max_new_tokens=int(tokens),  # type: ignore[call-overload]
+                max_new_tokens=int(tokens),
                 sampling=sampling,
             )
             for method, policy, lookahead in zip(rest[::3], rest[1::3], rest[2::3], strict=True)

@@ -199,10 +199,10 @@ def test_drafts_at_a_place_of_recorded_runs_and_of_a_written_text(page, monkeypa
     view.locator(".sd-draft").nth(2).wait_for()  # the target's, and those of two runs
     known = view.locator(".sd-spot-known")
     known.first.click()
-    view.locator(".sd-race-status", has_text="have drafted after token 0").wait_for()
+    view.locator(".sd-race-status", has_text="methods drafted after token 0").wait_for()
 
     page.locator("#sd-proposals-write").click()
-    view.locator(".sd-race-status", has_text="1 methods have drafted after token 4").wait_for()
+    view.locator(".sd-race-status", has_text="1 of 2 methods drafted after token 4").wait_for()
     view.locator(".sd-spot").nth(9).click()
     row = view.locator(".sd-draft", has_text="Draft model")
     row.locator(".sd-correction", has_text="at9").wait_for()

@@ -32,7 +32,7 @@ WORDS: dict[str, object] = {
         "writing": "The target writes the text: {tokens} tokens so far.",
         "choose": "Choose a place: click a word, or drag.",
         "asking": "{method} drafts.",
-        "done": "{count} methods have drafted after token {position}.",
+        "done": "{count} of {all} methods drafted after token {position}.",
         "stopped": "Stopped.",
     },
     "recorded_about": "Each method drafted here in a run of its own: {machine}. Marked are the places that two or more share.",
