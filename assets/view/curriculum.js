@@ -189,7 +189,7 @@ export const LESSONS = [
       },
       {
         id: "price",
-        scale: { min: 1, max: 6, step: 0.1 },
+        scale: { min: 1, max: 8, step: 0.1 },
         reveal([{ plain, fast }]) {
           const pass = plain.elapsed / plain.tokens;
           const step = fast.elapsed / judged(fast);
