@@ -198,7 +198,7 @@ def run(page, prompt):
 
 def choose(page, title):
     page.locator("#sd-method input").click()
-    page.get_by_role("option", name=title).click()
+    page.get_by_role("option", name=title, exact=True).click()
 
 
 def test_hostile_tokens_stay_text_and_every_state_shows(page):
@@ -346,6 +346,7 @@ def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
 
 
 def test_the_last_audit_is_a_table_of_text(page):
+    page.get_by_role("tab", name="Methods and proof").click()
     page.get_by_role("button", name="Proof").click()
     page.locator("#sd-audit td").first.wait_for()
     assert HOSTILE[0] in page.locator("#sd-audit").inner_text()
@@ -354,13 +355,16 @@ def test_the_last_audit_is_a_table_of_text(page):
 
 
 def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
-    page.get_by_role("button", name="Training").click()
     choose(page, "Draft model")
-    page.locator("#sd-card .scatterlayer .trace").first.wait_for()
+    page.get_by_role("tab", name="Methods and proof").click()
+    page.get_by_role("button", name="Training").click()
+    lines = "document.querySelectorAll('#sd-card .scatterlayer .trace').length"
+    page.wait_for_function(f"{lines} === 2")
     assert HOSTILE[0] in page.locator("#sd-card").inner_text()
     assert page.locator("#sd-card img").count() == 0
-    assert page.locator("#sd-card .scatterlayer .trace").count() == 2
+    page.get_by_role("tab", name="Play").click()
     choose(page, "Look back (lossy)")
+    page.get_by_role("tab", name="Methods and proof").click()
     page.locator("#sd-card", has_text="nothing to train").wait_for()
     assert page.locator("#sd-card svg").count() == 0
     assert page.problems == []
