@@ -52,7 +52,8 @@ def write_site(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("package.json"))
     shutil.copyfile(plotly_path(), folder / "plotly.min.js")
-    page: Any = VIEW["export"]["page"]
+    words: Any = VIEW
+    page = words["export"]["page"]
     for name, text in {
         "index.html": index(page, {"words": VIEW, "parts": parts()}),
         "player.html": player_page(VIEW),
