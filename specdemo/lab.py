@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -195,8 +194,7 @@ class _Bench:
             started=header,
             cancelled=self.cancel.is_set,
         )
-        with closing(self.studio.runner.run(run)) as events:
-            return list(events)
+        return list(self.studio.runner.run(run))
 
     def lane(self, lookahead: int, drafter: Drafter | None = None) -> Lane:
         """Run and sum up."""
@@ -246,6 +244,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
 
     threshold = RunSettings().threshold
     target = reread(PrefixReader(pair.open_target()), prompt_ids, ids, Sampling(temperature=1.0))
+    assert pair.open_draft is not None  # taken_back has looked
     reader = PrefixReader(pair.open_draft())
     draft = torch.zeros_like(target)
     for place in range(len(ids)):
@@ -256,7 +255,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     moved = (taken - target).abs().sum(dim=-1) / 2
     worst = int(moved.argmax())
     changes = (taken[worst] - target[worst]).abs().topk(SHOWN).indices.tolist()
-    decode: Callable[[list[int]], str] = pair.tokenizer.decode
+    decode: Callable[..., Any] = pair.tokenizer.decode
     return TakenBack(
         places=len(ids),
         threshold=threshold,

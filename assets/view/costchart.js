@@ -93,9 +93,9 @@ export class CostChart {
     const [left, above] = [x(best.drafted), y(best.speedup)];
     const words = this.#words;
     const said = best.drafted ? fill(words.best_label, { k: best.drafted, speedup: two(best.speedup) }) : words.never;
-    yield svg("path", { d: SHAPES.best(8), class: "sd-cost-star", transform: `translate(${left} ${above})` });
+    yield svg("path", { d: SHAPES.best(11), class: "sd-cost-star", transform: `translate(${left} ${above})` });
     const anchor = left < 120 ? "start" : left > width - 120 ? "end" : "middle";
-    yield label(said, { x: anchor === "start" ? Math.max(left - 6, LEFT + 4) : left, y: Math.max(14, above - 14), "text-anchor": anchor, class: "sd-cost-text sd-cost-strong sd-cost-halo" });
+    yield label(said, { x: anchor === "start" ? Math.max(left - 6, LEFT + 4) : left, y: Math.max(14, above - 17), "text-anchor": anchor, class: "sd-cost-text sd-cost-strong sd-cost-halo" });
   }
 
   // The chosen lookahead: a line from the axis up, with a grip that the pointer drags and the arrow keys move.

@@ -8,6 +8,7 @@ import { firstWord } from "./model.js";
 const TARGET = [0.7, 0.3];
 const DRAFT = [0.5, 0.5];
 const UNLIKELY = 0.8;
+const STEADY = 1.15; // plain decoding before and after may differ by this factor
 
 /** Draw the experiments in `element`; `read()` gives them as one JSON object, see `specdemo/ui/lab.py`. */
 export function mountExperiments(element, { read, watch, words: { tried: words } }) {
@@ -78,6 +79,8 @@ function sentences(name, { lanes, precision, state }, rows, words) {
     const worst = rows.reduce((one, other) => (other.same / other.tokens < one.same / one.tokens ? other : one));
     said.push(worst.same === worst.tokens ? own.same : fill(own.differs, { same: worst.same, all: worst.tokens, precision }));
   }
+  const [first, last] = lanes.filter((lane) => !lane.lookahead).map((lane) => lane.tokens / lane.seconds);
+  if (last && Math.max(first / last, last / first) > STEADY) said.push(fill(words.unsteady, { first: two(first), last: two(last) }));
   const runs = Math.max(...lanes.map((lane) => lane.runs));
   if (runs > 1) said.push(fill(words.shared, { runs }));
   return said;

@@ -4,7 +4,7 @@ import { CostChart } from "./costchart.js";
 import { el, fill } from "./dom.js";
 import { readTrace } from "./lines.js";
 import { two } from "./metrics.js";
-import { best, bestTrees, breakEven, chainStep, chains, foresee, measure, trees } from "./model.js";
+import { best, bestTrees, breakEven, chains, foresee, measure, trees } from "./model.js";
 import { fold } from "./reducer.js";
 
 const EDGE = 16; // the longest chain that can be chosen
@@ -202,7 +202,7 @@ class Lab {
       name: origin, x: one.drafted, y: one.speedup, size: 3 + 5 * Math.sqrt(one.steps / measured.steps),
       said: fill(words.steps_point, { steps: one.steps, drafted: one.drafted, speedup: two(one.speedup), tokens: two(one.tokens), origin: said }),
     }));
-    const whole = { name: "whole", x: measured.drafted, y: measured.speedup, size: 6, said: fill(words.whole_point, { speedup: two(measured.speedup), drafted: two(measured.drafted), origin: said }) };
+    const whole = { name: "whole", x: measured.drafted, y: measured.speedup, size: 5, said: fill(words.whole_point, { speedup: two(measured.speedup), drafted: two(measured.drafted), origin: said }) };
     return [...points, whole];
   }
 

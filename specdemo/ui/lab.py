@@ -42,7 +42,7 @@ def create_lab(studio: Studio) -> None:
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
     mounted("", "lab.js", "mountLab", "sd-lab", own_words=WORDS, answers=[handlers.machine])
     heading = f'<div class="sd-tried-head"><h2>{words["tried"]["title"]}</h2><p>{words["tried"]["lead"]}</p></div>'
-    gr.HTML(heading, apply_default_css=False)
+    gr.HTML(heading, elem_id="sd-lab-heading", apply_default_css=False)
     with gr.Row(elem_id="sd-lab-buttons"):
         buttons = {
             name: gr.Button(words["buttons"][name], elem_id=f"sd-try-{name}")

@@ -167,6 +167,7 @@ WORDS: dict[str, object] = {
             "speedup": "speedup",
             "plain": "plain",
         },
+        "unsteady": "Plain decoding ran at {first} tokens a second before and at {last} after: something else kept the machine busy, so try again when it is quiet.",
         "shared": "Up to {runs} runs shared the model meanwhile: these numbers are not the machine's alone.",
         "look_back": {
             "title": "What if an unlikely token were taken back?",
