@@ -7,7 +7,7 @@ const COLOURS = ["ink", "soft", "line", "grid", "card", "accepted", "rejected", 
 const CONFIG = { displayModeBar: false };
 const MARGIN = { l: 42, r: 10, t: 7, b: 20 }; // pixels around the plotting area; the horizontal title stands below it
 const REST = 50; // times as long as a drawing took, the next one waits: a slow machine draws less often
-const MOST_REST = 1000; // milliseconds
+const MOST_REST = 2000; // milliseconds
 const LATE = 200; // milliseconds that a drawing may wait for a moment between two frames
 const whenIdle = (call) => (globalThis.requestIdleCallback ? requestIdleCallback(call, { timeout: LATE }) : call());
 

@@ -115,5 +115,5 @@ WORDS: dict[str, object] = {
     "history_label": "Chart: drafted tokens kept in your last runs of this method, oldest first: {shares}",
     "run": "run",
     "no_history": "only for methods that learn from run to run",
-    "no_steps": "nothing has been decoded with drafts yet",
+    "no_steps": "no steps with drafts in this run so far",
 }
