@@ -2,13 +2,14 @@
 
 import { el, fill } from "./dom.js";
 import { keysDialog, listen } from "./keys.js";
+import { isLanguage } from "./language.js";
 import { onApply, readState, remembered } from "./permalink.js";
 import { Presenter, pageRoot } from "./presenter.js";
 import { Share } from "./share.js";
 
 let part = null;
 
-/** Buttons of the page. values: of the controls that a link holds, in the order of words.fields */
+/** Buttons of the page. values: of the controls that a link holds, in the order of its fields */
 export const share = (values) => part?.share(values);
 export const present = () => part?.presenter.toggle();
 export const keys = () => part?.keys.showModal();
@@ -16,7 +17,10 @@ export const keys = () => part?.keys.showModal();
 /** Called by the page once the controls have taken a state. */
 export const applied = () => part?.applied();
 
-/** Build it in `element`; what `send` takes is a query, what `read` gives a JSON list of sentences. */
+/**
+ * Build it in `element`. What `read` gives at first are the fields of a link, [name, default] each, and the opening
+ * run; what `send` takes is a query, what `read` gives then a JSON list of sentences.
+ */
 export function mountTeach(element, given) {
   part = new Teach(element, given);
 }
@@ -25,7 +29,9 @@ class Teach {
   constructor(element, { read, watch, send, server, words }) {
     this.words = words;
     this.asked = {};
-    const defaults = { ...Object.fromEntries(words.fields), tab: "play", recorded: words.opening };
+    const { fields, opening } = JSON.parse(read());
+    this.fields = fields.map(([name]) => name);
+    const defaults = { ...Object.fromEntries(fields), tab: "play", recorded: opening };
     delete defaults.method; // always named: the default may change
     this.presenter = new Presenter((on) => this.#presenting(on));
     this.keys = keysDialog(words.keys, words.close);
@@ -46,7 +52,7 @@ class Teach {
   }
 
   share(values) {
-    const state = Object.fromEntries(this.words.fields.map(([name], index) => [name, values[index]]));
+    const state = Object.fromEntries(this.fields.map((name, index) => [name, values[index]]));
     const tab = document.querySelector("#sd-tabs [role=tab][aria-selected=true]")?.id ?? "";
     const dark = document.body.classList.contains("dark");
     const theme = dark === matchMedia("(prefers-color-scheme: dark)").matches ? "" : dark ? "dark" : "light";
@@ -64,11 +70,12 @@ class Teach {
   }
 
   // What needs no control: theme, presenter mode, parts that are left out. returns: what was not possible
-  #here({ theme, presenter, hide }) {
+  #here({ theme, presenter, hide, lang }) {
     const wrong = (name, value) => fill(this.words.unknown_value, { name, value });
     const problems = [];
     if (["dark", "light"].includes(theme)) document.body.classList.toggle("dark", theme === "dark");
     else if (theme) problems.push(wrong("theme", theme));
+    if (lang && !isLanguage(lang)) problems.push(wrong("lang", lang));
     if (presenter !== undefined) this.presenter.set(presenter);
     for (const name of hide ?? []) {
       if (name in this.words.share.parts) pageRoot().classList.add(`sd-hide-${name}`);

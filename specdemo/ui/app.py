@@ -6,7 +6,7 @@ from functools import partial
 
 import gradio as gr
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from specdemo.export import player_page
@@ -140,7 +140,9 @@ def launch_options() -> dict[str, object]:
         "theme": _theme(),
         "css_paths": sorted(SCRIPTS.glob("*.css")),
         "head": page_head(),
-        "app_kwargs": {"routes": [Route("/player.html", _player)]},
+        "app_kwargs": {
+            "routes": [Route("/player.html", _player), Route("/words/{language}.json", _words)]
+        },
         "favicon_path": ASSETS / "icons" / "favicon.svg",
         "ssr_mode": False,
         "run_history": False,
@@ -212,6 +214,14 @@ def _theme() -> gr.themes.Base:
 def _player(_request: Request) -> HTMLResponse:
     """The one-file player, into which the script puts the run that is exported."""
     return HTMLResponse(player_page(words.VIEW))
+
+
+def _words(request: Request) -> Response:
+    """The page's texts in another language, by the English ones."""
+    language = request.path_params["language"]
+    if language not in words.LANGUAGES:
+        return Response(status_code=404)
+    return JSONResponse(words.translations(language))
 
 
 def _leave(visitor: Visitor | None) -> None:

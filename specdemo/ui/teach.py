@@ -44,11 +44,17 @@ def create_teach(studio: Studio, share: gr.Button, fields: Mapping[str, Any]) ->
         return others_reach(origin, studio.settings.host, own_address())
 
     given = {
-        **words.WORDS,
         "fields": [[name, control.value] for name, control in fields.items()],
         "opening": next((run.name for run in recorded_runs()), ""),
     }
-    teach = mounted("", "teach.js", "mountTeach", "sd-teach", own_words=given, answers=(qr, reach))
+    teach = mounted(
+        json.dumps(given),
+        "teach.js",
+        "mountTeach",
+        "sd-teach",
+        own_words=words.WORDS,
+        answers=(qr, reach),
+    )
     share.click(None, list(fields.values()), None, js=script("share"))
     return teach
 

@@ -21,16 +21,16 @@ PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 # The script is an ES module: it is imported once by the browser and mounted by each component.
 _MOUNT = """
 const base = (window.gradio_config && window.gradio_config.root) || "";
-import(base + "/gradio_api/file=" + %(path)s).then((module) => module.%(mount)s(
-  element.querySelector(".sd-mount"),
-  {
+const file = (path) => import(base + "/gradio_api/file=" + path);
+Promise.all([file(%(path)s), file(%(language)s).then(({ said }) => said(%(words)s, base))]).then(
+  ([module, words]) => module.%(mount)s(element.querySelector(".sd-mount"), {
     read: () => props.value,
     watch: (call) => watch("value", call),
     send: (value) => { props.value = value; trigger("sent"); },
     server,
-    words: %(words)s,
-  },
-));
+    words,
+  }),
+);
 """
 
 
@@ -113,6 +113,7 @@ def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:
 def _mount(file: str, function: str, given: dict[str, object]) -> str:
     return _MOUNT % {
         "path": json.dumps((SCRIPTS / file).as_posix()),
+        "language": json.dumps((SCRIPTS / "language.js").as_posix()),
         "mount": function,
         "words": json.dumps(given, ensure_ascii=True),
     }

@@ -6,6 +6,7 @@ import pytest
 from ui.test_browser import ReadyStudio
 
 from specdemo.settings import AppSettings
+from specdemo.ui import words
 from specdemo.ui.app import create_app, launch_options
 from specdemo.ui.runs import recorded_runs
 
@@ -138,4 +139,32 @@ def test_the_presenter_mode_fits_its_screen_and_keys_lead_in_and_out(visit, widt
     page.locator("#sd-prompt textarea").press("p")
     assert page.locator("#sd-prompt textarea").input_value() == "p"
     assert page.locator("#sd-controls").is_visible()
+    assert page.problems == []
+
+
+def test_the_page_speaks_german_and_leaves_no_known_english(visit):
+    page = visit("?lang=de")
+    table = words.translations("de")
+    page.get_by_role("button", name="Start", exact=True).wait_for()
+    assert page.evaluate("document.documentElement.lang") == "de"
+    page.locator(".sd-model-text", has_text="Bereit: tiny, fp32").wait_for()
+    page.locator(".sd-legend", has_text="abgelehnt").wait_for()
+    shown = """(known) => {
+      const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+      const found = new Set();
+      while (walker.nextNode()) {
+        const { data, parentElement } = walker.currentNode;
+        if (parentElement.closest(".sd-answer, .sd-asked, script, style")) continue;
+        if (parentElement.checkVisibility() && known.includes(data.trim())) found.add(data.trim());
+      }
+      return [...found];
+    }"""
+    meant = set(table.values())
+    methods = {method.title for method in ReadyStudio(AppSettings()).methods()}  # names stay
+    english = [text for text in table if text not in meant | methods]
+    for tab in TABS:
+        page.locator(f"#sd-tab-{tab}-button").click()
+        page.locator(f"#sd-tab-{tab}").wait_for()
+        page.wait_for_timeout(300)
+        assert page.evaluate(shown, english) == [], tab
     assert page.problems == []

@@ -2,4 +2,51 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+from specdemo.ui.words import en
 from specdemo.ui.words.en import *  # noqa: F403 - English is what the page is built with
+
+LANGUAGES = ("de",)  # beside English
+
+
+def parts(package: ModuleType = en) -> list[str]:
+    """Names of the modules of a language, without the language's own: "" is the page's, then `lab` and so on."""
+    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return ["", *(f".{info.name.removeprefix(package.__name__ + '.')}" for info in found)]
+
+
+def texts(part: str, language: str) -> dict[str, str]:
+    """Every text of a part by its path, such as `VIEW/phase/done`."""
+    module = importlib.import_module(f"specdemo.ui.words.{language}{part}")
+    values = {
+        name: value
+        for name, value in vars(module).items()
+        if re.match("[A-Z]", name) and name.isupper()
+    }
+    return dict(_flat("", values))
+
+
+def translations(language: str) -> dict[str, str]:
+    """English texts and what they mean in a language, for the parts that the language has."""
+    known = {}
+    for part in parts(importlib.import_module(f"specdemo.ui.words.{language}")):
+        english, other = texts(part, "en"), texts(part, language)
+        said = ((text, other.get(path, text)) for path, text in english.items())
+        known |= {text: meaning for text, meaning in said if meaning != text}
+    return known
+
+
+def _flat(path: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _flat(f"{path}/{name}", item)
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            yield from _flat(f"{path}/{place}", item)

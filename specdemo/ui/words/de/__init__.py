@@ -1,0 +1,424 @@
+"""German: the page around the parts, the player and everything that is drawn by `view.js`."""
+
+from __future__ import annotations
+
+from specdemo.ui.words.de.charts import WORDS as CHARTS
+from specdemo.ui.words.de.export import WORDS as EXPORT
+
+TITLE = "specdemo"
+SUBTITLE = "Spekulatives Decodieren, live: ein Entwurf rät, das Zielmodell prüft."
+PROMPT = "Prompt"
+PROMPT_HINT = "Etwas fragen oder unten ein Beispiel wählen. Strg+Enter startet, Esc hält an."
+RUN, STOP, NEW = "Start", "Anhalten", "Neu"
+METHOD, POLICY, LOOKAHEAD, THRESHOLD = (
+    "Verfahren",
+    "Regel der Vorausschau",
+    "Vorausschau",
+    "Schwelle der Zuversicht",
+)
+TEMPERATURE, TOP_K, TOP_P = "Temperatur", "Top-k (0 ist aus)", "Top-p (1 ist aus)"
+SEED_HINT = (
+    "Derselbe Startwert gibt denselben Text, wo nichts nach der Uhr geht: nicht bei Auto, nicht bei der "
+    "Kostenregel."
+)
+PENALTY, SEED, MAX_TOKENS = "Wiederholungsstrafe (1 ist aus)", "Startwert", "Höchstens Token"
+FALLBACK = "Nicht entwerfen, solange es verliert"
+BASELINE = "Zuerst ohne Entwurf messen"
+SYSTEM = "System-Prompt (freiwillig)"
+MORE, MODEL = "Weitere Einstellungen", "Modelle"
+PAIR, PRECISION, LOAD = "Zielmodell + Entwurf", "Genauigkeit des Zielmodells", "Laden"
+POLICIES = {
+    "constant": "Fest",
+    "heuristic": "Heuristik (+2 / -1)",
+    "confidence": "Zuversicht",
+    "learned": "Gelernte Regel",
+    "cost": "Nach Kosten",
+}
+NODES = "Knoten des Baums"
+MEMORY, FORGET, FORGOTTEN = "Aus diesem Besuch lernen", "Vergessen", "Das Gelernte ist vergessen."
+UNAVAILABLE, LOSSY = "hier nicht verfügbar", "verlustbehaftet"
+NEEDS = "Braucht {need}."
+NOT_HERE = "Für dieses Zielmodell nicht verfügbar. {why_not}"
+LOSSY_NOTE = "Mit Absicht verlustbehaftet: Es behält vielleicht, was das Zielmodell allein nicht gesagt hätte."
+TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
+    "Ausprobieren",
+    "Rennen",
+    "Labor",
+    "Lektionen",
+    "Entwürfe im Vergleich",
+    "Verfahren und Beweis",
+)
+PROOF = "Beweis"
+TRAINING = "Training"
+CARD_LOADING = "Die Karte kann gelesen werden, sobald das Modell da ist."
+CARD_NOTHING = "{title}: nichts zu trainieren, es entwirft ohne eigene Gewichte."
+CARD_UNKNOWN = "Für das, woraus dieses Verfahren entwirft, gibt es keine Trainingskarte: {need}."
+THEME = "Hell / dunkel"
+LOADING = {
+    "start": "Start",
+    "download": "Das Modell wird heruntergeladen",
+    "check": "Das Modell wird geprüft",
+    "convert": "Das Modell wird umgewandelt",
+    "load": "Das Modell wird geladen",
+    "quantise": "Laden und Quantisieren",
+    "warm up": "Aufwärmen",
+}
+READY = "Bereit: {target}, {precision}"
+FAILED = "Das Modell konnte nicht geladen werden. {message}"
+REPLAY_ONLY = "Nur aufgezeichnete Läufe"
+WAIT_LOADING = "Das Modell wird noch geladen. Der Lauf beginnt von selbst, sobald es bereit ist."
+WAIT_TURN = "Der Lauf beginnt, sobald Platz für ihn ist."
+BATCH = "Mehrere Prompts zugleich"
+BATCH_HINT = (
+    "Höchstens {most}, mit dem Verfahren und den Einstellungen oben. Sie teilen sich die Durchgänge des "
+    "Zielmodells; jeder dauert also länger als allein. Ohne Entwurf wird nicht gerechnet."
+)
+BATCH_PROMPTS = "Prompts, einer je Zeile"
+BATCH_EXAMPLES = (
+    "Write a short story about a lighthouse keeper.",
+    "Write a short story about a lost suitcase.",
+    "Explain photosynthesis to a ten-year-old.",
+    "List ten tips for learning a new language.",
+)
+BATCH_RUN, BATCH_STOP = "Alle starten", "Alle anhalten"
+BATCH_TURN = "Warten: Stapel sind nacheinander dran. Dieser beginnt, sobald der vorige zu Ende ist."
+BATCH_EMPTY = "Es gibt keine Prompts."
+BATCH_EMPTY_ADVICE = "Einen je Zeile schreiben."
+BATCH_MANY = "Das sind {count} Prompts; höchstens {most} werden zusammen beantwortet."
+BATCH_MANY_ADVICE = "Einige Zeilen herausnehmen."
+UNEXPECTED = "Etwas Unerwartetes ging kaputt: {error}."
+UNEXPECTED_UNHARMED = "Der Text und die Läufe anderer Besucher sind nicht betroffen."
+UNEXPECTED_ADVICE = (
+    "Noch einmal starten; kommt es wieder, sagt vielleicht python -m specdemo doctor, warum."
+)
+
+STATUS = {
+    "drafted": "entworfen",
+    "accepted": "angenommen",
+    "rejected": "abgelehnt",
+    "unreached": "nicht erreicht",
+    "correction": "Korrektur",
+    "bonus": "Zugabe",
+    "plain": "ohne Entwurf",
+}
+
+VIEW: dict[str, object] = {
+    "source": {"live": "gemessen", "recorded": "aufgezeichnet"},
+    "methods": {
+        "draft_model": "Entwurfsmodell",
+        "tree": "Baum",
+        "ngram": "N-Gramm",
+        "retrieval": "Nachschlagen",
+        "quantised_self": "quantisiertes Selbst",
+        "parallel": "paralleles Entwerfen",
+        "composite": "Kombination",
+        "auto": "Auto",
+        "online": "lernend",
+        "feature": "Zustandsleser",
+        "feature_tree": "Zustandsbaum",
+        "exit": "früher Ausstieg",
+        "medusa": "Medusa",
+        "medusa_static": "Medusa, fester Baum",
+        "block": "DSpark",
+        "jet": "JetSpec",
+        "look_back": "Zurückschauen",
+        "nothing": "ohne Entwurf",
+        "plain": "ohne Entwurf",
+    },
+    "phase": {
+        "waiting": "Warten ...",
+        "reading": "Der Prompt wird gelesen ...",
+        "plain": "Zuerst ohne Entwurf, damit es etwas Gemessenes zum Vergleichen gibt",
+        "plain_done": "Ohne Entwurf ist fertig; jetzt mit Entwürfen",
+        "speculative": "Decodieren mit Entwürfen",
+        "playing": "Ein aufgezeichneter Lauf auf seiner eigenen Uhr",
+        "paused": "Pause; Abspielen geht hier weiter",
+        "behind": "Rückblick, während der Lauf weitergeht; Ende folgt ihm",
+        "held": "Hier angehalten, während der Lauf weitergeht; Abspielen geht hier weiter",
+        "done": "Fertig, {speedup}x so schnell wie ohne Entwurf",
+        "done_alone": "Fertig",
+        "cancelled": "Angehalten; was da ist, bleibt",
+        "failed": "Abgebrochen; was da ist, bleibt",
+        "cut": "Endet hier",
+    },
+    "phase_lossy": {
+        "done": "Fertig, {speedup}x so schnell; das Zielmodell allein hätte vielleicht anderes gesagt",
+    },
+    "lossy": "mit Absicht verlustbehaftet",
+    "lossy_hint": "Dieses Verfahren behält mehr als ein exaktes: Der Text kann vom Text des Zielmodells abweichen",
+    "announce": {
+        "plain": "Zuerst läuft es ohne Entwurf.",
+        "speculative": "Decodieren mit Entwürfen.",
+        "done": "Fertig: {speedup}-mal so schnell, {fast} gegen {plain} Token je Sekunde, "
+        "{accepted} Prozent der Entwürfe angenommen.",
+        "cancelled": "Angehalten.",
+        "failed": "Der Lauf brach ab.",
+    },
+    "empty": "Einen Prompt eingeben und Start drücken: Jedes Token wird nach dem gefärbt, was ihm geschah.",
+    "text_label": "Die Antwort, Token für Token",
+    "strip": {
+        "label": "Schritte, je eine Spalte: unten entworfene Token, oben das des Zielmodells; ein gewählter Schritt wird gezeigt",
+        "step": "Schritt {step}: {accepted} von {drafted} entworfenen behalten; Entwurf {draft} ms, Prüfen {verify} ms, "
+        "Verwaltung {overhead} ms",
+        "open": "Schritt {step}: {drafted} entworfen, wird geprüft",
+        "time": "Zeit",
+        "time_hint": "Unter jeder Spalte: welcher Anteil des Schritts worauf ging, von unten nach oben",
+        "draft": "Entwurf",
+        "verify": "Prüfen",
+        "overhead": "Verwaltung",
+    },
+    "token_label": "Token: {status}",
+    "tree": {
+        "label": "Der Schritt als Baum: Pfeiltasten gehen von Knoten zu Knoten",
+        "caption": "Schritt {step}: {accepted} von {drafted} entworfenen behalten, {depth} tief",
+        "open": "Schritt {step}: {drafted} entworfen, {depth} tief, wird geprüft",
+        "numbers": "Zahlen: die Wahrscheinlichkeit des Zielmodells",
+        "larger": "Größer (+)",
+        "smaller": "Kleiner (-)",
+        "fit": "Einpassen (0)",
+    },
+    "legend": "Was die Zeichen bedeuten",
+    "loading": "Das Modell wird geladen",
+    "transport": {
+        "label": "Abspielen",
+        "scrub": "Stelle im Lauf",
+        "speed": "Geschwindigkeit",
+        "place": "Schritt {step} von {steps}",
+        "start": "Zum Anfang (Pos1)",
+        "back_round": "Eine Runde zurück (Umschalt + Links)",
+        "back": "Ein Token zurück (Links)",
+        "play": "Abspielen (Leertaste)",
+        "pause": "Pause (Leertaste)",
+        "forward": "Ein Token weiter (Rechts)",
+        "round": "Eine Runde weiter (Umschalt + Rechts)",
+        "rejection": "Zur nächsten Ablehnung (N)",
+        "end": "Zum Ende (Ende)",
+        "live": "Dem Lauf folgen (Ende)",
+    },
+    "hide_drafts": "Abgelehntes ausblenden",
+    "open": "Lauf öffnen",
+    "reused": "{cached} von {all} Token des Prompts wiederverwendet",
+    "status": STATUS,
+    "meaning": {
+        "accepted": "Entworfen, vom Zielmodell geprüft und behalten",
+        "rejected": "Entworfen, vom Zielmodell geprüft und abgelehnt",
+        "unreached": "Nie geprüft: Ein Token davor wurde abgelehnt oder ein anderes an seiner Stelle behalten",
+        "correction": "Das Token des Zielmodells anstelle eines abgelehnten",
+        "bonus": "Das Token des Zielmodells nach einem Entwurf, der ganz behalten wurde",
+        "plain": "Das Token des Zielmodells in einem Schritt ohne Entwurf",
+    },
+    "explain": {
+        "drafted": "Vom Entwerfer geraten; das Zielmodell hat noch nicht geurteilt.",
+        "accepted": "Das Zielmodell hätte dasselbe gesagt, also wurde es behalten.",
+        "accepted_greedy": "Das entworfene Token ist hier das wahrscheinlichste des Zielmodells, mit {target}: behalten.",
+        "accepted_drawn": "Die gezogene Zahl {draw} liegt unter der Annahmewahrscheinlichkeit {accept}: behalten.",
+        "rejected": "Das Zielmodell hätte etwas anderes gesagt, also wurde es abgelehnt.",
+        "rejected_greedy": "Das wahrscheinlichste Token des Zielmodells ist hier „{best}“ mit {best_prob}; „{token}“, "
+        "dem es {target} gibt, wurde abgelehnt.",
+        "rejected_drawn": "Die gezogene Zahl {draw} liegt nicht unter der Annahmewahrscheinlichkeit {accept}: abgelehnt.",
+        "unreached": "Nie geprüft: Ein Token davor wurde abgelehnt oder ein anderes an seiner Stelle behalten.",
+        "unreached_refused": "Nie geprüft: „{before}“ davor wurde abgelehnt.",
+        "unreached_kept": "Nie geprüft: Stattdessen wurde „{before}“ behalten.",
+        "folded": "{count} weitere des Baums, keines davon geprüft und behalten.",
+        "correction": "Die Wahl des Zielmodells anstelle des abgelehnten Entwurfs.",
+        "correction_greedy": "Das wahrscheinlichste Token des Zielmodells, mit {target}, anstelle des abgelehnten „{refused}“.",
+        "correction_drawn": "„{refused}“ wurde abgelehnt, also wurde dies aus dem gezogen, was das Zielmodell noch zu vergeben hatte.",
+        "correction_listed": "„{refused}“ wurde abgelehnt, also wurde dies aus dem gezogen, was das Zielmodell noch zu "
+        "vergeben hatte; davon hat es {residual}.",
+        "bonus": "Der Entwurf wurde ganz behalten, und derselbe Durchgang des Zielmodells gab ein Token mehr.",
+        "bonus_greedy": "Der Entwurf wurde ganz behalten ({count}), und derselbe Durchgang des Zielmodells gab "
+        "ein Token mehr: sein wahrscheinlichstes, mit {target}.",
+        "bonus_drawn": "Der Entwurf wurde ganz behalten ({count}), und ein Token mehr wurde aus demselben "
+        "Durchgang des Zielmodells gezogen, das ihm {target} gibt.",
+        "plain": "Das Token des Zielmodells, dem es {target} gibt: In diesem Schritt wurde nichts entworfen.",
+    },
+    "formula": {
+        "target_drawn": "Annahme = min(1, Ziel / Entwurf) = min(1, {target} / {draft}) = {accept}",
+        "target_chosen": "Annahme = Ziel / 1 = {accept}",
+        "left_drawn": "Annahme = min(1, übrig / Entwurf) = min(1, {left} / {draft}) = {accept}",
+        "left_drawn_whole": "Annahme = min(1, übrig / Entwurf) = 1, denn übrig ist mindestens {draft}",
+        "left_chosen": "Annahme = übrig / 1 = {accept}",
+        "draw_kept": "gezogen {draw} < {accept}: behalten",
+        "draw_refused": "gezogen {draw} ≥ {accept}: abgelehnt",
+        "greedy_kept": "wahrscheinlichstes des Zielmodells = „{best}“ ({best_prob}) = entworfen: behalten",
+        "greedy_refused": "wahrscheinlichstes des Zielmodells = „{best}“ ({best_prob}) ≠ „{token}“: abgelehnt",
+        "residual": "Rest = max(Ziel - Entwurf, 0) / Summe = ({target} - {draft}) / {rest} = {residual}",
+        "residual_unlisted": "Rest = max(Ziel - Entwurf, 0) / Summe = {residual}, wobei Ziel {target} ist "
+        "und Entwurf zu klein für die Liste",
+        "residual_chosen": "Rest = Ziel / (1 - abgelehnt) = {target} / (1 - {refused}) = {residual}",
+    },
+    "notes": {
+        "left": "übrig: was das Zielmodell nach {count} Ablehnungen an dieser Stelle noch zu vergeben hat.",
+        "no_detail": "Dieser Lauf wurde ohne Einzelheiten aufgezeichnet: Zu jeder Stelle enthält er nur, was entworfen "
+        "und festgelegt wurde.",
+        "not_there": "Das Zielmodell kam nie an diese Stelle; es gibt also keine Liste dessen, was es hier dachte.",
+        "no_draft": "Dieser Entwerfer hat hier keine Verteilung: Er hat seine Token gewählt.",
+        "copies": "Dieser Entwerfer schreibt früheren Text ab und hat keine Verteilung; seine Zahl ist eine Schätzung.",
+        "greedy": "Beim gierigen Decodieren wird nichts gezogen: Wahrscheinlichkeiten gelten bei Temperatur 1.",
+    },
+    "inspector": {
+        "label": "Token-Lupe",
+        "token": "Token",
+        "tree": "Baum",
+        "tabs": "Was das Feld zeigt",
+        "hint": "Auf ein Token zeigen. Ein Klick hält es fest; Umschalt und Klick vergleicht zwei.",
+        "latest": "letzte Ablehnung",
+        "place": "an der Stelle des Abspielens",
+        "pointed": "gezeigt",
+        "pinned": "festgehalten",
+        "unpin": "Loslassen (Esc)",
+        "compare": "Vergleichen",
+        "compare_hint": "Ein zweites Token daneben festhalten (Umschalt und Klick)",
+        "second": "Jetzt das zweite Token wählen.",
+        "branch": "Zweig",
+        "thoughts": "Was die Modelle von dieser Stelle dachten",
+        "columns": {"token": "Token", "target": "Ziel", "draft": "Entwurf", "residual": "Rest"},
+        "summary": "„{token}“, {status}, {place}. {why}",
+    },
+    "explain_lossy": {
+        "accepted": "Behalten nach der eigenen Regel dieses Verfahrens, die lockerer ist als die des Zielmodells.",
+        "correction": "Das Token des Zielmodells anstelle des abgelehnten, nach der eigenen Regel dieses Verfahrens.",
+    },
+    "place_draft": "Schritt {step}, Entwurf {node}",
+    "place_tree": "Schritt {step}, Knoten {node}, Tiefe {depth}",
+    "place_next": "Schritt {step}, das des Zielmodells",
+    "part_of_character": "(Teil eines Zeichens)",
+    "numbers": {
+        "origin": {"live": "gemessen", "recorded": "aufgezeichnet"},
+        "speedup": {
+            "label": "Beschleunigung",
+            "unit": "x",
+            "hint": "Token je Sekunde mit Entwürfen durch die ohne Entwurf, derselbe Prompt, dieselbe Maschine",
+        },
+        "fast": {
+            "label": "mit Entwürfen",
+            "unit": "Tok/s",
+            "hint": "Neue Token je Sekunde des Decodierens, mit Entwürfen",
+        },
+        "plain": {
+            "label": "ohne Entwurf",
+            "unit": "Tok/s",
+            "hint": "Neue Token je Sekunde ohne Entwurf, wirklich gerechnet",
+        },
+        "accepted": {
+            "label": "Entwürfe behalten",
+            "unit": "%",
+            "hint": "Angenommene entworfene Token durch alle entworfenen",
+        },
+        "per_step": {
+            "label": "je Schritt",
+            "unit": "Tok",
+            "hint": "Neue Token je Schritt, das des Zielmodells mitgezählt",
+        },
+        "draft": {
+            "label": "Entwerfen",
+            "unit": "ms",
+            "hint": "Millisekunden des Entwerfens je Schritt",
+        },
+        "verify": {
+            "label": "Prüfen",
+            "unit": "ms",
+            "hint": "Millisekunden des Durchgangs durch das Zielmodell je Schritt",
+        },
+        "prepared": {
+            "label": "vorbereitet, genutzt",
+            "unit": "%",
+            "hint": "Schritte, deren Entwurf vorbereitet war, während das Zielmodell rechnete",
+            "count": "In {hits} von {known} Schritten wurde ein Entwurf genutzt, der vorbereitet war, während das Zielmodell rechnete",
+        },
+        "shared": "Gemessen, während bis zu {runs} Läufe sich das Modell teilten: Jeder ist langsamer als allein.",
+        "saved": {
+            "label": "Entwerfen verborgen",
+            "unit": "ms",
+            "hint": "Zeit des Entwerfens im ganzen Lauf, die hinter den Durchgängen des Zielmodells lag",
+        },
+    },
+    "charts": CHARTS,
+    "batch": {
+        "label": "Prompts und ihre Antworten",
+        "state": {
+            "waiting": "wartet",
+            "running": "läuft",
+            "done": "fertig",
+            "stopped": "angehalten",
+            "failed": "gescheitert",
+        },
+        "rate": "{rate} Tok/s",
+        "total": "{prompts} Prompts, {tokens} Token, zusammen {rate} Token/s",
+    },
+    "export": EXPORT,
+    "audit": {
+        "label": "Die letzte Prüfung",
+        "none": "Hier lief noch keine Prüfung. python -m specdemo audit beweist am geladenen Modell, Verfahren für "
+        "Verfahren, dass der Text der des Zielmodells bleibt; diese Tabelle zeigt dann, was galt.",
+        "columns": ["Verfahren", "gieriges Decodieren", "Ziehen"],
+        "lossy": "mit Absicht verlustbehaftet",
+        "missing": "Nicht verfügbar.",
+        "greedy": "{equal} von {outputs} Ausgaben sind gleich denen ohne Entwurf",
+        "same": "{share} % der Token stehen, bevor sie auseinandergehen",
+        "margin": "dort liegen die Wahrscheinlichkeiten der zwei Token {margin} auseinander",
+        "sampling": "{condition}: {samples} Token, {impossible} unmöglich, p {ps}",
+        "meaning": "p-Werte: gleichverteilt, unabhängig und, wo es einen Entwurf gibt, in dessen Reihenfolge; einer unter "
+        "{limit} spricht gegen ein Verfahren. Gierige Ausgaben müssen in fp32 gleich sein; bei weniger rundet ein "
+        "Durchgang über mehrere Zeilen anders als einer über eine, ein Beinahe-Gleichstand kann also anders ausgehen.",
+    },
+    "card": {
+        "about": "{what} Trainiert für {target} ({precision}).",
+        "kinds": {
+            "draft": "Ein kleines Sprachmodell, das nur den Text liest.",
+            "feature": "Ein kleiner Entwerfer, der auch die verborgenen Zustände des Zielmodells liest.",
+            "exit": "Ein Adapter, der die ersten Schichten des Zielmodells entwerfen lässt.",
+            "medusa": "Köpfe auf dem letzten verborgenen Zustand des Zielmodells, einer für jedes Token voraus.",
+            "block": "DSpark: ein ganzer Block in einem Durchgang, mit einem Markow- und einem Zuversichtskopf.",
+            "jet": "JetSpec: ein ganzer Block in einem Durchgang, aus dem Bäume wachsen.",
+        },
+        "results": "Ergebnisse auf zurückgehaltenen Prompts",
+        "results_label": "Zurückgehaltene Ergebnisse",
+        "unmeasured": "Nicht gemessen.",
+        "by_place": "Nach Stelle im Entwurf",
+        "place": "Token {place}",
+        "names": {
+            "loss": "Abweichung vom Zielmodell, Nat je Token",
+            "greedy_agreement": "dasselbe wahrscheinlichste Wort wie das Zielmodell, gieriger Text",
+            "greedy_agreement_all": "dasselbe wahrscheinlichste Wort wie das Zielmodell, beliebiger Text",
+            "overlap": "Überlappung mit der Verteilung des Zielmodells, Temperatur 1",
+            "coverage": "Wahrscheinlichkeit des Zielmodells im verkleinerten Wortschatz",
+            "calibration_error_raw": "Kalibrierfehler des Überlebens, wie trainiert",
+            "calibration_error": "Kalibrierfehler des Überlebens, kalibriert",
+            "tokens": "zurückgehaltene Token",
+            "prompts": "zurückgehaltene Prompts",
+        },
+        "shares": [
+            "greedy_agreement",
+            "greedy_agreement_all",
+            "overlap",
+            "coverage",
+            "calibration_error_raw",
+            "calibration_error",
+        ],
+        "data": "Daten",
+        "recipe": "Rezept",
+        "facts": {
+            "layers": "begann als Schichten des Zielmodells",
+            "words": "Wörter der Ausgabe",
+            "tokens_seen": "gesehene Token",
+            "steps": "Schritte",
+            "minutes": "Minuten",
+            "machine": "Maschine",
+            "seed": "Startwert",
+            "licence": "Lizenz",
+        },
+        "curve": "Abweichung vom Zielmodell beim Training, Nat je Token (logarithmisch)",
+        "curve_label": "Diagramm: im letzten Schritt {losses} Nat je Token im Training, zurückgehalten {checks}",
+        "losses": "Training",
+        "checks": "zurückgehalten",
+        "steps": "Schritte",
+    },
+    "trace": {
+        "foreign": "{name} ist kein Lauf dieses Programms: Zeile {line}: {problem}.",
+        "nothing": "{name} enthält keine Ereignisse.",
+        "cut": "Zeile {line} von {name} ist nicht lesbar ({problem}); die {count} Ereignisse davor werden gezeigt.",
+        "unharmed": "Nichts wurde verändert.",
+        "advice": "Eine .jsonl-Datei öffnen, die specdemo gespeichert hat.",
+    },
+}

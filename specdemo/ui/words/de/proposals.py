@@ -1,0 +1,57 @@
+"""German: drafts side by side."""
+
+from __future__ import annotations
+
+LEAD = (
+    "Was hätte jeder hier entworfen? Eine Stelle in der Antwort des Zielmodells wählen: Jeder Entwerfer rät von "
+    "dort aus, allein und nacheinander, und das Zielmodell beurteilt jeden Entwurf."
+)
+PROMPT = "Prompt des Textes"
+WRITE, STOP = "Schreiben", "Anhalten"
+RECORDED_LABEL = "Aufgezeichnete Texte"
+RECORDED = "Aufgezeichnet, {runs} Verfahren: {prompt}"
+SETTINGS = "Wie sie entwerfen"
+SYSTEM = "System-Prompt (freiwillig)"
+TOKENS, TEMPERATURE, LOOKAHEAD = "Token des Textes", "Temperatur", "Vorausschau"
+POLICY = "Regel der Vorausschau"
+EXPLAIN = "Explain photosynthesis to a ten-year-old."
+WAIT_LOADING = "Das Modell wird noch geladen. Der Text beginnt von selbst, sobald es bereit ist."
+WAIT_TURN = "Warten: Was gemessen wird, ist nacheinander dran. Es beginnt von selbst."
+EMPTY, EMPTY_ADVICE = "Das Zielmodell sagte nichts.", "Einen anderen Prompt versuchen."
+NO_TEXT = "Es gibt noch keinen Text."
+NO_TEXT_ADVICE = "Schreiben drücken; dann eine Stelle darin wählen."
+
+WORDS: dict[str, object] = {
+    "label": "Entwürfe an einer Stelle",
+    "source": {"live": "gemessen", "recorded": "aufgezeichnet"},
+    "phase": {
+        "empty": "Schreiben drücken oder einen aufgezeichneten wählen.",
+        "fetching": "Die aufgezeichneten Läufe werden gelesen.",
+        "missing": "Ein aufgezeichneter Lauf konnte nicht gelesen werden. Die Seite neu laden und noch einmal versuchen.",
+        "alone": "Diese Läufe haben keine Stelle gemeinsam, an der sie entworfen haben.",
+        "writing": "Das Zielmodell schreibt den Text: bisher {tokens} Token.",
+        "choose": "Eine Stelle wählen: ein Wort anklicken oder ziehen.",
+        "asking": "{method} entwirft.",
+        "done": "{count} von {all} Verfahren entwarfen nach Token {position}.",
+        "stopped": "Angehalten.",
+    },
+    "recorded_about": "Jedes Verfahren entwarf hier in einem eigenen Lauf: {machine}. Markiert sind die Stellen, die zwei oder mehr teilen.",
+    "text": "Die Antwort des Zielmodells; was nach der gewählten Stelle kommt, suchen die Entwerfer",
+    "place": "Stelle im Text",
+    "place_of": "nach Token {position} von {tokens}",
+    "earlier": "Eine Stelle zurück",
+    "later": "Eine Stelle weiter",
+    "rows": "Was jeder hier entworfen hätte",
+    "target": "Das Zielmodell sagt",
+    "target_hint": "So geht die Antwort weiter.",
+    "facts": "{kept} von {drafted} behalten · {milliseconds} ms",
+    "facts_tree": "{kept} behalten, {drafted} Knoten · {milliseconds} ms",
+    "facts_hint": "Entworfene Token, die das Zielmodell behielt, und Millisekunden des Entwerfens, {origin}",
+    "nothing": "Entwirft hier nichts: {reason}",
+    "nothing_alone": "Entwirft hier nichts.",
+    "next": "Mit dem des Zielmodells sind das {tokens} Token in einem Durchgang.",
+    "tree_caption": "{drafted} Knoten, {accepted} behalten",
+    "waiting": "wartet",
+    "lossy": "mit Absicht verlustbehaftet",
+    "note": "Jeder beginnt an dieser Stelle neu und erinnert sich an nichts aus dem Lauf; seine Zeit ist die eines zweiten Versuchs, nach einem zum Aufwärmen.",
+}

@@ -1,0 +1,27 @@
+// Another language: which one is wished for, words by their English texts, and sentences that Python has filled in.
+import assert from "node:assert/strict";
+import { isLanguage, languageOf, translator } from "../../../assets/view/language.js";
+
+assert.equal(languageOf("?lang=de", "en-GB"), "de");
+assert.equal(languageOf("?lang=en", "de-AT"), "en");
+assert.equal(languageOf("", "de-AT"), "de");
+assert.equal(languageOf("?lang=xx", "fr"), "en");
+assert.equal(languageOf("", undefined), "en");
+assert.ok(isLanguage("de") && !isLanguage("xx"));
+
+const { sentence, words } = translator({
+  Run: "Start",
+  Ready: "Bereit",
+  "Ready: {target}, {precision}": "Bereit: {precision} von {target}",
+  "Not available for this target. {why_not}": "Nicht verfügbar. {why_not}",
+  "Too long.": "Zu lang.",
+  "{kept} of {all}": "{kept} von {all}",
+});
+assert.equal(sentence("Run"), "Start");
+assert.equal(sentence("Ready: tiny, fp32"), "Bereit: fp32 von tiny");
+assert.equal(sentence("Not available for this target. Too long."), "Nicht verfügbar. Zu lang.");
+assert.equal(sentence("A of B"), "A of B"); // too little to know it by
+assert.equal(sentence("$& Run"), "$& Run");
+assert.deepEqual(words({ a: ["Run", { b: "{kept} of {all}" }], c: 3, d: null, Run: "x" }), {
+  a: ["Start", { b: "{kept} von {all}" }], c: 3, d: null, Run: "x",
+});

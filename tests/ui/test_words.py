@@ -1,0 +1,50 @@
+"""Every language says everything that English says, with the same names to fill in, and one meaning for one text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from specdemo.ui import words
+
+# Prompts are for the model, which speaks English; identifiers are for the program.
+SAME = re.compile(r"^/(TITLE|BATCH_EXAMPLES|EXPLAIN|POEM|PRESETS)(/|$)|/shares/|/papers/")
+LANGUAGES = pytest.mark.parametrize("language", words.LANGUAGES)
+PARTS = pytest.mark.parametrize("part", words.parts())
+
+
+def names(text: str) -> list[str]:
+    return sorted(re.findall(r"\{\w*\}", text))
+
+
+@LANGUAGES
+@PARTS
+def test_a_language_has_the_texts_of_english_and_their_names(part: str, language: str) -> None:
+    english, other = words.texts(part, "en"), words.texts(part, language)
+    assert set(other) == set(english)
+    wrong = {path for path, text in english.items() if set(names(text)) != set(names(other[path]))}
+    assert not wrong
+    empty = {path for path, text in english.items() if bool(text) != bool(other[path])}
+    assert not empty
+    long = {path for path, text in english.items() if len(text) > 40 and text == other[path]}
+    assert not {path for path in long if not SAME.search(path)}
+
+
+@LANGUAGES
+def test_one_english_text_means_one_thing(language: str) -> None:
+    meanings: dict[str, set[str]] = {}
+    for part in words.parts():
+        english, other = words.texts(part, "en"), words.texts(part, language)
+        for path, text in english.items():
+            if not SAME.search(path):
+                meanings.setdefault(text, set()).add(other[path])
+    assert {text: found for text, found in meanings.items() if len(found) > 1} == {}
+
+
+@LANGUAGES
+def test_the_table_is_made_of_all_parts(language: str) -> None:
+    table = words.translations(language)
+    assert words.VIEW["status"]["rejected"] in table
+    assert "Lessons" in table
+    assert all(text != meaning for text, meaning in table.items())
