@@ -30,6 +30,6 @@ export function split(text) {
 
 const codePoint = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
-/** One line for a popover: every invisible character, spaces and line ends included, by name. */
+/** One line for a label: every invisible character, spaces and line ends included, by name. */
 export const spell = (text) =>
   split(text).map(({ text: part, name }) => (name ? `[${name}]` : part.replaceAll("\n", "↵").replaceAll(" ", "␣"))).join("");

@@ -157,7 +157,7 @@ export class TreeView {
     const drawing = this.box.firstElementChild;
     if (!drawing) return;
     const { width, height } = drawing.viewBox.baseVal;
-    const room = [this.box.clientWidth - 16, this.box.clientHeight - 8];
+    const room = [this.box.offsetWidth - 18, this.box.offsetHeight - 10]; // scroll bars or not, else they come and go for ever
     const fitting = Math.max(0.85, Math.min(1.5, room[0] / width, room[1] / height));
     this.#scale = this.#zoom ?? fitting;
     drawing.setAttribute("width", width * this.#scale);

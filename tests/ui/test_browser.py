@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -23,19 +22,8 @@ from specdemo.trace.events import (
 )
 from specdemo.ui.app import create_app, launch_options
 
-sync_api = pytest.importorskip("playwright.sync_api")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not shutil.which("chromium"), reason="no Chromium"),
-]
+pytestmark = pytest.mark.browser
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 HOSTILE = [
     "<img src=x onerror=1>",
     "${6*7}",
@@ -170,24 +158,23 @@ def url():
 
 
 @pytest.fixture
-def page(url):
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
-        page.problems = []
-        page.on("pageerror", lambda error: page.problems.append(str(error)))
-        page.on(
-            "request",
-            lambda request: (
-                page.problems.append(request.url)
-                if not request.url.startswith((url, "data:", "blob:"))
-                else None
-            ),
-        )
-        page.goto(url)
-        page.wait_for_selector("#sd-view .sd-numbers")
-        yield page
-        browser.close()
+def page(browser, url):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on(
+        "request",
+        lambda request: (
+            page.problems.append(request.url)
+            if not request.url.startswith((url, "data:", "blob:"))
+            else None
+        ),
+    )
+    page.goto(url)
+    page.wait_for_selector("#sd-view .sd-numbers")
+    yield page
+    context.close()
 
 
 def run(page, prompt):
