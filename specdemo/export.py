@@ -82,7 +82,7 @@ def player_page(words: Mapping[str, object]) -> str:
             data_block("sd-words", words),
             data_block("sd-run", None),
             f'<script type="module">import "{bare("replay.js")}";</script>',
-            f"<script>{_inside('script', plotly)}</script>",
+            f'<script type="text/plain" id="sd-plotly">{_inside("script", plotly)}</script>',
             "</body>\n</html>\n",
         )
     )

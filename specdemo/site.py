@@ -106,7 +106,6 @@ def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
         "<main></main>",
         data_block("sd-data", data),
         '<script type="module" src="view/site.js"></script>',
-        '<script async src="plotly.min.js"></script>',
     ]
     return "\n".join(
         [

@@ -1,7 +1,7 @@
 // One saved run with its player, in the file that `html_replay` of specdemo/export.py writes.
 
 import { el } from "./dom.js";
-import { frame, given } from "./frame.js";
+import { frame, given, later } from "./frame.js";
 import { mount } from "./view.js";
 
 const words = given("sd-words");
@@ -11,5 +11,6 @@ frame(words.export.page, place);
 if (run) {
   document.title = `${run.title} · ${words.export.page.title}`;
   const open = { type: "open", source: "recorded", key: "file", title: run.title };
+  later({ text: document.getElementById("sd-plotly").textContent });
   mount(place, { read: () => `${JSON.stringify(open)}\n${run.trace}`, watch() {}, words });
 }

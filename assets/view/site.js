@@ -1,7 +1,7 @@
 // The whole of it as static files: recorded runs and races, the lab and the lessons, without Gradio or Python.
 
 import { el } from "./dom.js";
-import { frame, given } from "./frame.js";
+import { frame, given, later } from "./frame.js";
 import { mount } from "./view.js";
 
 const data = given("sd-data");
@@ -101,3 +101,4 @@ class Site {
 }
 
 new Site();
+later({ src: "plotly.min.js" });

@@ -97,7 +97,7 @@ def test_the_replay_file_plays_from_a_disk(page, url, tmp_path):
     download.value.save_as(saved)
     page.goto(saved.as_uri())
     page.locator(".sd-answer .sd-rejected").first.wait_for()
-    page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 2")
+    page.locator(".sd-plot .main-svg").nth(1).wait_for(state="attached")
     assert page.evaluate("window.hacked") is None
     assert page.title().startswith(HOSTILE[7])
     assert all(asked.startswith(("data:", "file:", "blob:", url)) for asked in page.asked)
