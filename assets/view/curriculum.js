@@ -47,8 +47,8 @@ export const LESSONS = [
   },
   {
     id: "check",
-    runs: ["01-explain"],
-    live: { run: "01-explain" },
+    runs: ["01-guess-and-check"],
+    live: { run: "01-guess-and-check" },
     questions: [
       {
         id: "kept",
@@ -130,7 +130,7 @@ export const LESSONS = [
   },
   {
     id: "ahead",
-    runs: ["07-constant-three", "01-explain", "06-too-far"],
+    runs: ["07-constant-three", "01-guess-and-check", "06-too-far"],
     live: { run: "07-constant-three", changes: { policy: "cost", lookahead: 8 } },
     questions: [
       {
@@ -149,7 +149,7 @@ export const LESSONS = [
       },
       {
         id: "chosen",
-        runs: ["01-explain"],
+        runs: ["01-guess-and-check"],
         scale: { min: 1, max: 8, step: 0.1 },
         reveal([{ fast }]) {
           const steps = judgedSteps(fast).filter((step) => step.nodes.length);
@@ -251,7 +251,7 @@ export const LESSONS = [
     questions: [
       {
         id: "share",
-        runs: ["04-tree", "01-explain"],
+        runs: ["04-tree", "01-guess-and-check"],
         options: ["larger", "same", "smaller"],
         reveal([{ fast: tree }, { fast: chain }]) {
           const values = { tree: two(100 * acceptRate(tree)), chain: two(100 * acceptRate(chain)) };
@@ -261,7 +261,7 @@ export const LESSONS = [
       },
       {
         id: "per_step",
-        runs: ["04-tree", "01-explain"],
+        runs: ["04-tree", "01-guess-and-check"],
         scale: { min: 1, max: 6, step: 0.1 },
         reveal([tree, chain]) {
           const values = { chain: two(tokensPerStep(chain.fast)), tree_x: two(speedup(tree.plain, tree.fast)), chain_x: two(speedup(chain.plain, chain.fast)) };

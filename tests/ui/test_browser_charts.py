@@ -27,7 +27,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def url(tmp_path_factory):
     """A site with one recorded run."""
     runs = tmp_path_factory.mktemp("runs")
-    shutil.copy(site.RUNS / "01-explain.jsonl", runs)
+    shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
     index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
     (runs / "index.json").write_text(json.dumps({"runs": [index["runs"][0]]}))
     folder = tmp_path_factory.mktemp("site")

@@ -25,7 +25,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def url(tmp_path_factory):
     """A site whose second run says the worst that a model could say."""
     runs = tmp_path_factory.mktemp("runs")
-    shutil.copy(site.RUNS / "01-explain.jsonl", runs)
+    shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
     (runs / "hostile.jsonl").write_text(hostile_trace(), encoding="utf-8", newline="")
     index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
     hostile = {**index["runs"][0], "name": "hostile", "title": HOSTILE[7]}
@@ -60,7 +60,7 @@ def test_a_run_plays_and_the_address_holds_what_is_open(page, url):
     page.goto(url)
     page.locator(".sd-answer .sd-token").first.wait_for()
     assert page.locator(".sd-badge").inner_text() == "recorded"
-    assert sum(asked.endswith("01-explain.jsonl") for asked in page.asked) == 1
+    assert sum(asked.endswith("01-guess-and-check.jsonl") for asked in page.asked) == 1
     page.get_by_role("tab", name="Lessons").click()
     page.locator(".sd-lesson h2, .sd-lesson h1").first.wait_for()
     assert not page.locator("#sd-panel-play").is_visible()
@@ -80,9 +80,9 @@ def test_a_run_plays_and_the_address_holds_what_is_open(page, url):
 
 
 def test_a_run_that_is_gone_is_told(page, url):
-    page.route("**/01-explain.jsonl", lambda route: route.abort())
+    page.route("**/01-guess-and-check.jsonl", lambda route: route.abort())
     page.goto(url)
-    page.locator(".sd-problem", has_text="01-explain").wait_for()
+    page.locator(".sd-problem", has_text="01-guess-and-check").wait_for()
     assert page.problems != []  # the browser's own line about the address
     page.problems.clear()
 

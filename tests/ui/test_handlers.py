@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
@@ -34,6 +36,7 @@ from specdemo.ui.handlers import Handlers, Visitor, read_controls
 from specdemo.ui.panels import INPUTS, OPTIONS, create_ask, create_controls
 from specdemo.ui.runs import RecordedRun, opening_line, recorded_runs
 from specdemo.ui.teach import QUIET, follow, others_reach, qr, read_link
+from specdemo.ui.view import Preload
 
 CONTROLS = ("auto", "cost", 8, 0.4, 12, True, True, True, 64, 0.0, 0, 1.0, 1.0, 0)
 METHODS = [
@@ -486,3 +489,27 @@ def test_every_kind_that_can_be_trained_has_a_word():
 def test_every_result_of_a_card_has_a_word_in_the_page():
     assert set(words.VIEW["card"]["names"]) == set(TITLES)
     assert set(words.VIEW["card"]["shares"]) < set(TITLES)
+
+
+def answered(path):
+    """Headers of an empty answer to a request that went through the middleware."""
+    sent = []
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+
+    async def keep(message):
+        sent.append(message)
+
+    asyncio.run(Preload(app)({"type": "http", "path": path}, None, keep))
+    return dict(sent[0]["headers"])
+
+
+def test_the_page_names_the_scripts_that_it_will_import():
+    links = answered("/")[b"link"].decode().split(", ")
+    named = [re.fullmatch(r"<gradio_api/file=(.*)>; rel=modulepreload", link)[1] for link in links]
+    assert all(Path(path).is_file() for path in named)
+    names = [Path(path).name for path in named]
+    assert len(set(names)) == len(names)
+    assert {"view.js", "reducer.js", "dom.js", "permalink.js"} < set(names)
+    assert answered("/gradio_api/queue/join") == {b"a": b"b"}

@@ -39,7 +39,7 @@ POLICIES = {
 RECORDED = "Recorded, {lanes} lanes: {prompt}"
 RECORDED_PRECISIONS = "Recorded, {precisions}: {prompt}"
 
-EXPLAIN = "Explain photosynthesis to a ten-year-old."
+EXPLAIN = "Give me a simple recipe for vegetable soup with ingredients and steps."
 POEM = "Write a surreal poem about a clock that dreams of the sea, with unusual words."
 # (title, prompt, temperature, seed, lanes); a lane is (method, policy, lookahead).
 PRESETS = (

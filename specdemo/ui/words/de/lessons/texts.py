@@ -69,7 +69,7 @@ LESSONS: dict[str, object] = {
             "Zielmodell geschrieben hätte. Das ist *spekulatives Decodieren*.",
         ],
         "runs": {
-            "01-explain": {
+            "01-guess-and-check": {
                 "title": "Ein Entwurfsmodell",
                 "look": "Mit den Tasten unter dem Text Schritt für Schritt gehen, oder in den Text klicken und die "
                 "Pfeiltasten nutzen. Durchgestrichen: abgelehnt. Das Token daneben: die Korrektur.",
@@ -189,7 +189,7 @@ LESSONS: dict[str, object] = {
                 "look": "Im Diagramm der Vorausschau ist jeder Balken ein Schritt: angenommen und nicht angenommen. Die "
                 "Marke ist, was ein Orakel, das die Antwort kennt, entworfen hätte.",
             },
-            "01-explain": {
+            "01-guess-and-check": {
                 "title": "Nach Kosten, höchstens acht",
                 "look": "Auf einen Balken im Diagramm der Vorausschau zeigen: Er sagt, warum das Entwerfen dort aufhörte.",
             },

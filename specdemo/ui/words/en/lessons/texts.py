@@ -68,7 +68,7 @@ LESSONS: dict[str, object] = {
             "target would have written. This is *speculative decoding*.",
         ],
         "runs": {
-            "01-explain": {
+            "01-guess-and-check": {
                 "title": "A draft model",
                 "look": "Step through it with the buttons below the text, or click into the text and use the arrow "
                 "keys. Struck through: rejected. The token beside it: the correction.",
@@ -187,7 +187,7 @@ LESSONS: dict[str, object] = {
                 "look": "In the lookahead chart each bar is a step: accepted and not accepted. The mark is what "
                 "an oracle that knows the answer would have drafted.",
             },
-            "01-explain": {
+            "01-guess-and-check": {
                 "title": "Cost-aware, at most eight",
                 "look": "Point at a bar of the lookahead chart: it tells why drafting stopped there.",
             },
