@@ -60,7 +60,7 @@ def test_the_page_is_made_and_says_what_live_runs_need():
         ["methods"],
         ["models"],
         ["doctor"],
-        ["replay", "assets/runs/01-explain.jsonl"],
+        ["replay", "assets/runs/01-guess-and-check.jsonl"],
         ["run", "Hello."],
     ],
     ids=lambda command: command[0],

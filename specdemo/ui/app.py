@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import gradio as gr
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -29,7 +30,7 @@ from specdemo.ui.proposals import create_proposals
 from specdemo.ui.race import create_race
 from specdemo.ui.runs import opening_line
 from specdemo.ui.teach import create_teach, follow, script
-from specdemo.ui.view import ASSETS, SCRIPTS, page_head, run_view, serve_assets
+from specdemo.ui.view import ASSETS, SCRIPTS, Preload, page_head, run_view, serve_assets
 
 VISITOR_SECONDS = 3600
 QUEUE, RUNS = 32, 8  # visitors who wait, and who are answered at the same time
@@ -141,7 +142,8 @@ def launch_options() -> dict[str, object]:
         "css_paths": sorted(SCRIPTS.glob("*.css")),
         "head": page_head(),
         "app_kwargs": {
-            "routes": [Route("/player.html", _player), Route("/words/{language}.json", _words)]
+            "routes": [Route("/player.html", _player), Route("/words/{language}.json", _words)],
+            "middleware": [Middleware(Preload)],
         },
         "favicon_path": ASSETS / "icons" / "favicon.svg",
         "ssr_mode": False,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import mimetypes
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 import plotly
@@ -17,6 +19,9 @@ ASSETS = Path(__file__).resolve().parents[2] / "assets"
 SCRIPTS = ASSETS / "view"
 RUNS = ASSETS / "runs"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+
+# Scripts of what is seen first.
+OPENING = ("language.js", "view.js", "runs.js", "status.js", "note.js", "teach.js")
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.
 _MOUNT = """
@@ -52,7 +57,7 @@ def mounted(
     return gr.HTML(
         value=value,
         html_template='<div class="sd-mount"></div>',
-        js_on_load=_mount(file, function, own_words or words.VIEW),
+        js_on_load=_mount(file, function, words.VIEW if own_words is None else own_words),
         elem_id=elem_id,
         apply_default_css=False,
         server_functions=[_plain(answer) for answer in answers],
@@ -66,38 +71,88 @@ def run_view(value: str) -> gr.HTML:
 
 def status_view() -> gr.HTML:
     """What the model is doing: one JSON object with state, text and done."""
-    return mounted("{}", "status.js", "mountStatus", "sd-model")
+    return mounted("{}", "status.js", "mountStatus", "sd-model", own_words=_only("loading"))
 
 
 def note_view(value: str) -> gr.HTML:
     """What the chosen method is and needs: a JSON list of [kind, sentence]."""
-    return mounted(value, "note.js", "mountNote", "sd-note")
+    return mounted(value, "note.js", "mountNote", "sd-note", own_words=_only())
 
 
 def audit_view() -> gr.HTML:
     """The last audit: one JSON object, or null."""
-    return mounted("null", "audit.js", "mountAudit", "sd-audit")
+    return mounted("null", "audit.js", "mountAudit", "sd-audit", own_words=_only("audit"))
 
 
 def card_view() -> gr.HTML:
     """How the chosen method's weights were trained: a JSON object with a `card`, or with a sentence as `none`."""
-    return mounted("{}", "card.js", "mountCard", "sd-card")
+    return mounted("{}", "card.js", "mountCard", "sd-card", own_words=_only("card"))
 
 
 def batch_view() -> gr.HTML:
     """Several prompts and their answers: one JSON object, see `present.batch`."""
-    return mounted("{}", "batch.js", "mountBatch", "sd-batch")
+    return mounted("{}", "batch.js", "mountBatch", "sd-batch", own_words=_only("batch"))
 
 
 def page_head() -> str:
-    """Plotly from the installed package: no request leaves the machine."""
-    return f'<script defer src="/gradio_api/file={PLOTLY.as_posix()}"></script>'
+    """Plotly from the installed package, once the page is idle: no request leaves the machine, and text comes first."""
+    return f"""<script>
+(window.requestIdleCallback ?? setTimeout)(() => {{
+  const script = document.createElement("script");
+  script.src = {json.dumps(_address(PLOTLY))};
+  document.head.append(script);
+}}, {{ timeout: 3000 }});
+</script>"""
+
+
+class Preload:
+    """Middleware: the page's answer names the files of the opening view, which a browser then fetches while Gradio starts."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
+        self.app = app
+        scripts = [f"<{_address(path)}>; rel=modulepreload" for path in _imported(OPENING)]
+        self.header = (b"link", ", ".join(scripts).encode())
+
+    async def __call__(
+        self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
+    ) -> None:
+        """One request of ASGI."""
+
+        async def named(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], self.header]
+            await send(message)
+
+        page = scope["type"] == "http" and scope["path"] == "/"
+        await self.app(scope, receive, named if page else send)
 
 
 def serve_assets() -> None:
     """Let the server hand out the script, the recorded runs, the icons and Plotly."""
     mimetypes.add_type("text/javascript", ".js")  # some Windows machines call it plain text
     gr.set_static_paths([SCRIPTS, RUNS, ASSETS / "icons", PLOTLY])
+
+
+def _address(path: Path) -> str:
+    """Of a file that is served, relative to the page."""
+    return f"gradio_api/file={path.as_posix()}"
+
+
+def _imported(names: Iterable[str]) -> list[Path]:
+    """Scripts and everything that they import, each once."""
+    found: dict[str, None] = {}
+    wanted = list(names)
+    while wanted:
+        if (name := wanted.pop()) not in found:
+            found[name] = None
+            text = (SCRIPTS / name).read_text(encoding="utf-8")
+            wanted += re.findall(r'^import .*? from "\./([\w-]+\.js)";$', text, re.MULTILINE)
+    return [SCRIPTS / name for name in found]
+
+
+def _only(*names: str) -> dict[str, object]:
+    """These of the view's words."""
+    return {name: words.VIEW[name] for name in names}
 
 
 def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:

@@ -495,7 +495,7 @@ def answered(path):
     """Headers of an empty answer to a request that went through the middleware."""
     sent = []
 
-    async def app(scope, receive, send):
+    async def app(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
 
     async def keep(message):
