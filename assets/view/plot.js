@@ -182,7 +182,7 @@ export class Plot {
   #mark = null;
 
   constructor() {
-    this.plot = el("div", { class: "sd-plot", role: "img" });
+    this.plot = el("div", { class: "sd-plot" });
     this.band = el("div", { class: "sd-plot-mark", hidden: true });
     this.units = el("div", { class: "sd-plot-units", "aria-hidden": "true" });
     this.root = el("div", { class: "sd-plot-box" }, this.plot, this.units, this.band);
@@ -233,6 +233,7 @@ export class Plot {
     this.#colours ??= palette(this.root);
     const figure = this.#figure(this.#colours);
     globalThis.Plotly.react(this.plot, figure.traces, { ...layout(this.#colours, figure), width, height }, CONFIG);
+    this.plot.setAttribute("role", "img"); // with what it shows as its name
     this.plot.setAttribute("aria-label", figure.label);
     this.#name(figure);
     this.#listen();

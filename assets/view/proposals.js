@@ -218,7 +218,7 @@ class ProposalsView {
     this.about = el("span", { class: "sd-about" });
     this.error = el("p", { class: "sd-problem", role: "alert", hidden: true });
     this.prompt = el("p", { class: "sd-asked" });
-    this.text = el("div", { class: "sd-spots", role: "group", "aria-label": words.text });
+    this.text = el("div", { class: "sd-spots", role: "group", tabindex: "0", "aria-label": words.text });
     this.text.addEventListener("click", (event) => {
       const spot = event.target.closest(".sd-spot");
       if (spot && this.#data.phase !== "writing") this.#choose(Number(spot.dataset.place));

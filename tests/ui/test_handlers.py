@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -501,7 +502,10 @@ def answered(path):
     async def keep(message):
         sent.append(message)
 
-    asyncio.run(Preload(app)({"type": "http", "path": path}, None, keep))
+    # In a thread of its own: where browser tests have run, this one has an event loop already.
+    page = Preload(app)({"type": "http", "path": path}, None, keep)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, page).result()
     return dict(sent[0]["headers"])
 
 

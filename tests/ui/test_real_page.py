@@ -2,72 +2,56 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from specdemo.session import Studio
 from specdemo.settings import AppSettings
 from specdemo.ui.app import create_app, launch_options
 
-sync_api = pytest.importorskip("playwright.sync_api")
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.browser,
-    pytest.mark.skipif(not shutil.which("chromium"), reason="no Chromium"),
-]
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+pytestmark = [pytest.mark.real, pytest.mark.browser]
 PHASE = "document.querySelector('.sd-phase')?.textContent"
 
 
-def test_a_real_run_is_shown_live_measured_and_stopped():
+def test_a_real_run_is_shown_live_measured_and_stopped(browser):
     demo = create_app(Studio(AppSettings.from_environment()))
     _, url, _ = demo.launch(server_port=None, prevent_thread_lock=True, **launch_options())
     try:
-        with sync_api.sync_playwright() as play:
-            browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-            page = browser.new_page(viewport={"width": 1280, "height": 800})
-            problems = []
-            page.on("pageerror", lambda error: problems.append(str(error)))
-            page.goto(url)
-            page.locator(".sd-badge", has_text="recorded").wait_for(timeout=10_000)
-            page.locator(".sd-model-text", has_text="Ready").wait_for(timeout=300_000)
+        context = browser.new_context(viewport={"width": 1280, "height": 800})
+        page = context.new_page()
+        problems = []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(url)
+        page.locator(".sd-badge", has_text="recorded").wait_for(timeout=60_000)
+        page.locator(".sd-model-text", has_text="Ready").wait_for(timeout=300_000)
 
-            page.get_by_role("button", name="Why is the sky blue?").click()
-            page.get_by_role("button", name="Run", exact=True).click()
-            page.locator(".sd-badge", has_text="measured").wait_for(timeout=60_000)
-            page.locator(".sd-answer .sd-plain").first.wait_for(timeout=60_000)
-            page.wait_for_function(f"{PHASE}.startsWith('Finished')", timeout=120_000)
-            for status in ("accepted", "rejected", "correction", "bonus"):
-                assert page.locator(f".sd-answer .sd-{status}").count() > 0, status
-            for chart in (0, 1):
-                points = f"document.querySelectorAll('.sd-plot')[{chart}].data[0].y.length"
-                page.wait_for_function(f"{points} > 5", timeout=5_000)
-            speedup = page.locator(".sd-number-speedup dd b").inner_text()
-            assert float(speedup) > 0
+        page.get_by_role("button", name="Why is the sky blue?").click()
+        page.get_by_role("button", name="Run", exact=True).click()
+        page.locator(".sd-badge", has_text="measured").wait_for(timeout=60_000)
+        page.locator(".sd-answer .sd-plain").first.wait_for(timeout=60_000)
+        page.wait_for_function(f"{PHASE}.startsWith('Finished')", timeout=120_000)
+        for status in ("accepted", "rejected", "correction", "bonus"):
+            assert page.locator(f".sd-answer .sd-{status}").count() > 0, status
+        for chart in (0, 1):
+            points = f"document.querySelectorAll('.sd-plot')[{chart}].data[0].y.length"
+            page.wait_for_function(f"{points} > 5", timeout=5_000)
+        speedup = page.locator(".sd-number-speedup dd b").inner_text()
+        assert float(speedup) > 0
 
-            page.locator("#sd-prompt textarea").fill("And why is it red in the evening?")
-            page.get_by_role("button", name="Run", exact=True).click()
-            page.wait_for_function("document.querySelectorAll('.sd-answered').length == 1")
-            page.wait_for_function(
-                "document.querySelectorAll('.sd-answer .sd-token').length > 5", timeout=60_000
-            )
-            page.keyboard.press("Escape")
-            page.wait_for_function(f"{PHASE}.startsWith('Stopped')", timeout=10_000)
-            assert page.locator(".sd-answer .sd-token").count() > 5
+        page.locator("#sd-prompt textarea").fill("And why is it red in the evening?")
+        page.get_by_role("button", name="Run", exact=True).click()
+        page.wait_for_function("document.querySelectorAll('.sd-answered').length == 1")
+        page.wait_for_function(
+            "document.querySelectorAll('.sd-answer .sd-token').length > 5", timeout=60_000
+        )
+        page.keyboard.press("Escape")
+        page.wait_for_function(f"{PHASE}.startsWith('Stopped')", timeout=10_000)
+        assert page.locator(".sd-answer .sd-token").count() > 5
 
-            page.get_by_role("button", name="New", exact=True).click()
-            page.locator(".sd-empty").wait_for()
-            page.get_by_role("button", name="Run", exact=True).click()
-            page.locator(".sd-problem", has_text="The prompt is empty.").wait_for(timeout=20_000)
-            assert problems == []
-            browser.close()
+        page.get_by_role("button", name="New", exact=True).click()
+        page.locator(".sd-empty").wait_for()
+        page.get_by_role("button", name="Run", exact=True).click()
+        page.locator(".sd-problem", has_text="The prompt is empty.").wait_for(timeout=20_000)
+        assert problems == []
+        context.close()
     finally:
         demo.close()
