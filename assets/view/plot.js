@@ -181,6 +181,12 @@ export class Plot {
   #range = null;
   #mark = null;
 
+  /** What the picture shows, for who cannot see it; an image without a name would be worse than none. */
+  say(label) {
+    this.plot.setAttribute("role", "img");
+    this.plot.setAttribute("aria-label", label);
+  }
+
   constructor() {
     this.plot = el("div", { class: "sd-plot" });
     this.band = el("div", { class: "sd-plot-mark", hidden: true });
@@ -233,8 +239,7 @@ export class Plot {
     this.#colours ??= palette(this.root);
     const figure = this.#figure(this.#colours);
     globalThis.Plotly.react(this.plot, figure.traces, { ...layout(this.#colours, figure), width, height }, CONFIG);
-    this.plot.setAttribute("role", "img"); // with what it shows as its name
-    this.plot.setAttribute("aria-label", figure.label);
+    this.say(figure.label);
     this.#name(figure);
     this.#listen();
     this.#range = figure.x.range;

@@ -278,7 +278,7 @@ class RaceView {
       el("li", { title: words.view.meaning[status] }, el("span", { class: `sd-token sd-${status}` }, el("span", { class: "sd-mark" }, words.view.status[status])))));
     this.#buildControls();
     this.chart = new Plot();
-    this.chart.plot.setAttribute("aria-label", words.chart.label);
+    this.chart.say(words.chart.label);
     const across = said("p", words.chart.x, { class: "sd-race-across" });
     const chart = el("section", { class: "sd-chart" }, said("h3", words.chart.title), this.chart.root, across);
     this.grid = el("table");
