@@ -2,6 +2,7 @@
 
 import { acceptRate, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } from "./metrics.js";
 import { fill } from "./dom.js";
+import { lastBefore } from "./timeline.js";
 
 /** A timeline of timelines: its stops are all times at which something happens in one of them. */
 export class Course {
@@ -33,14 +34,7 @@ export class Course {
 
   /** The last stop at or before so many milliseconds. */
   stopAt(time) {
-    let low = 0;
-    let high = this.last;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.stops[middle].time <= time) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+    return lastBefore(this.stops, time);
   }
 
   /** Show a stop: each timeline where it was at that time. */

@@ -72,14 +72,7 @@ export class Timeline {
 
   /** The last stop that the run had reached after so many milliseconds. */
   stopAt(time) {
-    let low = 0;
-    let high = this.last;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.stops[middle].time <= time) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+    return lastBefore(this.stops, time);
   }
 
   /** The stop one token, one round or one rejection away. by: 1 or -1; what: "token", "round" or "rejection" */
@@ -156,3 +149,15 @@ export class Timeline {
 }
 
 const isPage = (item) => item.type === "open" || item.type === "earlier" || item.type === "notice";
+
+/** Index of the last of some stops, in order of time, that is at or before so many milliseconds. */
+export function lastBefore(stops, time) {
+  let low = 0;
+  let high = stops.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (stops[middle].time <= time) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
