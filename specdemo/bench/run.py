@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from platform import python_version
@@ -190,7 +191,11 @@ def _opened(
             for name, wanted in settings.items():
                 progress(Progress("bench", None, f"starting {name}"))
                 try:
-                    lanes[name] = _open(studio, name, wanted, bench.options.system, Path(work))
+                    # In the engine's thread: to write a peer's weights is to compute, and a second
+                    # team of threads in this process would slow every pass of ours.
+                    lanes[name] = studio.runner.call(
+                        partial(_open, studio, name, wanted, bench.options.system, Path(work))
+                    )
                 except (UserError, LaneLost) as error:
                     bench.leave_out(name, " ".join(str(error).split()))
             yield lanes

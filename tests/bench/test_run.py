@@ -139,6 +139,19 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
     assert json.loads(json.dumps(found.to_dict()))["floor_bytes"] > 0
 
 
+def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypatch):
+    # libgomp lets every team sleep at each barrier once there are more threads than cores: a pass took three times as long
+    seen = []
+
+    def open_peer(_studio, name, *_):
+        seen.append(threading.current_thread().name)
+        return Canned(name, [5.0] * 99)
+
+    monkeypatch.setattr(run, "open_peer", open_peer)
+    bench(studio, lanes="transformers:assisted")
+    assert seen == ["specdemo-engine"]
+
+
 def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypatch):
     def open_peer(_studio, name, *_):
         if name == "llama.cpp":
