@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
@@ -36,13 +37,17 @@ class RollbackLayer(CacheLayerMixin):
         end = start + key_states.shape[-2]
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        self.make_room(end)
+        self.keys[:, :, start:end] = key_states
+        self.values[:, :, start:end] = value_states
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def make_room(self, end: int) -> None:
+        """Let there be slots up to `end`."""
         if end > self.keys.shape[2]:
             capacity = -(-max(end, 2 * self.keys.shape[2]) // BLOCK) * BLOCK
             self.keys = self._grown(self.keys, capacity)
             self.values = self._grown(self.values, capacity)
-        self.keys[:, :, start:end] = key_states
-        self.values[:, :, start:end] = value_states
-        return self.keys[:, :, :end], self.values[:, :, :end]
 
     def move(self, start: int, rows: Tensor) -> None:
         """Bring `rows` (positions from `start` on, ascending) together behind `start`."""
@@ -86,6 +91,28 @@ class RollbackCache(Cache):
     def length(self) -> int:
         """Counted tokens."""
         return self.layers[0].length
+
+    @property
+    def start(self) -> int:
+        """Slot of the next pass's first row."""
+        return self.layers[0].length + self.layers[0].skipped
+
+    def slots(self, end: int, like: Tensor) -> np.ndarray:
+        """Where keys and values lie, with room up to `end`: (layers, 2) int64 addresses; good until the cache grows.
+
+        like: (1, kv_heads, 1, head_dim), for a cache that is still empty
+        """
+        for layer in self.layers:
+            if not layer.is_initialized:
+                layer.lazy_initialization(like, like)
+            layer.make_room(end)
+        places = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in self.layers]
+        return np.array(places, dtype=np.int64)
+
+    @property
+    def capacity(self) -> int:
+        """Slots that there are."""
+        return int(self.layers[0].keys.shape[2])
 
     def rollback(self, length: int) -> None:
         """Forget every position from `length` on."""

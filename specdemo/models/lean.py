@@ -19,8 +19,20 @@ from torch import Tensor, nn
 
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.decoder import Answer, Decoder, ModuleDecoder, Pass
-from specdemo.models.kernels import Look, Nf4Stack, Stacked, attend, look, pack, rms_norm, stack
+from specdemo.models import native
+from specdemo.models.kernels import (
+    Look,
+    Nf4Stack,
+    Stacked,
+    attend,
+    look,
+    pack,
+    product,
+    rms_norm,
+    stack,
+)
 from specdemo.models.memory import free_ram
+from specdemo.models.native import MOST_ROWS, NativeDecoder
 
 KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # whose tables do not depend on the text
@@ -76,6 +88,7 @@ class LeanDecoder:
         self.eps = float(config.rms_norm_eps)
         self.layers = [_layer(layer) for layer in base.layers]
         self._tables = self._rotary(TABLE)
+        self._wide_tables: tuple[Tensor, Tensor] | None = None
 
     @torch.inference_mode()
     def run(self, passes: Sequence[Pass]) -> list[Answer]:
@@ -83,8 +96,7 @@ class LeanDecoder:
         device = self.embedding.device
         depth = passes[0].depth
         positions = torch.tensor([place for one in passes for place in one.positions])
-        if int(positions.max()) >= len(self._tables[0]):
-            self._tables = self._rotary(-(-int(positions.max() + 1) // TABLE) * TABLE)
+        self._reach(int(positions.max()) + 1)
         cos, sin = (table[positions] for table in self._tables)
         rows = self._place(passes)
         x = self.embedding[
@@ -163,6 +175,21 @@ class LeanDecoder:
         )
         return attend(turned[:, :heads], keys, values, at.look, self.scaling)
 
+    def tables(self, length: int) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines of at least so many positions, (positions, head_dim) float32."""
+        if self._reach(length) or self._wide_tables is None:
+            cos, sin = (table[:, 0].float().contiguous() for table in self._tables)
+            self._wide_tables = cos, sin
+        return self._wide_tables
+
+    def _reach(self, length: int) -> bool:
+        """Let the tables reach so far. returns: whether they had to grow"""
+        if length <= len(self._tables[0]):
+            return False
+        self._tables = self._rotary(-(-length // TABLE) * TABLE)
+        self._wide_tables = None
+        return True
+
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(x, weight, self.eps)
 
@@ -188,7 +215,53 @@ def open_decoder(model: Any) -> tuple[Decoder, str]:
     rows = widen(lean)
     if not agrees(lean, module):
         return module, "transformers' own pass"
-    return lean, f"lean pass, bf16 from {rows} rows" if rows else "lean pass"
+    way = f"lean pass, bf16 from {rows} rows" if rows else "lean pass"
+    compiled = compile_pass(lean)
+    if compiled is None or not agrees(compiled, module):
+        return lean, way
+    return compiled, f"compiled pass up to {MOST_ROWS} rows, then {way}"
+
+
+def compile_pass(lean: LeanDecoder) -> NativeDecoder | None:
+    """The same pass compiled for matrix tiles, where processor, sizes and number format allow it."""
+    head = lean.model.lm_head.weight
+    stacks = [one for layer in lean.layers for one in layer.matrices()]
+    if head.dtype != torch.bfloat16 or not all(isinstance(one, Nf4Stack) for one in stacks):
+        return None
+    if not native.runs_here():
+        return None
+    inner = lean.layers[0].down.in_features  # type: ignore[attr-defined]
+    shape = native.Shape(
+        lean.heads, lean.kv_heads, lean.head_dim, lean.embedding.shape[1], inner,
+        lean.layers[0].qkv.block, lean.eps, lean.scaling,  # type: ignore[attr-defined]
+    )  # fmt: skip
+    only_inputs = any(one.bias is not None for layer in lean.layers for one in layer.matrices()[1:])
+    if only_inputs or not native.fits(shape, len(head)):
+        return None
+    table = lean.layers[0].qkv.code  # type: ignore[attr-defined]
+    layers = [_native_layer(layer) for layer in lean.layers]
+    compiled = native.NativeLayers(layers, shape, table, head, lean.norm.float())
+    lean.head = lambda x: product(
+        x, head
+    )  # for the one row of a long prompt a second layout is not worth its memory
+    return native.NativeDecoder(
+        compiled, lean, lean.embedding, lambda x: rms_norm(x, lean.norm, lean.eps), lean.tables
+    )
+
+
+def _native_layer(layer: LeanLayer) -> native.NativeLayer:
+    norms = [norm.float() for norm in layer.query_key_norms or ()]
+    return native.NativeLayer(
+        layer.input_norm.float(),
+        layer.post_norm.float(),
+        *(
+            native.Packed(
+                one.packed, one.scales.float(), None, None if one.bias is None else one.bias.float()
+            )  # type: ignore[attr-defined]
+            for one in layer.matrices()
+        ),
+        *norms,
+    )
 
 
 def widen(lean: LeanDecoder) -> int:

@@ -1,0 +1,477 @@
+"""All layers of a Llama-like model in one compiled function: 4-bit products on matrix tiles, attention, norms, gates, head.
+
+Threads of torch's own team go through it side by side and meet five times a layer. Every sum has an order
+that does not depend on how many rows are read together, so a row's logits are the same, bit for bit,
+whether it is read alone, in a draft or in a tree, and whoever shares the pass.
+
+A job is an array of int64: sizes and addresses, at the places named below. Matrices are packed as
+bitsandbytes packs NF4 for its CPU kernel (`vector.decode`); activations enter products as bfloat16 and
+are float32 elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray, cfunc, njit, types
+
+from specdemo.models import vector as v
+
+# The job.
+(
+    ROWS, FIRST, LAST, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER, INPUT, COS, SIN, TABLE, LAYERS, TALKS,
+    TALK_COUNT, EPSILON, SCALE, STATES, SCRATCH, SCRATCH_BYTES, NORM, HEAD, WORDS, ASKED, ASKED_COUNT, LOGITS,
+    TILES, GROUP, LONGEST, HEAD_SCALES, HEAD_ZEROS, FINAL, SHARED,
+) = range(33)  # fmt: skip
+JOB = 33
+# A layer: norms, then address of codes, scales and zeros of each matrix, biases and norms of queries and keys (0: none).
+INPUT_NORM, POST_NORM, QKV, OUTPUT, GATE_UP, DOWN, QKV_BIAS, QUERY_NORM, KEY_NORM = (
+    0, 1, 2, 5, 8, 11, 14, 15, 16,
+)  # fmt: skip
+LAYER = 17
+# A conversation: its rows among all, the slot of the first, keys in all, keys that all rows see, who sees what of the rest.
+BEGIN, COUNT, START, KEYS, PREFIX, SEEN, CAPACITY, CACHES = range(8)
+TALK = 8
+
+COLUMNS = 32  # outputs decoded together
+ROW_TILE = 16
+CODE_BUFFER = 4096
+PART_BUFFER = 2048
+
+_float = np.float32
+_fast = {"contract", "reassoc", "arcp", "nsz"}
+
+barrier = types.ExternalFunction("GOMP_barrier", types.void())
+thread_number = types.ExternalFunction("omp_get_thread_num", types.int32())
+thread_count = types.ExternalFunction("omp_get_num_threads", types.int32())
+
+
+def _compiled(function: Any) -> Any:
+    return njit(nogil=True, cache=True, error_model="numpy")(function)
+
+
+def _fused(function: Any) -> Any:
+    """A product and a sum may be one instruction; sums keep their order."""
+    return njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})(function)
+
+
+def _loose(function: Any) -> Any:
+    """Sums may be taken in another order, always the same one."""
+    return njit(nogil=True, cache=True, error_model="numpy", fastmath=_fast)(function)
+
+
+@_fused
+def exponential(x):
+    """e**x in float32 to about 1e-7 (Cephes' polynomial), written so that loops over it become vectors."""
+    wanted = x
+    x = min(max(x, _float(-87.0)), _float(88.0))
+    magic = _float(12582912.0)
+    whole = (x * _float(1.44269504) + magic) - magic
+    x = (x - whole * _float(0.693359375)) + whole * _float(2.12194440e-4)
+    p = _float(1.9875691500e-4)
+    p = p * x + _float(1.3981999507e-3)
+    p = p * x + _float(8.3334519073e-3)
+    p = p * x + _float(4.1665795894e-2)
+    p = p * x + _float(1.6666665459e-1)
+    p = p * x + _float(5.0000001201e-1)
+    p = p * x * x + x + _float(1.0)
+    found = p * v.from_bits((np.int32(whole) + np.int32(127)) << np.int32(23))
+    return found if wanted > _float(-87.0) else _float(0.0)
+
+
+@_loose
+def normed(x, weight, into, width, epsilon):
+    """RMS norm (Zhang 1910.07467) of one row; x, weight and into are float32, `into` may be x."""
+    row, gain = carray(v.floats_at(x), width), carray(v.floats_at(weight), width)
+    out = carray(v.floats_at(into), width)
+    total = _float(0.0)
+    for i in range(width):
+        total += row[i] * row[i]
+    factor = _float(1.0) / np.sqrt(total / _float(width) + epsilon)
+    for i in range(width):
+        out[i] = row[i] * factor * gain[i]
+
+
+@_loose
+def group_sums(x, into, rows, width, group):
+    """Sums of neighbouring inputs as products see them: (rows, width) bfloat16 to (rows, width // group)."""
+    values = carray(v.halves_at(x), rows * width)
+    sums = carray(v.floats_at(into), rows * width // group)
+    for place in range(rows * width // group):
+        total = _float(0.0)
+        for i in range(group):
+            total += v.from_bits(np.int32(values[place * group + i]) << np.int32(16))
+        sums[place] = total
+
+
+@_compiled
+def product(x, rows, width, matrix, outputs, table, group, sums, into, stride, first, end, own):
+    """Blocks `first` to `end` of 32 outputs of a 4-bit matrix. Tiles are shaped for `rows` rows, at most 16 at a time.
+
+    x: (rows, width) bfloat16; matrix: address of its three addresses; into: (rows, stride) float32; own: the thread's buffers
+    """
+    parts = carray(v.numbers_at(matrix), 3)
+    codes, scales, zeros = parts[0], parts[1], parts[2]
+    groups, tiles = width // group, group // 32
+    part, total = own + CODE_BUFFER, own + CODE_BUFFER + PART_BUFFER
+    of_groups = carray(v.floats_at(sums), rows * groups)
+    for block in range(first, end):
+        v.clear(total, rows * 2)
+        for g in range(groups):
+            v.decode(codes + (block * groups + g) * group * 16, table, own, group // 2)
+            beside = (g * outputs + block * COLUMNS) * 4
+            for row in range(0, rows, ROW_TILE):
+                place = x + (row * width + g * group) * 2
+                v.clear_tile(0)
+                v.clear_tile(1)
+                v.load_tile(2, place, width * 2)
+                if tiles == 2:
+                    v.load_tile(3, place + 64, width * 2)
+                    v.load_tile(4, own, 64)
+                    v.load_tile(5, own + 1024, 64)
+                    v.load_tile(6, own + 2048, 64)
+                    v.load_tile(7, own + 3072, 64)
+                    v.multiply_tiles(0, 2, 4)
+                    v.multiply_tiles(1, 2, 6)
+                    v.multiply_tiles(0, 3, 5)
+                    v.multiply_tiles(1, 3, 7)
+                else:
+                    v.load_tile(4, own, 64)
+                    v.load_tile(6, own + 1024, 64)
+                    v.multiply_tiles(0, 2, 4)
+                    v.multiply_tiles(1, 2, 6)
+                v.store_tile(0, part, 128)
+                v.store_tile(1, part + 64, 128)
+                for i in range(min(ROW_TILE, rows - row)):
+                    at, found = total + (row + i) * 128, part + i * 128
+                    if zeros:
+                        weight = of_groups[(row + i) * groups + g]
+                        v.add_shifted(at, found, scales + beside, zeros + beside, weight)
+                        v.add_shifted(
+                            at + 64, found + 64, scales + beside + 64, zeros + beside + 64, weight
+                        )
+                    else:
+                        v.add_scaled(at, found, scales + beside)
+                        v.add_scaled(at + 64, found + 64, scales + beside + 64)
+        for row in range(rows):
+            v.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
+
+
+@_loose
+def turned(x, cos, sin, into, width):
+    """Rotary embedding (RoFormer 2104.09864) of one head."""
+    a, out = carray(v.floats_at(x), width), carray(v.floats_at(into), width)
+    c, s = carray(v.floats_at(cos), width), carray(v.floats_at(sin), width)
+    half = width // 2
+    for i in range(half):
+        out[i] = a[i] * c[i] + a[half + i] * s[i]
+        out[half + i] = a[half + i] * c[half + i] + a[i] * s[half + i]
+
+
+@_compiled
+def head_of(job, norm, x, row, into):
+    """One head of queries or keys, normed if wanted and turned. x: its float32; into: float32"""
+    width = job[HEAD_DIM]
+    source = x
+    if norm:
+        normed(x, norm, into + width * 4, width, v.from_bits(np.int32(job[EPSILON])))
+        source = into + width * 4
+    turned(source, job[COS] + row * width * 4, job[SIN] + row * width * 4, into, width)
+
+
+@_fused
+def softmax(scores, keys, prefix, seen, stride, first, count, group, scale):
+    """Weights of 16 queries side by side, not yet divided by their sums. scores: (keys, 16) float32
+
+    seen: bytes, row r looks at key k where seen[r * stride + k] is set; keys before `prefix` are seen by all
+    returns: nothing; the row behind the last key's holds the sums
+    """
+    s = carray(v.floats_at(scores), (keys + 1, 16))
+    if prefix < keys:
+        sees = carray(v.bytes_at(seen), 1 << 40)
+        for key in range(prefix, keys):
+            for query in range(count):
+                if not sees[((first + query) // group) * stride + key]:
+                    s[key, query] = _float(-1e30)
+    best = np.empty(16, np.float32)
+    for query in range(16):
+        best[query] = s[0, query]
+    for key in range(1, keys):
+        for query in range(16):
+            best[query] = max(best[query], s[key, query])
+    sums = np.zeros(16, np.float32)
+    for key in range(keys):
+        for query in range(16):
+            weight = exponential((s[key, query] - best[query]) * scale)
+            s[key, query] = weight
+    for key in range(keys):
+        for query in range(16):
+            sums[query] += s[key, query]
+    for query in range(16):
+        s[keys, query] = sums[query]
+
+
+@_compiled
+def attention(job, layer, caches, talk, head, first, count, qkv, out, own):
+    """At most 16 queries of one key head of one conversation; writes the keys and values of its new rows too.
+
+    first, count: queries, counted through rows and the heads of a group; qkv: float32; out: bfloat16
+    """
+    heads, kv_heads, width = job[HEADS], job[KV_HEADS], job[HEAD_DIM]
+    group, all_heads, keys = heads // kv_heads, heads + 2 * kv_heads, talk[KEYS]
+    bytes_ = width * 2
+    key_rows = caches[0] + head * talk[CAPACITY] * bytes_
+    value_rows = caches[1] + head * talk[CAPACITY] * bytes_
+    spare, queries = own, own + 4096
+    for i in range(talk[COUNT]):
+        row = talk[BEGIN] + i
+        place = qkv + (row * all_heads + heads + head) * width * 4
+        head_of(job, layer[KEY_NORM], place, row, spare)
+        v.round_to_bfloat16(spare, key_rows + (talk[START] + i) * bytes_, width // 16)
+        v.round_to_bfloat16(
+            place + kv_heads * width * 4, value_rows + (talk[START] + i) * bytes_, width // 16
+        )
+    v.clear(queries, width // 2)
+    pairs = carray(v.words_at(queries), width // 2 * 16)
+    for q in range(count):
+        row = talk[BEGIN] + (first + q) // group
+        place = qkv + (row * all_heads + head * group + (first + q) % group) * width * 4
+        head_of(job, layer[QUERY_NORM], place, row, spare)
+        v.round_to_bfloat16(spare, spare + 2048, width // 16)
+        halves = carray(v.words_at(spare + 2048), width // 2)
+        for pair in range(width // 2):
+            pairs[pair * 16 + q] = halves[pair]
+    scores = own + 4096 + width * 32
+    v.load_tile(0, queries, 64)
+    v.load_tile(1, queries + 1024, 64)
+    if width == 128:
+        v.load_tile(2, queries + 2048, 64)
+        v.load_tile(3, queries + 3072, 64)
+    for key in range(0, keys, 16):
+        place = key_rows + key * bytes_
+        v.clear_tile(7)
+        v.load_tile(4, place, bytes_)
+        v.load_tile(5, place + 64, bytes_)
+        v.multiply_tiles(7, 4, 0)
+        v.multiply_tiles(7, 5, 1)
+        if width == 128:
+            v.load_tile(4, place + 128, bytes_)
+            v.load_tile(5, place + 192, bytes_)
+            v.multiply_tiles(7, 4, 2)
+            v.multiply_tiles(7, 5, 3)
+        v.store_tile(7, scores + key * 64, 64)
+    scale = v.from_bits(np.int32(job[SCALE]))
+    softmax(scores, keys, talk[PREFIX], talk[SEEN], keys, first, count, group, scale)
+    sums = carray(v.floats_at(scores + keys * 64), 16)
+    for q in range(0, count, 4):
+        for part in range(0, width, 64):
+            v.weigh_values(scores + q * 4, keys, value_rows + part * 2, bytes_, spare)
+            for i in range(q, min(q + 4, count)):
+                row = talk[BEGIN] + (first + i) // group
+                place = out + (row * heads + head * group + (first + i) % group) * bytes_ + part * 2
+                found = carray(v.floats_at(spare + (i - q) * 256), 64)
+                for j in range(64):
+                    found[j] = found[j] / sums[i]
+                v.round_to_bfloat16(spare + (i - q) * 256, place, 4)
+
+
+@_compiled
+def attentions(job, index, layer, qkv, out, own, thread, threads):
+    """This thread's share of all conversations, key heads and groups of 16 queries."""
+    group = job[HEADS] // job[KV_HEADS]
+    talks = carray(v.numbers_at(job[TALKS]), (job[TALK_COUNT], TALK))
+    units = 0
+    for number in range(job[TALK_COUNT]):
+        units += job[KV_HEADS] * ((talks[number, COUNT] * group + 15) // 16)
+    begin, end = units * thread // threads, units * (thread + 1) // threads
+    unit = 0
+    for number in range(job[TALK_COUNT]):
+        talk = talks[number]
+        caches = carray(v.numbers_at(talk[CACHES] + index * 16), 2)
+        queries = talk[COUNT] * group
+        for head in range(job[KV_HEADS]):
+            for first in range(0, queries, 16):
+                if begin <= unit < end:
+                    count = min(16, queries - first)
+                    attention(job, layer, caches, talk, head, first, count, qkv, out, own)
+                unit += 1
+
+
+@_fused
+def gated(gate, up, into, count):
+    """SwiGLU (Shazeer 2002.05202): silu(gate) * up, to bfloat16; gate is overwritten."""
+    g, u = carray(v.floats_at(gate), count), carray(v.floats_at(up), count)
+    for i in range(count):
+        g[i] = g[i] / (_float(1.0) + exponential(-g[i])) * u[i]
+    v.round_to_bfloat16(gate, into, count // 16)
+
+
+@_compiled
+def normed_rows(job, x, weight, into, spare):
+    """(rows, hidden) float32 to normed bfloat16."""
+    hidden = job[HIDDEN]
+    for row in range(job[ROWS]):
+        normed(x + row * hidden * 4, weight, spare, hidden, v.from_bits(np.int32(job[EPSILON])))
+        v.round_to_bfloat16(spare, into + row * hidden * 2, hidden // 16)
+
+
+@_compiled
+def biased(into, bias, rows, stride, first, end):
+    for row in range(rows):
+        v.add_to(into + (row * stride + first) * 4, bias + first * 4, (end - first) // 16)
+
+
+@_compiled
+def meet(threads):
+    """Wait for the other threads."""
+    if threads > 1:
+        barrier()
+
+
+@_compiled
+def head(job, x, thread, threads, own):
+    """Logits of the asked rows from a bfloat16 matrix as it lies: its rows are the left tiles. x: (rows, hidden) float32"""
+    hidden, words, count = job[HIDDEN], job[WORDS], job[ASKED_COUNT]
+    asked = carray(v.numbers_at(job[ASKED]), count)
+    tiles = (count + 15) // 16
+    spare, inputs = own, own + 4 * hidden + 4096
+    part = inputs + tiles * hidden * 32
+    v.clear(inputs, tiles * hidden // 2)
+    for i in range(count):
+        normed(
+            x + asked[i] * hidden * 4, job[NORM], spare, hidden, v.from_bits(np.int32(job[EPSILON]))
+        )
+        v.round_to_bfloat16(spare, part, hidden // 16)
+        halves = carray(v.words_at(part), hidden // 2)
+        pairs = carray(v.words_at(inputs + i // 16 * hidden * 32), hidden * 8)
+        for pair in range(hidden // 2):
+            pairs[pair * 16 + i % 16] = halves[pair]
+    logits = carray(v.floats_at(job[LOGITS]), (count, words))
+    blocks = words // 32
+    for block in range(blocks * thread // threads, blocks * (thread + 1) // threads):
+        lower = job[HEAD] + block * 64 * hidden
+        for tile in range(tiles):
+            v.clear_tile(0)
+            v.clear_tile(1)
+            for step in range(hidden // 32):
+                v.fetch(lower + step * 2048 + 2048, 32)
+                v.load_tile(4, lower + step * 2048, 64)
+                v.load_tile(5, lower + step * 2048 + 1024, 64)
+                v.load_tile(6, inputs + tile * hidden * 32 + step * 1024, 64)
+                v.multiply_tiles(0, 4, 6)
+                v.multiply_tiles(1, 5, 6)
+            v.store_tile(0, part, 64)
+            v.store_tile(1, part + 1024, 64)
+            found = carray(v.floats_at(part), (32, 16))
+            for i in range(min(16, count - tile * 16)):
+                for word in range(32):
+                    logits[tile * 16 + i, block * 32 + word] = found[word, i]
+
+
+@_compiled
+def go_through(place, thread, threads):
+    """One thread's part of the pass that the job at an address describes."""
+    job = carray(v.numbers_at(place), JOB)
+    rows, hidden, inner = job[ROWS], job[HIDDEN], job[INNER]
+    all_heads = job[HEADS] + 2 * job[KV_HEADS]
+    attended = job[HEADS] * job[HEAD_DIM]
+    group = job[GROUP]
+    padded = (rows + 15) // 16 * 16
+    # Shared buffers, then those of each thread.
+    qkv = job[SHARED]
+    heads_out = qkv + padded * all_heads * job[HEAD_DIM] * 4
+    out = heads_out + padded * attended * 2
+    gates = out + padded * hidden * 4
+    inside = gates + padded * 2 * inner * 4
+    x = job[SCRATCH] + thread * job[SCRATCH_BYTES]
+    y = x + padded * hidden * 4
+    sums = y + padded * hidden * 2
+    own = sums + padded * max(hidden, inner, attended) // 32 * 4
+    own = (own + 63) // 64 * 64
+    v.copy_lines(job[INPUT], x, rows * hidden // 16)
+    table, shapes = job[TABLE], job[TILES]
+    for index in range(job[FIRST], job[LAST]):
+        layer = carray(v.numbers_at(job[LAYERS] + index * LAYER * 8), LAYER)
+        here = job[LAYERS] + index * LAYER * 8
+        affine = layer[QKV + 2] != 0
+        normed_rows(job, x, layer[INPUT_NORM], y, own)
+        if affine:
+            group_sums(y, sums, rows, hidden, group)
+        v.configure_tiles(shapes)
+        blocks = all_heads * job[HEAD_DIM] // COLUMNS
+        first, end = blocks * thread // threads, blocks * (thread + 1) // threads
+        product(
+            y, rows, hidden, here + QKV * 8, blocks * COLUMNS, table, group, sums, qkv,
+            blocks * COLUMNS, first, end, own,
+        )  # fmt: skip
+        if layer[QKV_BIAS]:
+            biased(qkv, layer[QKV_BIAS], rows, blocks * COLUMNS, first * COLUMNS, end * COLUMNS)
+        meet(threads)
+        v.configure_tiles(shapes + 64)
+        attentions(job, index, layer, qkv, heads_out, own, thread, threads)
+        meet(threads)
+        if affine:
+            group_sums(heads_out, sums, rows, attended, group)
+        v.configure_tiles(shapes)
+        blocks = hidden // COLUMNS
+        first, end = blocks * thread // threads, blocks * (thread + 1) // threads
+        product(
+            heads_out, rows, attended, here + OUTPUT * 8, hidden, table, group, sums, out, hidden,
+            first, end, own,
+        )  # fmt: skip
+        meet(threads)
+        v.add_to(x, out, rows * hidden // 16)
+        normed_rows(job, x, layer[POST_NORM], y, own)
+        if affine:
+            group_sums(y, sums, rows, hidden, group)
+        both = inner // COLUMNS
+        low, high = both * thread // threads, both * (thread + 1) // threads
+        for at in (0, both):
+            product(
+                y, rows, hidden, here + GATE_UP * 8, 2 * inner, table, group, sums, gates, 2 * inner,
+                at + low, at + high, own,
+            )  # fmt: skip
+        for row in range(rows):
+            gate = gates + (row * 2 * inner + low * COLUMNS) * 4
+            gated(
+                gate,
+                gate + inner * 4,
+                inside + (row * inner + low * COLUMNS) * 2,
+                (high - low) * COLUMNS,
+            )
+        meet(threads)
+        if affine:
+            group_sums(inside, sums, rows, inner, group)
+        product(
+            inside, rows, inner, here + DOWN * 8, hidden, table, group, sums, out, hidden, first, end,
+            own,
+        )  # fmt: skip
+        meet(threads)
+        v.add_to(x, out, rows * hidden // 16)
+        keeps = carray(v.numbers_at(job[STATES] + (index + 1) * 8), 1)
+        if thread == 0 and keeps[0]:
+            v.round_to_bfloat16(x, keeps[0], rows * hidden // 16)
+    if thread == 0 and job[FINAL]:
+        v.copy_lines(x, job[FINAL], rows * hidden // 16)
+    if job[ASKED_COUNT]:
+        v.configure_tiles(shapes + 64)
+        head(job, x, thread, threads, own)
+    v.release_tiles()
+
+
+@cfunc(types.void(types.intp), cache=True, nopython=True)
+def in_team(place):
+    """What each thread of a team runs."""
+    go_through(place, thread_number(), thread_count())
+
+
+@cfunc(types.void(types.intp), cache=True, nopython=True)
+def alone(place):
+    """The whole pass in the calling thread."""
+    go_through(place, 0, 1)
+
+
+def bits(value: float) -> int:
+    """The 32 bits of a float32."""
+    return int(np.float32(value).view(np.int32))

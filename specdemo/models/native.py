@@ -1,0 +1,355 @@
+"""The compiled pass as a decoder: lays out jobs for `layers.go_through`."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specdemo.engine.decoder import Answer, Decoder, Pass
+
+MOST_ROWS = 96  # of a pass; for longer ones, which read prompts, oneDNN is better at arithmetic
+SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
+NEEDED = ("amx-bf16", "amx-tile", "avx512bw", "avx512f")
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A 4-bit matrix as `layers.product` reads it.
+
+    codes: as bitsandbytes lays out NF4 for its CPU kernel; scales, zeros: (groups, out) float32, zeros None where codes mean values
+    """
+
+    codes: Tensor
+    scales: Tensor
+    zeros: Tensor | None = None
+    bias: Tensor | None = None
+
+    def addresses(self) -> list[int]:
+        """Codes, scales, zeros."""
+        return [
+            one.data_ptr() if one is not None else 0
+            for one in (self.codes, self.scales, self.zeros)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLayer:
+    """One decoder layer; norms float32."""
+
+    input_norm: Tensor
+    post_norm: Tensor
+    qkv: Packed
+    output: Packed
+    gate_up: Packed
+    down: Packed
+    query_norm: Tensor | None = None
+    key_norm: Tensor | None = None
+
+    def describe(self) -> list[int]:
+        """Its part of a job's table of layers."""
+        matrices = (self.qkv, self.output, self.gate_up, self.down)
+        optional = (self.qkv.bias, self.query_norm, self.key_norm)
+        return [
+            self.input_norm.data_ptr(),
+            self.post_norm.data_ptr(),
+            *(place for one in matrices for place in one.addresses()),
+            *(one.data_ptr() if one is not None else 0 for one in optional),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a stack of layers."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    inner: int
+    group: int
+    epsilon: float
+    scale: float
+
+
+def fits(shape: Shape, words: int = 32) -> bool:
+    """Whether the compiled pass takes layers of these sizes, and a head over so many words."""
+    attended = shape.heads * shape.head_dim
+    inputs = (shape.hidden, shape.inner, attended)
+    outputs = (shape.hidden, shape.inner, attended + 2 * shape.kv_heads * shape.head_dim, words)
+    return (
+        shape.head_dim in (64, 128)
+        and shape.group in (32, 64)
+        and all(size % shape.group == 0 for size in inputs)
+        and all(size % 32 == 0 for size in outputs)
+    )
+
+
+def _tiled(matrix: Tensor) -> Tensor:
+    """A bfloat16 matrix in the order in which tiles of 16 rows and 32 columns, two below each other, are read."""
+    rows, columns = matrix.shape
+    tiles = matrix.detach().view(rows // 32, 2, 16, columns // 32, 32).permute(0, 3, 1, 2, 4)
+    return tiles.contiguous().view(rows, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """One conversation's rows in a pass.
+
+    caches: (layers, 2) int64 addresses of keys and values, (kv_heads, capacity, head_dim) bfloat16 each
+    start: slot of its first row; prefix: slots that every row sees; seen: (rows, start + rows) bool for those behind, or None for all
+    """
+
+    rows: int
+    start: int
+    prefix: int
+    seen: Tensor | None
+    capacity: int
+    caches: np.ndarray
+
+
+class NativeLayers:
+    """Layers and, if wanted, a head, run by the compiled pass. Shares weights between any number of conversations.
+
+    table: (16,) bfloat16, what the 4-bit codes mean; head: (V, hidden) bfloat16 with its norm in float32, laid out anew here
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[NativeLayer],
+        shape: Shape,
+        table: Tensor,
+        head: Tensor | None = None,
+        norm: Tensor | None = None,
+    ) -> None:
+        from specdemo.models import layers as compiled
+
+        self._compiled = compiled
+        self.shape, self._layers, self._norm = shape, list(layers), norm
+        self._head = None if head is None else _tiled(head)
+        self._described = np.array([one.describe() for one in layers], dtype=np.int64)
+        self._table = table.bfloat16().repeat(2).contiguous()
+        self._own = threading.local()
+        self._tiles = {}
+
+    @torch.inference_mode()
+    def run(
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        talks: Sequence[Talk],
+        first: int,
+        last: int,
+        *,
+        asked: Sequence[int] = (),
+        states: dict[int, Tensor] | None = None,
+        final: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Rows of all conversations through the layers from `first` to before `last`.
+
+        x: (rows, hidden) float32; cos, sin: (rows, head_dim) float32, signs in the sines
+        asked: rows whose logits are wanted; states: bfloat16 tensors to fill, by the number of layers gone through
+        returns: (asked, V) float32, and (rows, hidden) float32 behind the last layer when `final`
+        """
+        c, shape = self._compiled, self.shape
+        rows = len(x)
+        job = np.zeros(c.JOB, dtype=np.int64)
+        table = np.zeros((len(talks), c.TALK), dtype=np.int64)
+        begin, longest = 0, 0
+        for line, one in zip(table, talks, strict=True):
+            keys = one.start + one.rows
+            line[c.BEGIN], line[c.COUNT], line[c.START], line[c.KEYS] = (
+                begin,
+                one.rows,
+                one.start,
+                keys,
+            )
+            line[c.PREFIX] = one.prefix if one.seen is not None else keys
+            line[c.SEEN] = one.seen.data_ptr() if one.seen is not None else 0
+            line[c.CAPACITY], line[c.CACHES] = one.capacity, one.caches.ctypes.data
+            begin, longest = begin + one.rows, max(longest, keys)
+        wanted = np.zeros(len(self._layers) + 1, dtype=np.int64)
+        for number, tensor in (states or {}).items():
+            wanted[number] = tensor.data_ptr()
+        rows_asked = np.array(asked, dtype=np.int64)
+        words = 0 if self._head is None else len(self._head)
+        logits = torch.empty(len(asked), words)
+        behind = torch.empty_like(x) if final else x
+        padded = -(-rows // 16) * 16
+        attended = shape.heads * shape.head_dim
+        all_heads = shape.heads + 2 * shape.kv_heads
+        shared = padded * (
+            all_heads * shape.head_dim * 4 + attended * 2 + shape.hidden * 4 + shape.inner * 10
+        )
+        tiles = -(-len(asked) // 16)
+        own = padded * (shape.hidden * 6 + max(shape.hidden, shape.inner, attended) // 8) + max(
+            6144 + padded * 128,
+            4096 + shape.head_dim * 32 + (longest + 17) * 64,
+            8192 + shape.hidden * (4 + tiles * 32),
+        )
+        own = (own + 191) // 64 * 64
+        threads = torch.get_num_threads()
+        scratch = self._scratch(-(-shared // 64) * 64 + own * threads + 64)
+        shapes = self._shapes(min(rows, 16))
+        job[c.ROWS], job[c.FIRST], job[c.LAST] = rows, first, last
+        job[c.HEADS], job[c.KV_HEADS], job[c.HEAD_DIM] = shape.heads, shape.kv_heads, shape.head_dim
+        job[c.HIDDEN], job[c.INNER], job[c.GROUP] = shape.hidden, shape.inner, shape.group
+        job[c.INPUT], job[c.COS], job[c.SIN] = x.data_ptr(), cos.data_ptr(), sin.data_ptr()
+        job[c.TABLE], job[c.LAYERS] = self._table.data_ptr(), self._described.ctypes.data
+        job[c.TALKS], job[c.TALK_COUNT] = table.ctypes.data, len(talks)
+        job[c.EPSILON], job[c.SCALE] = c.bits(shape.epsilon), c.bits(shape.scale)
+        job[c.STATES], job[c.FINAL] = wanted.ctypes.data, behind.data_ptr() if final else 0
+        job[c.SHARED] = scratch
+        job[c.SCRATCH], job[c.SCRATCH_BYTES] = scratch + -(-shared // 64) * 64, own
+        job[c.ASKED], job[c.ASKED_COUNT] = rows_asked.ctypes.data, len(asked)
+        job[c.WORDS], job[c.LOGITS], job[c.TILES] = words, logits.data_ptr(), shapes.ctypes.data
+        if self._head is not None:
+            job[c.HEAD], job[c.NORM] = self._head.data_ptr(), self._norm.data_ptr()
+        team = _team()
+        if threads > 1 and team is not None:
+            team(ctypes.c_void_p(c.in_team.address), ctypes.c_void_p(job.ctypes.data), threads, 0)
+        else:
+            c.alone.ctypes(job.ctypes.data)
+        return logits, behind
+
+    def _scratch(self, size: int) -> int:
+        """Address of a buffer of this thread, aligned to a line."""
+        kept = getattr(self._own, "buffer", None)
+        if kept is None or len(kept) < size + 64:
+            kept = self._own.buffer = torch.zeros(2 * size + 64, dtype=torch.uint8)
+        return (kept.data_ptr() + 63) // 64 * 64
+
+    def _shapes(self, rows: int) -> np.ndarray:
+        """Two tile configurations: products of `rows` rows, and all tiles full. AMX palette 1."""
+        if rows not in self._tiles:
+            both = np.zeros((2, 64), dtype=np.uint8)
+            for shapes, first in zip(both, (rows, 16), strict=True):
+                shapes[0] = 1
+                shapes[16:32].view(np.uint16)[:] = 64
+                shapes[48:56] = [first] * 4 + [16] * 4
+            self._tiles[rows] = both
+        return self._tiles[rows]
+
+
+class NativeDecoder:
+    """Implements `Decoder`: short passes compiled, those of more than MOST_ROWS rows by another decoder.
+
+    tables: cosines and signed sines for positions up to a length, (length, head_dim) float32
+    """
+
+    def __init__(
+        self,
+        layers: NativeLayers,
+        wide: Decoder,
+        embedding: Tensor,
+        norm: Callable[[Tensor], Tensor],
+        tables: Callable[[int], tuple[Tensor, Tensor]],
+    ) -> None:
+        self.config = wide.config
+        self._layers, self._wide, self._embedding = layers, wide, embedding
+        self._norm, self._tables = norm, tables
+        shape = layers.shape
+        self._like = embedding.new_zeros(1, shape.kv_heads, 1, shape.head_dim)
+
+    @torch.inference_mode()
+    def run(self, passes: Sequence[Pass]) -> list[Answer]:
+        """Answer passes of different conversations together; their `depth` must be the same."""
+        if sum(len(one.token_ids) for one in passes) > MOST_ROWS:
+            return self._wide.run(passes)
+        depth = passes[0].depth
+        layers = self.config.num_hidden_layers
+        positions = torch.tensor([place for one in passes for place in one.positions])
+        cos, sin = (table[positions] for table in self._tables(int(positions.max()) + 1))
+        embedded = self._embedding[torch.tensor([t for one in passes for t in one.token_ids])]
+        begins, asked, talks = [], [], []
+        begin = 0
+        for one in passes:
+            begins.append(begin)
+            begin += len(one.token_ids)
+            asked += range(begin - one.answers, begin) if depth is None else ()
+            talks.append(self._talk(one))
+        wanted = {layer for one in passes for layer in one.reads}
+        states = {0: embedded} | {
+            layer: torch.empty_like(embedded) for layer in wanted if 0 < layer < layers
+        }
+        filled = {layer: tensor for layer, tensor in states.items() if layer}
+        final = depth is not None or layers in wanted
+        logits, behind = self._layers.run(
+            embedded.float(), cos, sin, talks, 0, layers if depth is None else depth,
+            asked=asked, states=filled, final=final,
+        )  # fmt: skip
+        if depth is not None:
+            behind = behind.to(embedded.dtype)
+            return [
+                Answer(torch.empty(0), (behind[at : at + len(one.token_ids)],))
+                for one, at in zip(passes, begins, strict=True)
+            ]
+        if layers in wanted:
+            states[layers] = self._norm(behind.to(embedded.dtype))
+        parts = logits.split([one.answers for one in passes])
+        return [
+            Answer(part, tuple(states[layer][at : at + len(one.token_ids)] for layer in one.reads))
+            for one, at, part in zip(passes, begins, parts, strict=True)
+        ]
+
+    def _talk(self, one: Pass) -> Talk:
+        start, rows = one.cache.start, len(one.token_ids)
+        seen, prefix = one.seen, one.cache.length
+        if seen is None and rows > 1:
+            seen, prefix = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start), start
+        caches = one.cache.slots(start + rows, self._like)
+        return Talk(rows, start, prefix, seen, one.cache.capacity, caches)
+
+
+@cache
+def _team() -> Any:
+    """torch's own OpenMP runtime's way to run a function in all threads of the caller's team; None where it is another."""
+    library = _openmp()
+    if library is None:
+        return None
+    run = ctypes.CDLL(library).GOMP_parallel
+    run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    run.restype = None
+    return run
+
+
+@cache
+def _openmp() -> str | None:
+    """GNU's OpenMP library that torch has loaded."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return None
+    loaded = {line.split(maxsplit=5)[-1].strip() for line in maps.read_text().splitlines()}
+    found = sorted(path for path in loaded if "libgomp" in Path(path).name)
+    beside = [path for path in found if "torch" in path]
+    return (beside or found or [None])[0]
+
+
+@cache
+def runs_here() -> bool:
+    """Whether this processor and installation have what the compiled pass needs; asks the kernel for the tiles."""
+    if sys.platform != "linux" or platform.machine() != "x86_64" or _openmp() is None:
+        return False
+    try:
+        import llvmlite.binding as llvm
+        import numba  # noqa: F401
+    except ImportError:
+        return False
+    features = llvm.get_host_cpu_features()
+    if not all(features.get(name) for name in NEEDED):
+        return False
+    if ctypes.CDLL(None).syscall(SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA):
+        return False
+    llvm.load_library_permanently(_openmp())
+    return True

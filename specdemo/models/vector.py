@@ -1,0 +1,371 @@
+"""Processor instructions that numba has no words for, as functions of addresses: matrix tiles (AMX), 4-bit decoding, bfloat16.
+
+Each is an LLVM intrinsic of its own (numba.extending); they compile only where the processor has them, see `native.runs_here`.
+An address is an integer, so that one compiled function serves tensors of any shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+BYTES = I8.as_pointer()
+LANES = 16
+FLOATS = ir.VectorType(ir.FloatType(), LANES)
+INTS = ir.VectorType(I32, LANES)
+SHORTS = ir.VectorType(I16, LANES)
+WORDS = ir.VectorType(I16, 2 * LANES)
+AHEAD = (
+    4096  # bytes that weights are fetched ahead: the processor's own fetching stops at each page
+)
+
+address = types.intp
+
+
+def _call(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), list(arguments))
+
+
+def _pointer(builder: Any, place: Any, kind: Any) -> Any:
+    return builder.inttoptr(place, kind.as_pointer())
+
+
+def _load(builder: Any, place: Any, kind: Any) -> Any:
+    return builder.load(_pointer(builder, place, kind), align=1)
+
+
+def _store(builder: Any, value: Any, place: Any) -> None:
+    builder.store(value, _pointer(builder, place, value.type), align=1)
+
+
+def _moved(builder: Any, place: Any, index: Any, shift: int) -> Any:
+    """place + index * 2**shift"""
+    return builder.add(place, builder.shl(index, ir.Constant(I64, shift)))
+
+
+def _splat(builder: Any, value: Any, kind: Any) -> Any:
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(I32, 0))
+    return builder.shuffle_vector(
+        one, one, ir.Constant(ir.VectorType(I32, kind.count), [0] * kind.count)
+    )
+
+
+def _fma(builder: Any, one: Any, other: Any, third: Any) -> Any:
+    return _call(builder, "llvm.fma.v16f32", FLOATS, (one, other, third))
+
+
+def _to_floats(builder: Any, shorts: Any) -> Any:
+    """bfloat16 is the upper half of float32."""
+    wide = builder.shl(builder.zext(shorts, INTS), ir.Constant(INTS, [16] * LANES))
+    return builder.bitcast(wide, FLOATS)
+
+
+def _to_bfloat16(builder: Any, floats: Any) -> Any:
+    """Rounded to nearest, ties to even."""
+    bits = builder.bitcast(floats, INTS)
+    sixteen, one = (ir.Constant(INTS, [value] * LANES) for value in (16, 1))
+    odd = builder.and_(builder.lshr(bits, sixteen), one)
+    rounded = builder.add(builder.add(bits, ir.Constant(INTS, [0x7FFF] * LANES)), odd)
+    return builder.trunc(builder.lshr(rounded, sixteen), SHORTS)
+
+
+def _tile(number: Any) -> Any:
+    return ir.Constant(I8, number.literal_value)
+
+
+@intrinsic
+def configure_tiles(_context, settings):
+    """Shape the eight tiles as 64 bytes at an address say."""
+
+    def generate(context, builder, _signature, arguments):
+        place = builder.inttoptr(arguments[0], BYTES)
+        _call(builder, "llvm.x86.ldtilecfg", ir.VoidType(), (place,))
+        return context.get_dummy_value()
+
+    return types.void(address), generate
+
+
+@intrinsic
+def release_tiles(_context):
+    """Leave the tiles to others."""
+
+    def generate(context, builder, _signature, _arguments):
+        _call(builder, "llvm.x86.tilerelease", ir.VoidType(), ())
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic(prefer_literal=True)
+def load_tile(_context, tile, place, stride):
+    """Rows `stride` bytes apart."""
+
+    def generate(context, builder, signature, arguments):
+        where = builder.inttoptr(arguments[1], BYTES)
+        values = (_tile(signature.args[0]), where, arguments[2])
+        _call(builder, "llvm.x86.tileloadd64", ir.VoidType(), values)
+        return context.get_dummy_value()
+
+    return types.void(tile, address, address), generate
+
+
+@intrinsic(prefer_literal=True)
+def store_tile(_context, tile, place, stride):
+    """Rows `stride` bytes apart."""
+
+    def generate(context, builder, signature, arguments):
+        where = builder.inttoptr(arguments[1], BYTES)
+        values = (_tile(signature.args[0]), where, arguments[2])
+        _call(builder, "llvm.x86.tilestored64", ir.VoidType(), values)
+        return context.get_dummy_value()
+
+    return types.void(tile, address, address), generate
+
+
+@intrinsic(prefer_literal=True)
+def clear_tile(_context, tile):
+    """All zeros."""
+
+    def generate(context, builder, signature, _arguments):
+        _call(builder, "llvm.x86.tilezero", ir.VoidType(), (_tile(signature.args[0]),))
+        return context.get_dummy_value()
+
+    return types.void(tile), generate
+
+
+@intrinsic(prefer_literal=True)
+def multiply_tiles(_context, into, left, right):
+    """into (M, 16) float32 += left (M, 32) bfloat16 times right, 16 rows of 16 pairs of bfloat16."""
+
+    def generate(context, builder, signature, _arguments):
+        tiles = [_tile(one) for one in signature.args]
+        _call(builder, "llvm.x86.tdpbf16ps", ir.VoidType(), tiles)
+        return context.get_dummy_value()
+
+    return types.void(into, left, right), generate
+
+
+@intrinsic
+def decode(_context, codes, table, into, pairs):
+    """4-bit codes of 32 outputs to bfloat16: `pairs` pairs of inputs, as tiles want them.
+
+    codes: 32 bytes a pair, the lower halves for outputs 0 to 15, the upper ones for 16 to 31
+    table: 32 bfloat16, the 16 values twice (the lookup reads five bits); into: first the lower outputs' tiles, then the upper ones'
+    """
+
+    def generate(context, builder, _signature, arguments):
+        codes, table, into, pairs = arguments
+        values = _load(builder, table, WORDS)
+        upper = _moved(builder, into, pairs, 6)
+        four = ir.Constant(WORDS, [4] * WORDS.count)
+        hint = [ir.Constant(I32, value) for value in (0, 3, 1)]
+        with cgutils.for_range(builder, pairs) as loop:
+            place = _moved(builder, codes, loop.index, 5)
+            later = builder.inttoptr(builder.add(place, ir.Constant(I64, AHEAD)), BYTES)
+            _call(builder, "llvm.prefetch.p0", ir.VoidType(), (later, *hint))
+            both = builder.zext(_load(builder, place, ir.VectorType(I8, 32)), WORDS)
+            for part, out in ((both, into), (builder.lshr(both, four), upper)):
+                found = _call(builder, "llvm.x86.avx512.permvar.hi.512", WORDS, (values, part))
+                _store(builder, found, _moved(builder, out, loop.index, 6))
+        return context.get_dummy_value()
+
+    return types.void(address, address, address, address), generate
+
+
+@intrinsic
+def fetch(_context, place, lines):
+    """Ask for `lines` lines of 64 bytes before they are needed."""
+
+    def generate(context, builder, _signature, arguments):
+        hint = [ir.Constant(I32, value) for value in (0, 2, 1)]
+        with cgutils.for_range(builder, arguments[1]) as loop:
+            where = builder.inttoptr(_moved(builder, arguments[0], loop.index, 6), BYTES)
+            _call(builder, "llvm.prefetch.p0", ir.VoidType(), (where, *hint))
+        return context.get_dummy_value()
+
+    return types.void(address, address), generate
+
+
+@intrinsic
+def add_scaled(_context, total, part, scale):
+    """16 float32: total += part * scale."""
+
+    def generate(context, builder, _signature, arguments):
+        total, part, scale = (_load(builder, place, FLOATS) for place in arguments)
+        _store(builder, _fma(builder, part, scale, total), arguments[0])
+        return context.get_dummy_value()
+
+    return types.void(address, address, address), generate
+
+
+@intrinsic
+def add_shifted(_context, total, part, scale, zero, weight):
+    """16 float32: total += part * scale + weight * zero, with one weight for all."""
+
+    def generate(context, builder, _signature, arguments):
+        total, part, scale, zero = (_load(builder, place, FLOATS) for place in arguments[:4])
+        total = _fma(builder, part, scale, total)
+        total = _fma(builder, _splat(builder, arguments[4], FLOATS), zero, total)
+        _store(builder, total, arguments[0])
+        return context.get_dummy_value()
+
+    return types.void(address, address, address, address, types.float32), generate
+
+
+@intrinsic
+def clear(_context, place, lines):
+    """`lines` times 64 bytes of zeros."""
+
+    def generate(context, builder, _signature, arguments):
+        with cgutils.for_range(builder, arguments[1]) as loop:
+            where = _moved(builder, arguments[0], loop.index, 6)
+            _store(builder, ir.Constant(FLOATS, [0.0] * LANES), where)
+        return context.get_dummy_value()
+
+    return types.void(address, address), generate
+
+
+@intrinsic
+def copy_lines(_context, source, into, lines):
+    """`lines` times 64 bytes."""
+
+    def generate(context, builder, _signature, arguments):
+        with cgutils.for_range(builder, arguments[2]) as loop:
+            line = _load(builder, _moved(builder, arguments[0], loop.index, 6), FLOATS)
+            _store(builder, line, _moved(builder, arguments[1], loop.index, 6))
+        return context.get_dummy_value()
+
+    return types.void(address, address, address), generate
+
+
+@intrinsic
+def add_to(_context, total, part, lines):
+    """total += part, `lines` times 16 float32."""
+
+    def generate(context, builder, _signature, arguments):
+        with cgutils.for_range(builder, arguments[2]) as loop:
+            where, from_ = (_moved(builder, place, loop.index, 6) for place in arguments[:2])
+            summed = builder.fadd(_load(builder, where, FLOATS), _load(builder, from_, FLOATS))
+            _store(builder, summed, where)
+        return context.get_dummy_value()
+
+    return types.void(address, address, address), generate
+
+
+@intrinsic
+def round_to_bfloat16(_context, source, into, lines):
+    """`lines` times 16 float32 to 16 bfloat16."""
+
+    def generate(context, builder, _signature, arguments):
+        with cgutils.for_range(builder, arguments[2]) as loop:
+            floats = _load(builder, _moved(builder, arguments[0], loop.index, 6), FLOATS)
+            _store(
+                builder, _to_bfloat16(builder, floats), _moved(builder, arguments[1], loop.index, 5)
+            )
+        return context.get_dummy_value()
+
+    return types.void(address, address, address), generate
+
+
+@intrinsic
+def weigh_values(_context, weights, keys, values, stride, into):
+    """Sums of 64 columns of `keys` rows of values, for four queries, in the order of the keys.
+
+    weights: 16 float32 a key, of which four are read; values: bfloat16, rows `stride` bytes apart
+    into: four rows of 64 float32
+    """
+    queries, lines = 4, 4
+
+    def generate(context, builder, _signature, arguments):
+        weights, keys, values, stride, into = arguments
+        sums = [cgutils.alloca_once(builder, FLOATS) for _ in range(queries * lines)]
+        for one in sums:
+            builder.store(ir.Constant(FLOATS, [0.0] * LANES), one)
+        with cgutils.for_range(builder, keys) as loop:
+            row = builder.add(values, builder.mul(loop.index, stride))
+            parts = [
+                _to_floats(
+                    builder,
+                    _load(builder, builder.add(row, ir.Constant(I64, 32 * line)), SHORTS),
+                )
+                for line in range(lines)
+            ]
+            place = _moved(builder, weights, loop.index, 6)
+            for query in range(queries):
+                at = builder.add(place, ir.Constant(I64, 4 * query))
+                weight = _splat(builder, _load(builder, at, ir.FloatType()), FLOATS)
+                for line, part in enumerate(parts):
+                    one = sums[query * lines + line]
+                    builder.store(_fma(builder, part, weight, builder.load(one)), one)
+        for number, one in enumerate(sums):
+            _store(builder, builder.load(one), builder.add(into, ir.Constant(I64, 64 * number)))
+        return context.get_dummy_value()
+
+    return types.void(address, address, address, address, address), generate
+
+
+@intrinsic
+def from_bits(_context, bits):
+    """The float32 of 32 bits."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.int32), generate
+
+
+@intrinsic
+def floats_at(_context, place):
+    """A pointer to float32."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
+
+    return types.CPointer(types.float32)(address), generate
+
+
+@intrinsic
+def numbers_at(_context, place):
+    """A pointer to int64."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.inttoptr(arguments[0], I64.as_pointer())
+
+    return types.CPointer(types.int64)(address), generate
+
+
+@intrinsic
+def bytes_at(_context, place):
+    """A pointer to uint8."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.inttoptr(arguments[0], BYTES)
+
+    return types.CPointer(types.uint8)(address), generate
+
+
+@intrinsic
+def words_at(_context, place):
+    """A pointer to int32."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.inttoptr(arguments[0], I32.as_pointer())
+
+    return types.CPointer(types.int32)(address), generate
+
+
+@intrinsic
+def halves_at(_context, place):
+    """A pointer to uint16."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.inttoptr(arguments[0], I16.as_pointer())
+
+    return types.CPointer(types.uint16)(address), generate
