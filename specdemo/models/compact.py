@@ -8,15 +8,18 @@ projections and a preallocated cache, because at this size Python and small oper
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.features import Features
 from specdemo.engine.tree import ancestor_mask, depths
+from specdemo.models import native
 from specdemo.models.kernels import Look, attend, look, rms_norm
+from specdemo.models.native import MOST_ROWS, NativeLayers, Talk
 
 GROUP = 32  # weights that share a scale in the 4-bit layout
 EPSILON = 1e-5  # of the norm over the target's states
@@ -46,6 +49,10 @@ class CompactLayer:
     post_norm: Tensor
     gate_up: Linear
     down: Linear
+
+    def matrices(self) -> tuple[Linear, ...]:
+        """Its four products."""
+        return self.qkv, self.output, self.gate_up, self.down
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,7 @@ class CompactWeights:
     reads: hidden states of the target that go in, by layer; inject: how, between the draft model and the rest
     depth: places that it guesses at once; mask: (depth - 1, H), what is added to the last known state for each
     causal: whether guessed places see only those before them
+    native: the layers and the head as one compiled pass, where that runs
     """
 
     config: CompactConfig
@@ -97,28 +105,60 @@ class CompactWeights:
     depth: int = 1
     causal: bool = True
     markov: MarkovHead | None = None
+    native: NativeLayers | None = None
+
+
+class FourBitLinear:
+    """A bias-free linear map in 4-bit (asymmetric, groups of 32), which runs one row several times faster than bf16.
+
+    packed: the same for the compiled pass; None where that does not run
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        levels, scale, zero = _levels(weight)
+        levels = levels.reshape(weight.shape)
+        self._levels = torch.ops.aten._convert_weight_to_int4pack_for_cpu(levels.to(torch.int32), 1)
+        both = torch.stack([scale, zero], dim=-1).transpose(0, 1)
+        self._scales_and_zeros = both.contiguous().to(weight.dtype)
+        fits = weight.dtype == torch.bfloat16 and native.runs_here()
+        self.packed = native.pack_codes(levels, scale, zero) if fits else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: (rows, in). returns: (rows, out)"""
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(
+            x, self._levels, GROUP, self._scales_and_zeros
+        )
 
 
 def pack_linear(weight: Tensor, *, four_bit: bool) -> Linear:
-    """A bias-free linear map, in 4-bit where the CPU kernel takes its shape, else in the weight's dtype.
-
-    weight: (out, in). The 4-bit kernel (asymmetric, groups of 32) runs one row several times faster than bf16.
-    """
+    """A bias-free linear map, in 4-bit where the CPU kernel takes its shape, else in the weight's dtype. weight: (out, in)"""
     out_features, in_features = weight.shape
     if not four_bit or weight.device.type != "cpu" or in_features % GROUP or out_features % 32:
         return lambda x: F.linear(x, weight)
-    levels, scale, zero = _levels(weight)
-    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(
-        levels.reshape(out_features, in_features).to(torch.int32), 1
-    )
-    scales_and_zeros = (
-        torch.stack([scale, zero], dim=-1).transpose(0, 1).contiguous().to(weight.dtype)
-    )
+    return FourBitLinear(weight)
 
-    def run(x: Tensor) -> Tensor:
-        return torch.ops.aten._weight_int4pack_mm_for_cpu(x, packed, GROUP, scales_and_zeros)
 
-    return run
+def compiled(weights: CompactWeights) -> CompactWeights:
+    """The same with a compiled pass where everything that it needs is there."""
+    config, layers = weights.config, weights.layers
+    linear = [one for layer in layers for one in layer.matrices()] + [weights.head]
+    packed = [one.packed for one in linear if isinstance(one, FourBitLinear) and one.packed]
+    if not layers or len(packed) < len(linear):
+        return weights
+    shape = native.Shape(
+        config.num_heads, config.num_key_value_heads, config.head_dim, config.hidden_size,
+        packed[2].scales.shape[1] // 2, GROUP, config.rms_norm_eps, config.head_dim**-0.5,
+    )  # fmt: skip
+    if not native.fits(shape, len(weights.word_ids)):
+        return weights
+    described = [
+        native.NativeLayer(
+            layer.input_norm.float(), layer.post_norm.float(), *packed[4 * n : 4 * n + 4]
+        )
+        for n, layer in enumerate(layers)
+    ]
+    layers_ = native.NativeLayers(described, shape, native.AFFINE, packed[-1], weights.norm.float())
+    return replace(weights, native=layers_)
 
 
 def _levels(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -160,6 +200,8 @@ class CompactModel:
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
         self._cos = self._sin = torch.empty(0)
+        self._cos_32 = self._sin_32 = torch.empty(0)  # the same for the compiled pass
+        self._places = np.empty(0)  # addresses of keys and values, for the compiled pass
 
     def rollback(self, length: int) -> None:
         """Forget every cached token from position `length` on, and what was grown."""
@@ -252,6 +294,8 @@ class CompactModel:
         """
         weights, config, rows = self.weights, self.weights.config, len(x)
         self._make_room(start + len(positions))
+        if weights.native and len(positions) <= MOST_ROWS:
+            return self._run_native(x, positions, seen, start, last, added)
         cos, sin = self._cos[positions], self._sin[positions]
         group = config.num_heads // config.num_key_value_heads
         below = seen[:rows, : start + rows] if seen is not None else None
@@ -273,6 +317,42 @@ class CompactModel:
         self.states = self._norm(x[-last:], weights.norm)
         states = self.adjust(self.states) if self.adjust else self.states
         return weights.head(states).float()
+
+    def _run_native(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        seen: Tensor | None,
+        start: int,
+        last: int,
+        added: tuple[int, Tensor] | None,
+    ) -> Tensor:
+        """`_run` by the compiled pass, in two parts where something comes in between."""
+        weights, run = self.weights, self.weights.native.run
+        rows, all_rows, layers = len(x), len(positions), len(weights.layers)
+        cos, sin = self._cos_32[positions], self._sin_32[positions]
+        x, begun = x.float(), 0
+        if added is not None or all_rows > rows:
+            begun = weights.extends
+            if begun:
+                talk = self._talk(rows, start, seen)
+                _, x = run(x, cos[:rows], sin[:rows], [talk], 0, begun, final=True)
+            if added is not None:
+                place, more = added
+                x[place : place + len(more)] += more
+            if all_rows > rows:
+                assert weights.mask is not None
+                x = torch.cat([x, x[-1:] + weights.mask])
+        asked = () if self.adjust else range(all_rows - last, all_rows)
+        talk = self._talk(all_rows, start, seen)
+        words, x = run(x, cos, sin, [talk], begun, layers, asked=asked, final=True)
+        self.states = self._norm(x[-last:].to(weights.norm.dtype), weights.norm)
+        return weights.head(self.adjust(self.states)).float() if self.adjust else words
+
+    def _talk(self, rows: int, start: int, seen: Tensor | None) -> Talk:
+        if seen is not None:
+            seen = seen[:rows, : start + rows].contiguous()
+        return Talk(rows, start, self.length, seen, self._capacity, self._places)
 
     def widen(self, words: Tensor) -> Tensor:
         """(N, W) logits over the reduced vocabulary to (N, V), minus infinity elsewhere."""
@@ -324,6 +404,13 @@ class CompactModel:
             for before, after in zip(old, tensors, strict=False):
                 after[:, : before.shape[1]] = before
         self._cos, self._sin = _rotary_tables(config, self._capacity, embedding)
+        if self.weights.native:
+            self._cos_32, self._sin_32 = (
+                table[:, 0].float().contiguous() for table in (self._cos, self._sin)
+            )
+            pairs = zip(self._keys, self._values, strict=True)
+            places = [(keys.data_ptr(), values.data_ptr()) for keys, values in pairs]
+            self._places = np.array(places, dtype=np.int64)
 
 
 def _rotary_tables(config: CompactConfig, length: int, like: Tensor) -> tuple[Tensor, Tensor]:

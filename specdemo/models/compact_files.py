@@ -22,6 +22,7 @@ from specdemo.models.compact import (
     CompactWeights,
     Injection,
     MarkovHead,
+    compiled,
     pack_linear,
 )
 
@@ -165,7 +166,7 @@ def load_compact(
             constant=float(state["markov.confidence.bias"]),
             temperatures=tuple(state["temperatures"].tolist()),
         )
-    return CompactWeights(
+    weights = CompactWeights(
         config=shape,
         layers=(
             *(base.layers if base else ()),
@@ -183,6 +184,7 @@ def load_compact(
         causal=bool(facts.get("causal", True)),
         markov=markov,
     )
+    return compiled(weights)
 
 
 def export(folder: Path, target_folder: Path, out: Path) -> None:

@@ -18,13 +18,12 @@ from numba import carray, cfunc, njit, types
 
 from specdemo.models import vector as v
 
-# The job.
+# The job. Of the head: a bfloat16 matrix, or codes, scales and zeros of a 4-bit one.
 (
-    ROWS, FIRST, LAST, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER, INPUT, COS, SIN, TABLE, LAYERS, TALKS,
-    TALK_COUNT, EPSILON, SCALE, STATES, SCRATCH, SCRATCH_BYTES, NORM, HEAD, WORDS, ASKED, ASKED_COUNT, LOGITS,
-    TILES, GROUP, LONGEST, HEAD_SCALES, HEAD_ZEROS, FINAL, SHARED,
+    ROWS, FIRST, LAST, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER, GROUP, EPSILON, SCALE, TABLE, LAYERS,
+    INPUT, COS, SIN, TALKS, TALK_COUNT, TILES, SHARED, SCRATCH, SCRATCH_BYTES,
+    STATES, FINAL, ASKED, ASKED_COUNT, NORM, WORDS, LOGITS, HEAD, HEAD_SCALES, HEAD_ZEROS, JOB,
 ) = range(33)  # fmt: skip
-JOB = 33
 # A layer: norms, then address of codes, scales and zeros of each matrix, biases and norms of queries and keys (0: none).
 INPUT_NORM, POST_NORM, QKV, OUTPUT, GATE_UP, DOWN, QKV_BIAS, QUERY_NORM, KEY_NORM = (
     0, 1, 2, 5, 8, 11, 14, 15, 16,
@@ -370,6 +369,24 @@ def head(job, x, thread, threads, own):
 
 
 @_compiled
+def packed_head(job, matrix, x, y, sums, thread, threads, own):
+    """Logits of the asked rows from a 4-bit matrix. x: (rows, hidden) float32; y: room for as many bfloat16"""
+    hidden, words, count, group = job[HIDDEN], job[WORDS], job[ASKED_COUNT], job[GROUP]
+    asked = carray(v.numbers_at(job[ASKED]), count)
+    epsilon = v.from_bits(np.int32(job[EPSILON]))
+    for i in range(count):
+        normed(x + asked[i] * hidden * 4, job[NORM], own, hidden, epsilon)
+        v.round_to_bfloat16(own, y + i * hidden * 2, hidden // 16)
+    if job[HEAD_ZEROS]:
+        group_sums(y, sums, count, hidden, group)
+    blocks = words // COLUMNS
+    first, end = blocks * thread // threads, blocks * (thread + 1) // threads
+    product(
+        y, count, hidden, matrix, words, job[TABLE], group, sums, job[LOGITS], words, first, end, own,
+    )  # fmt: skip
+
+
+@_compiled
 def go_through(place, thread, threads):
     """One thread's part of the pass that the job at an address describes."""
     job = carray(v.numbers_at(place), JOB)
@@ -454,7 +471,10 @@ def go_through(place, thread, threads):
             v.round_to_bfloat16(x, keeps[0], rows * hidden // 16)
     if thread == 0 and job[FINAL]:
         v.copy_lines(x, job[FINAL], rows * hidden // 16)
-    if job[ASKED_COUNT]:
+    if job[ASKED_COUNT] and job[HEAD_SCALES]:
+        v.configure_tiles(shapes + 128)
+        packed_head(job, place + HEAD * 8, x, y, sums, thread, threads, own)
+    elif job[ASKED_COUNT]:
         v.configure_tiles(shapes + 64)
         head(job, x, thread, threads, own)
     v.release_tiles()

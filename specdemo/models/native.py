@@ -23,6 +23,9 @@ SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA = 158, 0x1023, 18  # Linux on
 NEEDED = ("amx-bf16", "amx-tile", "avx512bw", "avx512f")
 
 
+AFFINE = torch.arange(16, dtype=torch.bfloat16) - 8  # what codes mean in matrices of levels
+
+
 @dataclass(frozen=True, slots=True)
 class Packed:
     """A 4-bit matrix as `layers.product` reads it.
@@ -41,6 +44,15 @@ class Packed:
             one.data_ptr() if one is not None else 0
             for one in (self.codes, self.scales, self.zeros)
         ]
+
+
+def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor) -> Packed:
+    """A matrix of (level - 8) * scale + zero, for AFFINE. levels: (out, in), 0 to 15; scale, zero: (out, groups)"""
+    outputs, inputs = levels.shape
+    blocks = levels.to(torch.uint8).view(outputs // 32, 32, inputs // 2, 2).transpose(1, 2)
+    lower, upper = blocks.reshape(outputs // 32, inputs // 2, 64).chunk(2, dim=-1)
+    scales, zeros = (one.bfloat16().float().t().contiguous() for one in (scale, zero))
+    return Packed((lower | upper << 4).contiguous(), scales, zeros)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +133,8 @@ class Talk:
 class NativeLayers:
     """Layers and, if wanted, a head, run by the compiled pass. Shares weights between any number of conversations.
 
-    table: (16,) bfloat16, what the 4-bit codes mean; head: (V, hidden) bfloat16 with its norm in float32, laid out anew here
+    table: (16,) bfloat16, what the 4-bit codes mean; norm: (hidden,) float32, before the head
+    head: (V, hidden) bfloat16, laid out anew here, or a 4-bit matrix of as many words
     """
 
     def __init__(
@@ -129,18 +142,19 @@ class NativeLayers:
         layers: Sequence[NativeLayer],
         shape: Shape,
         table: Tensor,
-        head: Tensor | None = None,
-        norm: Tensor | None = None,
+        head: Tensor | Packed,
+        norm: Tensor,
     ) -> None:
         from specdemo.models import layers as compiled
 
         self._compiled = compiled
         self.shape, self._layers, self._norm = shape, list(layers), norm
-        self._head = None if head is None else _tiled(head)
+        self._head = head if isinstance(head, Packed) else _tiled(head)
+        self._words = head.scales.shape[1] if isinstance(head, Packed) else len(head)
         self._described = np.array([one.describe() for one in layers], dtype=np.int64)
         self._table = table.bfloat16().repeat(2).contiguous()
         self._own = threading.local()
-        self._tiles = {}
+        self._tiles: dict[tuple[int, int], np.ndarray] = {}
 
     @torch.inference_mode()
     def run(
@@ -183,8 +197,7 @@ class NativeLayers:
         for number, tensor in (states or {}).items():
             wanted[number] = tensor.data_ptr()
         rows_asked = np.array(asked, dtype=np.int64)
-        words = 0 if self._head is None else len(self._head)
-        logits = torch.empty(len(asked), words)
+        logits = torch.empty(len(asked), self._words)
         behind = torch.empty_like(x) if final else x
         padded = -(-rows // 16) * 16
         attended = shape.heads * shape.head_dim
@@ -201,7 +214,7 @@ class NativeLayers:
         own = (own + 191) // 64 * 64
         threads = torch.get_num_threads()
         scratch = self._scratch(-(-shared // 64) * 64 + own * threads + 64)
-        shapes = self._shapes(min(rows, 16))
+        shapes = self._shapes(min(rows, 16), min(max(1, len(asked)), 16))
         job[c.ROWS], job[c.FIRST], job[c.LAST] = rows, first, last
         job[c.HEADS], job[c.KV_HEADS], job[c.HEAD_DIM] = shape.heads, shape.kv_heads, shape.head_dim
         job[c.HIDDEN], job[c.INNER], job[c.GROUP] = shape.hidden, shape.inner, shape.group
@@ -213,9 +226,12 @@ class NativeLayers:
         job[c.SHARED] = scratch
         job[c.SCRATCH], job[c.SCRATCH_BYTES] = scratch + -(-shared // 64) * 64, own
         job[c.ASKED], job[c.ASKED_COUNT] = rows_asked.ctypes.data, len(asked)
-        job[c.WORDS], job[c.LOGITS], job[c.TILES] = words, logits.data_ptr(), shapes.ctypes.data
-        if self._head is not None:
-            job[c.HEAD], job[c.NORM] = self._head.data_ptr(), self._norm.data_ptr()
+        job[c.WORDS], job[c.LOGITS] = self._words, logits.data_ptr()
+        job[c.NORM], job[c.TILES] = self._norm.data_ptr(), shapes.ctypes.data
+        if isinstance(self._head, Packed):
+            job[c.HEAD : c.HEAD + 3] = self._head.addresses()
+        else:
+            job[c.HEAD] = self._head.data_ptr()
         team = _team()
         if threads > 1 and team is not None:
             team(ctypes.c_void_p(c.in_team.address), ctypes.c_void_p(job.ctypes.data), threads, 0)
@@ -230,16 +246,16 @@ class NativeLayers:
             kept = self._own.buffer = torch.zeros(2 * size + 64, dtype=torch.uint8)
         return (kept.data_ptr() + 63) // 64 * 64
 
-    def _shapes(self, rows: int) -> np.ndarray:
-        """Two tile configurations: products of `rows` rows, and all tiles full. AMX palette 1."""
-        if rows not in self._tiles:
-            both = np.zeros((2, 64), dtype=np.uint8)
-            for shapes, first in zip(both, (rows, 16), strict=True):
+    def _shapes(self, rows: int, asked: int) -> np.ndarray:
+        """Tile configurations: products of `rows` rows, all tiles full, products of `asked` rows. AMX palette 1."""
+        if (rows, asked) not in self._tiles:
+            settings = np.zeros((3, 64), dtype=np.uint8)
+            for shapes, first in zip(settings, (rows, 16, asked), strict=True):
                 shapes[0] = 1
                 shapes[16:32].view(np.uint16)[:] = 64
                 shapes[48:56] = [first] * 4 + [16] * 4
-            self._tiles[rows] = both
-        return self._tiles[rows]
+            self._tiles[rows, asked] = settings
+        return self._tiles[rows, asked]
 
 
 class NativeDecoder:
