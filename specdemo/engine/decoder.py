@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from specdemo.engine.cache import RollbackCache
 from specdemo.errors import UserError
 
+PIECE = 512  # rows; what a pass needs beside the weights grows with them
 PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
 
 
@@ -53,10 +54,11 @@ class Answer:
 class Decoder(Protocol):
     """Weights that any number of conversations share; keeps nothing of any of them.
 
-    config: the model's own, of its text part
+    config: the model's own, of its text part; piece: rows in which it likes to read a long text
     """
 
     config: Any
+    piece: int
 
     def run(self, passes: Sequence[Pass]) -> list[Answer]:
         """Answer each pass; a decoder that can joins them."""
@@ -64,6 +66,8 @@ class Decoder(Protocol):
 
 class ModuleDecoder:
     """A transformers module as it comes, one pass after the other."""
+
+    piece = PIECE
 
     def __init__(self, model: Any) -> None:
         self.model = model

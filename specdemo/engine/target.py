@@ -16,8 +16,6 @@ from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.errors import UserError
 
-PREFILL_ROWS = 512
-
 Result = TypeVar("Result")
 Asking = Generator[Ask, None, Result]  # asks what it needs to know, and returns what it found
 
@@ -61,8 +59,8 @@ class CachedModel:
         """The same by asks, that a driver may join with those of other runs."""
         logits = torch.empty(0)
         self._forget_grown()
-        for start in range(0, len(token_ids), PREFILL_ROWS):
-            piece = token_ids[start : start + PREFILL_ROWS]
+        for start in range(0, len(token_ids), self.decoder.piece):
+            piece = token_ids[start : start + self.decoder.piece]
             output = yield from self._run(piece, range(-1, len(piece) - 1), rows=1)
             logits = output.logits[0]
             self._count(range(len(piece)))

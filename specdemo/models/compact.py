@@ -19,7 +19,7 @@ from specdemo.engine.features import Features
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.models import native
 from specdemo.models.kernels import Look, attend, look, rms_norm
-from specdemo.models.native import MOST_ROWS, NativeLayers, Talk
+from specdemo.models.native import NativeLayers, Talk
 
 GROUP = 32  # weights that share a scale in the 4-bit layout
 EPSILON = 1e-5  # of the norm over the target's states
@@ -294,7 +294,7 @@ class CompactModel:
         """
         weights, config, rows = self.weights, self.weights.config, len(x)
         self._make_room(start + len(positions))
-        if weights.native and len(positions) <= MOST_ROWS:
+        if weights.native:
             return self._run_native(x, positions, seen, start, last, added)
         cos, sin = self._cos[positions], self._sin[positions]
         group = config.num_heads // config.num_key_value_heads

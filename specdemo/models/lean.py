@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.decoder import Answer, Decoder, ModuleDecoder, Pass
+from specdemo.engine.decoder import PIECE, Answer, Decoder, ModuleDecoder, Pass
 from specdemo.models import native
 from specdemo.models.kernels import (
     Look,
@@ -27,12 +28,11 @@ from specdemo.models.kernels import (
     attend,
     look,
     pack,
-    product,
     rms_norm,
     stack,
 )
 from specdemo.models.memory import free_ram
-from specdemo.models.native import MOST_ROWS, NativeDecoder
+from specdemo.models.native import NativeDecoder
 
 KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # whose tables do not depend on the text
@@ -74,6 +74,8 @@ class Rows:
 class LeanDecoder:
     """Implements `Decoder`. Shares its weights with the module that it was made from."""
 
+    piece = PIECE
+
     def __init__(self, model: Any) -> None:
         config = model.config.get_text_config()
         base = model.model
@@ -84,11 +86,14 @@ class LeanDecoder:
         self.scaling = float(base.layers[0].self_attn.scaling)
         self.embedding = base.embed_tokens.weight
         self.norm = base.norm.weight
-        self.head = pack(model.lm_head.weight)
         self.eps = float(config.rms_norm_eps)
         self.layers = [_layer(layer) for layer in base.layers]
-        self._tables = self._rotary(TABLE)
-        self._wide_tables: tuple[Tensor, Tensor] | None = None
+        self.rotary = Rotary(base, self.head_dim)
+
+    @cached_property
+    def head(self) -> Stacked:
+        """The output head."""
+        return pack(self.model.lm_head.weight)
 
     @torch.inference_mode()
     def run(self, passes: Sequence[Pass]) -> list[Answer]:
@@ -96,8 +101,8 @@ class LeanDecoder:
         device = self.embedding.device
         depth = passes[0].depth
         positions = torch.tensor([place for one in passes for place in one.positions])
-        self._reach(int(positions.max()) + 1)
-        cos, sin = (table[positions] for table in self._tables)
+        tables = self.rotary.tables(int(positions.max()) + 1)
+        cos, sin = (table[positions] for table in tables)
         rows = self._place(passes)
         x = self.embedding[
             torch.tensor([t for one in passes for t in one.token_ids], device=device)
@@ -175,31 +180,37 @@ class LeanDecoder:
         )
         return attend(turned[:, :heads], keys, values, at.look, self.scaling)
 
-    def tables(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and signed sines of at least so many positions, (positions, head_dim) float32."""
-        if self._reach(length) or self._wide_tables is None:
-            cos, sin = (table[:, 0].float().contiguous() for table in self._tables)
-            self._wide_tables = cos, sin
-        return self._wide_tables
-
-    def _reach(self, length: int) -> bool:
-        """Let the tables reach so far. returns: whether they had to grow"""
-        if length <= len(self._tables[0]):
-            return False
-        self._tables = self._rotary(-(-length // TABLE) * TABLE)
-        self._wide_tables = None
-        return True
-
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(x, weight, self.eps)
 
-    def _rotary(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and signed sines of the module's own rotary embedding, (length, 1, head_dim) each."""
-        positions = torch.arange(length, device=self.embedding.device)[None]
+
+class Rotary:
+    """Tables of a model's own rotary embedding, for as many positions as were asked for."""
+
+    def __init__(self, model: Any, head_dim: int) -> None:
+        self._model, self._half = model, head_dim // 2
+        self._tables = self._full = self._computed(TABLE)
+
+    def tables(self, length: int) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines of at least `length` positions, (positions, 1, head_dim) each."""
+        if length > len(self._tables[0]):
+            self._tables = self._full = self._computed(-(-length // TABLE) * TABLE)
+        return self._tables
+
+    def full(self, length: int) -> tuple[Tensor, Tensor]:
+        """The same, (positions, head_dim) float32."""
+        tables = self.tables(length)
+        if self._full is tables:
+            cos, sin = (table[:, 0].float().contiguous() for table in tables)
+            self._full = cos, sin
+        return self._full
+
+    def _computed(self, length: int) -> tuple[Tensor, Tensor]:
+        embedding = self._model.embed_tokens.weight
+        positions = torch.arange(length, device=embedding.device)[None]
         with torch.inference_mode():
-            cos, sin = self.model.model.rotary_emb(self.embedding, positions)
-            half = self.head_dim // 2
-            signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+            cos, sin = self._model.rotary_emb(embedding, positions)
+            signed = torch.cat([-sin[..., : self._half], sin[..., self._half :]], dim=-1)
         return cos[0][:, None], signed[0][:, None]
 
 
@@ -212,14 +223,13 @@ def open_decoder(model: Any) -> tuple[Decoder, str]:
     if not knows(model):
         return module, "transformers' own pass"
     lean = LeanDecoder(model)
+    compiled = compile_pass(lean)
+    if compiled is not None and agrees(compiled, module):
+        return compiled, "compiled pass"
     rows = widen(lean)
     if not agrees(lean, module):
         return module, "transformers' own pass"
-    way = f"lean pass, bf16 from {rows} rows" if rows else "lean pass"
-    compiled = compile_pass(lean)
-    if compiled is None or not agrees(compiled, module):
-        return lean, way
-    return compiled, f"compiled pass up to {MOST_ROWS} rows, then {way}"
+    return lean, f"lean pass, bf16 from {rows} rows" if rows else "lean pass"
 
 
 def compile_pass(lean: LeanDecoder) -> NativeDecoder | None:
@@ -238,14 +248,11 @@ def compile_pass(lean: LeanDecoder) -> NativeDecoder | None:
     only_inputs = any(one.bias is not None for layer in lean.layers for one in layer.matrices()[1:])
     if only_inputs or not native.fits(shape, len(head)):
         return None
-    table = lean.layers[0].qkv.code  # type: ignore[attr-defined]
+    table, norm, eps = lean.layers[0].qkv.code, lean.norm, lean.eps  # type: ignore[attr-defined]
     layers = [_native_layer(layer) for layer in lean.layers]
-    compiled = native.NativeLayers(layers, shape, table, head, lean.norm.float())
-    lean.head = lambda x: product(
-        x, head
-    )  # for the one row of a long prompt a second layout is not worth its memory
+    compiled = native.NativeLayers(layers, shape, table, head, norm.float())
     return native.NativeDecoder(
-        compiled, lean, lean.embedding, lambda x: rms_norm(x, lean.norm, lean.eps), lean.tables
+        lean.config, compiled, lean.embedding, lambda x: rms_norm(x, norm, eps), lean.rotary.full
     )
 
 

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdemo.engine.decoder import Answer, Decoder, Pass
+from specdemo.engine.decoder import Answer, Pass
 
-MOST_ROWS = 96  # of a pass; for longer ones, which read prompts, oneDNN is better at arithmetic
+PIECE = 64  # rows in which a prompt is read
 SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
 NEEDED = ("amx-bf16", "amx-tile", "avx512bw", "avx512f")
 
@@ -259,30 +259,29 @@ class NativeLayers:
 
 
 class NativeDecoder:
-    """Implements `Decoder`: short passes compiled, those of more than MOST_ROWS rows by another decoder.
+    """Implements `Decoder`. A row's answer is the same, bit for bit, in whatever passes and company it is read.
 
     tables: cosines and signed sines for positions up to a length, (length, head_dim) float32
     """
 
+    piece = PIECE
+
     def __init__(
         self,
+        config: Any,
         layers: NativeLayers,
-        wide: Decoder,
         embedding: Tensor,
         norm: Callable[[Tensor], Tensor],
         tables: Callable[[int], tuple[Tensor, Tensor]],
     ) -> None:
-        self.config = wide.config
-        self._layers, self._wide, self._embedding = layers, wide, embedding
-        self._norm, self._tables = norm, tables
+        self.config = config
+        self._layers, self._embedding, self._norm, self._tables = layers, embedding, norm, tables
         shape = layers.shape
         self._like = embedding.new_zeros(1, shape.kv_heads, 1, shape.head_dim)
 
     @torch.inference_mode()
     def run(self, passes: Sequence[Pass]) -> list[Answer]:
         """Answer passes of different conversations together; their `depth` must be the same."""
-        if sum(len(one.token_ids) for one in passes) > MOST_ROWS:
-            return self._wide.run(passes)
         depth = passes[0].depth
         layers = self.config.num_hidden_layers
         positions = torch.tensor([place for one in passes for place in one.positions])

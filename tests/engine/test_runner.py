@@ -138,7 +138,7 @@ def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weigh
     class Breaking:
         """Fails once when two runs ask."""
 
-        config = lean.config
+        config, piece = lean.config, lean.piece
         broken = False
 
         def run(self, passes):

@@ -117,7 +117,7 @@ def test_conversations_answered_together_are_as_alone(model):
     class Recording:
         """Collects what is asked, to ask it together."""
 
-        config = lean.config
+        config, piece = lean.config, lean.piece
         passes: list[Pass] = []
 
         def run(self, passes):

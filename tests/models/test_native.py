@@ -1,0 +1,270 @@
+"""The compiled pass computes what transformers computes, and every row alike however rows are read together."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import VOCABULARY
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from specdemo.engine.cache import RollbackCache
+from specdemo.engine.decoder import ModuleDecoder, Pass
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.models import loading, native
+from specdemo.models.compact import (
+    CompactConfig,
+    CompactLayer,
+    CompactModel,
+    CompactWeights,
+    compiled,
+    pack_linear,
+)
+from specdemo.models.copy import _quantised, matrices
+from specdemo.models.lean import LeanDecoder, agrees, compile_pass, open_decoder
+
+pytestmark = pytest.mark.skipif(
+    not native.runs_here(), reason="this processor has no bfloat16 matrix tiles (AMX)"
+)
+WORDS = -(-VOCABULARY // 32) * 32
+TEXT = [3, 14, 15, 9, 26, 5, 35, 8]
+TREE = Proposal(token_ids=(7, 8, 9, 10, 11, 12), parents=(-1, -1, 0, 0, 2, 1))
+ROPE = {
+    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
+}  # fmt: skip
+BUILDS = {
+    "llama": {"tie_word_embeddings": True},
+    "llama3-rope": {"rope_parameters": ROPE},
+    "qwen2": {},
+    "qwen3": {"head_dim": 128},
+}
+
+
+def tiny(name: str):
+    """A random NF4 model of a family."""
+    pytest.importorskip("bitsandbytes")
+    torch.manual_seed(3)
+    options = {"head_dim": 64, **BUILDS[name]}
+    if name == "qwen2":
+        options.pop("head_dim")  # hidden size over heads
+    config = AutoConfig.for_model(
+        name.removesuffix("3-rope"), vocab_size=WORDS, hidden_size=256, intermediate_size=192,
+        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, **options,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    model.requires_grad_(False)
+    for parameter_name, parameter in model.named_parameters():
+        if "bias" in parameter_name or "norm" in parameter_name:
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        elif "embed" not in parameter_name:
+            parameter.mul_(4)  # so that layers say something
+    for path in matrices(model):
+        parent, _, attribute = path.rpartition(".")
+        setattr(model.get_submodule(parent), attribute, _quantised(model.get_submodule(path)))
+    loading.prepare_kernels(model, "nf4", torch.device("cpu"))
+    loading.warm_up(model)
+    return model
+
+
+@pytest.fixture(scope="module", params=BUILDS)
+def model(request):
+    return tiny(request.param)
+
+
+@pytest.fixture(scope="module")
+def decoder(model):
+    found = compile_pass(LeanDecoder(model))
+    assert found is not None
+    return found
+
+
+def error(found, wanted) -> float:
+    return float((found.float() - wanted.float()).norm() / wanted.float().norm())
+
+
+def passes_of(decoder):
+    """Logits and states of a text in pieces, a tree, the path kept of it, a chain, and first layers alone."""
+    target = CachedModel(decoder, reads=(0, 2, 3))
+    target.record(wanted=True)
+    found = [target.read(TEXT[:5]), target.read(TEXT[5:-1])]
+    found += target.forward(TEXT[-1], TREE).logits
+    target.keep([0, 2, 4])
+    found += target.forward(20, Proposal.chain([1, 2])).logits
+    target.keep([0, 1])
+    found += target.grow([4, 5, 6], [-1, -1, 0])
+    states = target.features.read(0, target.length, (0, 2, 3))
+    return torch.stack(found), states, target.lower(2, [9, 8], [-1, 0], [])
+
+
+def test_it_is_transformers_pass(model, decoder):
+    assert open_decoder(model)[1] == "compiled pass"
+    assert agrees(decoder, ModuleDecoder(model))
+    lean = passes_of(LeanDecoder(model))
+    for found, wanted, other in zip(
+        passes_of(decoder), passes_of(ModuleDecoder(model)), lean, strict=True
+    ):
+        assert error(found, wanted) < 0.03
+        assert error(found, wanted) < 2 * error(other, wanted)  # no worse than rounding
+
+
+def test_a_row_is_the_same_alone_in_a_chain_in_a_tree_and_in_company(decoder):
+    text = [(7 * n) % WORDS for n in range(90)]
+    alone = CachedModel(decoder)
+    alone.read(text[:70])
+    rows = []
+    for token in text[70:]:
+        rows.append(alone.forward(token, Proposal.chain([])).logits[0])
+        alone.keep([])
+    in_pieces = CachedModel(decoder)
+    in_pieces.read(text[:33])
+    in_pieces.read(text[33:70])
+    chain = in_pieces.forward(text[70], Proposal.chain(text[71:])).logits
+    assert torch.equal(chain, torch.stack(rows))
+    # In a tree, behind siblings that are refused.
+    tree = CachedModel(decoder)
+    tree.read(text[:70])
+    guess = Proposal((1, text[71], 2, text[72]), (-1, -1, 1, 1))
+    found = tree.forward(text[70], guess).logits
+    assert torch.equal(found[[0, 2, 4]], torch.stack(rows[:3]))
+    tree.keep([1, 3])
+    assert torch.equal(tree.forward(text[73], Proposal.chain([])).logits[0], rows[3])
+    # Beside another conversation, in one pass.
+    caches = [RollbackCache(3), RollbackCache(3)]
+    one, other = text[:40], text[50:67]
+    passes = [
+        Pass(ids, range(len(ids)), None, cache, answers=len(ids))
+        for ids, cache in zip((one, other), caches, strict=True)
+    ]
+    together = decoder.run(passes)
+    fresh = Pass(other, range(len(other)), None, RollbackCache(3), answers=len(other))
+    assert torch.equal(together[1].logits, decoder.run([fresh])[0].logits)
+
+
+def test_one_thread_computes_what_two_compute(decoder):
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            target = CachedModel(decoder)
+            target.read(TEXT[:-1])
+            found.append(target.forward(TEXT[-1], TREE).logits)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_a_long_text_fills_more_than_one_block_of_the_cache(model, decoder):
+    text = [(11 * n) % WORDS for n in range(700)]
+    found, wanted = CachedModel(decoder), CachedModel(ModuleDecoder(model))
+    assert error(found.read(text), wanted.read(text)) < 0.03
+
+
+@pytest.mark.parametrize("group", [32, 64])
+@pytest.mark.parametrize("rows", [1, 5, 16, 17, 40])
+def test_products_are_those_of_the_decoded_matrix(group, rows):
+    from specdemo.models import layers
+
+    torch.manual_seed(0)
+    width, outputs = 128, 96
+    levels = torch.randint(0, 16, (outputs, width))
+    scale, zero = torch.rand(outputs, width // group), torch.randn(outputs, width // group)
+    matrix = native.pack_codes(levels, scale, zero)
+    scale, zero = (one.bfloat16().float().repeat_interleave(group, dim=1) for one in (scale, zero))
+    weight = (levels - 8) * scale + zero
+    padded = -(-rows // 16) * 16
+    x = torch.zeros(padded, width, dtype=torch.bfloat16)
+    x[:rows] = torch.randn(rows, width)
+    sums = torch.zeros(padded, width // group)
+    into = torch.zeros(rows, outputs)
+    own = torch.zeros(8192 + 128 * padded, dtype=torch.uint8)
+    addresses = np.array(matrix.addresses(), dtype=np.int64)
+    table = native.AFFINE.repeat(2)
+    shapes = native.NativeLayers._shapes(_Kept(), min(rows, 16), 1)
+    _product(x, rows, width, addresses, outputs, table, group, sums, into, own, shapes, layers)
+    assert error(into, x[:rows].float() @ weight.T) < 1e-5
+
+
+class _Kept:
+    _tiles: dict = {}
+
+
+def _product(x, rows, width, matrix, outputs, table, group, sums, into, own, shapes, layers):
+    from numba import njit
+
+    from specdemo.models import vector
+
+    @njit
+    def run(place, sums_, shapes_, matrix_, table_, into_, own_):
+        layers.group_sums(place, sums_, rows, width, group)
+        vector.configure_tiles(shapes_)
+        layers.product(
+            place, rows, width, matrix_, outputs, table_, group, sums_, into_, outputs, 0,
+            outputs // 32, own_,
+        )  # fmt: skip
+        vector.release_tiles()
+
+    run(
+        x.data_ptr(), sums.data_ptr(), shapes.ctypes.data, matrix.ctypes.data, table.data_ptr(),
+        into.data_ptr(), own.data_ptr(),
+    )  # fmt: skip
+
+
+def test_the_exponential_is_one():
+    from specdemo.models import layers
+
+    for value in (-200.0, -87.5, -86.0, -10.0, -1e-3, 0.0, 0.5, 3.0, 80.0):
+        found = float(layers.exponential(np.float32(value)))
+        assert math.isclose(found, math.exp(value), rel_tol=3e-7, abs_tol=1e-37)
+    assert layers.exponential(np.float32(-1e30)) == 0
+
+
+def compact() -> CompactWeights:
+    """A random compact draft of two layers."""
+    torch.manual_seed(5)
+    config = CompactConfig(128, 4, 2, 64, 1e-5, 10000.0, 64)
+
+    def matrix(rows: int, columns: int):
+        return pack_linear(torch.randn(rows, columns).bfloat16() / columns**0.5, four_bit=True)
+
+    def layer() -> CompactLayer:
+        norms = [1 + 0.1 * torch.randn(128).bfloat16() for _ in range(2)]
+        return CompactLayer(
+            norms[0], matrix(512, 128), matrix(128, 256), norms[1], matrix(384, 128),
+            matrix(128, 192),
+        )  # fmt: skip
+
+    return CompactWeights(
+        config, (layer(), layer()), torch.ones(128).bfloat16(), torch.randn(64, 128).bfloat16(),
+        matrix(64, 128), torch.arange(64), extends=1, mask=torch.randn(3, 128).bfloat16(), depth=4,
+    )  # fmt: skip
+
+
+def test_a_compact_draft_is_what_torch_makes_of_it():
+    plain, fast = compact(), compiled(compact())
+    assert fast.native is not None
+    found = []
+    for weights in (plain, fast):
+        model = CompactModel(weights)
+        rows = [model.read_words(TEXT[:5])[None], model.guess(TEXT[5:7])]
+        states = model.states
+        rows += [model.grow([3, 4], [-1, -1]), model.grow([5], [1])]
+        model.rollback(6)
+        model.adjust = lambda states: 2 * states
+        rows += [model.read_words([9])[None]]
+        found.append((torch.cat(rows), states))
+    for one, other in zip(*found, strict=True):
+        assert error(other, one) < 0.02
+
+
+def test_without_its_library_or_its_processor_there_is_no_compiled_pass(monkeypatch):
+    model = tiny("llama")
+    monkeypatch.setattr(native, "runs_here", lambda: False)
+    decoder, way = open_decoder(model)
+    assert isinstance(decoder, LeanDecoder)
+    assert way.startswith("lean pass")
