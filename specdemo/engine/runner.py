@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from specdemo.engine.ask import Ask, answer_together
+from specdemo.engine.crew import Crew
 from specdemo.trace.events import Event
 
 Steps = Iterator[Event | Ask]  # a run: events to show, and asks to answer before it goes on
@@ -41,6 +43,7 @@ class Runner:
         self._inbox: SimpleQueue[_Run | tuple[Callable[[], Any], Future[Any]] | None] = (
             SimpleQueue()
         )
+        self._crew = Crew()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -89,7 +92,10 @@ class Runner:
             runs = [run for run in runs if _advance(run)]
             asks = [run.ask for run in runs if run.ask]
             for _, group in groupby(sorted(asks, key=_kind), key=_kind):
-                answer_together(list(group))
+                together = list(group)
+                begun = time.perf_counter()
+                answer_together(together)
+                self._crew.tell(together, time.perf_counter() - begun)
 
     def _take(self, runs: list[_Run]) -> None:
         """What has come in; waits for something while there is nothing else to do."""

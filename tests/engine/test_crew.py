@@ -1,0 +1,66 @@
+"""One thread computes while others want the cores, and all do again when those have gone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from specdemo.engine.crew import CROWDED, RETRY, Crew
+
+QUIET, SLOW = 0.01, 0.01 * 4 * CROWDED
+DECODER = object()
+
+
+def asks(rows: int = 1, place: int = 10):
+    one = SimpleNamespace(depth=None, token_ids=[0] * rows, positions=range(place, place + rows))
+    return [SimpleNamespace(decoder=DECODER, one=one)]
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_it_goes_alone_while_passes_are_slow_and_tries_again():
+    crew = Crew()
+    for _ in range(50):
+        crew.tell(asks(), QUIET)
+    assert torch.get_num_threads() == 2
+    crew.tell(asks(), SLOW)
+    assert torch.get_num_threads() == 2  # one slow pass is nothing
+    for _ in range(5):
+        crew.tell(asks(), SLOW)
+    assert torch.get_num_threads() == 1
+    for _ in range(RETRY):
+        assert torch.get_num_threads() == 1
+        crew.tell(asks(), 2 * QUIET)
+    assert torch.get_num_threads() == 2
+    crew.tell(asks(), SLOW)  # still crowded: one pass is enough to know
+    assert torch.get_num_threads() == 1
+    for _ in range(RETRY):
+        crew.tell(asks(), 2 * QUIET)
+    for _ in range(50):
+        crew.tell(asks(), QUIET)
+        assert torch.get_num_threads() == 2
+
+
+def test_passes_of_other_sizes_are_not_compared():
+    crew = Crew()
+    for _ in range(20):
+        crew.tell(asks(), QUIET)
+        crew.tell(asks(rows=60), SLOW)
+        crew.tell(asks(place=3000), SLOW)
+    assert torch.get_num_threads() == 2
+
+
+def test_one_thread_stays_one():
+    torch.set_num_threads(1)
+    crew = Crew()
+    for seconds in (QUIET, *[SLOW] * 20):
+        crew.tell(asks(), seconds)
+    assert torch.get_num_threads() == 1
