@@ -38,7 +38,8 @@ class Crew:
             return
         kind = _kind(asks)
         fastest = self._fastest[kind] = min(seconds, self._fastest.get(kind, seconds))
-        self._strain += (seconds / fastest - self._strain) / RECENT
+        # One pass that was held up for long says no more than one that was held up.
+        self._strain += (min(seconds / fastest, 2 * CROWDED) - self._strain) / RECENT
         if self._strain > CROWDED:
             # When all are tried again, a quick pass brings the strain below the mark, and a slow one ends the trial.
             self._alone, self._strain, self._all = RETRY, CROWDED, torch.get_num_threads()
