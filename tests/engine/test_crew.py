@@ -33,9 +33,8 @@ def test_it_goes_alone_while_passes_are_slow_and_tries_again():
     assert torch.get_num_threads() == 2
     crew.tell(asks(), SLOW)
     assert torch.get_num_threads() == 2  # one slow pass is nothing
-    for _ in range(5):
+    for _ in range(2):
         crew.tell(asks(), SLOW)
-    assert torch.get_num_threads() == 1
     for _ in range(RETRY):
         assert torch.get_num_threads() == 1
         crew.tell(asks(), 2 * QUIET)
