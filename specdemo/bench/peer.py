@@ -260,7 +260,8 @@ class LlamaSpeaker:
             n_threads_batch=spec.threads,
             n_gpu_layers=0 if spec.device == "cpu" else -1,
             draft_model=draft,
-            logits_all=draft is not None,  # it keeps them all, and makes room for all only when told so
+            logits_all=draft
+            is not None,  # it keeps them all, and makes room for all only when told so
             verbose=False,
         )
         found = self._llama.tokenize(spec.probe.encode(), add_bos=False, special=True)

@@ -50,33 +50,9 @@ def _compiled(function: Any) -> Any:
     return njit(nogil=True, cache=True, error_model="numpy")(function)
 
 
-def _fused(function: Any) -> Any:
-    """A product and a sum may be one instruction; sums keep their order."""
-    return njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})(function)
-
-
 def _loose(function: Any) -> Any:
     """Sums may be taken in another order, always the same one."""
     return njit(nogil=True, cache=True, error_model="numpy", fastmath=_fast)(function)
-
-
-@_fused
-def exponential(x):
-    """e**x in float32 to about 1e-7 (Cephes' polynomial), written so that loops over it become vectors."""
-    wanted = x
-    x = min(max(x, _float(-87.0)), _float(88.0))
-    magic = _float(12582912.0)
-    whole = (x * _float(1.44269504) + magic) - magic
-    x = (x - whole * _float(0.693359375)) + whole * _float(2.12194440e-4)
-    p = _float(1.9875691500e-4)
-    p = p * x + _float(1.3981999507e-3)
-    p = p * x + _float(8.3334519073e-3)
-    p = p * x + _float(4.1665795894e-2)
-    p = p * x + _float(1.6666665459e-1)
-    p = p * x + _float(5.0000001201e-1)
-    p = p * x * x + x + _float(1.0)
-    found = p * v.from_bits((np.int32(whole) + np.int32(127)) << np.int32(23))
-    return found if wanted > _float(-87.0) else _float(0.0)
 
 
 @_loose
@@ -179,36 +155,18 @@ def head_of(job, norm, x, row, into):
     turned(source, job[COS] + row * width * 4, job[SIN] + row * width * 4, into, width)
 
 
-@_fused
-def softmax(scores, keys, prefix, seen, stride, first, count, group, scale):
-    """Weights of 16 queries side by side, not yet divided by their sums. scores: (keys, 16) float32
+@_compiled
+def hide(scores, keys, prefix, seen, first, count, group):
+    """Take what is not seen out of 16 queries' scores, (keys, 16) float32.
 
-    seen: bytes, row r looks at key k where seen[r * stride + k] is set; keys before `prefix` are seen by all
-    returns: nothing; the row behind the last key's holds the sums
+    seen: bytes, row r looks at key k where seen[r * keys + k] is set; keys before `prefix` are seen by all
     """
-    s = carray(v.floats_at(scores), (keys + 1, 16))
-    if prefix < keys:
-        sees = carray(v.bytes_at(seen), 1 << 40)
+    table = carray(v.floats_at(scores), (keys, 16))
+    for query in range(count):
+        sees = carray(v.bytes_at(seen + (first + query) // group * keys), keys)
         for key in range(prefix, keys):
-            for query in range(count):
-                if not sees[((first + query) // group) * stride + key]:
-                    s[key, query] = _float(-1e30)
-    best = np.empty(16, np.float32)
-    for query in range(16):
-        best[query] = s[0, query]
-    for key in range(1, keys):
-        for query in range(16):
-            best[query] = max(best[query], s[key, query])
-    sums = np.zeros(16, np.float32)
-    for key in range(keys):
-        for query in range(16):
-            weight = exponential((s[key, query] - best[query]) * scale)
-            s[key, query] = weight
-    for key in range(keys):
-        for query in range(16):
-            sums[query] += s[key, query]
-    for query in range(16):
-        s[keys, query] = sums[query]
+            if not sees[key]:
+                table[key, query] = _float(-1e30)
 
 
 @_compiled
@@ -260,8 +218,9 @@ def attention(job, layer, caches, talk, head, first, count, qkv, out, own):
             v.multiply_tiles(7, 4, 2)
             v.multiply_tiles(7, 5, 3)
         v.store_tile(7, scores + key * 64, 64)
-    scale = v.from_bits(np.int32(job[SCALE]))
-    softmax(scores, keys, talk[PREFIX], talk[SEEN], keys, first, count, group, scale)
+    if talk[PREFIX] < keys:
+        hide(scores, keys, talk[PREFIX], talk[SEEN], first, count, group)
+    v.soften(scores, keys, v.from_bits(np.int32(job[SCALE])))
     sums = carray(v.floats_at(scores + keys * 64), 16)
     for q in range(0, count, 4):
         for part in range(0, width, 64):
@@ -295,15 +254,6 @@ def attentions(job, index, layer, qkv, out, own, thread, threads):
                     count = min(16, queries - first)
                     attention(job, layer, caches, talk, head, first, count, qkv, out, own)
                 unit += 1
-
-
-@_fused
-def gated(gate, up, into, count):
-    """SwiGLU (Shazeer 2002.05202): silu(gate) * up, to bfloat16; gate is overwritten."""
-    g, u = carray(v.floats_at(gate), count), carray(v.floats_at(up), count)
-    for i in range(count):
-        g[i] = g[i] / (_float(1.0) + exponential(-g[i])) * u[i]
-    v.round_to_bfloat16(gate, into, count // 16)
 
 
 @_compiled
@@ -451,12 +401,8 @@ def go_through(place, thread, threads):
             )  # fmt: skip
         for row in range(rows):
             gate = gates + (row * 2 * inner + low * COLUMNS) * 4
-            gated(
-                gate,
-                gate + inner * 4,
-                inside + (row * inner + low * COLUMNS) * 2,
-                (high - low) * COLUMNS,
-            )
+            into = inside + (row * inner + low * COLUMNS) * 2
+            v.gate(gate, gate + inner * 4, into, (high - low) * COLUMNS // 16)
         meet(threads)
         if affine:
             group_sums(inside, sums, rows, inner, group)

@@ -76,6 +76,38 @@ def _to_bfloat16(builder: Any, floats: Any) -> Any:
     return builder.trunc(builder.lshr(rounded, sixteen), SHORTS)
 
 
+def _constant(value: float) -> Any:
+    return ir.Constant(FLOATS, [value] * LANES)
+
+
+def _choose(builder: Any, test: str, one: Any, other: Any, right: Any, wrong: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(test, one, other), right, wrong)
+
+
+def _exponential(builder: Any, wanted: Any) -> Any:
+    """e**x to about 1e-7 (Cephes' polynomial); 0 below -87."""
+    low, high, magic = _constant(-87.0), _constant(88.0), _constant(12582912.0)
+    x = _choose(builder, ">", wanted, low, wanted, low)
+    x = _choose(builder, "<", x, high, x, high)
+    shifted = _fma(builder, x, _constant(1.44269504), magic)  # rounds: the fraction falls off
+    whole = builder.fsub(shifted, magic)
+    x = _fma(builder, whole, _constant(-0.693359375), x)
+    x = _fma(builder, whole, _constant(2.12194440e-4), x)
+    found = _constant(1.9875691500e-4)
+    for value in (
+        1.3981999507e-3,
+        8.3334519073e-3,
+        4.1665795894e-2,
+        1.6666665459e-1,
+        5.0000001201e-1,
+    ):
+        found = _fma(builder, found, x, _constant(value))
+    found = _fma(builder, builder.fmul(found, x), x, builder.fadd(x, _constant(1.0)))
+    power = builder.add(builder.fptosi(whole, INTS), ir.Constant(INTS, [127] * LANES))
+    power = builder.bitcast(builder.shl(power, ir.Constant(INTS, [23] * LANES)), FLOATS)
+    return _choose(builder, ">", wanted, low, builder.fmul(found, power), _constant(0.0))
+
+
 def _tile(number: Any) -> Any:
     return ir.Constant(I8, number.literal_value)
 
@@ -272,6 +304,56 @@ def round_to_bfloat16(_context, source, into, lines):
         return context.get_dummy_value()
 
     return types.void(address, address, address), generate
+
+
+@intrinsic
+def soften(_context, scores, keys, scale):
+    """Softmax of 16 queries side by side, but for dividing by the sums, which go behind the last key's row.
+
+    scores: (keys + 1, 16) float32; summed in the order of the keys
+    """
+
+    def generate(context, builder, _signature, arguments):
+        scores, keys, scale = arguments
+        best, total = (cgutils.alloca_once(builder, FLOATS) for _ in range(2))
+        builder.store(_load(builder, scores, FLOATS), best)
+        builder.store(_constant(0.0), total)
+        with cgutils.for_range(builder, keys) as loop:
+            row, so_far = (
+                _load(builder, _moved(builder, scores, loop.index, 6), FLOATS),
+                builder.load(best),
+            )
+            builder.store(_choose(builder, ">", row, so_far, row, so_far), best)
+        times = _splat(builder, scale, FLOATS)
+        greatest = builder.load(best)
+        with cgutils.for_range(builder, keys) as loop:
+            place = _moved(builder, scores, loop.index, 6)
+            above = builder.fsub(_load(builder, place, FLOATS), greatest)
+            weight = _exponential(builder, builder.fmul(above, times))
+            _store(builder, weight, place)
+            builder.store(builder.fadd(builder.load(total), weight), total)
+        _store(builder, builder.load(total), _moved(builder, scores, keys, 6))
+        return context.get_dummy_value()
+
+    return types.void(address, address, types.float32), generate
+
+
+@intrinsic
+def gate(_context, gates, up, into, lines):
+    """SwiGLU (Shazeer 2002.05202), silu(gate) * up: `lines` times 16 float32 each to bfloat16."""
+
+    def generate(context, builder, _signature, arguments):
+        gates, up, into, lines = arguments
+        with cgutils.for_range(builder, lines) as loop:
+            x = _load(builder, _moved(builder, gates, loop.index, 6), FLOATS)
+            other = _load(builder, _moved(builder, up, loop.index, 6), FLOATS)
+            below = _exponential(builder, builder.fsub(_constant(0.0), x))
+            found = builder.fdiv(x, builder.fadd(below, _constant(1.0)))
+            found = _to_bfloat16(builder, builder.fmul(found, other))
+            _store(builder, found, _moved(builder, into, loop.index, 5))
+        return context.get_dummy_value()
+
+    return types.void(address, address, address, address), generate
 
 
 @intrinsic

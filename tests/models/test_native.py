@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -215,13 +213,28 @@ def _product(x, rows, width, matrix, outputs, table, group, sums, into, own, sha
     )  # fmt: skip
 
 
-def test_the_exponential_is_one():
-    from specdemo.models import layers
+def test_softmax_and_gates_are_torchs():
+    from numba import njit
 
-    for value in (-200.0, -87.5, -86.0, -10.0, -1e-3, 0.0, 0.5, 3.0, 80.0):
-        found = float(layers.exponential(np.float32(value)))
-        assert math.isclose(found, math.exp(value), rel_tol=3e-7, abs_tol=1e-37)
-    assert layers.exponential(np.float32(-1e30)) == 0
+    from specdemo.models import vector
+
+    torch.manual_seed(0)
+    scores = 30 * torch.randn(41, 16)
+    scores[7, 3] = -1e30  # hidden
+    found = scores.clone()
+    gates, up = 20 * torch.randn(4, 16), torch.randn(4, 16)
+    into = torch.zeros(4, 16, dtype=torch.bfloat16)
+
+    @njit
+    def run(scores_, gates_, up_, into_):
+        vector.soften(scores_, 40, np.float32(0.25))
+        vector.gate(gates_, up_, into_, 4)
+
+    run(found.data_ptr(), gates.data_ptr(), up.data_ptr(), into.data_ptr())
+    wanted = (scores[:40] * 0.25).softmax(dim=0)
+    torch.testing.assert_close(found[:40] / found[40], wanted, rtol=1e-5, atol=1e-9)
+    assert found[7, 3] == 0
+    torch.testing.assert_close(into, (torch.nn.functional.silu(gates) * up).bfloat16())
 
 
 def compact() -> CompactWeights:
