@@ -64,6 +64,26 @@ def test_greedy_output_in_fp32_is_that_of_transformers(studio, reference, method
     assert output_ids(events) == reference
 
 
+@pytest.fixture(scope="module")
+def compiled():
+    """The pair in NF4 by the compiled pass, in which a row's bits do not depend on its company; and plain decoding's answer."""
+    studio = Studio(AppSettings.from_environment(precision="nf4"))
+    studio.load()
+    if studio.error:
+        raise studio.error
+    if "compiled pass" not in studio.pair.target.info.kernel:
+        pytest.skip("this processor does not run the compiled pass")
+    plain = ask(studio, RunSettings(method="nothing", max_new_tokens=2 * TOKENS))
+    return studio, output_ids(plain)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_greedy_output_in_nf4_is_plain_decodings(compiled, method):
+    studio, plain = compiled
+    settings = RunSettings(method=method, max_new_tokens=2 * TOKENS, fallback=False)
+    assert output_ids(ask(studio, settings)) == plain
+
+
 def test_the_draft_is_worth_its_name(studio):
     """Guards against a broken draft; the README has the full figures, on a suite."""
     prompts = (

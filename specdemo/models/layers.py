@@ -38,6 +38,8 @@ ROW_TILE = 16
 CODE_BUFFER = 4096
 PART_BUFFER = 2048
 
+VECTOR = "b2ff1fffa4252f64"  # of vector.py: numba looks only at this file to see whether what it keeps is old
+
 _float = np.float32
 _fast = {"contract", "reassoc", "arcp", "nsz"}
 
@@ -46,13 +48,23 @@ thread_number = types.ExternalFunction("omp_get_thread_num", types.int32())
 thread_count = types.ExternalFunction("omp_get_num_threads", types.int32())
 
 
-def _compiled(function: Any) -> Any:
-    return njit(nogil=True, cache=True, error_model="numpy")(function)
+def _kept(compiler: Any, *kind: Any, **options: Any) -> Any:
+    """A decorator that keeps what it compiles on disk, where there is a folder to write to."""
+
+    def compile_(function: Any) -> Any:
+        try:
+            return compiler(*kind, cache=True, **options)(function)
+        except (
+            RuntimeError
+        ):  # numba found no such folder: it compiles at every start, some ten seconds
+            return compiler(*kind, **options)(function)
+
+    return compile_
 
 
-def _loose(function: Any) -> Any:
-    """Sums may be taken in another order, always the same one."""
-    return njit(nogil=True, cache=True, error_model="numpy", fastmath=_fast)(function)
+_compiled = _kept(njit, nogil=True, error_model="numpy")
+# Sums may be taken in another order than written, always the same one.
+_loose = _kept(njit, nogil=True, error_model="numpy", fastmath=_fast)
 
 
 @_loose
@@ -426,13 +438,13 @@ def go_through(place, thread, threads):
     v.release_tiles()
 
 
-@cfunc(types.void(types.intp), cache=True, nopython=True)
+@_kept(cfunc, types.void(types.intp), nopython=True)
 def in_team(place):
     """What each thread of a team runs."""
     go_through(place, thread_number(), thread_count())
 
 
-@cfunc(types.void(types.intp), cache=True, nopython=True)
+@_kept(cfunc, types.void(types.intp), nopython=True)
 def alone(place):
     """The whole pass in the calling thread."""
     go_through(place, 0, 1)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -211,6 +214,24 @@ def _product(x, rows, width, matrix, outputs, table, group, sums, into, own, sha
         x.data_ptr(), sums.data_ptr(), shapes.ctypes.data, matrix.ctypes.data, table.data_ptr(),
         into.data_ptr(), own.data_ptr(),
     )  # fmt: skip
+
+
+def test_what_is_kept_on_disk_is_as_new_as_its_instructions():
+    from specdemo.models import layers, vector
+
+    wanted = hashlib.sha256(Path(vector.__file__).read_bytes()).hexdigest()[:16]
+    assert wanted == layers.VECTOR, "write this into layers.py, so that numba compiles it again"
+
+
+def test_without_a_folder_to_keep_it_in_it_is_compiled_all_the_same():
+    from specdemo.models import layers
+
+    def compiler(*, cache=False):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: (function, "compiled")
+
+    assert layers._kept(compiler)(len) == (len, "compiled")
 
 
 def test_softmax_and_gates_are_torchs():
