@@ -147,7 +147,7 @@ def compiled(weights: CompactWeights) -> CompactWeights:
         return weights
     shape = native.Shape(
         config.num_heads, config.num_key_value_heads, config.head_dim, config.hidden_size,
-        packed[2].scales.shape[1] // 2, GROUP, config.rms_norm_eps, config.head_dim**-0.5,
+        len(packed[2].scales) * 32 // 2, GROUP, config.rms_norm_eps, config.head_dim**-0.5,
     )  # fmt: skip
     if not native.fits(shape, len(weights.word_ids)):
         return weights

@@ -93,7 +93,7 @@ def group_sums(x, into, rows, width, group):
 
 
 @_compiled
-def product(x, rows, width, matrix, outputs, table, group, sums, into, stride, first, end, own):
+def product(x, rows, width, matrix, table, group, sums, into, stride, first, end, own):
     """Blocks `first` to `end` of 32 outputs of a 4-bit matrix. Tiles are shaped for `rows` rows, at most 16 at a time.
 
     x: (rows, width) bfloat16; matrix: address of its three addresses; into: (rows, stride) float32; own: the thread's buffers
@@ -107,7 +107,7 @@ def product(x, rows, width, matrix, outputs, table, group, sums, into, stride, f
         v.clear(total, rows * 2)
         for g in range(groups):
             v.decode(codes + (block * groups + g) * group * 16, table, own, group // 2)
-            beside = (g * outputs + block * COLUMNS) * 4
+            beside = (block * groups + g) * COLUMNS * 4
             for row in range(0, rows, ROW_TILE):
                 place = x + (row * width + g * group) * 2
                 v.clear_tile(0)
@@ -344,7 +344,7 @@ def packed_head(job, matrix, x, y, sums, thread, threads, own):
     blocks = words // COLUMNS
     first, end = blocks * thread // threads, blocks * (thread + 1) // threads
     product(
-        y, count, hidden, matrix, words, job[TABLE], group, sums, job[LOGITS], words, first, end, own,
+        y, count, hidden, matrix, job[TABLE], group, sums, job[LOGITS], words, first, end, own,
     )  # fmt: skip
 
 
@@ -381,7 +381,7 @@ def go_through(place, thread, threads):
         blocks = all_heads * job[HEAD_DIM] // COLUMNS
         first, end = blocks * thread // threads, blocks * (thread + 1) // threads
         product(
-            y, rows, hidden, here + QKV * 8, blocks * COLUMNS, table, group, sums, qkv,
+            y, rows, hidden, here + QKV * 8, table, group, sums, qkv,
             blocks * COLUMNS, first, end, own,
         )  # fmt: skip
         if layer[QKV_BIAS]:
@@ -396,7 +396,7 @@ def go_through(place, thread, threads):
         blocks = hidden // COLUMNS
         first, end = blocks * thread // threads, blocks * (thread + 1) // threads
         product(
-            heads_out, rows, attended, here + OUTPUT * 8, hidden, table, group, sums, out, hidden,
+            heads_out, rows, attended, here + OUTPUT * 8, table, group, sums, out, hidden,
             first, end, own,
         )  # fmt: skip
         meet(threads)
@@ -408,7 +408,7 @@ def go_through(place, thread, threads):
         low, high = both * thread // threads, both * (thread + 1) // threads
         for at in (0, both):
             product(
-                y, rows, hidden, here + GATE_UP * 8, 2 * inner, table, group, sums, gates, 2 * inner,
+                y, rows, hidden, here + GATE_UP * 8, table, group, sums, gates, 2 * inner,
                 at + low, at + high, own,
             )  # fmt: skip
         for row in range(rows):
@@ -419,7 +419,7 @@ def go_through(place, thread, threads):
         if affine:
             group_sums(inside, sums, rows, inner, group)
         product(
-            inside, rows, inner, here + DOWN * 8, hidden, table, group, sums, out, hidden, first, end,
+            inside, rows, inner, here + DOWN * 8, table, group, sums, out, hidden, first, end,
             own,
         )  # fmt: skip
         meet(threads)

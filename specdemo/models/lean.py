@@ -263,7 +263,10 @@ def _native_layer(layer: LeanLayer) -> native.NativeLayer:
         layer.post_norm.float(),
         *(
             native.Packed(
-                one.packed, one.scales.float(), None, None if one.bias is None else one.bias.float()
+                one.packed,
+                native.in_blocks(one.scales.float()),
+                None,
+                None if one.bias is None else one.bias.float(),
             )  # type: ignore[attr-defined]
             for one in layer.matrices()
         ),

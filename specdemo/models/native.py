@@ -30,7 +30,8 @@ AFFINE = torch.arange(16, dtype=torch.bfloat16) - 8  # what codes mean in matric
 class Packed:
     """A 4-bit matrix as `layers.product` reads it.
 
-    codes: as bitsandbytes lays out NF4 for its CPU kernel; scales, zeros: (groups, out) float32, zeros None where codes mean values
+    codes: as bitsandbytes lays out NF4 for its CPU kernel
+    scales, zeros: (out // 32, groups, 32) float32, in the order in which codes are read; zeros None where codes mean values
     """
 
     codes: Tensor
@@ -51,8 +52,13 @@ def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor) -> Packed:
     outputs, inputs = levels.shape
     blocks = levels.to(torch.uint8).view(outputs // 32, 32, inputs // 2, 2).transpose(1, 2)
     lower, upper = blocks.reshape(outputs // 32, inputs // 2, 64).chunk(2, dim=-1)
-    scales, zeros = (one.bfloat16().float().t().contiguous() for one in (scale, zero))
+    scales, zeros = (in_blocks(one.bfloat16().float().t()) for one in (scale, zero))
     return Packed((lower | upper << 4).contiguous(), scales, zeros)
+
+
+def in_blocks(scales: Tensor) -> Tensor:
+    """(groups, out) to (out // 32, groups, 32)."""
+    return scales.reshape(len(scales), -1, 32).transpose(0, 1).contiguous()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +156,7 @@ class NativeLayers:
         self._compiled = compiled
         self.shape, self._layers, self._norm = shape, list(layers), norm
         self._head = head if isinstance(head, Packed) else _tiled(head)
-        self._words = head.scales.shape[1] if isinstance(head, Packed) else len(head)
+        self._words = 32 * len(head.scales) if isinstance(head, Packed) else len(head)
         self._described = np.array([one.describe() for one in layers], dtype=np.int64)
         self._table = table.bfloat16().repeat(2).contiguous()
         self._own = threading.local()

@@ -205,7 +205,7 @@ def _product(x, rows, width, matrix, outputs, table, group, sums, into, own, sha
         layers.group_sums(place, sums_, rows, width, group)
         vector.configure_tiles(shapes_)
         layers.product(
-            place, rows, width, matrix_, outputs, table_, group, sums_, into_, outputs, 0,
+            place, rows, width, matrix_, table_, group, sums_, into_, outputs, 0,
             outputs // 32, own_,
         )  # fmt: skip
         vector.release_tiles()
