@@ -77,7 +77,7 @@ def compiled():
     return studio, output_ids(plain)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "quantised_self"])
 def test_greedy_output_in_nf4_is_plain_decodings(compiled, method):
     studio, plain = compiled
     settings = RunSettings(method=method, max_new_tokens=2 * TOKENS, fallback=False)
