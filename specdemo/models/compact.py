@@ -331,7 +331,7 @@ class CompactModel:
         weights, run = self.weights, self.weights.native.run
         rows, all_rows, layers = len(x), len(positions), len(weights.layers)
         cos, sin = self._cos_32[positions], self._sin_32[positions]
-        x, begun = x.float(), 0
+        x, begun = x.float().contiguous(), 0
         if added is not None or all_rows > rows:
             begun = weights.extends
             if begun:

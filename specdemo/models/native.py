@@ -21,8 +21,6 @@ from specdemo.engine.decoder import Answer, Pass
 PIECE = 64  # rows in which a prompt is read
 SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
 NEEDED = ("amx-bf16", "amx-tile", "avx512bw", "avx512f")
-
-
 AFFINE = torch.arange(16, dtype=torch.bfloat16) - 8  # what codes mean in matrices of levels
 
 
@@ -88,7 +86,10 @@ class NativeLayer:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a stack of layers."""
+    """Sizes of a stack of layers.
+
+    inner: width between gate and down; group: inputs that share a scale; epsilon: of the norms; scale: of attention's scores
+    """
 
     heads: int
     kv_heads: int
@@ -137,7 +138,7 @@ class Talk:
 
 
 class NativeLayers:
-    """Layers and, if wanted, a head, run by the compiled pass. Shares weights between any number of conversations.
+    """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
     table: (16,) bfloat16, what the 4-bit codes mean; norm: (hidden,) float32, before the head
     head: (V, hidden) bfloat16, laid out anew here, or a 4-bit matrix of as many words
@@ -189,12 +190,8 @@ class NativeLayers:
         begin, longest = 0, 0
         for line, one in zip(table, talks, strict=True):
             keys = one.start + one.rows
-            line[c.BEGIN], line[c.COUNT], line[c.START], line[c.KEYS] = (
-                begin,
-                one.rows,
-                one.start,
-                keys,
-            )
+            line[c.BEGIN], line[c.COUNT] = begin, one.rows
+            line[c.START], line[c.KEYS] = one.start, keys
             line[c.PREFIX] = one.prefix if one.seen is not None else keys
             line[c.SEEN] = one.seen.data_ptr() if one.seen is not None else 0
             line[c.CAPACITY], line[c.CACHES] = one.capacity, one.caches.ctypes.data
@@ -215,7 +212,7 @@ class NativeLayers:
         own = padded * (shape.hidden * 6 + max(shape.hidden, shape.inner, attended) // 8) + max(
             6144 + padded * 128,
             4096 + shape.head_dim * 32 + (longest + 17) * 64,
-            8192 + shape.hidden * (4 + tiles * 32),
+            8192 + shape.hidden * (6 + tiles * 32),
         )
         own = (own + 191) // 64 * 64
         threads = torch.get_num_threads()
