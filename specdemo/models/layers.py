@@ -38,7 +38,7 @@ ROW_TILE = 16
 CODE_BUFFER = 4096
 PART_BUFFER = 2048
 
-VECTOR = "b2ff1fffa4252f64"  # of vector.py: numba looks only at this file to see whether what it keeps is old
+VECTOR = "d889c48d66547c00"  # of vector.py: numba looks only at this file to see whether what it keeps is old
 
 _float = np.float32
 _fast = {"contract", "reassoc", "arcp", "nsz"}

@@ -403,51 +403,21 @@ def from_bits(_context, bits):
     return types.float32(types.int32), generate
 
 
-@intrinsic
-def floats_at(_context, place):
-    """A pointer to float32."""
+def _pointers(element: Any, kind: Any) -> Any:
+    """A function from an address to a pointer to elements of a kind."""
 
-    def generate(_context, builder, _signature, arguments):
-        return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
+    @intrinsic
+    def at(_context, place):
+        def generate(_context, builder, _signature, arguments):
+            return builder.inttoptr(arguments[0], kind.as_pointer())
 
-    return types.CPointer(types.float32)(address), generate
+        return types.CPointer(element)(address), generate
 
-
-@intrinsic
-def numbers_at(_context, place):
-    """A pointer to int64."""
-
-    def generate(_context, builder, _signature, arguments):
-        return builder.inttoptr(arguments[0], I64.as_pointer())
-
-    return types.CPointer(types.int64)(address), generate
+    return at
 
 
-@intrinsic
-def bytes_at(_context, place):
-    """A pointer to uint8."""
-
-    def generate(_context, builder, _signature, arguments):
-        return builder.inttoptr(arguments[0], BYTES)
-
-    return types.CPointer(types.uint8)(address), generate
-
-
-@intrinsic
-def words_at(_context, place):
-    """A pointer to int32."""
-
-    def generate(_context, builder, _signature, arguments):
-        return builder.inttoptr(arguments[0], I32.as_pointer())
-
-    return types.CPointer(types.int32)(address), generate
-
-
-@intrinsic
-def halves_at(_context, place):
-    """A pointer to uint16."""
-
-    def generate(_context, builder, _signature, arguments):
-        return builder.inttoptr(arguments[0], I16.as_pointer())
-
-    return types.CPointer(types.uint16)(address), generate
+floats_at = _pointers(types.float32, ir.FloatType())
+numbers_at = _pointers(types.int64, I64)
+words_at = _pointers(types.int32, I32)
+halves_at = _pointers(types.uint16, I16)
+bytes_at = _pointers(types.uint8, I8)

@@ -9,19 +9,16 @@ import sys
 import pytest
 import torch
 from conftest import VOCABULARY, drafter_for, reference_greedy, run_lane, tiny_llama
+from passes import ROPE, TEXT, TREE, passes_of
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine.decoder import ModuleDecoder, Pass
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Proposal
 from specdemo.models import lean as lean_module
 from specdemo.models.kernels import FOLDED_ROWS, Nf4Stack, stack
 from specdemo.models.lean import TABLE, LeanDecoder, agrees, open_decoder
 from specdemo.trace.metrics import output_ids
-
-TEXT = [3, 14, 15, 9, 26, 5, 35, 8]
-TREE = Proposal(token_ids=(7, 8, 9, 10, 11, 12), parents=(-1, -1, 0, 0, 2, 1))
 
 
 def tiny(kind: str, **options: object):
@@ -37,10 +34,6 @@ def tiny(kind: str, **options: object):
     return model
 
 
-ROPE = {
-    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
-}  # fmt: skip
 BUILDS = {
     "llama": {"tie_word_embeddings": True},
     "llama3-rope": {"rope_parameters": ROPE, "attention_bias": True},
@@ -52,21 +45,6 @@ BUILDS = {
 @pytest.fixture(params=BUILDS)
 def model(request):
     return tiny(request.param.removesuffix("3-rope"), **BUILDS[request.param])
-
-
-def passes_of(decoder):
-    """Logits and states of a text in pieces, a tree, the path kept of it, and a chain after it."""
-    target = CachedModel(decoder, reads=(0, 2, 3))
-    target.record(wanted=True)
-    found = [target.read(TEXT[:5]), target.read(TEXT[5:-1])]
-    found += target.forward(TEXT[-1], TREE).logits
-    target.keep([0, 2, 4])
-    found += target.forward(20, Proposal.chain([1, 2])).logits
-    target.keep([0, 1])
-    found += target.grow([4, 5, 6], [-1, -1, 0])
-    states = target.features.read(0, target.length, (0, 2, 3))
-    lower = target.lower(2, [9, 8], [-1, 0], [])
-    return torch.stack(found), states, lower
 
 
 def test_it_is_transformers_pass(model):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import VOCABULARY
+from passes import ROPE, TEXT, TREE, passes_of
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from specdemo.engine.cache import RollbackCache
@@ -31,12 +32,6 @@ pytestmark = pytest.mark.skipif(
     not native.runs_here(), reason="this processor has no bfloat16 matrix tiles (AMX)"
 )
 WORDS = -(-VOCABULARY // 32) * 32
-TEXT = [3, 14, 15, 9, 26, 5, 35, 8]
-TREE = Proposal(token_ids=(7, 8, 9, 10, 11, 12), parents=(-1, -1, 0, 0, 2, 1))
-ROPE = {
-    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
-}  # fmt: skip
 BUILDS = {
     "llama": {"tie_word_embeddings": True},
     "llama3-rope": {"rope_parameters": ROPE},
@@ -85,20 +80,6 @@ def decoder(model):
 
 def error(found, wanted) -> float:
     return float((found.float() - wanted.float()).norm() / wanted.float().norm())
-
-
-def passes_of(decoder):
-    """Logits and states of a text in pieces, a tree, the path kept of it, a chain, and first layers alone."""
-    target = CachedModel(decoder, reads=(0, 2, 3))
-    target.record(wanted=True)
-    found = [target.read(TEXT[:5]), target.read(TEXT[5:-1])]
-    found += target.forward(TEXT[-1], TREE).logits
-    target.keep([0, 2, 4])
-    found += target.forward(20, Proposal.chain([1, 2])).logits
-    target.keep([0, 1])
-    found += target.grow([4, 5, 6], [-1, -1, 0])
-    states = target.features.read(0, target.length, (0, 2, 3))
-    return torch.stack(found), states, target.lower(2, [9, 8], [-1, 0], [])
 
 
 def test_it_is_transformers_pass(model, decoder):
