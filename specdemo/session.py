@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -455,8 +455,9 @@ def set_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+@cache
 def machine_name() -> str:
-    """Processor or graphics card, and threads, in words."""
+    """Processor or graphics card, and threads, in words: as at the first run, before others wanted the cores."""
     import torch
 
     if torch.cuda.is_available():
