@@ -125,9 +125,8 @@ def _probs_to_show(
     proposal: Proposal, logits: Tensor, choices: Tensor
 ) -> tuple[list[float], tuple[float, ...]]:
     """Probabilities of each row's choice and of each node, at temperature 1."""
-    best = logits.gather(
-        1, choices[:, None]
-    )  # a row's largest, so that this is the stable sum of exponentials
+    # The choice is a row's largest, so that this is the stable sum of exponentials.
+    best = logits.gather(1, choices[:, None])
     norms = best[:, 0] + (logits - best).exp_().sum(dim=-1).log()
     top = (best[:, 0] - norms).exp()
     if not len(proposal):

@@ -111,16 +111,16 @@ class CompactWeights:
 class FourBitLinear:
     """A bias-free linear map in 4-bit (asymmetric, groups of 32), which runs one row several times faster than bf16.
 
-    packed: the same for the compiled pass; None where that does not run
+    packed: the same for the compiled pass; None where that does not run or does not have it
     """
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, *, in_pass: bool) -> None:
         levels, scale, zero = _levels(weight)
         levels = levels.reshape(weight.shape)
         self._levels = torch.ops.aten._convert_weight_to_int4pack_for_cpu(levels.to(torch.int32), 1)
         both = torch.stack([scale, zero], dim=-1).transpose(0, 1)
         self._scales_and_zeros = both.contiguous().to(weight.dtype)
-        fits = weight.dtype == torch.bfloat16 and native.runs_here()
+        fits = in_pass and weight.dtype == torch.bfloat16 and native.runs_here()
         self.packed = native.pack_codes(levels, scale, zero) if fits else None
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -130,12 +130,15 @@ class FourBitLinear:
         )
 
 
-def pack_linear(weight: Tensor, *, four_bit: bool) -> Linear:
-    """A bias-free linear map, in 4-bit where the CPU kernel takes its shape, else in the weight's dtype. weight: (out, in)"""
+def pack_linear(weight: Tensor, *, four_bit: bool, in_pass: bool = False) -> Linear:
+    """A bias-free linear map, in 4-bit where the CPU kernel takes its shape, else in the weight's dtype.
+
+    weight: (out, in); in_pass: of a layer or the head of a drafter, which the compiled pass reads too
+    """
     out_features, in_features = weight.shape
     if not four_bit or weight.device.type != "cpu" or in_features % GROUP or out_features % 32:
         return lambda x: F.linear(x, weight)
-    return FourBitLinear(weight)
+    return FourBitLinear(weight, in_pass=in_pass)
 
 
 def compiled(weights: CompactWeights) -> CompactWeights:
@@ -295,20 +298,15 @@ class CompactModel:
         weights, config, rows = self.weights, self.weights.config, len(x)
         self._make_room(start + len(positions))
         if weights.native:
-            return self._run_native(x, positions, seen, start, last, added)
+            return self._run_native(x, positions, seen, start, last, added, guesses)
         cos, sin = self._cos[positions], self._sin[positions]
         group = config.num_heads // config.num_key_value_heads
         below = seen[:rows, : start + rows] if seen is not None else None
         at = look(below, rows, group, weights.embedding)
         for index, layer in enumerate(weights.layers):
-            if index == weights.extends and added is not None:
-                place, more = added
-                x = x.clone()
-                x[place : place + len(more)] += more
-            if index == weights.extends and guesses:
-                assert weights.mask is not None
-                x = torch.cat([x, x[-1:] + weights.mask])
-                at = look(seen, len(x), group, weights.embedding)
+            if index == weights.extends:
+                x = self._joined(x, added, guesses)
+                at = look(seen, len(x), group, weights.embedding) if guesses else at
             x = x + layer.output(
                 self._attend(index, layer, x, cos[: len(x)], sin[: len(x)], at, start)
             )
@@ -326,28 +324,35 @@ class CompactModel:
         start: int,
         last: int,
         added: tuple[int, Tensor] | None,
+        guesses: int,
     ) -> Tensor:
         """`_run` by the compiled pass, in two parts where something comes in between."""
         weights, run = self.weights, self.weights.native.run
         rows, all_rows, layers = len(x), len(positions), len(weights.layers)
         cos, sin = self._cos_32[positions], self._sin_32[positions]
         x, begun = x.float().contiguous(), 0
-        if added is not None or all_rows > rows:
+        if added is not None or guesses:
             begun = weights.extends
             if begun:
                 talk = self._talk(rows, start, seen)
                 _, x = run(x, cos[:rows], sin[:rows], [talk], 0, begun, final=True)
-            if added is not None:
-                place, more = added
-                x[place : place + len(more)] += more
-            if all_rows > rows:
-                assert weights.mask is not None
-                x = torch.cat([x, x[-1:] + weights.mask])
+            x = self._joined(x, added, guesses)
         asked = () if self.adjust else range(all_rows - last, all_rows)
         talk = self._talk(all_rows, start, seen)
         words, x = run(x, cos, sin, [talk], begun, layers, asked=asked, final=True)
         self.states = self._norm(x[-last:].to(weights.norm.dtype), weights.norm)
         return weights.head(self.adjust(self.states)).float() if self.adjust else words
+
+    def _joined(self, x: Tensor, added: tuple[int, Tensor] | None, guesses: int) -> Tensor:
+        """What comes in above the draft model: the target's states, and rows for guessed places."""
+        if added is not None:
+            place, more = added
+            x = x.clone()
+            x[place : place + len(more)] += more
+        if guesses:
+            assert self.weights.mask is not None
+            x = torch.cat([x, x[-1:] + self.weights.mask])
+        return x
 
     def _talk(self, rows: int, start: int, seen: Tensor | None) -> Talk:
         if seen is not None:

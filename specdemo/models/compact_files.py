@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -135,22 +136,23 @@ def load_compact(
         vocabulary_size=embedding.shape[0],
     )
 
-    def matrix(*names: str):  # noqa: ANN202 - a Linear, fused from the rows of several
+    def matrix(*names: str, in_pass: bool = False):  # noqa: ANN202 - a Linear, fused from the rows of several
         weight = torch.cat([state[name] for name in names]).to(device, torch.bfloat16)
-        return pack_linear(weight, four_bit=four_bit)
+        return pack_linear(weight, four_bit=four_bit, in_pass=in_pass)
 
     def vector(name: str) -> torch.Tensor:
         return state[name].to(device, torch.bfloat16)
 
     def layer(index: int) -> CompactLayer:
         at = f"layers.{index}."
+        fused = partial(matrix, in_pass=True)
         return CompactLayer(
             input_norm=vector(f"{at}input_layernorm.weight"),
-            qkv=matrix(*(f"{at}self_attn.{part}_proj.weight" for part in "qkv")),
-            output=matrix(f"{at}self_attn.o_proj.weight"),
+            qkv=fused(*(f"{at}self_attn.{part}_proj.weight" for part in "qkv")),
+            output=fused(f"{at}self_attn.o_proj.weight"),
             post_norm=vector(f"{at}post_attention_layernorm.weight"),
-            gate_up=matrix(f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight"),
-            down=matrix(f"{at}mlp.down_proj.weight"),
+            gate_up=fused(f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight"),
+            down=fused(f"{at}mlp.down_proj.weight"),
         )
 
     word_ids, facts = state["word_ids"].to(device), config["specdemo"]
@@ -174,7 +176,7 @@ def load_compact(
         ),
         norm=vector("norm.weight"),
         embedding=embedding,
-        head=pack_linear(embedding[word_ids], four_bit=four_bit),
+        head=pack_linear(embedding[word_ids], four_bit=four_bit, in_pass=True),
         word_ids=word_ids,
         extends=len(base.layers) if base else 0,
         reads=tuple(facts.get("reads", ())),

@@ -38,7 +38,7 @@ ROW_TILE = 16
 CODE_BUFFER = 4096
 PART_BUFFER = 2048
 
-VECTOR = "d889c48d66547c00"  # of vector.py: numba looks only at this file to see whether what it keeps is old
+VECTOR = "18f32e2e3bb3ed00"  # of vector.py: numba looks only at this file to see whether what it keeps is old
 
 _float = np.float32
 _fast = {"contract", "reassoc", "arcp", "nsz"}
@@ -54,9 +54,8 @@ def _kept(compiler: Any, *kind: Any, **options: Any) -> Any:
     def compile_(function: Any) -> Any:
         try:
             return compiler(*kind, cache=True, **options)(function)
-        except (
-            RuntimeError
-        ):  # numba found no such folder: it compiles at every start, some ten seconds
+        except RuntimeError:
+            # numba found no such folder: it compiles at every start, some ten seconds.
             return compiler(*kind, **options)(function)
 
     return compile_
@@ -292,7 +291,7 @@ def meet(threads):
 
 @_compiled
 def head(job, x, thread, threads, own):
-    """Logits of the asked rows from a bfloat16 matrix as it lies: its rows are the left tiles. x: (rows, hidden) float32"""
+    """Logits of the asked rows from a bfloat16 matrix of left tiles, see `native`. x: (rows, hidden) float32"""
     hidden, words, count = job[HIDDEN], job[WORDS], job[ASKED_COUNT]
     asked = carray(v.numbers_at(job[ASKED]), count)
     tiles = (count + 15) // 16

@@ -189,18 +189,19 @@ class Rotary:
 
     def __init__(self, model: Any, head_dim: int) -> None:
         self._model, self._half = model, head_dim // 2
-        self._tables = self._full = self._computed(TABLE)
+        self._tables = self._computed(TABLE)
+        self._full: tuple[Tensor, Tensor] | None = None  # float32; made when first asked for
 
     def tables(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines of at least `length` positions, (positions, 1, head_dim) each."""
         if length > len(self._tables[0]):
-            self._tables = self._full = self._computed(-(-length // TABLE) * TABLE)
+            self._tables, self._full = self._computed(-(-length // TABLE) * TABLE), None
         return self._tables
 
     def full(self, length: int) -> tuple[Tensor, Tensor]:
         """The same, (positions, head_dim) float32."""
         tables = self.tables(length)
-        if self._full is tables:
+        if self._full is None:
             cos, sin = (table[:, 0].float().contiguous() for table in tables)
             self._full = cos, sin
         return self._full

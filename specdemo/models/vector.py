@@ -135,30 +135,24 @@ def release_tiles(_context):
     return types.void(), generate
 
 
-@intrinsic(prefer_literal=True)
-def load_tile(_context, tile, place, stride):
-    """Rows `stride` bytes apart."""
+def _tile_mover(instruction: str) -> Any:
+    """A function that moves a tile from or to rows `stride` bytes apart."""
 
-    def generate(context, builder, signature, arguments):
-        where = builder.inttoptr(arguments[1], BYTES)
-        values = (_tile(signature.args[0]), where, arguments[2])
-        _call(builder, "llvm.x86.tileloadd64", ir.VoidType(), values)
-        return context.get_dummy_value()
+    @intrinsic(prefer_literal=True)
+    def move(_context, tile, place, stride):
+        def generate(context, builder, signature, arguments):
+            where = builder.inttoptr(arguments[1], BYTES)
+            values = (_tile(signature.args[0]), where, arguments[2])
+            _call(builder, instruction, ir.VoidType(), values)
+            return context.get_dummy_value()
 
-    return types.void(tile, address, address), generate
+        return types.void(tile, address, address), generate
+
+    return move
 
 
-@intrinsic(prefer_literal=True)
-def store_tile(_context, tile, place, stride):
-    """Rows `stride` bytes apart."""
-
-    def generate(context, builder, signature, arguments):
-        where = builder.inttoptr(arguments[1], BYTES)
-        values = (_tile(signature.args[0]), where, arguments[2])
-        _call(builder, "llvm.x86.tilestored64", ir.VoidType(), values)
-        return context.get_dummy_value()
-
-    return types.void(tile, address, address), generate
+load_tile = _tile_mover("llvm.x86.tileloadd64")
+store_tile = _tile_mover("llvm.x86.tilestored64")
 
 
 @intrinsic(prefer_literal=True)

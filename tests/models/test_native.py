@@ -245,7 +245,9 @@ def compact() -> CompactWeights:
     config = CompactConfig(128, 4, 2, 64, 1e-5, 10000.0, 64)
 
     def matrix(rows: int, columns: int):
-        return pack_linear(torch.randn(rows, columns).bfloat16() / columns**0.5, four_bit=True)
+        return pack_linear(
+            torch.randn(rows, columns).bfloat16() / columns**0.5, four_bit=True, in_pass=True
+        )
 
     def layer() -> CompactLayer:
         norms = [1 + 0.1 * torch.randn(128).bfloat16() for _ in range(2)]
