@@ -248,9 +248,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     reader = PrefixReader(pair.open_draft())
     draft = torch.zeros_like(target)
     for place in range(len(ids)):
-        probs = reader.logits_after([*prompt_ids, *ids[:place]]).float().softmax(dim=-1).cpu()
-        width = min(len(probs), target.shape[1])
-        draft[place, :width] = probs[:width]
+        draft[place] = reader.probs_after([*prompt_ids, *ids[:place]], target.shape[1])
     taken, kept = next_token(target, draft, threshold), next_token(target, draft, 0.0)
     moved = (taken - target).abs().sum(dim=-1) / 2
     worst = int(moved.argmax())

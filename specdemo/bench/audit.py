@@ -343,7 +343,7 @@ def judge_sampling(
             uniforms = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
             values.append(transform(probs, token_id, uniforms[0]))
             if draft is not None:
-                guess = _draft_probs(draft, [*prompt_ids, *ids[:place]], len(probs))
+                guess = draft.probs_after([*prompt_ids, *ids[:place]], len(probs))
                 by_draft.append(transform(probs, token_id, uniforms[1], overrated(probs, guess)))
             impossible += not probs[token_id] > 0
     p_uniform, p_independent = uniformity_p(values), independence_p(values)
@@ -352,14 +352,6 @@ def judge_sampling(
     return SamplingAudit(
         condition, len(values), impossible, p_uniform, p_independent, p_draft, held
     )
-
-
-def _draft_probs(draft: PrefixReader, text: Sequence[int], width: int) -> Tensor:
-    """What the draft would say after a text: (width,) float32, as wide as the target's row."""
-    import torch
-
-    probs = draft.logits_after(text).float().softmax(dim=-1).cpu()[:width]
-    return torch.nn.functional.pad(probs, (0, width - len(probs)))
 
 
 def reread(

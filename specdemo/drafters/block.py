@@ -68,23 +68,24 @@ class DSpark(Block):
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
         word_ids = self.model.weights.word_ids.tolist()
-        self._words = {token_id: word for word, token_id in enumerate(word_ids)}
+        self._columns = {token_id: column for column, token_id in enumerate(word_ids)}
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draw from left to right as far as the schedule goes."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reason="block: no token is left to draft")
-        words = self.guess(committed)
+        words, states = self.guess(committed), self.model.states
         token_ids: list[int] = []
         rows: list[Tensor] = []
         confidences: list[float] = []
         self._sure = []
         survival = expected = 1.0
         reason = "block: to its end"
+        # The Markov head has a row more, for all other words.
+        previous = self._columns.get(committed[-1], len(self._columns))
         for place in range(allowed):
-            previous = self._word(([*committed[-1:], *token_ids])[-1])
-            sure = self._confidence(place, previous)
+            sure = self._confidence(place, states[place], previous)
             survival *= self.calibration.chance(sure)
             if self.scheduled and place and not self._pays(place, expected, survival):
                 reason = f"block: place {place + 1} would not pay, {survival:.0%} to get there"
@@ -94,15 +95,16 @@ class DSpark(Block):
                 logits = words[place : place + 1] + self.markov.bias(
                     self.markov.token[previous : previous + 1]
                 )
-            probs = self.draft.shaped(self.model.widen(logits), committed, [token_ids])[0]
-            token_ids.append(self.draft.pick(probs))
+            probs = self.draft.shaped(logits, committed, [token_ids])[0]
+            previous = self.draft.pick(probs)
+            token_ids.append(self.draft.token(previous))
             rows.append(probs)
-            confidences.append(float(probs[token_ids[-1]]))
+            confidences.append(float(probs[previous]))
             self._sure.append(sure)
         return Proposal.chain(
             token_ids,
-            draft_probs=None if self.draft.greedy else torch.stack(rows),
-            thoughts=tuple(rows),
+            draft_probs=None if self.draft.greedy else self.draft.wide(rows),
+            thoughts=lambda: self.draft.wide(rows),
             confidences=tuple(confidences),
             lookahead=allowed,
             reason=reason,
@@ -120,15 +122,11 @@ class DSpark(Block):
         after = self.costs.draft_step + self.costs.verify_seconds(place + 1)
         return (expected + survival) / after > expected / before
 
-    def _confidence(self, place: int, previous: int) -> float:
+    def _confidence(self, place: int, state: Tensor, previous: int) -> float:
         markov = self.markov
-        inputs = torch.cat([self.model.states[place].float(), markov.token[previous].float()])
+        inputs = torch.cat([state.float(), markov.token[previous].float()])
         logit = float(inputs @ markov.confidence) + markov.constant
         return 1 / (1 + math.exp(-logit / markov.temperatures[place]))
-
-    def _word(self, token_id: int) -> int:
-        """A token's place in the reduced vocabulary."""
-        return self._words.get(token_id, len(self._words))
 
 
 class JetSpec(Block):
@@ -154,16 +152,17 @@ class JetSpec(Block):
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reason="block: no token is left to draft")
-        logits = self.model.widen(self.guess(committed))
+        logits = self.guess(committed)
         probs = self.draft.shaped(logits, committed, [[]] * len(logits))
         tree = depth_tree(
-            probs, self.calibration, self.costs, nodes=self.nodes, depth=allowed, costly=self.costly
-        )
+            probs, self.draft.token, self.calibration, self.costs,
+            nodes=self.nodes, depth=allowed, costly=self.costly,
+        )  # fmt: skip
         rule = "as far as it pays" if self.costly else "always"
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
-            thoughts=tuple(tree.rows),
+            thoughts=lambda: self.draft.wide(tree.rows),
             confidences=tuple(tree.confidences),
             lookahead=allowed,
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",

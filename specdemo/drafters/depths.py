@@ -21,6 +21,7 @@ WIDEST = 10  # children of one parent, as in Medusa's own trees
 
 def depth_tree(
     probs: Tensor,
+    token: Callable[[int], int],
     calibration: Calibration,
     costs: Costs,
     *,
@@ -28,11 +29,12 @@ def depth_tree(
     depth: int,
     costly: bool,
 ) -> GrownTree:
-    """The likeliest paths through the rows of `probs`, (D, V): at most `nodes` nodes and `depth` levels.
+    """The likeliest paths through the rows of `probs`, (D, W): at most `nodes` nodes and `depth` levels.
 
+    token(column): what a column stands for
     costly: stop where one more node costs the target more than it is expected to give
     """
-    token_ids, confidences = likeliest(probs[:depth])
+    token_ids, confidences = likeliest(probs[:depth], token)
     chances = [_chances(row, calibration) for row in confidences]
 
     def pays(gain: float, count: int) -> bool:
@@ -92,7 +94,9 @@ def hang(
     return tree
 
 
-def likeliest(probs: Tensor) -> tuple[list[list[int]], list[list[float]]]:
+def likeliest(
+    probs: Tensor, token: Callable[[int], int]
+) -> tuple[list[list[int]], list[list[float]]]:
     """Each row's likeliest tokens, and how likely each is among what is left without those before it."""
     values, places = probs.topk(min(WIDEST, probs.shape[-1]))
     token_ids, confidences = [], []
@@ -103,7 +107,7 @@ def likeliest(probs: Tensor) -> tuple[list[list[int]], list[list[float]]]:
                 break
             shares.append(min(1.0, value / max(left, value)))
             left -= value
-        token_ids.append(ids[: len(shares)])
+        token_ids.append([token(column) for column in ids[: len(shares)]])
         confidences.append(shares)
     return token_ids, confidences
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from specdemo.drafters.draft_reader import DraftReader
@@ -32,16 +31,16 @@ class DraftModel:
         confidences: list[float] = []
         while len(rows) < allowed:
             probs = self.draft.probs_after(committed, token_ids)
-            token_ids.append(self.draft.pick(probs))
+            column = self.draft.pick(probs)
+            token_ids.append(self.draft.token(column))
             rows.append(probs)
-            confidences.append(float(probs[token_ids[-1]]))
+            confidences.append(float(probs[column]))
             if not self.lookahead.go_on(confidences[-1]):
                 break
-        drawn = torch.stack(rows) if rows and not self.draft.greedy else None
         return Proposal.chain(
             token_ids,
-            draft_probs=drawn,
-            thoughts=tuple(rows),
+            draft_probs=self.draft.wide(rows) if rows and not self.draft.greedy else None,
+            thoughts=lambda: self.draft.wide(rows),
             confidences=tuple(confidences),
             lookahead=allowed,
             reason=self.lookahead.reason,

@@ -1,4 +1,8 @@
-"""A draft model as a source of distributions: shaped exactly as the target's, and mixed with what memory knows."""
+"""A draft model as a source of distributions: shaped exactly as the target's, and mixed with what memory knows.
+
+A row of W columns is a distribution over the model's own words; what memory knows is of all tokens, and
+then a row has V columns. `token` says what a column stands for.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,9 @@ class DraftReader:
         self.costs = costs
         self.bias = bias
         self.head = head
+        # What columns stand for.
+        self._words = reader.model.words
+        self.words = None if bias else self._words
         self._warm = False  # whether this step has asked the model already
         self._seed = shaper.sampling.seed + 1_000_003
         self._generator = torch.Generator()
@@ -65,7 +72,7 @@ class DraftReader:
             learner.follow(committed)
 
     def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
-        """The distribution that follows a text and a draft: (V,) float32."""
+        """The distribution that follows a text and a draft: (W,) float32."""
         begun = time.perf_counter()
         text = [*committed, *drafted]
         logits = self.reader.logits_after(text)[None]
@@ -82,7 +89,7 @@ class DraftReader:
         parents: Sequence[int],
         paths: Sequence[Sequence[int]],
     ) -> Tensor:
-        """The distributions that follow new nodes of a tree on the text that was asked about last: (N, V) float32.
+        """The distributions that follow new nodes of a tree on the text that was asked about last: (N, W) float32.
 
         parents: index among all nodes asked about in this step, -1 = follows the text
         paths: drafted tokens down to each node, itself included
@@ -102,7 +109,7 @@ class DraftReader:
         self._warm = True
 
     def pick(self, probs: Tensor, position: int | None = None) -> int:
-        """The likeliest token when greedy, else one drawn.
+        """The likeliest column of a distribution when greedy, else one drawn.
 
         position: draw by place in the text, so that a draft prepared ahead is the one that would be drawn later
         """
@@ -112,18 +119,30 @@ class DraftReader:
             self._generator.manual_seed(self._seed + 7919 * position)
         return draw(probs, self._generator)
 
+    def token(self, column: int) -> int:
+        """Which token a column stands for."""
+        return self.words.token(column) if self.words else column
+
+    def wide(self, rows: Sequence[Tensor]) -> Tensor:
+        """Distributions as they go into a proposal: (N, V) float32."""
+        stacked = torch.stack(list(rows))
+        return self.words.widen(stacked) if self.words else stacked
+
     def shaped(
         self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
     ) -> Tensor:
-        """Logits (N, V) as the distributions that are drawn from after a text and paths of drafted tokens."""
-        probs = self.shaper.probs(self._fit(logits), committed, paths).cpu()
+        """The model's logits as the distributions that are drawn from after a text and paths of drafted tokens."""
+        probs = self.shaper.probs(self._fit(logits), committed, paths, self._words).cpu()
         if self.bias:
+            probs = self._words.widen(probs) if self._words else probs
             for row, path in zip(probs, paths, strict=True):
                 self.bias.mix(row, [*committed[-3:], *path])
         return probs
 
     def _fit(self, logits: Tensor) -> Tensor:
         """Cut or pad padded vocabularies to the target's width (Qwen: 151936 and 152064)."""
+        if self._words:
+            return logits
         missing = self.vocabulary_size - logits.shape[-1]
         if missing <= 0:
             return logits[..., : self.vocabulary_size]

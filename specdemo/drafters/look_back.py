@@ -36,7 +36,6 @@ class LookBack:
             token_ids=proposal.token_ids[:kept],
             parents=proposal.parents[:kept],
             draft_probs=None if proposal.draft_probs is None else proposal.draft_probs[:kept],
-            thoughts=proposal.thoughts[:kept],
             confidences=proposal.confidences[:kept],
             reason=f"look back: {len(proposal) - kept} below {self.threshold:.2f} dropped{bias}",
         )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from functools import lru_cache
 
+import torch
 from torch import Tensor
 
 from specdemo.drafters.calibration import Calibration
@@ -63,12 +64,12 @@ class Medusa:
         probs = self._guess(committed) if depth > 0 else None
         if probs is None:
             return Proposal(reason="medusa: no state of the target to guess from")
-        tree = self._tree(probs, depth)
+        tree, words = self._tree(probs, depth), self.weights.words
         rule = "the same tree always" if self.static else "as far as it pays"
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
-            thoughts=tuple(tree.rows),
+            thoughts=lambda: words.widen(torch.stack(tree.rows)),
             confidences=tuple(tree.confidences),
             lookahead=depth,
             reason=f"medusa: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
@@ -78,7 +79,7 @@ class Medusa:
         """Costs and calibration are told by whoever owns them."""
 
     def _guess(self, committed: Sequence[int]) -> Tensor | None:
-        """(depth, V): what stands at each place after the pending token; None where the state before it is not there."""
+        """(depth, W): what stands at each place after the pending token; None where the state before it is not there."""
         begun = time.perf_counter()
         before = len(committed) - 2
         if not 0 <= before < self.features.length:
@@ -86,16 +87,18 @@ class Medusa:
         state = self.features.read(before, before + 1, self.weights.reads)
         logits = self.weights.guess(state.to(self.weights.blocks[0][1].dtype))
         # The tokens between are not known: a repetition penalty looks at the committed text alone.
-        probs = self.shaper.probs(logits, committed, [()] * len(logits))
+        probs = self.shaper.probs(logits, committed, [()] * len(logits), self.weights.words)
         self.costs.observe_draft(time.perf_counter() - begun)
         return probs
 
     def _tree(self, probs: Tensor, depth: int) -> GrownTree:
         if self.static:
-            return hang(static_shape(self.nodes, depth), *likeliest(probs[:depth]), probs)
+            found = likeliest(probs[:depth], self.weights.words.token)
+            return hang(static_shape(self.nodes, depth), *found, probs)
         return depth_tree(
-            probs, self.calibration, self.costs, nodes=self.nodes, depth=depth, costly=True
-        )
+            probs, self.weights.words.token, self.calibration, self.costs,
+            nodes=self.nodes, depth=depth, costly=True,
+        )  # fmt: skip
 
 
 @lru_cache

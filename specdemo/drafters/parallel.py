@@ -76,7 +76,7 @@ class Parallel:
         return Proposal.chain(
             chain.token_ids,
             draft_probs=drawn,
-            thoughts=tuple(chain.rows),
+            thoughts=lambda: torch.stack(chain.rows),
             confidences=tuple(chain.confidences),
             lookahead=allowed,
             reason=self.lookahead.reason,
@@ -128,15 +128,19 @@ class Parallel:
             right = self.calibration.chance(float(rest[instead]) / max(1e-9, 1 - confidence))
             found.append((survival * (1 - chance) * right, [*chain.token_ids[:place], instead]))
             survival *= chance
-        after = self.draft.probs_after(text, chain.token_ids)
+        after = self._after(text, chain)
         bonus = int(likeliest(after))
         survival *= self.calibration.chance(float(after[bonus]))
         found.append((survival, [*chain.token_ids, bonus]))
         found.sort(key=lambda item: -item[0])
         return [added for _, added in found[:GUESSES]]
 
+    def _after(self, text: list[int], chain: Chain) -> Tensor:
+        """The distribution that follows a draft: (V,) float32."""
+        return self.draft.wide([self.draft.probs_after(text, chain.token_ids)])[0]
+
     def _draft_one(self, chain: Chain, text: list[int]) -> None:
-        probs = self.draft.probs_after(text, chain.token_ids)
+        probs = self._after(text, chain)
         _append(chain, self.draft.pick(probs, len(text) + len(chain.token_ids)), probs)
 
 

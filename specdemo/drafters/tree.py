@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from specdemo.drafters.calibration import Calibration
@@ -24,7 +23,7 @@ class Branches(Protocol):
     """Distributions below the nodes of a growing tree. A drafter that only knows depths ignores which node."""
 
     def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
-        """(N, V) float32: what follows each of `nodes`; -1 is the text's end and is asked about first, alone."""
+        """(N, W) float32: what follows each of `nodes`; -1 is the text's end and is asked about first, alone."""
 
 
 @dataclass(slots=True)
@@ -78,12 +77,14 @@ class TreeBuilder:
     a family, and reading what follows a node. Whether a child is drawn depends only on what was drawn
     before it, never on its own probability, and a drawn child is always kept: so sampling stays exact.
 
+    token(column): what a column of a distribution stands for
     pays(gain, reading, nodes): whether a token kept with chance `gain` is worth its cost
     """
 
     branches: Branches
     calibration: Calibration
     pick: Callable[[Tensor], int]
+    token: Callable[[int], int]
     chosen: bool  # greedy: children are the likeliest tokens, not drawn
     nodes: int
     depth: int
@@ -142,15 +143,15 @@ class TreeBuilder:
     def _child(self, tree: GrownTree, family: _Family) -> int:
         """Choose or draw the family's next child, and take it out of what is left."""
         row = family.left
-        token_id = int(likeliest(row)) if self.chosen else self.pick(row)
-        confidence = float(row[token_id])
-        node = tree.add(family.parent, token_id, row, confidence)
+        column = int(likeliest(row)) if self.chosen else self.pick(row)
+        confidence = float(row[column])
+        node = tree.add(family.parent, self.token(column), row, confidence)
         chance = self.calibration.chance(confidence, sibling=family.children > 0)
         family.children += 1
         tree.survivals.append(family.reached * chance)
         family.reached *= 1 - chance
         rest = row.clone()
-        rest[token_id] = 0
+        rest[column] = 0
         total = rest.sum()
         family.left = rest / total if total > 0 else rest
         return node
@@ -204,6 +205,7 @@ class Tree:
             DraftBranches(self.draft, committed),
             self.calibration,
             self.draft.pick,
+            self.draft.token,
             self.draft.greedy,
             self.nodes,
             min(self.depth, budget),
@@ -214,8 +216,8 @@ class Tree:
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
-            draft_probs=torch.stack(tree.rows) if tree.rows and not self.draft.greedy else None,
-            thoughts=tuple(tree.rows),
+            draft_probs=self.draft.wide(tree.rows) if tree.rows and not self.draft.greedy else None,
+            thoughts=lambda: self.draft.wide(tree.rows),
             confidences=tuple(tree.confidences),
             lookahead=min(self.depth, budget),
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",

@@ -22,6 +22,9 @@ def places(
     after = (-1, *path)
     rows = shaped[[node + 1 for node in after]]
     target = _likeliest(rows.softmax(dim=-1), most)
+    thoughts = proposal.draft_probs
+    if thoughts is None and proposal.thoughts is not None and len(proposal):
+        thoughts = proposal.thoughts()
     found = []
     for node, choices in zip(after, target, strict=True):
         child = next(iter(proposal.children(node)), None)
@@ -30,20 +33,13 @@ def places(
             Place(
                 node,
                 choices,
-                () if child is None else _thought(proposal, child, most),
+                ()
+                if child is None or thoughts is None
+                else _likeliest(thoughts[child][None], most)[0],
                 _likeliest(verdict.residual[None], most)[0] if last else (),
             )
         )
     return tuple(found)
-
-
-def _thought(proposal: Proposal, child: int, most: int) -> tuple[Choice, ...]:
-    """The distribution that a node was chosen from, where the drafter has one."""
-    if proposal.draft_probs is not None:
-        return _likeliest(proposal.draft_probs[child][None], most)[0]
-    if proposal.thoughts:
-        return _likeliest(proposal.thoughts[child][None], most)[0]
-    return ()
 
 
 def _likeliest(probs: Tensor, most: int) -> list[tuple[Choice, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torch import Tensor
+from torch.nn.functional import pad
 
 from specdemo.engine.types import LanguageModel
 
@@ -21,13 +22,19 @@ class PrefixReader:
         self.cached_ids: list[int] = []
 
     def logits_after(self, token_ids: Sequence[int]) -> Tensor:
-        """returns: (V,) logits that follow a text of at least one token; reads at least its last one."""
+        """returns: (W,) logits that follow a text of at least one token; reads at least its last one."""
         token_ids = list(token_ids)
         shared = self._shared(token_ids[:-1])
         self.model.rollback(shared)
         logits = self.model.read(token_ids[shared:])
         self.cached_ids = token_ids
         return logits
+
+    def probs_after(self, token_ids: Sequence[int], width: int) -> Tensor:
+        """What the model says after a text, at temperature 1: (width,) float32 on the CPU, over the first tokens."""
+        probs, words = self.logits_after(token_ids).float().softmax(dim=-1).cpu(), self.model.words
+        probs = words.widen(probs[None])[0] if words else probs
+        return pad(probs[:width], (0, max(0, width - len(probs))))
 
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Nodes on the text that was asked about last; see `LanguageModel.grow`."""

@@ -16,6 +16,32 @@ from specdemo.settings import Sampling
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """A reduced vocabulary: the tokens that the columns of a drafter's rows stand for.
+
+    ids: (W,) int64, each token once; size: V
+    """
+
+    ids: Tensor
+    size: int
+
+    def token(self, column: int) -> int:
+        """Which token a column stands for."""
+        return int(self.ids[column])
+
+    def columns(self, token_ids: Tensor) -> Tensor:
+        """The columns of those of some tokens that are among the words, (n,) int64."""
+        return torch.isin(self.ids, token_ids).nonzero()[:, 0]
+
+    def widen(self, rows: Tensor) -> Tensor:
+        """Probabilities of the words, (N, W) float32 on the CPU, to (N, V): none for other tokens."""
+        wide = torch.zeros(len(rows), self.size)
+        # numpy's assignment takes half of torch's on a CPU.
+        wide.numpy()[:, self.ids.numpy()] = rows.numpy()
+        return wide
+
+
+@dataclass(frozen=True, slots=True)
 class Shaper:
     """Turns logits into the distribution that a token is really drawn from.
 
@@ -26,16 +52,21 @@ class Shaper:
     sampling: Sampling
 
     def logits(
-        self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
+        self,
+        logits: Tensor,
+        committed: Sequence[int],
+        paths: Sequence[Sequence[int]],
+        words: Words | None = None,
     ) -> Tensor:
         """Shape rows of logits.
 
         logits: (R, V) — row r answers the text `committed + paths[r]`
+        words: what the columns stand for, where they are not the tokens themselves
         returns: (R, V) float32 — minus infinity where top-k or top-p rule a token out
         """
         shaped = logits.float()
         if self.sampling.repetition_penalty != 1:
-            shaped = self._penalised(shaped, committed, paths)
+            shaped = self._penalised(shaped, committed, paths, words)
         if self.sampling.greedy:
             return shaped
         if self.sampling.temperature != 1:
@@ -47,20 +78,28 @@ class Shaper:
         return shaped
 
     def probs(
-        self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
+        self,
+        logits: Tensor,
+        committed: Sequence[int],
+        paths: Sequence[Sequence[int]],
+        words: Words | None = None,
     ) -> Tensor:
         """Shaped probabilities, (R, V) float32. When greedy: of temperature 1, for pictures and policies."""
-        return torch.softmax(self.logits(logits, committed, paths), dim=-1)
+        return torch.softmax(self.logits(logits, committed, paths, words), dim=-1)
 
     def _penalised(
-        self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
+        self,
+        logits: Tensor,
+        committed: Sequence[int],
+        paths: Sequence[Sequence[int]],
+        words: Words | None,
     ) -> Tensor:
         penalty = self.sampling.repetition_penalty
         shaped = logits.clone()
         base = set(committed)
         for row, path in enumerate(paths):
             seen = torch.tensor(sorted(base.union(path)), device=logits.device)
-            seen = seen[seen < logits.shape[-1]]
+            seen = words.columns(seen) if words else seen[seen < logits.shape[-1]]
             values = shaped[row, seen]
             shaped[row, seen] = torch.where(values > 0, values / penalty, values * penalty)
         return shaped

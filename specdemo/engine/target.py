@@ -27,6 +27,8 @@ class CachedModel:
     reads: layers whose hidden states can be kept for drafters, see `record`
     """
 
+    words = None  # its logits are of all tokens
+
     def __init__(self, model: Any, reads: Sequence[int] = ()) -> None:
         check_rollback(model.config)
         self.decoder: Decoder = model if hasattr(model, "run") else ModuleDecoder(model)

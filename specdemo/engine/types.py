@@ -11,6 +11,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from specdemo.engine.sampling import Words
 from specdemo.trace.events import Status
 
 
@@ -27,7 +28,7 @@ class Proposal:
     source: the drafter it came from, where a method chooses among several
     expected_tokens, expected_seconds: what the cost model foresees for this step, target's own token included
     hit, saved_seconds: whether it was prepared while the target was busy, and the drafting time so hidden
-    thoughts: per node, the (V,) distribution that it was chosen from where it was not drawn; for pictures only
+    thoughts: makes (N, V) float32, the distributions that nodes were chosen from where they were not drawn; for pictures only
     meanwhile: called when the target's pass begins, to start work beside it; must return at once
     """
 
@@ -42,7 +43,7 @@ class Proposal:
     expected_seconds: float | None = None
     hit: bool | None = None
     saved_seconds: float | None = None
-    thoughts: tuple[Tensor, ...] = ()
+    thoughts: Callable[[], Tensor] | None = None
     meanwhile: Callable[[], None] | None = None
 
     @classmethod
@@ -129,11 +130,15 @@ class LanguageModel(Protocol):
     """A causal model with a cache of its own that can be rolled back."""
 
     @property
+    def words(self) -> Words | None:
+        """The W tokens that its logits are of; None for all V."""
+
+    @property
     def length(self) -> int:
         """Tokens in the cache."""
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens to the cache. returns: (V,) logits that follow the last of them."""
+        """Append tokens to the cache. returns: (W,) logits that follow the last of them."""
 
     def rollback(self, length: int) -> None:
         """Forget every cached token from position `length` on, and what was grown."""
@@ -142,5 +147,5 @@ class LanguageModel(Protocol):
         """Read nodes of a tree that hangs on the cached text; `read` and `rollback` forget them.
 
         parents: index among all nodes grown so far, -1 = follows the text
-        returns: (N, V) logits, row i follows node i
+        returns: (N, W) logits, row i follows node i
         """

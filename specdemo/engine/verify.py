@@ -125,12 +125,8 @@ def _probs_to_show(
     proposal: Proposal, logits: Tensor, choices: Tensor
 ) -> tuple[list[float], tuple[float, ...]]:
     """Probabilities of each row's choice and of each node, at temperature 1."""
-    # The choice is a row's largest, so that this is the stable sum of exponentials.
-    best = logits.gather(1, choices[:, None])
-    norms = best[:, 0] + (logits - best).exp_().sum(dim=-1).log()
-    top = (best[:, 0] - norms).exp()
-    if not len(proposal):
-        return top.tolist(), ()
-    rows = torch.tensor(proposal.parents, device=logits.device) + 1
-    ids = torch.tensor(proposal.token_ids, device=logits.device)
-    return top.tolist(), tuple((logits[rows, ids] - norms[rows]).exp().tolist())
+    probs = logits.softmax(dim=-1)
+    top = probs.gather(1, choices[:, None])[:, 0].tolist()
+    rows = torch.tensor(proposal.parents, dtype=torch.int64, device=logits.device) + 1
+    ids = torch.tensor(proposal.token_ids, dtype=torch.int64, device=logits.device)
+    return top, tuple(probs[rows, ids].tolist())

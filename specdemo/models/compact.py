@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.features import Features
+from specdemo.engine.sampling import Words
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.models import native
 from specdemo.models.kernels import Look, attend, look, rms_norm
@@ -194,9 +195,10 @@ class CompactModel:
 
     def __init__(self, weights: CompactWeights, features: Features | None = None) -> None:
         self.weights = weights
+        self.words = Words(weights.word_ids.cpu(), weights.config.vocabulary_size)
         self.features = features
         self.length = 0
-        self.states = torch.empty(0)  # (rows, H): the last pass's, before `adjust`
+        self._behind = torch.empty(0)  # (rows, H): what the last pass gave, before the norm
         self.adjust: Callable[[Tensor], Tensor] | None = None
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
         self._capacity = 0
@@ -213,11 +215,12 @@ class CompactModel:
         self._grown.clear()
         self.length = length
 
-    def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens. returns: (V,) float32 logits, minus infinity outside the reduced vocabulary."""
-        return self.widen(self.read_words(token_ids)[None])[0]
+    @property
+    def states(self) -> Tensor:
+        """What went into the head in the last pass, before `adjust`: (rows, H)."""
+        return self._norm(self._behind.to(self.weights.norm.dtype), self.weights.norm)
 
-    def read_words(self, token_ids: Sequence[int]) -> Tensor:
+    def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
         return self.read_inputs(self.weights.embedding[list(token_ids)])[0]
 
@@ -236,9 +239,7 @@ class CompactModel:
             assert seen is not None
             seen[rows:, end:] = True
         added = self._known(start, end)
-        words = self._run(
-            x, torch.arange(start, end + guesses), seen, start, 1 + guesses, added, guesses
-        )
+        words = self._run(x, slice(start, end + guesses), seen, start, 1 + guesses, added, guesses)
         self.length = end
         return words
 
@@ -252,9 +253,9 @@ class CompactModel:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
 
         parents: index among all nodes grown so far, -1 = follows the text
-        returns: (N, V) float32 logits, row i follows node i
+        returns: (N, W) float32 logits, row i follows node i
         """
-        return self.widen(self.grow_inputs(self.weights.embedding[list(token_ids)], parents))
+        return self.grow_inputs(self.weights.embedding[list(token_ids)], parents)
 
     @torch.inference_mode()
     def grow_inputs(self, x: Tensor, parents: Sequence[int]) -> Tensor:
@@ -284,7 +285,7 @@ class CompactModel:
     def _run(
         self,
         x: Tensor,
-        positions: Tensor,
+        positions: Tensor | slice,
         seen: Tensor | None,
         start: int,
         last: int,
@@ -296,7 +297,7 @@ class CompactModel:
         positions, seen: of the rows and of the guessed places, which join above the draft model
         """
         weights, config, rows = self.weights, self.weights.config, len(x)
-        self._make_room(start + len(positions))
+        self._make_room(start + rows + guesses)
         if weights.native:
             return self._run_native(x, positions, seen, start, last, added, guesses)
         cos, sin = self._cos[positions], self._sin[positions]
@@ -312,14 +313,14 @@ class CompactModel:
             )
             gate, up = layer.gate_up(self._norm(x, layer.post_norm)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
-        self.states = self._norm(x[-last:], weights.norm)
-        states = self.adjust(self.states) if self.adjust else self.states
-        return weights.head(states).float()
+        self._behind = x[-last:]
+        states = self.states
+        return weights.head(self.adjust(states) if self.adjust else states).float()
 
     def _run_native(
         self,
         x: Tensor,
-        positions: Tensor,
+        positions: Tensor | slice,
         seen: Tensor | None,
         start: int,
         last: int,
@@ -328,7 +329,7 @@ class CompactModel:
     ) -> Tensor:
         """`_run` by the compiled pass, in two parts where something comes in between."""
         weights, run = self.weights, self.weights.native.run
-        rows, all_rows, layers = len(x), len(positions), len(weights.layers)
+        rows, all_rows, layers = len(x), len(x) + guesses, len(weights.layers)
         cos, sin = self._cos_32[positions], self._sin_32[positions]
         x, begun = x.float().contiguous(), 0
         if added is not None or guesses:
@@ -340,7 +341,7 @@ class CompactModel:
         asked = () if self.adjust else range(all_rows - last, all_rows)
         talk = self._talk(all_rows, start, seen)
         words, x = run(x, cos, sin, [talk], begun, layers, asked=asked, final=True)
-        self.states = self._norm(x[-last:].to(weights.norm.dtype), weights.norm)
+        self._behind = x[-last:]
         return weights.head(self.adjust(self.states)).float() if self.adjust else words
 
     def _joined(self, x: Tensor, added: tuple[int, Tensor] | None, guesses: int) -> Tensor:
@@ -358,11 +359,6 @@ class CompactModel:
         if seen is not None:
             seen = seen[:rows, : start + rows].contiguous()
         return Talk(rows, start, self.length, seen, self._capacity, self._places)
-
-    def widen(self, words: Tensor) -> Tensor:
-        """(N, W) logits over the reduced vocabulary to (N, V), minus infinity elsewhere."""
-        shape = (words.shape[0], self.weights.config.vocabulary_size)
-        return words.new_full(shape, -torch.inf).index_copy_(1, self.weights.word_ids, words)
 
     def _attend(
         self,

@@ -27,6 +27,7 @@ class ExitModel:
     def __init__(self, target: CachedModel, weights: CompactWeights) -> None:
         self.target = target
         self.adapter = CompactModel(weights)
+        self.words = self.adapter.words
         (self._layers,) = weights.reads
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
@@ -42,7 +43,7 @@ class ExitModel:
 
     @torch.inference_mode()
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens. returns: (V,) float32 logits, minus infinity outside the reduced vocabulary."""
+        """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
         self._grown.clear()
         states, features = [], self.target.features
         known = max(0, min(features.length - self.length, len(token_ids)))
@@ -54,21 +55,21 @@ class ExitModel:
             ahead = self._ahead(self.length + known)
             tree = range(-1, ahead + len(fresh) - 1)
             states.append(self.target.lower(self._layers, fresh, tree[ahead:], tree[:ahead]))
-        return self.adapter.widen(self.adapter.read_inputs(self._fit(torch.cat(states))))[0]
+        return self.adapter.read_inputs(self._fit(torch.cat(states)))[0]
 
     @torch.inference_mode()
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
 
         parents: index among all nodes grown so far, -1 = follows the text
-        returns: (N, V) float32 logits, row i follows node i
+        returns: (N, W) float32 logits, row i follows node i
         """
         ahead = self._ahead(self.length)
         earlier = [*range(-1, ahead - 1), *(ahead + parent for parent in self._grown)]
         below = [ahead + parent for parent in parents]
         states = self.target.lower(self._layers, token_ids, below, earlier)
         self._grown += parents
-        return self.adapter.widen(self.adapter.grow_inputs(self._fit(states), parents))
+        return self.adapter.grow_inputs(self._fit(states), parents)
 
     def _ahead(self, place: int) -> int:
         """How many tokens before a place the target has not read: they are in its first layers' spare rows."""

@@ -38,7 +38,7 @@ ROW_TILE = 16
 CODE_BUFFER = 4096
 PART_BUFFER = 2048
 
-VECTOR = "18f32e2e3bb3ed00"  # of vector.py: numba looks only at this file to see whether what it keeps is old
+VECTOR = "f4481e877787d26f"  # of vector.py: numba looks only at this file to see whether what it keeps is old
 
 _float = np.float32
 _fast = {"contract", "reassoc", "arcp", "nsz"}
@@ -106,7 +106,7 @@ def product(x, rows, width, matrix, table, group, sums, into, stride, first, end
         v.clear(total, rows * 2)
         for g in range(groups):
             v.decode(codes + (block * groups + g) * group * 16, table, own, group // 2)
-            beside = (block * groups + g) * COLUMNS * 4
+            beside = (block * groups + g) * COLUMNS * (2 if zeros else 4)
             for row in range(0, rows, ROW_TILE):
                 place = x + (row * width + g * group) * 2
                 v.clear_tile(0)
@@ -135,7 +135,7 @@ def product(x, rows, width, matrix, table, group, sums, into, stride, first, end
                         weight = of_groups[(row + i) * groups + g]
                         v.add_shifted(at, found, scales + beside, zeros + beside, weight)
                         v.add_shifted(
-                            at + 64, found + 64, scales + beside + 64, zeros + beside + 64, weight
+                            at + 64, found + 64, scales + beside + 32, zeros + beside + 32, weight
                         )
                     else:
                         v.add_scaled(at, found, scales + beside)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specdemo.engine.sampling import Words
 from specdemo.models.compact import Linear, pack_linear
 from specdemo.models.compact_files import load_state, read_config
 
@@ -17,26 +18,23 @@ from specdemo.models.compact_files import load_state, read_config
 class MedusaWeights:
     """Shared, immutable weights.
 
-    blocks: H to H, and its constant (H,), for each head; head: H to W; word_ids: (W,) int64
-    reads: the layer whose state goes in; vocabulary_size: V
+    blocks: H to H, and its constant (H,), for each head; head: H to W
+    words: what the head speaks; reads: the layer whose state goes in
     """
 
     blocks: tuple[tuple[Linear, Tensor], ...]
     head: Linear
-    word_ids: Tensor
+    words: Words
     reads: tuple[int, ...]
-    vocabulary_size: int
 
     @torch.inference_mode()
     def guess(self, state: Tensor) -> Tensor:
-        """What each head expects. state: (1, H), of the token before the pending one. returns: (depth, V) float32 logits
+        """What each head expects. state: (1, H), of the token before the pending one. returns: (depth, W) float32 logits
 
-        Row k is for the token k + 1 places after the pending one; minus infinity outside the reduced vocabulary.
+        Row k is for the token k + 1 places after the pending one.
         """
         guesses = torch.cat([state + F.silu(block(state) + bias) for block, bias in self.blocks])
-        words = self.head(guesses).float()
-        wide = words.new_full((len(words), self.vocabulary_size), -torch.inf)
-        return wide.index_copy_(1, self.word_ids, words)
+        return self.head(guesses).float()
 
 
 def load_medusa(
@@ -55,7 +53,6 @@ def load_medusa(
     return MedusaWeights(
         blocks=tuple(block(index) for index in range(int(facts["depth"]))),
         head=pack_linear(embedding[word_ids], four_bit=four_bit),
-        word_ids=word_ids,
+        words=Words(word_ids.cpu(), embedding.shape[0]),
         reads=tuple(facts["reads"]),
-        vocabulary_size=embedding.shape[0],
     )

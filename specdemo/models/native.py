@@ -29,7 +29,8 @@ class Packed:
     """A 4-bit matrix as `layers.product` reads it.
 
     codes: as bitsandbytes lays out NF4 for its CPU kernel
-    scales, zeros: (out // 32, groups, 32) float32, in the order in which codes are read; zeros None where codes mean values
+    scales, zeros: (out // 32, groups, 32), in the order in which codes are read: float32 where codes mean values
+        and zeros are None, else bfloat16
     """
 
     codes: Tensor
@@ -50,7 +51,7 @@ def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor) -> Packed:
     outputs, inputs = levels.shape
     blocks = levels.to(torch.uint8).view(outputs // 32, 32, inputs // 2, 2).transpose(1, 2)
     lower, upper = blocks.reshape(outputs // 32, inputs // 2, 64).chunk(2, dim=-1)
-    scales, zeros = (in_blocks(one.bfloat16().float().t()) for one in (scale, zero))
+    scales, zeros = (in_blocks(one.bfloat16().t()) for one in (scale, zero))
     return Packed((lower | upper << 4).contiguous(), scales, zeros)
 
 

@@ -233,10 +233,13 @@ def add_scaled(_context, total, part, scale):
 
 @intrinsic
 def add_shifted(_context, total, part, scale, zero, weight):
-    """16 float32: total += part * scale + weight * zero, with one weight for all."""
+    """16 float32: total += part * scale + weight * zero, with one weight for all; scale and zero are bfloat16."""
 
     def generate(context, builder, _signature, arguments):
-        total, part, scale, zero = (_load(builder, place, FLOATS) for place in arguments[:4])
+        total, part = (_load(builder, place, FLOATS) for place in arguments[:2])
+        scale, zero = (
+            _to_floats(builder, _load(builder, place, SHORTS)) for place in arguments[2:4]
+        )
         total = _fma(builder, part, scale, total)
         total = _fma(builder, _splat(builder, arguments[4], FLOATS), zero, total)
         _store(builder, total, arguments[0])

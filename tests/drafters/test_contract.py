@@ -218,6 +218,8 @@ def test_two_visitors_interleaved_do_not_meet(target_weights, draft_weights, met
 class Table(Immediate):
     """A toy language model whose logits depend on the last two tokens: fast, and exactly enumerable."""
 
+    words = None
+
     def __init__(self, seed, words):
         self.grown = []
         self.logits = (

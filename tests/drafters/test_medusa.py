@@ -12,7 +12,7 @@ from specdemo.drafters.depths import best_paths, depth_tree
 from specdemo.drafters.medusa import Medusa, static_shape
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.features import Features
-from specdemo.engine.sampling import Shaper
+from specdemo.engine.sampling import Shaper, Words
 from specdemo.engine.target import CachedModel
 from specdemo.models.medusa import MedusaWeights
 from specdemo.settings import Sampling
@@ -39,9 +39,8 @@ def weights(target_weights):
     return MedusaWeights(
         tuple(block() for _ in range(HEADS)),
         lambda x: F.linear(x, head),
-        words,
+        Words(words, VOCABULARY),
         (LAST,),
-        VOCABULARY,
     )
 
 
@@ -89,9 +88,9 @@ def test_the_first_node_is_the_first_heads_choice(target_weights, weights, stati
         logits = weights.guess(states.hidden_states[LAST][0, -1:])
     target = read(target_weights, PROMPT)
     proposal = made(weights, target.features, static=static).propose(PROMPT, 5)
-    assert proposal.token_ids[0] == int(logits[0].argmax())
+    assert proposal.token_ids[0] == weights.words.token(int(logits[0].argmax()))
     child = proposal.children(0)[0]
-    assert proposal.token_ids[child] == int(logits[1].argmax())
+    assert proposal.token_ids[child] == weights.words.token(int(logits[1].argmax()))
     assert proposal.confidences[child] == pytest.approx(float(logits[1].softmax(-1).max()), 1e-4)
 
 
@@ -166,7 +165,7 @@ def test_depth_trees_are_the_likeliest_paths():
 
 def test_a_depth_tree_leaves_out_words_of_no_chance():
     probs = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
-    tree = depth_tree(probs, Calibration(), Costs(FREE), nodes=9, depth=5, costly=False)
+    tree = depth_tree(probs, int, Calibration(), Costs(FREE), nodes=9, depth=5, costly=False)
     assert [tree.path(node) for node in range(3)] == [[0], [0, 0], [0, 1]] or [
         tree.path(node) for node in range(3)
     ] == [[0], [0, 1], [0, 0]]

@@ -53,6 +53,7 @@ def grow(branches, nodes, depth, *, chosen=True, pick=None, pays=lambda *_: True
         branches,
         Certain(),
         pick or (lambda row: int(row.argmax())),
+        int,
         chosen,
         nodes,
         depth,

@@ -268,12 +268,12 @@ def test_a_compact_draft_is_what_torch_makes_of_it():
     found = []
     for weights in (plain, fast):
         model = CompactModel(weights)
-        rows = [model.read_words(TEXT[:5])[None], model.guess(TEXT[5:7])]
+        rows = [model.read(TEXT[:5])[None], model.guess(TEXT[5:7])]
         states = model.states
         rows += [model.grow([3, 4], [-1, -1]), model.grow([5], [1])]
         model.rollback(6)
         model.adjust = lambda states: 2 * states
-        rows += [model.read_words([9])[None]]
+        rows += [model.read([9])[None]]
         found.append((torch.cat(rows), states))
     for one, other in zip(*found, strict=True):
         assert error(other, one) < 0.02

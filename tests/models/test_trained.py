@@ -98,7 +98,7 @@ def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, know
     with torch.no_grad():
         final, _ = student.read(torch.tensor([TEXT]), before)
     same(model.states[0], final[0, -1])
-    same(model.read_words([7]), F.linear(model.states[0].float(), weights.embedding.float()))
+    same(model.read([7]), F.linear(model.states[0].float(), weights.embedding.float()))
     if known == len(TEXT) - 1:
         without = CompactModel(weights)
         without.read(TEXT)
