@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,23 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 BLOCK = 256
 
 
-class RollbackLayer(CacheLayerMixin):
-    """Keys and values of one layer: (batch, heads, capacity, head_dim); positions from `length` on are spare room."""
+@dataclass(slots=True)
+class Counted:
+    """How much of a cache counts, the same for all its layers.
 
-    def __init__(self) -> None:
+    skipped: rows after `length` that the next pass must not overwrite
+    """
+
+    length: int = 0
+    skipped: int = 0
+
+
+class RollbackLayer(CacheLayerMixin):
+    """Keys and values of one layer: (batch, heads, capacity, head_dim); positions behind those that count are spare room."""
+
+    def __init__(self, counted: Counted) -> None:
         super().__init__()
-        self.length = 0
-        self.skipped = 0  # rows after `length` that the next pass must not overwrite
+        self.counted = counted
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate the first block."""
@@ -29,11 +40,11 @@ class RollbackLayer(CacheLayerMixin):
     def update(
         self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write rows after `length + skipped`, without counting them.
+        """Write rows behind those that count or are skipped, without counting them.
 
         returns: (1, heads, length + skipped + rows, head_dim) each
         """
-        start = self.length + self.skipped
+        start = self.counted.length + self.counted.skipped
         end = start + key_states.shape[-2]
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -57,18 +68,18 @@ class RollbackLayer(CacheLayerMixin):
 
     def _grown(self, tensor: Tensor, capacity: int) -> Tensor:
         grown = tensor.new_zeros((*tensor.shape[:2], capacity, tensor.shape[3]))
-        kept = self.length + self.skipped
+        kept = self.counted.length + self.counted.skipped
         grown[:, :, :kept] = tensor[:, :, :kept]
         return grown
 
     def get_seq_length(self) -> int:
         """Counted tokens, as transformers asks for it."""
-        return self.length
+        return self.counted.length
 
     def get_mask_sizes(self, query_length: int | Tensor) -> tuple[int, int]:
         """(keys visible to a pass of `query_length` rows, offset of the first), as transformers asks for it."""
         rows = query_length if isinstance(query_length, int) else query_length.shape[0]
-        return self.length + self.skipped + rows, 0
+        return self.counted.length + self.counted.skipped + rows, 0
 
     def get_max_length(self) -> int:
         """Unbounded, as transformers asks for it."""
@@ -85,29 +96,36 @@ class RollbackCache(Cache):
     """
 
     def __init__(self, num_layers: int) -> None:
-        super().__init__(layers=[RollbackLayer() for _ in range(num_layers)])
+        self._counted = Counted()
+        super().__init__(layers=[RollbackLayer(self._counted) for _ in range(num_layers)])
+        self._laid: Tensor | None = None  # the first layer's keys when `_places` was made
+        self._places = np.empty(0)
 
     @property
     def length(self) -> int:
         """Counted tokens."""
-        return self.layers[0].length
+        return self._counted.length
 
     @property
     def start(self) -> int:
         """Slot of the next pass's first row."""
-        return self.layers[0].length + self.layers[0].skipped
+        return self._counted.length + self._counted.skipped
 
     def slots(self, end: int, like: Tensor) -> np.ndarray:
         """Where keys and values lie, with room up to `end`: (layers, 2) int64 addresses; good until the cache grows.
 
         like: (1, kv_heads, 1, head_dim), for a cache that is still empty
         """
+        # Whatever makes room in a layer makes it in the first.
+        if self._laid is not None and self._laid is self.layers[0].keys and end <= self.capacity:
+            return self._places
         for layer in self.layers:
             if not layer.is_initialized:
                 layer.lazy_initialization(like, like)
             layer.make_room(end)
         places = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in self.layers]
-        return np.array(places, dtype=np.int64)
+        self._laid, self._places = self.layers[0].keys, np.array(places, dtype=np.int64)
+        return self._places
 
     @property
     def capacity(self) -> int:
@@ -136,9 +154,7 @@ class RollbackCache(Cache):
 
     def skip(self, rows: int) -> None:
         """Let the next pass leave so many uncounted rows in place: nodes of a tree that goes on growing."""
-        for layer in self.layers:
-            layer.skipped = rows
+        self._counted.skipped = rows
 
     def _count(self, length: int) -> None:
-        for layer in self.layers:
-            layer.length, layer.skipped = length, 0
+        self._counted.length, self._counted.skipped = length, 0

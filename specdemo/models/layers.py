@@ -35,8 +35,9 @@ TALK = 8
 
 COLUMNS = 32  # outputs decoded together
 ROW_TILE = 16
+STEP = 64  # inputs decoded together
 CODE_BUFFER = 4096
-PART_BUFFER = 2048
+PART_BUFFER = 4096
 
 VECTOR = "f4481e877787d26f"  # of vector.py: numba looks only at this file to see whether what it keeps is old
 
@@ -95,51 +96,61 @@ def group_sums(x, into, rows, width, group):
 def product(x, rows, width, matrix, table, group, sums, into, stride, first, end, own):
     """Blocks `first` to `end` of 32 outputs of a 4-bit matrix. Tiles are shaped for `rows` rows, at most 16 at a time.
 
+    Two tiles' worth of inputs go together: of one group, or of two that each have accumulators of their own.
     x: (rows, width) bfloat16; matrix: address of its three addresses; into: (rows, stride) float32; own: the thread's buffers
     """
     parts = carray(v.numbers_at(matrix), 3)
     codes, scales, zeros = parts[0], parts[1], parts[2]
-    groups, tiles = width // group, group // 32
+    groups, each = width // group, STEP // group
     part, total = own + CODE_BUFFER, own + CODE_BUFFER + PART_BUFFER
+    line, found_line = COLUMNS * (2 if zeros else 4), COLUMNS * 4 * each
     of_groups = carray(v.floats_at(sums), rows * groups)
     for block in range(first, end):
         v.clear(total, rows * 2)
-        for g in range(groups):
-            v.decode(codes + (block * groups + g) * group * 16, table, own, group // 2)
-            beside = (block * groups + g) * COLUMNS * (2 if zeros else 4)
+        for g in range(0, groups, each):
+            v.decode(codes + (block * groups + g) * group * 16, table, own, STEP // 2)
+            beside = (block * groups + g) * line
             for row in range(0, rows, ROW_TILE):
                 place = x + (row * width + g * group) * 2
                 v.clear_tile(0)
                 v.clear_tile(1)
-                v.load_tile(2, place, width * 2)
-                if tiles == 2:
-                    v.load_tile(3, place + 64, width * 2)
-                    v.load_tile(4, own, 64)
-                    v.load_tile(5, own + 1024, 64)
-                    v.load_tile(6, own + 2048, 64)
-                    v.load_tile(7, own + 3072, 64)
-                    v.multiply_tiles(0, 2, 4)
-                    v.multiply_tiles(1, 2, 6)
-                    v.multiply_tiles(0, 3, 5)
-                    v.multiply_tiles(1, 3, 7)
+                v.load_tile(4, place, width * 2)
+                v.load_tile(5, place + 64, width * 2)
+                v.load_tile(6, own, 64)
+                v.load_tile(7, own + 2048, 64)
+                v.multiply_tiles(0, 4, 6)
+                v.multiply_tiles(1, 4, 7)
+                v.load_tile(6, own + 1024, 64)
+                v.load_tile(7, own + 3072, 64)
+                if each == 1:
+                    v.multiply_tiles(0, 5, 6)
+                    v.multiply_tiles(1, 5, 7)
                 else:
-                    v.load_tile(4, own, 64)
-                    v.load_tile(6, own + 1024, 64)
-                    v.multiply_tiles(0, 2, 4)
-                    v.multiply_tiles(1, 2, 6)
-                v.store_tile(0, part, 128)
-                v.store_tile(1, part + 64, 128)
+                    v.clear_tile(2)
+                    v.clear_tile(3)
+                    v.multiply_tiles(2, 5, 6)
+                    v.multiply_tiles(3, 5, 7)
+                    v.store_tile(2, part + 128, found_line)
+                    v.store_tile(3, part + 192, found_line)
+                v.store_tile(0, part, found_line)
+                v.store_tile(1, part + 64, found_line)
                 for i in range(min(ROW_TILE, rows - row)):
-                    at, found = total + (row + i) * 128, part + i * 128
-                    if zeros:
-                        weight = of_groups[(row + i) * groups + g]
-                        v.add_shifted(at, found, scales + beside, zeros + beside, weight)
-                        v.add_shifted(
-                            at + 64, found + 64, scales + beside + 32, zeros + beside + 32, weight
+                    at, found = total + (row + i) * 128, part + i * found_line
+                    for one in range(each):
+                        of_scales, of_zeros = (
+                            scales + beside + one * line,
+                            zeros + beside + one * line,
                         )
-                    else:
-                        v.add_scaled(at, found, scales + beside)
-                        v.add_scaled(at + 64, found + 64, scales + beside + 64)
+                        if zeros:
+                            weight = of_groups[(row + i) * groups + g + one]
+                            v.add_shifted(at, found, of_scales, of_zeros, weight)
+                            v.add_shifted(
+                                at + 64, found + 64, of_scales + 32, of_zeros + 32, weight
+                            )
+                        else:
+                            v.add_scaled(at, found, of_scales)
+                            v.add_scaled(at + 64, found + 64, of_scales + 64)
+                        found += 128
         for row in range(rows):
             v.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
 

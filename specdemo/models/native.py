@@ -110,7 +110,7 @@ def fits(shape: Shape, words: int = 32) -> bool:
     return (
         shape.head_dim in (64, 128)
         and shape.group in (32, 64)
-        and all(size % shape.group == 0 for size in inputs)
+        and all(size % 64 == 0 for size in inputs)
         and all(size % 32 == 0 for size in outputs)
     )
 
@@ -163,8 +163,8 @@ class NativeLayers:
         self._table = table.bfloat16().repeat(2).contiguous()
         self._own = threading.local()
         self._tiles: dict[tuple[int, int], np.ndarray] = {}
+        self._always = self._fixed()
 
-    @torch.inference_mode()
     def run(
         self,
         x: Tensor,
@@ -178,70 +178,85 @@ class NativeLayers:
         states: dict[int, Tensor] | None = None,
         final: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Rows of all conversations through the layers from `first` to before `last`.
+        """Rows of all conversations through the layers from `first` to before `last`; call it in inference mode.
 
         x: (rows, hidden) float32; cos, sin: (rows, head_dim) float32, signs in the sines
         asked: rows whose logits are wanted; states: bfloat16 tensors to fill, by the number of layers gone through
         returns: (asked, V) float32, and (rows, hidden) float32 behind the last layer when `final`
         """
-        c, shape = self._compiled, self.shape
-        rows = len(x)
-        job = np.zeros(c.JOB, dtype=np.int64)
-        table = np.zeros((len(talks), c.TALK), dtype=np.int64)
-        begin, longest = 0, 0
-        for line, one in zip(table, talks, strict=True):
-            keys = one.start + one.rows
-            line[c.BEGIN], line[c.COUNT] = begin, one.rows
-            line[c.START], line[c.KEYS] = one.start, keys
-            line[c.PREFIX] = one.prefix if one.seen is not None else keys
-            line[c.SEEN] = one.seen.data_ptr() if one.seen is not None else 0
-            line[c.CAPACITY], line[c.CACHES] = one.capacity, one.caches.ctypes.data
-            begin, longest = begin + one.rows, max(longest, keys)
+        c, rows = self._compiled, len(x)
+        table, longest = self._laid_out(talks)
         wanted = np.zeros(len(self._layers) + 1, dtype=np.int64)
         for number, tensor in (states or {}).items():
             wanted[number] = tensor.data_ptr()
         rows_asked = np.array(asked, dtype=np.int64)
         logits = torch.empty(len(asked), self._words)
         behind = torch.empty_like(x) if final else x
-        padded = -(-rows // 16) * 16
-        attended = shape.heads * shape.head_dim
-        all_heads = shape.heads + 2 * shape.kv_heads
-        shared = padded * (
-            all_heads * shape.head_dim * 4 + attended * 2 + shape.hidden * 4 + shape.inner * 10
-        )
-        tiles = -(-len(asked) // 16)
-        own = padded * (shape.hidden * 6 + max(shape.hidden, shape.inner, attended) // 8) + max(
-            6144 + padded * 128,
-            4096 + shape.head_dim * 32 + (longest + 17) * 64,
-            8192 + shape.hidden * (6 + tiles * 32),
-        )
-        own = (own + 191) // 64 * 64
         threads = torch.get_num_threads()
-        scratch = self._scratch(-(-shared // 64) * 64 + own * threads + 64)
-        shapes = self._shapes(min(rows, 16), min(max(1, len(asked)), 16))
-        job[c.ROWS], job[c.FIRST], job[c.LAST] = rows, first, last
-        job[c.HEADS], job[c.KV_HEADS], job[c.HEAD_DIM] = shape.heads, shape.kv_heads, shape.head_dim
-        job[c.HIDDEN], job[c.INNER], job[c.GROUP] = shape.hidden, shape.inner, shape.group
-        job[c.INPUT], job[c.COS], job[c.SIN] = x.data_ptr(), cos.data_ptr(), sin.data_ptr()
-        job[c.TABLE], job[c.LAYERS] = self._table.data_ptr(), self._described.ctypes.data
-        job[c.TALKS], job[c.TALK_COUNT] = table.ctypes.data, len(talks)
-        job[c.EPSILON], job[c.SCALE] = c.bits(shape.epsilon), c.bits(shape.scale)
-        job[c.STATES], job[c.FINAL] = wanted.ctypes.data, behind.data_ptr() if final else 0
-        job[c.SHARED] = scratch
-        job[c.SCRATCH], job[c.SCRATCH_BYTES] = scratch + -(-shared // 64) * 64, own
-        job[c.ASKED], job[c.ASKED_COUNT] = rows_asked.ctypes.data, len(asked)
-        job[c.WORDS], job[c.LOGITS] = self._words, logits.data_ptr()
-        job[c.NORM], job[c.TILES] = self._norm.data_ptr(), shapes.ctypes.data
-        if isinstance(self._head, Packed):
-            job[c.HEAD : c.HEAD + 3] = self._head.addresses()
-        else:
-            job[c.HEAD] = self._head.data_ptr()
+        shared, own = self._room(rows, len(asked), longest)
+        scratch = self._scratch(shared + own * threads + 64)
+        tiles = self._shapes(min(rows, 16), min(max(1, len(asked)), 16))
+        job = self._always.copy()
+        job[c.ROWS : c.LAST + 1] = rows, first, last
+        job[c.INPUT : c.TALK_COUNT + 1] = (
+            x.data_ptr(), cos.data_ptr(), sin.data_ptr(), table.ctypes.data, len(talks),
+        )  # fmt: skip
+        job[c.TILES : c.ASKED_COUNT + 1] = (
+            tiles.ctypes.data, scratch, scratch + shared, own, wanted.ctypes.data,
+            behind.data_ptr() if final else 0, rows_asked.ctypes.data, len(asked),
+        )  # fmt: skip
+        job[c.LOGITS] = logits.data_ptr()
         team = _team()
         if threads > 1 and team is not None:
             team(ctypes.c_void_p(c.in_team.address), ctypes.c_void_p(job.ctypes.data), threads, 0)
         else:
             c.alone.ctypes(job.ctypes.data)
         return logits, behind
+
+    def _fixed(self) -> np.ndarray:
+        """What all jobs have in common."""
+        c, shape, job = self._compiled, self.shape, np.zeros(self._compiled.JOB, dtype=np.int64)
+        job[c.HEADS : c.LAYERS + 1] = (
+            shape.heads, shape.kv_heads, shape.head_dim, shape.hidden, shape.inner, shape.group,
+            c.bits(shape.epsilon), c.bits(shape.scale),
+            self._table.data_ptr(), self._described.ctypes.data,
+        )  # fmt: skip
+        job[c.NORM], job[c.WORDS] = self._norm.data_ptr(), self._words
+        packed = isinstance(self._head, Packed)
+        job[c.HEAD : c.HEAD + 3] = (
+            self._head.addresses() if packed else (self._head.data_ptr(), 0, 0)
+        )
+        return job
+
+    def _laid_out(self, talks: Sequence[Talk]) -> tuple[np.ndarray, int]:
+        """The job's table of conversations, and the most keys of one."""
+        begin, lines = 0, []
+        for one in talks:
+            keys, seen = one.start + one.rows, one.seen
+            lines.append(
+                (
+                    begin, one.rows, one.start, keys, keys if seen is None else one.prefix,
+                    0 if seen is None else seen.data_ptr(), one.capacity, one.caches.ctypes.data,
+                )
+            )  # fmt: skip
+            begin += one.rows
+        longest = max((line[3] for line in lines), default=0)
+        return np.array(lines, dtype=np.int64).reshape(-1, self._compiled.TALK), longest
+
+    def _room(self, rows: int, asked: int, longest: int) -> tuple[int, int]:
+        """Bytes of the buffers that all threads share, and of those that each has, in whole lines."""
+        shape = self.shape
+        padded, attended = -(-rows // 16) * 16, shape.heads * shape.head_dim
+        all_heads = shape.heads + 2 * shape.kv_heads
+        shared = padded * (
+            all_heads * shape.head_dim * 4 + attended * 2 + shape.hidden * 4 + shape.inner * 10
+        )
+        own = padded * (shape.hidden * 6 + max(shape.hidden, shape.inner, attended) // 8) + max(
+            8192 + padded * 128,
+            4096 + shape.head_dim * 32 + (longest + 17) * 64,
+            8192 + shape.hidden * (6 + -(-asked // 16) * 32),
+        )
+        return -(-shared // 64) * 64, (own + 191) // 64 * 64
 
     def _scratch(self, size: int) -> int:
         """Address of a buffer of this thread, aligned to a line."""
@@ -257,7 +272,7 @@ class NativeLayers:
             for shapes, first in zip(settings, (rows, 16, asked), strict=True):
                 shapes[0] = 1
                 shapes[16:32].view(np.uint16)[:] = 64
-                shapes[48:56] = [first] * 4 + [16] * 4
+                shapes[48:56] = [first] * 6 + [16] * 2
             self._tiles[rows, asked] = settings
         return self._tiles[rows, asked]
 
