@@ -34,6 +34,7 @@ from specdemo.ui.view import ASSETS, SCRIPTS, Preload, page_head, run_view, serv
 
 VISITOR_SECONDS = 3600
 QUEUE, RUNS = 32, 8  # visitors who wait, and who are answered at the same time
+LOOK_SECONDS = 0.02  # between two looks of Gradio at its queue
 BATCHES = 1  # the prompts of one are a full pass
 
 
@@ -88,12 +89,14 @@ def create_app(studio: Studio) -> gr.Blocks:
             [visitor, view],
             # A message of its own, as the one that there are no live runs, reaches the page through the queue alone.
             **{**quick, "queue": bool(studio.replay_only)},
+            api_name="begin_answer",
         )
         started.then(
             handlers.run,
             [visitor, ask.prompt, controls.system, *controls.inputs],
             view,
             show_progress="hidden",
+            api_name="answer",
             concurrency_id="engine",
             concurrency_limit=RUNS,
         )
@@ -128,7 +131,10 @@ def create_app(studio: Studio) -> gr.Blocks:
             show_progress="hidden",
             concurrency_limit=1,
         ).then(handlers.menu, controls.method, menu, **quick)
-    return demo.queue(max_size=QUEUE, default_concurrency_limit=4)
+    demo.queue(max_size=QUEUE, default_concurrency_limit=4)
+    # Gradio looks a thousand times a second whether there is something to do: a tenth of a core, and a pass that waits.
+    demo._queue.sleep_when_free = LOOK_SECONDS
+    return demo
 
 
 def _tab(label: str, name: str) -> gr.Tab:

@@ -1,0 +1,192 @@
+"""What showing a run costs it: the same runs without a page, and streamed to a client as the page gets them.
+
+    python -m specdemo.bench.streaming [--repeat 5] [--method auto] [--json streaming.json]
+
+One process has the model and serves the page; a client in a process of its own asks as a browser does and
+throws away what comes. So this is what the server does for a run; what a browser on the same cores takes
+to draw it is not in it (`bench.page_speed` looks at the drawing).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from specdemo.errors import UserError
+from specdemo.session import Studio
+from specdemo.settings import AppSettings, RunSettings
+from specdemo.trace.codec import TYPES, decode
+from specdemo.trace.events import Event, RunFinished
+from specdemo.trace.metrics import measure
+
+ASKED = 0.05  # what streaming may take of the tokens a second
+PROMPTS = (
+    "Explain photosynthesis to a child.",
+    "Write a short story about a dog who learns to swim.",
+    "How does a car engine work?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """Tokens a second of the drafting lane, by its own clock and by the wall; medians, and the ratio's quartiles."""
+
+    headless: float
+    streamed: float
+    headless_wall: float
+    streamed_wall: float
+    cost: float
+    cost_quartiles: tuple[float, float]
+
+
+def compare(studio: Studio, url: str, settings: RunSettings, repeat: int) -> Streaming:
+    """Each prompt without the page and streamed, in turn; the first round does not count."""
+    pairs = []
+    with _client(url) as ask:
+        for number in range(repeat + 1):
+            for prompt in PROMPTS:
+                both = (_headless(studio, prompt, settings), ask([prompt, "", *_inputs(settings)]))
+                if number:
+                    pairs.append(both)
+    plain, shown = ([pair[side] for pair in pairs] for side in (0, 1))
+    costs = [1 - streamed[0] / headless[0] for headless, streamed in pairs]
+    quartiles = statistics.quantiles(costs, n=4)
+    return Streaming(
+        *(statistics.median(rates[0] for rates in side) for side in (plain, shown)),
+        *(statistics.median(rates[1] for rates in side) for side in (plain, shown)),
+        cost=statistics.median(costs),
+        cost_quartiles=(quartiles[0], quartiles[-1]),
+    )
+
+
+def rates(events: Sequence[Event], seconds: float) -> tuple[float, float]:
+    """Tokens a second of a run's last lane by its own clock, and of all lanes by the wall."""
+    ends = [event for event in events if isinstance(event, RunFinished)]
+    last = [event for event in events if getattr(event, "lane", None) == ends[-1].lane]
+    return measure(last).tokens_per_second, sum(end.new_tokens for end in ends) / seconds
+
+
+def table(found: Streaming) -> str:
+    """The figures as lines of text."""
+    low, high = found.cost_quartiles
+    rows = (
+        ("tokens/s without the page", f"{found.headless:.0f}"),
+        ("tokens/s streamed", f"{found.streamed:.0f}"),
+        ("the same by the wall", f"{found.headless_wall:.0f} and {found.streamed_wall:.0f}"),
+        ("cost of streaming", f"{found.cost:.1%} (quartiles {low:.1%} to {high:.1%})"),
+    )
+    return "\n".join(f"{name:<28}{value}" for name, value in rows)
+
+
+def _inputs(settings: RunSettings) -> list[object]:
+    """The values of the page's controls, see `handlers.read_controls`."""
+    sampling = settings.sampling
+    return [
+        settings.method, settings.policy, settings.lookahead, settings.threshold, settings.nodes,
+        settings.memory, settings.fallback, settings.baseline, settings.max_new_tokens,
+        sampling.temperature, sampling.top_k, sampling.top_p, sampling.repetition_penalty,
+        sampling.seed,
+    ]  # fmt: skip
+
+
+def _headless(studio: Studio, prompt: str, settings: RunSettings) -> tuple[float, float]:
+    conversation = studio.open()
+    begun = time.perf_counter()
+    events = list(conversation.run(prompt, settings, cancel=threading.Event()))
+    seconds = time.perf_counter() - begun
+    conversation.close()
+    return rates(events, seconds)
+
+
+@contextmanager
+def _client(url: str) -> Iterator:
+    """A function that has a prompt, a system prompt and values of controls run through the page, in a process that ends with this block."""
+    command = [sys.executable, "-m", __spec__.name, "--client", url]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def ask(values: list[object]) -> tuple[float, float]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps(values) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            if not line:
+                raise UserError("The client of the page has ended.", advice="Look at what it said.")
+            own, wall = json.loads(line)
+            return own, wall
+
+        try:
+            yield ask
+        finally:
+            process.stdin.close()
+
+
+def client(url: str) -> None:
+    """Run what comes in through the page at an address, and answer with its rates."""
+    from gradio_client import Client
+
+    page = Client(url, verbose=False)
+    for values in map(json.loads, sys.stdin):
+        page.predict(api_name="/arrive")  # a new visitor, who remembers nothing
+        begun = time.perf_counter()
+        page.predict(api_name="/begin_answer")
+        job = page.submit(*values, api_name="/answer")
+        stream = ""
+        for stream in job:  # noqa: B007 - all but the last is thrown away
+            pass
+        seconds = time.perf_counter() - begun
+        lines = [line for line in stream.splitlines() if line]
+        events = [decode(line) for line in lines if json.loads(line)["type"] in TYPES]
+        sys.stdout.write(json.dumps(rates(events, seconds)) + "\n")
+        sys.stdout.flush()
+
+
+def main() -> int:
+    """returns: 0 when streaming costs no more than is asked for, else 1"""
+    parser = argparse.ArgumentParser(description="Measure what streaming to the page costs.")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--method", default=RunSettings().method)
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.client:
+        client(options.client)
+        return 0
+    from specdemo.ui.app import create_app, launch_options
+    from specdemo.ui.handlers import DETAIL
+
+    studio = Studio(AppSettings.from_environment())
+    page = create_app(studio)
+    try:
+        studio.load()
+        _, url, _ = page.launch(
+            server_name="127.0.0.1", prevent_thread_lock=True, **launch_options()
+        )
+        settings = RunSettings(method=options.method, detail=DETAIL)
+        found = compare(studio, url, settings, options.repeat)
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    finally:
+        page.close()
+    sys.stdout.write(table(found) + "\n")
+    if options.json:
+        options.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+    return int(found.cost > ASKED)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

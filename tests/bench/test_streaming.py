@@ -1,0 +1,35 @@
+"""What the streaming bench compares are the same runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdemo.bench.streaming import Streaming, _inputs, rates, table
+from specdemo.settings import RunSettings, Sampling
+from specdemo.trace.events import Node, RunFinished, Status, Verified
+from specdemo.ui.handlers import read_controls
+
+
+def test_the_page_is_asked_for_the_same_run():
+    settings = RunSettings(
+        method="tree", nodes=7, fallback=False, sampling=Sampling(0.7, 40, 0.9, 1.1, 5)
+    )
+    assert read_controls(tuple(_inputs(settings))) == settings
+
+
+def test_rates_are_of_the_last_lane_and_of_the_wall():
+    def lane(name, tokens, seconds):
+        own = Node(1, status=Status.PLAIN)
+        steps = [
+            Verified(name, step, (), (), own, 0.0, 0.1, 0.0, seconds * (step + 1) / tokens)
+            for step in range(tokens)
+        ]
+        return [*steps, RunFinished(name, "length", tokens, seconds)]
+
+    events = [*lane("plain", 10, 5.0), *lane("speculative", 10, 2.0)]
+    assert rates(events, 10.0) == (pytest.approx(5.0), pytest.approx(2.0))
+
+
+def test_the_table_says_what_streaming_costs():
+    found = Streaming(100.0, 96.0, 90.0, 80.0, 0.04, (0.01, 0.06))
+    assert "4.0% (quartiles 1.0% to 6.0%)" in table(found)
