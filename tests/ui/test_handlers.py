@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 import threading
@@ -14,6 +15,7 @@ from urllib.parse import urlencode
 
 import gradio as gr
 import pytest
+from gradio.queueing import Queue
 
 from specdemo.batch import State
 from specdemo.drafters import base as drafters
@@ -517,3 +519,8 @@ def test_the_page_names_the_scripts_that_it_will_import():
     assert len(set(names)) == len(names)
     assert {"view.js", "reducer.js", "dom.js", "permalink.js"} < set(names)
     assert answered("/gradio_api/queue/join") == {b"a": b"b"}
+
+
+def test_gradio_still_sleeps_between_two_looks_at_its_queue():
+    """Else `app.LOOK_SECONDS` sets something that nobody reads, and an idle page costs a tenth of a core again."""
+    assert "asyncio.sleep(self.sleep_when_free)" in inspect.getsource(Queue.start_processing)
