@@ -185,7 +185,7 @@ def main() -> int:
         if options.url:
             figures = measure_page(options.url)
         else:
-            with _served() as url:
+            with served("--replay") as url:
                 figures = measure_page(url)
     except UserError as error:
         sys.stderr.write(f"{error}\n")
@@ -220,13 +220,13 @@ def _heaps(page: Any, opener: Any, path: Path) -> dict[int, int]:
 
 
 @contextmanager
-def _served() -> Iterator[str]:
-    """The page, served by a process of its own that ends with this block."""
+def served(*options: str) -> Iterator[str]:
+    """The page, served by a process of its own that ends with this block. yields: its address"""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "app.py", "--replay", "--no-browser", "--port", str(port)]
+    command = [sys.executable, "app.py", *options, "--no-browser", "--port", str(port)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, env={**os.environ})
     try:
         for _ in range(600):

@@ -2,9 +2,9 @@
 
     python -m specdemo.bench.streaming [--repeat 5] [--method auto] [--json streaming.json]
 
-One process has the model and serves the page; a client in a process of its own asks as a browser does and
-throws away what comes. So this is what the server does for a run; what a browser on the same cores takes
-to draw it is not in it (`bench.page_speed` looks at the drawing).
+This process runs without a page, and asks one that a process of its own serves, in turn; it asks as a browser
+does, and throws away what comes. So this is what the server does for a run; what a browser on the same
+cores takes to draw it is not in it (`bench.page_speed` looks at the drawing).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from specdemo.bench.page_speed import served
 from specdemo.errors import UserError
 from specdemo.session import Studio
 from specdemo.settings import AppSettings, RunSettings
@@ -28,6 +28,7 @@ from specdemo.trace.codec import TYPES, decode
 from specdemo.trace.events import Event, RunFinished
 from specdemo.trace.metrics import measure
 
+DETAIL = 5  # as the page asks for
 ASKED = 0.05  # what streaming may take of the tokens a second
 PROMPTS = (
     "Explain photosynthesis to a child.",
@@ -48,15 +49,14 @@ class Streaming:
     cost_quartiles: tuple[float, float]
 
 
-def compare(studio: Studio, url: str, settings: RunSettings, repeat: int) -> Streaming:
+def compare(studio: Studio, page: Any, settings: RunSettings, repeat: int) -> Streaming:
     """Each prompt without the page and streamed, in turn; the first round does not count."""
     pairs = []
-    with _client(url) as ask:
-        for number in range(repeat + 1):
-            for prompt in PROMPTS:
-                both = (_headless(studio, prompt, settings), ask([prompt, "", *_inputs(settings)]))
-                if number:
-                    pairs.append(both)
+    for number in range(repeat + 1):
+        for prompt in PROMPTS:
+            both = (_headless(studio, prompt, settings), _streamed(page, prompt, settings))
+            if number:
+                pairs.append(both)
     plain, shown = ([pair[side] for pair in pairs] for side in (0, 1))
     costs = [1 - streamed[0] / headless[0] for headless, streamed in pairs]
     quartiles = statistics.quantiles(costs, n=4)
@@ -87,7 +87,7 @@ def table(found: Streaming) -> str:
     return "\n".join(f"{name:<28}{value}" for name, value in rows)
 
 
-def _inputs(settings: RunSettings) -> list[object]:
+def inputs(settings: RunSettings) -> list[object]:
     """The values of the page's controls, see `handlers.read_controls`."""
     sampling = settings.sampling
     return [
@@ -107,51 +107,17 @@ def _headless(studio: Studio, prompt: str, settings: RunSettings) -> tuple[float
     return rates(events, seconds)
 
 
-@contextmanager
-def _client(url: str) -> Iterator:
-    """A function that has a prompt, a system prompt and values of controls run through the page, in a process that ends with this block."""
-    command = [sys.executable, "-m", __spec__.name, "--client", url]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-
-        def ask(values: list[object]) -> tuple[float, float]:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(json.dumps(values) + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-            if not line:
-                raise UserError("The client of the page has ended.", advice="Look at what it said.")
-            own, wall = json.loads(line)
-            return own, wall
-
-        try:
-            yield ask
-        finally:
-            process.stdin.close()
-
-
-def client(url: str) -> None:
-    """Run what comes in through the page at an address, and answer with its rates."""
-    from gradio_client import Client
-
-    page = Client(url, verbose=False)
-    for values in map(json.loads, sys.stdin):
-        page.predict(api_name="/arrive")  # a new visitor, who remembers nothing
-        begun = time.perf_counter()
-        page.predict(api_name="/begin_answer")
-        job = page.submit(*values, api_name="/answer")
-        stream = ""
-        for stream in job:  # noqa: B007 - all but the last is thrown away
-            pass
-        seconds = time.perf_counter() - begun
-        lines = [line for line in stream.splitlines() if line]
-        events = [decode(line) for line in lines if json.loads(line)["type"] in TYPES]
-        sys.stdout.write(json.dumps(rates(events, seconds)) + "\n")
-        sys.stdout.flush()
+def _streamed(page: Any, prompt: str, settings: RunSettings) -> tuple[float, float]:
+    """page: a client of gradio's"""
+    page.predict(api_name="/arrive")  # a new visitor, who remembers nothing
+    begun = time.perf_counter()
+    page.predict(api_name="/begin_answer")
+    stream = ""
+    for stream in page.submit(prompt, "", *inputs(settings), api_name="/answer"):  # noqa: B007
+        pass  # the last one is all
+    seconds = time.perf_counter() - begun
+    lines = [line for line in stream.splitlines() if line]
+    return rates([decode(line) for line in lines if json.loads(line)["type"] in TYPES], seconds)
 
 
 def main() -> int:
@@ -160,28 +126,18 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--method", default=RunSettings().method)
     parser.add_argument("--json", type=Path, help="also write the figures here")
-    parser.add_argument("--client", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.client:
-        client(options.client)
-        return 0
-    from specdemo.ui.app import create_app, launch_options
-    from specdemo.ui.handlers import DETAIL
+    from gradio_client import Client
 
+    settings = RunSettings(method=options.method, detail=DETAIL)
     studio = Studio(AppSettings.from_environment())
-    page = create_app(studio)
     try:
         studio.load()
-        _, url, _ = page.launch(
-            server_name="127.0.0.1", prevent_thread_lock=True, **launch_options()
-        )
-        settings = RunSettings(method=options.method, detail=DETAIL)
-        found = compare(studio, url, settings, options.repeat)
+        with served() as url:
+            found = compare(studio, Client(url, verbose=False), settings, options.repeat)
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    finally:
-        page.close()
     sys.stdout.write(table(found) + "\n")
     if options.json:
         options.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")

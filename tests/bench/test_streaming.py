@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from specdemo.bench.streaming import Streaming, _inputs, rates, table
+from specdemo.bench.streaming import DETAIL, Streaming, inputs, rates, table
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.events import Node, RunFinished, Status, Verified
+from specdemo.ui import handlers
 from specdemo.ui.handlers import read_controls
 
 
@@ -14,7 +15,8 @@ def test_the_page_is_asked_for_the_same_run():
     settings = RunSettings(
         method="tree", nodes=7, fallback=False, sampling=Sampling(0.7, 40, 0.9, 1.1, 5)
     )
-    assert read_controls(tuple(_inputs(settings))) == settings
+    assert read_controls(tuple(inputs(settings))) == settings
+    assert handlers.DETAIL == DETAIL
 
 
 def test_rates_are_of_the_last_lane_and_of_the_wall():
