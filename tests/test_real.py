@@ -22,13 +22,17 @@ TOKENS = 40
 PROMPT = "Write a Python function that adds two numbers, and explain it."
 
 
-@pytest.fixture(scope="module")
-def studio():
-    studio = Studio(AppSettings.from_environment(precision="fp32"))
+def opened(precision):
+    studio = Studio(AppSettings.from_environment(precision=precision))
     studio.load()
     if studio.error:
         raise studio.error
     return studio
+
+
+@pytest.fixture(scope="module")
+def studio():
+    return opened("fp32")
 
 
 def ask(studio, settings, conversation=None, prompt=PROMPT):
@@ -67,10 +71,7 @@ def test_greedy_output_in_fp32_is_that_of_transformers(studio, reference, method
 @pytest.fixture(scope="module")
 def compiled():
     """The pair in NF4 by the compiled pass, in which a row's bits do not depend on its company; and plain decoding's answer."""
-    studio = Studio(AppSettings.from_environment(precision="nf4"))
-    studio.load()
-    if studio.error:
-        raise studio.error
+    studio = opened("nf4")
     if "compiled pass" not in studio.pair.target.info.kernel:
         pytest.skip("this processor does not run the compiled pass")
     plain = ask(studio, RunSettings(method="nothing", max_new_tokens=2 * TOKENS))

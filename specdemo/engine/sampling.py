@@ -19,7 +19,7 @@ from specdemo.settings import Sampling
 class Words:
     """A reduced vocabulary: the tokens that the columns of a drafter's rows stand for.
 
-    ids: (W,) int64, each token once; size: V
+    ids: (W,) int64 on the CPU, each token once; size: V
     """
 
     ids: Tensor
@@ -31,13 +31,13 @@ class Words:
 
     def columns(self, token_ids: Tensor) -> Tensor:
         """The columns of those of some tokens that are among the words, (n,) int64."""
-        return torch.isin(self.ids, token_ids).nonzero()[:, 0]
+        return torch.isin(self.ids, token_ids.cpu()).nonzero()[:, 0]
 
     def widen(self, rows: Tensor) -> Tensor:
-        """Probabilities of the words, (N, W) float32 on the CPU, to (N, V): none for other tokens."""
+        """Probabilities of the words, (N, W) float32, to (N, V) on the CPU: none for other tokens."""
         wide = torch.zeros(len(rows), self.size)
         # numpy's assignment takes half of torch's on a CPU.
-        wide.numpy()[:, self.ids.numpy()] = rows.numpy()
+        wide.numpy()[:, self.ids.numpy()] = rows.cpu().numpy()
         return wide
 
 
