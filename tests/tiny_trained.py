@@ -81,12 +81,12 @@ def random_compact(
         (1.0,) * depth,
     )  # fmt: skip
     return CompactWeights(
-        config=CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0, words),
+        config=CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0),
         layers=(layer,),
         norm=ones,
         embedding=embedding,
         head=pack_linear(embedding[word_ids] / 3, four_bit=False),
-        word_ids=word_ids,
+        words=Words(word_ids, words),
         reads=reads,
         inject=Injection(
             torch.ones(len(reads) * HIDDEN).to(torch.bfloat16), linear(HIDDEN, len(reads) * HIDDEN)

@@ -67,8 +67,7 @@ class DSpark(Block):
         # What the confidence head says, corrected by what comes of it in this run.
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
-        word_ids = self.model.weights.word_ids.tolist()
-        self._columns = {token_id: column for column, token_id in enumerate(word_ids)}
+        self._columns = self.model.words.places
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draw from left to right as far as the schedule goes."""
@@ -103,8 +102,9 @@ class DSpark(Block):
             self._sure.append(sure)
         return Proposal.chain(
             token_ids,
-            draft_probs=None if self.draft.greedy else self.draft.wide(rows),
-            thoughts=lambda: self.draft.wide(rows),
+            draft_probs=rows,
+            words=self.draft.words,
+            chosen=self.draft.greedy,
             confidences=tuple(confidences),
             lookahead=allowed,
             reason=reason,
@@ -162,7 +162,9 @@ class JetSpec(Block):
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
-            thoughts=lambda: self.draft.wide(tree.rows),
+            draft_probs=tree.rows,
+            words=self.draft.words,
+            chosen=True,
             confidences=tuple(tree.confidences),
             lookahead=allowed,
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from specdemo.engine.types import Outcome
 
 BINS = 10
@@ -92,6 +94,11 @@ class Calibration:
         table = self._later if sibling else self._first
         return table.mean if confidence is None else table.rate(confidence)
 
+    @property
+    def rates(self) -> np.ndarray:
+        """`chance` of first children by tenths of confidence, see `guide.Rule`: (10,) float64."""
+        return self._first.rates
+
     def observe(self, outcome: Outcome) -> None:
         """Learn from every tested node."""
         proposal, kept, parents = outcome.proposal, set(outcome.verdict.path), set[int]()
@@ -115,6 +122,10 @@ class _Table:
     @property
     def mean(self) -> float:
         return self._total[0] / self._total[1]
+
+    @property
+    def rates(self) -> np.ndarray:
+        return np.array(self._kept) / np.array(self._seen)
 
     def rate(self, confidence: float) -> float:
         return sum(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
@@ -26,22 +24,13 @@ class DraftModel:
         """Draft a chain until the policy or the budget says stop."""
         self.draft.follow(committed)
         allowed = min(budget, self.lookahead.allowed(committed))
-        token_ids: list[int] = []
-        rows: list[Tensor] = []
-        confidences: list[float] = []
-        while len(rows) < allowed:
-            probs = self.draft.probs_after(committed, token_ids)
-            column = self.draft.pick(probs)
-            token_ids.append(self.draft.token(column))
-            rows.append(probs)
-            confidences.append(float(probs[column]))
-            if not self.lookahead.go_on(confidences[-1]):
-                break
+        chain = self.draft.chain(committed, allowed, self.lookahead)
         return Proposal.chain(
-            token_ids,
-            draft_probs=self.draft.wide(rows) if rows and not self.draft.greedy else None,
-            thoughts=lambda: self.draft.wide(rows),
-            confidences=tuple(confidences),
+            [self.draft.token(column) for column in chain.columns],
+            draft_probs=chain.rows,
+            words=self.draft.words,
+            chosen=self.draft.greedy,
+            confidences=tuple(chain.confidences),
             lookahead=allowed,
             reason=self.lookahead.reason,
         )

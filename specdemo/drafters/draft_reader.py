@@ -12,11 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from specdemo.drafters.lookahead import Lookahead
 from specdemo.drafters.markov import MarkovBias
 from specdemo.drafters.online_head import HeadBias, attach
 from specdemo.engine.cost import Costs
+from specdemo.engine.guide import Chain, Guide
 from specdemo.engine.prefix import PrefixReader
-from specdemo.engine.sampling import Shaper, draw, likeliest
+from specdemo.engine.sampling import Shaper, draw, draw_at, likeliest
 
 
 class DraftReader:
@@ -102,6 +104,40 @@ class DraftReader:
         self._tell(time.perf_counter() - begun)
         return probs
 
+    def chain(self, committed: Sequence[int], most: int, lookahead: Lookahead) -> Chain:
+        """Draft tokens one after another until the policy says stop.
+
+        In one go where the model can and nothing has to be asked in between: what lies between two of its steps
+        is cold after every one, and took as long as the step itself.
+        """
+        uniforms = None
+        if not self.greedy:
+            uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64).numpy()
+        if lookahead.rule and not (self.bias or self.head) and self.shaper.only_temperature:
+            guide = Guide(most, lookahead.rule, uniforms, self.shaper.sampling.temperature)
+            found = self.reader.draft_on(committed, guide)
+            if found:
+                if found.step_seconds:
+                    self.costs.observe_draft(found.step_seconds)
+                # A token after which the policy would have stopped is the last one it took.
+                took = next(
+                    (n for n, sure in enumerate(found.confidences, 1) if not lookahead.go_on(sure)),
+                    len(found.columns),
+                )
+                return found.begin(took)
+        columns, rows, confidences = [], [], []
+        while len(rows) < most:
+            probs = self.probs_after(committed, [self.token(column) for column in columns])
+            at = len(columns)
+            columns.append(
+                int(likeliest(probs)) if uniforms is None else draw_at(probs, uniforms[at])
+            )
+            rows.append(probs)
+            confidences.append(float(probs[columns[-1]]))
+            if not lookahead.go_on(confidences[-1]):
+                break
+        return Chain(columns, rows, confidences)
+
     def _tell(self, seconds: float) -> None:
         """A policy asks what one more step costs; the first of each draft also reads what was committed."""
         if self._warm:
@@ -122,11 +158,6 @@ class DraftReader:
     def token(self, column: int) -> int:
         """Which token a column stands for."""
         return self.words.token(column) if self.words else column
-
-    def wide(self, rows: Sequence[Tensor]) -> Tensor:
-        """Distributions as they go into a proposal: (N, V) float32."""
-        stacked = torch.stack(list(rows))
-        return self.words.widen(stacked) if self.words else stacked
 
     def shaped(
         self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]

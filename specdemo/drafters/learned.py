@@ -138,6 +138,7 @@ class Learned:
         self._bias = weights.bias - sum(map(float.__mul__, self._slopes, weights.mean))
         self._rule = f"{100 * weights.threshold:.0f} %"
         self.reason = f"learned: stops below {self._rule}"
+        self.rule = None
 
     def allowed(self, committed: Sequence[int]) -> int:
         """At most this many, however likely the draft survives."""

@@ -30,7 +30,7 @@ class LookBack:
         kept = len(proposal)
         while kept and self._unlikely(proposal.confidences[kept - 1]):
             kept -= 1
-        bias = "" if proposal.draft_probs is None else "; lossy: this changes what is said"
+        bias = "" if proposal.drawn_from is None else "; lossy: this changes what is said"
         return replace(
             proposal,
             token_ids=proposal.token_ids[:kept],

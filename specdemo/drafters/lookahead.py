@@ -10,9 +10,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from specdemo.drafters.calibration import Calibration
 from specdemo.drafters.learned import Learned, LookaheadWeights
 from specdemo.engine.cost import Costs
+from specdemo.engine.guide import Rule
 from specdemo.engine.types import Outcome
 from specdemo.errors import UserError
 from specdemo.settings import MAX_LOOKAHEAD, RunSettings
@@ -21,9 +24,16 @@ TOGETHER = 4  # further tokens that `cost` weighs together
 
 
 class Lookahead(Protocol):
-    """Decides how far ahead to draft."""
+    """Decides how far ahead to draft.
+
+    rule: what `go_on` will say in this step, in numbers, once `allowed` was called; None where it must be asked
+    """
 
     reason: str
+
+    @property
+    def rule(self) -> Rule | None:
+        """See above."""
 
     def allowed(self, committed: Sequence[int]) -> int:
         """Most tokens to draft in the step that begins; called once a step, before `go_on`."""
@@ -41,6 +51,7 @@ class Constant:
     def __init__(self, lookahead: int) -> None:
         self.lookahead = lookahead
         self.reason = f"constant: always {lookahead}"
+        self.rule = Rule(_never(lookahead))
 
     def allowed(self, committed: Sequence[int]) -> int:
         """The constant."""
@@ -60,6 +71,7 @@ class Heuristic:
     def __init__(self, lookahead: int) -> None:
         self.lookahead = lookahead
         self.reason = f"heuristic: starts at {lookahead}"
+        self.rule = Rule(_never(MAX_LOOKAHEAD))
 
     def allowed(self, committed: Sequence[int]) -> int:
         """What the last outcomes left."""
@@ -94,6 +106,7 @@ class Confidence:
         self.threshold = threshold
         self.most = most
         self.reason = f"confidence: stops below {threshold:.2f}"
+        self.rule = Rule(_never(most), least=threshold)
         self._seen: deque[tuple[float, bool]] = deque(maxlen=256)
 
     def allowed(self, committed: Sequence[int]) -> int:
@@ -115,6 +128,7 @@ class Confidence:
                 self._seen.append((confidence, node in kept))
         if tested and len(self._seen) >= self.MIN_SAMPLES:
             self.threshold = self._best_threshold()
+            self.rule = Rule(_never(self.most), least=self.threshold)
         self.reason = f"confidence: stops below {self.threshold:.2f}"
 
     def _best_threshold(self) -> float:
@@ -154,6 +168,7 @@ class CostAware:
         self.calibration = calibration
         self.token_seconds = token_seconds
         self.reason = "cost-aware"
+        self.rule = Rule(_never(most))
         self._drafted = 0
         self._survival = 1.0
 
@@ -161,29 +176,41 @@ class CostAware:
         """At most this many, however sure the drafter is."""
         self._drafted, self._survival = 0, 1.0
         self.reason = f"cost-aware: paid up to {self.most} tokens"
+        self.rule = Rule(self._floors(), self.calibration.rates)
         return self.most
 
-    def go_on(self, confidence: float) -> bool:
-        """While one more token, or a few more together, are worth their cost.
+    def _floors(self) -> np.ndarray:
+        """Survival above which one more token, or a few more together, are worth their cost, by tokens so far.
 
         Together, because a pass grows by steps of several rows: a dear row may be paid by the cheap ones after it.
         """
+        more = np.arange(1, TOGETHER + 1)
+        gains = np.cumsum(self.calibration.mean**more)
+        cost = more * self._step + self.costs.rows_seconds(self.most, TOGETHER)
+        return (self.costs.rate() * cost / gains).min(axis=1)
+
+    @property
+    def _step(self) -> float:
+        return self.costs.draft_step if self.token_seconds is None else self.token_seconds
+
+    def go_on(self, confidence: float) -> bool:
+        """While more tokens are worth their cost."""
         self._drafted += 1
         self._survival *= self.calibration.chance(confidence)
-        step = self.costs.draft_step if self.token_seconds is None else self.token_seconds
-        rate, survival, gain = self.costs.rate(), self._survival, 0.0
-        for more in range(1, TOGETHER + 1):
-            survival *= self.calibration.mean
-            gain += survival
-            if gain > rate * (more * step + self.costs.row_seconds(self._drafted, more)):
-                return True
+        if self._survival > self.rule.floors[min(self._drafted, self.most) - 1]:
+            return True
         gain = self._survival * self.calibration.mean
-        cost = rate * (step + self.costs.row_seconds(self._drafted))
+        cost = self.costs.rate() * (self._step + self.costs.row_seconds(self._drafted))
         self.reason = f"cost-aware: token {self._drafted + 1} would give {gain:.2f} tokens and cost the time of {cost:.2f}"
         return False
 
     def observe(self, outcome: Outcome) -> None:
         """Costs and calibration are told by whoever owns them."""
+
+
+def _never(most: int) -> np.ndarray:
+    """Floors that no survival falls to."""
+    return np.full(most, -1.0)
 
 
 def make_lookahead(

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from functools import lru_cache
 
-import torch
 from torch import Tensor
 
 from specdemo.drafters.calibration import Calibration
@@ -64,12 +63,14 @@ class Medusa:
         probs = self._guess(committed) if depth > 0 else None
         if probs is None:
             return Proposal(reason="medusa: no state of the target to guess from")
-        tree, words = self._tree(probs, depth), self.weights.words
+        tree = self._tree(probs, depth)
         rule = "the same tree always" if self.static else "as far as it pays"
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
-            thoughts=lambda: words.widen(torch.stack(tree.rows)),
+            draft_probs=tree.rows,
+            words=self.weights.words,
+            chosen=True,
             confidences=tuple(tree.confidences),
             lookahead=depth,
             reason=f"medusa: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",

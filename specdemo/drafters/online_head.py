@@ -68,15 +68,17 @@ class OnlineHead:
 
         A token that the draft cannot say teaches nothing here and is skipped.
         """
-        match = token_ids.to(self._words.device)[:, None] == self.weights.word_ids
-        known = match.any(dim=-1)
+        places = self.weights.words.places
+        columns = torch.tensor([places.get(token, -1) for token in token_ids.tolist()])
+        columns = columns.to(self._words.device)
+        known = columns >= 0
         if not bool(known.any()):
             return
         if self._new_run:
             self._settle()
             self._newest, self._new_run = len(self._words), False
         self._unread = True
-        self._heard.append((states[known], match[known].int().argmax(dim=-1)))
+        self._heard.append((states[known], columns[known]))
         if len(self._heard) >= HEARD:
             self._settle()
 
@@ -110,7 +112,7 @@ class OnlineHead:
             return self._steps(taught, judges)
 
     def _steps(self, taught: Verdicts, judges: Verdicts) -> bool:
-        matrix = self.weights.embedding[self.weights.word_ids]
+        matrix = self.weights.embedding[self.weights.words.ids]
         generator = torch.Generator().manual_seed(self._lessons)
         with torch.no_grad():
             self._drop_if_worse(judges, matrix)

@@ -25,6 +25,7 @@ class Chain:
     """A draft on a text, perhaps not finished. seconds: what it took beside the target's pass."""
 
     token_ids: list[int] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)
     rows: list[Tensor] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)
     seconds: float = 0.0
@@ -65,18 +66,18 @@ class Parallel:
         while len(chain.token_ids) < allowed:
             place = len(chain.token_ids)
             if place < len(ready.token_ids):
-                _append(chain, ready.token_ids[place], ready.rows[place])
+                self._append(chain, ready.columns[place], ready.rows[place])
             else:
                 self._draft_one(chain, text)
             # The policy decides after each token: what was prepared beyond is dropped unseen.
             if not self.lookahead.go_on(chain.confidences[-1]):
                 break
         hit = bool(ready.token_ids)
-        drawn = torch.stack(chain.rows) if chain.rows and not self.draft.greedy else None
         return Proposal.chain(
             chain.token_ids,
-            draft_probs=drawn,
-            thoughts=lambda: torch.stack(chain.rows),
+            draft_probs=chain.rows,
+            words=self.draft.words,
+            chosen=self.draft.greedy,
             confidences=tuple(chain.confidences),
             lookahead=allowed,
             reason=self.lookahead.reason,
@@ -123,31 +124,29 @@ class Parallel:
         for place, confidence in enumerate(chain.confidences):
             chance = self.calibration.chance(confidence)
             rest = chain.rows[place].clone()
-            rest[chain.token_ids[place]] = 0
+            rest[chain.columns[place]] = 0
             instead = int(likeliest(rest))
             right = self.calibration.chance(float(rest[instead]) / max(1e-9, 1 - confidence))
-            found.append((survival * (1 - chance) * right, [*chain.token_ids[:place], instead]))
+            token = self.draft.token(instead)
+            found.append((survival * (1 - chance) * right, [*chain.token_ids[:place], token]))
             survival *= chance
-        after = self._after(text, chain)
+        after = self.draft.probs_after(text, chain.token_ids)
         bonus = int(likeliest(after))
         survival *= self.calibration.chance(float(after[bonus]))
-        found.append((survival, [*chain.token_ids, bonus]))
+        found.append((survival, [*chain.token_ids, self.draft.token(bonus)]))
         found.sort(key=lambda item: -item[0])
         return [added for _, added in found[:GUESSES]]
 
-    def _after(self, text: list[int], chain: Chain) -> Tensor:
-        """The distribution that follows a draft: (V,) float32."""
-        return self.draft.wide([self.draft.probs_after(text, chain.token_ids)])[0]
-
     def _draft_one(self, chain: Chain, text: list[int]) -> None:
-        probs = self._after(text, chain)
-        _append(chain, self.draft.pick(probs, len(text) + len(chain.token_ids)), probs)
+        probs = self.draft.probs_after(text, chain.token_ids)
+        column = self.draft.pick(probs, len(text) + len(chain.token_ids))
+        self._append(chain, column, probs)
 
-
-def _append(chain: Chain, token_id: int, probs: Tensor) -> None:
-    chain.token_ids.append(token_id)
-    chain.rows.append(probs)
-    chain.confidences.append(float(probs[token_id]))
+    def _append(self, chain: Chain, column: int, probs: Tensor) -> None:
+        chain.token_ids.append(self.draft.token(column))
+        chain.columns.append(column)
+        chain.rows.append(probs)
+        chain.confidences.append(float(probs[column]))
 
 
 def _one_thread_worker() -> ThreadPoolExecutor:

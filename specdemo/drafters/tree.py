@@ -216,8 +216,9 @@ class Tree:
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
-            draft_probs=self.draft.wide(tree.rows) if tree.rows and not self.draft.greedy else None,
-            thoughts=lambda: self.draft.wide(tree.rows),
+            draft_probs=tree.rows,
+            words=self.draft.words,
+            chosen=self.draft.greedy,
             confidences=tuple(tree.confidences),
             lookahead=min(self.depth, budget),
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",

@@ -9,6 +9,8 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from specdemo.engine.types import LanguageModel, Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -142,6 +144,7 @@ class Costs:
         self.draft_step = profile.draft_step or 0.0
         self.tokens_per_second: float | None = None
         self._recent = [0.0, 0.0]  # tokens and seconds, fading
+        self._steps: np.ndarray | None = None  # what more rows add to a pass over few cached tokens
 
     def verify_seconds(self, drafted: int) -> float:
         """A target pass over the pending token and so many drafted ones."""
@@ -150,6 +153,22 @@ class Costs:
     def row_seconds(self, drafted: int, more: int = 1) -> float:
         """What more drafted tokens add to the pass over so many."""
         return self.verify_seconds(drafted + more) - self.verify_seconds(drafted)
+
+    def rows_seconds(self, most: int, together: int) -> np.ndarray:
+        """`row_seconds` of 1 to `most` drafted tokens and 1 to `together` more: (most, together) float64."""
+        if self._steps is None or self._steps.shape != (most, together):
+            near = np.array(
+                [self.profile.verify_seconds(1 + n) for n in range(most + together + 1)]
+            )
+            self._steps = np.stack(
+                [
+                    near[1 + more : 1 + more + most] - near[1 : 1 + most]
+                    for more in range(1, together + 1)
+                ],
+                axis=1,
+            )
+        further = max(0, self.cached - CONTEXT) * self.profile.per_cached_row
+        return self.scale * (self._steps + further * np.arange(1, together + 1))
 
     def plain_rate(self) -> float:
         """Tokens a second without drafts."""

@@ -22,20 +22,16 @@ def places(
     after = (-1, *path)
     rows = shaped[[node + 1 for node in after]]
     target = _likeliest(rows.softmax(dim=-1), most)
-    thoughts = proposal.draft_probs
-    if thoughts is None and proposal.thoughts is not None and len(proposal):
-        thoughts = proposal.thoughts()
     found = []
     for node, choices in zip(after, target, strict=True):
         child = next(iter(proposal.children(node)), None)
+        thought = None if child is None else proposal.all_probs(child)
         last = node == after[-1] and verdict.residual is not None
         found.append(
             Place(
                 node,
                 choices,
-                ()
-                if child is None or thoughts is None
-                else _likeliest(thoughts[child][None], most)[0],
+                () if thought is None else _likeliest(thought[None], most)[0],
                 _likeliest(verdict.residual[None], most)[0] if last else (),
             )
         )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.nn.functional import pad
 
-from specdemo.engine.types import LanguageModel
+from specdemo.engine.guide import Chain, Guide
+from specdemo.engine.types import DraftsOn, LanguageModel
 
 
 class PrefixReader:
@@ -29,6 +30,21 @@ class PrefixReader:
         logits = self.model.read(token_ids[shared:])
         self.cached_ids = token_ids
         return logits
+
+    def draft_on(self, token_ids: Sequence[int], guide: Guide) -> Chain | None:
+        """A chain after a text of at least one token; None where the model does not draft on its own."""
+        if not isinstance(self.model, DraftsOn):
+            return None
+        token_ids = list(token_ids)
+        shared = self._shared(token_ids[:-1])
+        self.model.rollback(shared)
+        self.cached_ids = token_ids[:shared]
+        chain = self.model.draft_on(token_ids[shared:], guide)
+        if chain is not None:
+            words = self.model.words
+            drafted = [words.token(one) if words else one for one in chain.columns]
+            self.cached_ids = token_ids + drafted[:-1]
+        return chain
 
     def probs_after(self, token_ids: Sequence[int], width: int) -> Tensor:
         """What the model says after a text, at temperature 1: (width,) float32 on the CPU, over the first tokens."""

@@ -6,7 +6,7 @@ Order as in transformers: repetition penalty (Keskar 1909.05858), temperature, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -19,11 +19,17 @@ from specdemo.settings import Sampling
 class Words:
     """A reduced vocabulary: the tokens that the columns of a drafter's rows stand for.
 
-    ids: (W,) int64 on the CPU, each token once; size: V
+    ids: (W,) int64 on the CPU, each token once; size: V; places: the column of each of the tokens
     """
 
     ids: Tensor
     size: int
+    places: dict[int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Keep where each token stands."""
+        places = {token: column for column, token in enumerate(self.ids.tolist())}
+        object.__setattr__(self, "places", places)
 
     def token(self, column: int) -> int:
         """Which token a column stands for."""
@@ -50,6 +56,13 @@ class Shaper:
     """
 
     sampling: Sampling
+
+    @property
+    def only_temperature(self) -> bool:
+        """Whether a row depends on its logits and the temperature alone."""
+        sampling = self.sampling
+        plain = sampling.repetition_penalty == 1
+        return plain and (sampling.greedy or (not sampling.top_k and sampling.top_p >= 1))
 
     def logits(
         self,
@@ -128,12 +141,16 @@ def likeliest(rows: Tensor) -> Tensor:
 
 
 def draw(probs: Tensor, generator: torch.Generator) -> int:
-    """Draw one index of a distribution (V,) that sums to about one, by inverting its cumulative sum.
+    """Draw one index of a distribution (V,) that sums to about one.
 
     At 49,152 words this takes a twentieth of `torch.multinomial`, which draws a number for each word.
     """
-    cumulative = probs.cumsum(0, dtype=torch.float64)
-    uniform = torch.rand((), generator=generator, dtype=torch.float64)
-    # right=True: a word of no probability ends where the one before it ends, and is never drawn.
-    place = torch.searchsorted(cumulative, uniform * cumulative[-1], right=True)
-    return min(int(place), len(probs) - 1)  # sync
+    return draw_at(probs, float(torch.rand((), generator=generator, dtype=torch.float64)))
+
+
+def draw_at(probs: Tensor, uniform: float) -> int:
+    """The index of a distribution (V,) that a number from 0 to 1 falls on, by inverting its cumulative sum."""
+    cumulative = probs.cumsum(0, dtype=torch.float64).numpy()
+    # right: a word of no probability ends where the one before it ends, and is never drawn.
+    place = cumulative.searchsorted(uniform * cumulative[-1], side="right")
+    return min(int(place), len(probs) - 1)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from specdemo.engine.guide import Chain, Guide
 from specdemo.engine.sampling import Words
 from specdemo.trace.events import Status
 
@@ -21,20 +22,23 @@ class Proposal:
 
     token_ids: drafted tokens, parents before children
     parents: index of each node's parent, -1 = follows the pending token; siblings are tested in index order
-    draft_probs: (N, V) float32 or None — row i is the distribution that node i was really drawn from
-        (after removing siblings drawn before it); None = chosen, not drawn
+    draft_probs: N rows (W,) float32 on the CPU, or None — row i is the distribution that node i was really drawn
+        from (after removing siblings drawn before it), or only chosen from when `chosen`
+    words: what the columns of those rows stand for; None where they are all V tokens
+    chosen: nothing was drawn by chance; the rows, if any, are for pictures only
     confidences: each node's own probability under the drafter, for policies and pictures only
     lookahead, reason: what the lookahead policy allowed for this step, and why, in words
     source: the drafter it came from, where a method chooses among several
     expected_tokens, expected_seconds: what the cost model foresees for this step, target's own token included
     hit, saved_seconds: whether it was prepared while the target was busy, and the drafting time so hidden
-    thoughts: makes (N, V) float32, the distributions that nodes were chosen from where they were not drawn; for pictures only
     meanwhile: called when the target's pass begins, to start work beside it; must return at once
     """
 
     token_ids: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
-    draft_probs: Tensor | None = None
+    draft_probs: Sequence[Tensor] | Tensor | None = None
+    words: Words | None = None
+    chosen: bool = False
     confidences: tuple[float | None, ...] = ()
     lookahead: int = 0
     reason: str = ""
@@ -43,7 +47,6 @@ class Proposal:
     expected_seconds: float | None = None
     hit: bool | None = None
     saved_seconds: float | None = None
-    thoughts: Callable[[], Tensor] | None = None
     meanwhile: Callable[[], None] | None = None
 
     @classmethod
@@ -53,6 +56,18 @@ class Proposal:
 
     def __len__(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def drawn_from(self) -> Sequence[Tensor] | Tensor | None:
+        """`draft_probs` where nodes were really drawn from them."""
+        return None if self.chosen else self.draft_probs
+
+    def all_probs(self, node: int) -> Tensor | None:
+        """A node's row over all tokens, (V,), where there is one."""
+        if self.draft_probs is None:
+            return None
+        row = self.draft_probs[node]
+        return self.words.widen(row[None])[0] if self.words else row
 
     def children(self, node: int) -> list[int]:
         """Nodes that follow `node`, in the order in which they are tested; -1 is the pending token."""
@@ -124,6 +139,14 @@ class Drafter(Protocol):
 
     def observe(self, outcome: Outcome) -> None:
         """Learn what became of the last proposal."""
+
+
+@runtime_checkable
+class DraftsOn(Protocol):
+    """A language model that drafts chains without being asked between their tokens."""
+
+    def draft_on(self, token_ids: Sequence[int], guide: Guide) -> Chain | None:
+        """Append tokens, and draft after them; all drafted tokens but the last are in the cache then. None if it cannot now."""
 
 
 class LanguageModel(Protocol):

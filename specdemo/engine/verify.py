@@ -5,10 +5,11 @@ Both walks start at the pending token and go down the tree of drafted nodes; a c
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from specdemo.engine.sampling import draw, likeliest
+from specdemo.engine.sampling import Words, draw, likeliest
 from specdemo.engine.types import Proposal, Verdict
 from specdemo.trace.events import Status
 
@@ -64,7 +65,7 @@ def verify_sampling(
         kept with .3 / .6 = 1/2; when refused, left = (.3, 0, 0) / .3 = (1, 0, 0)
     """
     probs = target_probs.float().cpu()  # sync: one per step
-    drawn_from = None if proposal.draft_probs is None else proposal.draft_probs.cpu()
+    drawn_from, words = proposal.drawn_from, proposal.words
     accept: list[float | None] = [None] * len(proposal)
     draws: list[float | None] = [None] * len(proposal)
     path: list[int] = []
@@ -74,14 +75,15 @@ def verify_sampling(
         for child in proposal.children(node):
             token = proposal.token_ids[child]
             drawn = drawn_from[child] if drawn_from is not None else None
-            chance = float(left[token]) / (float(drawn[token]) if drawn is not None else 1.0)
+            column = words.places[token] if words else token
+            chance = float(left[token]) / (float(drawn[column]) if drawn is not None else 1.0)
             accept[child] = chance = min(1.0, chance)
             draws[child] = uniform = float(torch.rand((), generator=generator))
             if uniform < chance:
                 match = child
                 break
             refused = True
-            left = _residual(left, drawn, token)
+            left = _residual(left, drawn, token, words)
         if match is None:
             break
         path.append(match)
@@ -103,13 +105,20 @@ def verify_sampling(
     )
 
 
-def _residual(left: Tensor, drawn_from: Tensor | None, token: int) -> Tensor:
-    """What the target still has to give after `token` was refused: (V,) that sums to one."""
+def _residual(
+    left: Tensor, drawn_from: Tensor | None, token: int, words: Words | None = None
+) -> Tensor:
+    """What the target still has to give after `token` was refused: (V,) that sums to one.
+
+    drawn_from: over `words`, or over all tokens
+    """
+    rest = left.clone()
     if drawn_from is None:
-        rest = left.clone()
         rest[token] = 0
     else:
-        rest = (left - drawn_from).clamp_(min=0)
+        # numpy's indexing takes half of torch's on a CPU.
+        had, columns = rest.numpy(), words.ids.numpy() if words else slice(None)
+        had[columns] = np.maximum(had[columns] - drawn_from.numpy(), 0)
     total = rest.sum()
     # Nothing is left only by rounding (the two distributions are equal): the target's own row is right then.
     return rest / total if total > 0 else left

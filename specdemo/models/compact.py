@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.features import Features
+from specdemo.engine.guide import Chain, Guide
 from specdemo.engine.sampling import Words
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.models import native
@@ -37,7 +38,6 @@ class CompactConfig:
     head_dim: int
     rms_norm_eps: float
     rope_theta: float
-    vocabulary_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class MarkovHead:
 class CompactWeights:
     """Shared, immutable weights.
 
-    embedding: (V, H), the target's; word_ids: (W,) int64 — token id of each output word
+    embedding: (V, H), the target's; words: what the head speaks
     extends: how many of the layers are a draft model's, below those that were trained on top of it
     reads: hidden states of the target that go in, by layer; inject: how, between the draft model and the rest
     depth: places that it guesses at once; mask: (depth - 1, H), what is added to the last known state for each
@@ -98,7 +98,7 @@ class CompactWeights:
     norm: Tensor
     embedding: Tensor
     head: Linear
-    word_ids: Tensor
+    words: Words
     extends: int = 0
     reads: tuple[int, ...] = ()
     inject: Injection | None = None
@@ -153,7 +153,7 @@ def compiled(weights: CompactWeights) -> CompactWeights:
         config.num_heads, config.num_key_value_heads, config.head_dim, config.hidden_size,
         len(packed[2].scales) * 32 // 2, GROUP, config.rms_norm_eps, config.head_dim**-0.5,
     )  # fmt: skip
-    if not native.fits(shape, len(weights.word_ids)):
+    if not native.fits(shape, len(weights.words.ids)):
         return weights
     described = [
         native.NativeLayer(
@@ -195,7 +195,7 @@ class CompactModel:
 
     def __init__(self, weights: CompactWeights, features: Features | None = None) -> None:
         self.weights = weights
-        self.words = Words(weights.word_ids.cpu(), weights.config.vocabulary_size)
+        self.words = weights.words
         self.features = features
         self.length = 0
         self._behind = torch.empty(0)  # (rows, H): what the last pass gave, before the norm
@@ -242,6 +242,27 @@ class CompactModel:
         words = self._run(x, slice(start, end + guesses), seen, start, 1 + guesses, added, guesses)
         self.length = end
         return words
+
+    @torch.inference_mode()
+    def draft_on(self, token_ids: Sequence[int], guide: Guide) -> Chain | None:
+        """Append tokens and draft a chain after them in the compiled pass, see `DraftsOn`."""
+        weights, start, rows = self.weights, self.length, len(token_ids)
+        if weights.native is None or self.adjust or weights.depth > 1 or guide.most < 1:
+            return None
+        self._grown.clear()
+        end = start + rows
+        self._make_room(end + guide.most)
+        places = slice(start, end + guide.most)
+        cos, sin = self._cos_32[places], self._sin_32[places]
+        seen = None if rows == 1 else self._causal(rows, end)
+        x = weights.embedding[list(token_ids)]
+        x, begun = self._begun(x, cos, sin, start, seen, self._known(start, end), 0)
+        talk = self._talk(rows, start, seen)
+        chain = weights.native.draft_on(
+            x, cos, sin, talk, begun, guide, weights.words, weights.embedding
+        )
+        self.length = end + len(chain.columns) - 1
+        return chain
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens and guess what follows them in one pass. returns: (depth, W) float32 logits"""
@@ -329,20 +350,34 @@ class CompactModel:
     ) -> Tensor:
         """`_run` by the compiled pass, in two parts where something comes in between."""
         weights, run = self.weights, self.weights.native.run
-        rows, all_rows, layers = len(x), len(x) + guesses, len(weights.layers)
+        all_rows, layers = len(x) + guesses, len(weights.layers)
         cos, sin = self._cos_32[positions], self._sin_32[positions]
-        x, begun = x.float().contiguous(), 0
-        if added is not None or guesses:
-            begun = weights.extends
-            if begun:
-                talk = self._talk(rows, start, seen)
-                _, x = run(x, cos[:rows], sin[:rows], [talk], 0, begun, final=True)
-            x = self._joined(x, added, guesses)
+        x, begun = self._begun(x, cos, sin, start, seen, added, guesses)
         asked = () if self.adjust else range(all_rows - last, all_rows)
         talk = self._talk(all_rows, start, seen)
         words, x = run(x, cos, sin, [talk], begun, layers, asked=asked, final=True)
         self._behind = x[-last:]
         return weights.head(self.adjust(self.states)).float() if self.adjust else words
+
+    def _begun(
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        start: int,
+        seen: Tensor | None,
+        added: tuple[int, Tensor] | None,
+        guesses: int,
+    ) -> tuple[Tensor, int]:
+        """Rows as far as the compiled pass takes them before something comes in: (rows, H) float32, and through how many layers."""
+        x, begun = x.float().contiguous(), 0
+        if added is not None or guesses:
+            begun, rows = self.weights.extends, len(x)
+            if begun:
+                talk, run = self._talk(rows, start, seen), self.weights.native.run
+                _, x = run(x, cos[:rows], sin[:rows], [talk], 0, begun, final=True)
+            x = self._joined(x, added, guesses)
+        return x, begun
 
     def _joined(self, x: Tensor, added: tuple[int, Tensor] | None, guesses: int) -> Tensor:
         """What comes in above the draft model: the target's states, and rows for guessed places."""

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from specdemo.engine.sampling import Words
 from specdemo.errors import UserError
 from specdemo.models.compact import (
     CompactConfig,
@@ -133,7 +134,6 @@ def load_compact(
         head_dim=config["head_dim"],
         rms_norm_eps=config["rms_norm_eps"],
         rope_theta=config["rope_parameters"]["rope_theta"],
-        vocabulary_size=embedding.shape[0],
     )
 
     def matrix(*names: str, in_pass: bool = False):  # noqa: ANN202 - a Linear, fused from the rows of several
@@ -177,7 +177,7 @@ def load_compact(
         norm=vector("norm.weight"),
         embedding=embedding,
         head=pack_linear(embedding[word_ids], four_bit=four_bit, in_pass=True),
-        word_ids=word_ids,
+        words=Words(word_ids.cpu(), embedding.shape[0]),
         extends=len(base.layers) if base else 0,
         reads=tuple(facts.get("reads", ())),
         inject=inject,

@@ -18,12 +18,14 @@ from numba import carray, cfunc, njit, types
 
 from specdemo.models import vector as v
 
-# The job. Of the head: a bfloat16 matrix, or codes, scales and zeros of a 4-bit one.
+# The job. Of the head: a bfloat16 matrix, or codes, scales and zeros of a 4-bit one. Of a draft: tokens at most (0: none is
+# drafted), what words' ids and the target's embedding are, `guide.Guide`, tiles for one row, and where drafted tokens go.
 (
     ROWS, FIRST, LAST, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER, GROUP, EPSILON, SCALE, TABLE, LAYERS,
     INPUT, COS, SIN, TALKS, TALK_COUNT, TILES, SHARED, SCRATCH, SCRATCH_BYTES,
-    STATES, FINAL, ASKED, ASKED_COUNT, NORM, WORDS, LOGITS, HEAD, HEAD_SCALES, HEAD_ZEROS, JOB,
-) = range(33)  # fmt: skip
+    STATES, FINAL, ASKED, ASKED_COUNT, NORM, WORDS, LOGITS, HEAD, HEAD_SCALES, HEAD_ZEROS,
+    MOST, WORD_IDS, EMBEDDING, UNIFORMS, HEAT, RATES, FLOORS, LEAST, ONE_ROW, DRAFTED, JOB,
+) = range(43)  # fmt: skip
 # A layer: norms, then address of codes, scales and zeros of each matrix, biases and norms of queries and keys (0: none).
 INPUT_NORM, POST_NORM, QKV, OUTPUT, GATE_UP, DOWN, QKV_BIAS, QUERY_NORM, KEY_NORM = (
     0, 1, 2, 5, 8, 11, 14, 15, 16,
@@ -32,6 +34,9 @@ LAYER = 17
 # A conversation: its rows among all, the slot of the first, keys in all, keys that all rows see, who sees what of the rest.
 BEGIN, COUNT, START, KEYS, PREFIX, SEEN, CAPACITY, CACHES = range(8)
 TALK = 8
+# A drafted token: its column and the bits of its confidence, when it was there.
+COLUMN, SURE, SECONDS, NANOSECONDS = range(4)
+TOKEN = 4
 
 COLUMNS = 32  # outputs decoded together
 ROW_TILE = 16
@@ -39,13 +44,14 @@ STEP = 64  # inputs decoded together
 CODE_BUFFER = 4096
 PART_BUFFER = 4096
 
-VECTOR = "f4481e877787d26f"  # of vector.py: numba looks only at this file to see whether what it keeps is old
+VECTOR = "67955aa7fce6f88a"  # of vector.py: numba looks only at this file to see whether what it keeps is old
 
 _float = np.float32
 _fast = {"contract", "reassoc", "arcp", "nsz"}
 
 barrier = types.ExternalFunction("GOMP_barrier", types.void())
 thread_number = types.ExternalFunction("omp_get_thread_num", types.int32())
+clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
 thread_count = types.ExternalFunction("omp_get_num_threads", types.int32())
 
 
@@ -448,16 +454,110 @@ def go_through(place, thread, threads):
     v.release_tiles()
 
 
+@_compiled
+def shaped(row, words, heat):
+    """Softmax of one row in its place, of logits times `heat`."""
+    v.exponentials(row, words // 16, heat)
+    probs = carray(v.floats_at(row), words)
+    total = v.added_up(row, words // 16)
+    for word in range(words):
+        probs[word] = probs[word] / total
+
+
+@_compiled
+def drawn_at(probs, uniform):
+    """The column that a number from 0 to 1 falls on."""
+    so_far = 0.0
+    last = 0
+    for word in range(len(probs)):
+        if probs[word] > 0:
+            so_far += np.float64(probs[word])
+            last = word
+            if so_far > uniform:
+                break
+    return last
+
+
+@_compiled
+def likeliest(probs):
+    """The column of the largest, the first of equals."""
+    best = 0
+    for word in range(1, len(probs)):
+        if probs[word] > probs[best]:
+            best = word
+    return best
+
+
+@_compiled
+def add_token(job, number, survival):
+    """Choose or draw a draft's next token from the logits that the pass has left, and make the job the pass that reads it.
+
+    returns: the draft's survival so far, as `guide.Rule` has it; the job's MOST is 0 when the draft ends here
+    """
+    words, width, hidden = job[WORDS], job[HEAD_DIM], job[HIDDEN]
+    row = job[LOGITS]
+    shaped(row, words, v.from_bits(np.int32(job[HEAT])))
+    probs = carray(v.floats_at(row), words)
+    if job[UNIFORMS]:
+        column = drawn_at(probs, carray(v.doubles_at(job[UNIFORMS]), job[MOST])[number])
+    else:
+        column = likeliest(probs)
+    sure = np.float64(probs[column])
+    place = job[DRAFTED] + number * TOKEN * 8
+    token = carray(v.numbers_at(place), TOKEN)
+    token[COLUMN], token[SURE] = column, v.to_bits(probs[column])
+    clock(np.int32(1), place + SECONDS * 8)
+    middle = min(max(sure * 10 - 0.5, 0.0), 9.0)
+    low = min(int(middle), 8)
+    rates = carray(v.doubles_at(job[RATES]), 10)
+    survival *= rates[low] * (low + 1 - middle) + rates[low + 1] * (middle - low)
+    limits = carray(v.doubles_at(job[FLOORS]), job[MOST])
+    least = carray(v.doubles_at(job[LEAST]), 1)
+    if number + 1 == job[MOST] or sure < least[0] or not survival > limits[number]:
+        job[MOST] = 0
+        return survival
+    word_id = carray(v.numbers_at(job[WORD_IDS]), words)[column]
+    embedded = carray(v.halves_at(job[EMBEDDING] + word_id * hidden * 2), hidden)
+    x = carray(v.words_at(job[INPUT]), hidden)
+    for i in range(hidden):
+        x[i] = np.int32(embedded[i]) << np.int32(16)
+    job[COS] += job[ROWS] * width * 4
+    job[SIN] += job[ROWS] * width * 4
+    job[LOGITS] += words * 4
+    job[ROWS], job[FIRST], job[TILES] = 1, 0, job[ONE_ROW]
+    carray(v.numbers_at(job[ASKED]), 1)[0] = 0
+    talk = carray(v.numbers_at(job[TALKS]), TALK)
+    talk[START] += talk[COUNT]
+    talk[COUNT], talk[KEYS], talk[PREFIX], talk[SEEN] = 1, talk[START] + 1, talk[START] + 1, 0
+    return survival
+
+
+@_compiled
+def work(place, thread, threads):
+    """One thread's part of a job: a pass, and the draft that goes on from it."""
+    job = carray(v.numbers_at(place), JOB)
+    go_through(place, thread, threads)
+    survival, number = 1.0, 0
+    while job[MOST]:
+        meet(threads)
+        if thread == 0:
+            survival = add_token(job, number, survival)
+        meet(threads)
+        number += 1
+        if job[MOST]:
+            go_through(place, thread, threads)
+
+
 @_kept(cfunc, types.void(types.intp), nopython=True)
 def in_team(place):
     """What each thread of a team runs."""
-    go_through(place, thread_number(), thread_count())
+    work(place, thread_number(), thread_count())
 
 
 @_kept(cfunc, types.void(types.intp), nopython=True)
 def alone(place):
     """The whole pass in the calling thread."""
-    go_through(place, 0, 1)
+    work(place, 0, 1)
 
 
 def bits(value: float) -> int:

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.decoder import Answer, Pass
+from specdemo.engine.guide import Chain, Guide
+from specdemo.engine.sampling import Words
 
 PIECE = 64  # rows in which a prompt is read
 SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
@@ -138,6 +140,15 @@ class Talk:
     caches: np.ndarray
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A pass as `layers` reads it. kept: what its addresses point at"""
+
+    numbers: np.ndarray
+    threads: int
+    kept: tuple[np.ndarray, ...]
+
+
 class NativeLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
@@ -184,16 +195,75 @@ class NativeLayers:
         asked: rows whose logits are wanted; states: bfloat16 tensors to fill, by the number of layers gone through
         returns: (asked, V) float32, and (rows, hidden) float32 behind the last layer when `final`
         """
+        logits = torch.empty(len(asked), self._words)
+        behind = torch.empty_like(x) if final else x
+        job = self._job(x, cos, sin, talks, first, last, asked, logits, states or {})
+        job.numbers[self._compiled.FINAL] = behind.data_ptr() if final else 0
+        self._go(job)
+        return logits, behind
+
+    def draft_on(
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        talk: Talk,
+        first: int,
+        guide: Guide,
+        words: Words,
+        embedding: Tensor,
+    ) -> Chain:
+        """Rows of one conversation through the layers from `first` on, and a draft after the last of them.
+
+        x: (rows, hidden) float32, overwritten; cos, sin: also of the places of all drafted tokens but the last
+        words, embedding: what the head speaks, and (V, hidden) bfloat16, what drafted tokens are read by
+        """
+        c, most = self._compiled, guide.most
+        logits = torch.empty(most, self._words)
+        found = np.zeros((most, c.TOKEN), dtype=np.int64)
+        rule = guide.rule
+        rates = np.ones(10) if rule.rates is None else rule.rates
+        least, one_row = np.array([rule.least]), self._shapes(1, 1)
+        job = self._job(
+            x, cos, sin, [talk], first, len(self._layers), [len(x) - 1], logits, {}, most
+        )
+        job.numbers[c.MOST : c.DRAFTED + 1] = (
+            most, words.ids.data_ptr(), embedding.data_ptr(),
+            0 if guide.uniforms is None else guide.uniforms.ctypes.data,
+            c.bits(1.0 if guide.uniforms is None else 1 / guide.temperature),
+            rates.ctypes.data, rule.floors.ctypes.data, least.ctypes.data, one_row.ctypes.data,
+            found.ctypes.data,
+        )  # fmt: skip
+        self._go(job)
+        told = found[: np.count_nonzero(found[:, c.SECONDS])]
+        columns, count = told[:, c.COLUMN].tolist(), len(told)
+        sure = told[:, c.SURE].astype(np.int32).view(np.float32).tolist()
+        spent = (told[-1] - told[0])[c.SECONDS :] @ (1.0, 1e-9)
+        step = float(spent) / (count - 1) if count > 1 else None
+        return Chain(columns, logits[:count].unbind(), sure, step)
+
+    def _job(
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        talks: Sequence[Talk],
+        first: int,
+        last: int,
+        asked: Sequence[int],
+        logits: Tensor,
+        states: dict[int, Tensor],
+        further: int = 0,
+    ) -> Job:
+        """A pass as `layers` reads it. further: keys that are added while it runs"""
         c, rows = self._compiled, len(x)
         table, longest = self._laid_out(talks)
         wanted = np.zeros(len(self._layers) + 1, dtype=np.int64)
-        for number, tensor in (states or {}).items():
+        for number, tensor in states.items():
             wanted[number] = tensor.data_ptr()
         rows_asked = np.array(asked, dtype=np.int64)
-        logits = torch.empty(len(asked), self._words)
-        behind = torch.empty_like(x) if final else x
         threads = torch.get_num_threads()
-        shared, own = self._room(rows, len(asked), longest)
+        shared, own = self._room(rows, len(asked), longest + further)
         scratch = self._scratch(shared + own * threads + 64)
         tiles = self._shapes(min(rows, 16), min(max(1, len(asked)), 16))
         job = self._always.copy()
@@ -203,15 +273,17 @@ class NativeLayers:
         )  # fmt: skip
         job[c.TILES : c.ASKED_COUNT + 1] = (
             tiles.ctypes.data, scratch, scratch + shared, own, wanted.ctypes.data,
-            behind.data_ptr() if final else 0, rows_asked.ctypes.data, len(asked),
+            0, rows_asked.ctypes.data, len(asked),
         )  # fmt: skip
         job[c.LOGITS] = logits.data_ptr()
-        team = _team()
-        if threads > 1 and team is not None:
-            team(ctypes.c_void_p(c.in_team.address), ctypes.c_void_p(job.ctypes.data), threads, 0)
+        return Job(job, threads, (table, wanted, rows_asked))
+
+    def _go(self, job: Job) -> None:
+        c, team, place = self._compiled, _team(), job.numbers.ctypes.data
+        if job.threads > 1 and team is not None:
+            team(ctypes.c_void_p(c.in_team.address), ctypes.c_void_p(place), job.threads, 0)
         else:
-            c.alone.ctypes(job.ctypes.data)
-        return logits, behind
+            c.alone.ctypes(place)
 
     def _fixed(self) -> np.ndarray:
         """What all jobs have in common."""

@@ -336,6 +336,53 @@ def soften(_context, scores, keys, scale):
 
 
 @intrinsic
+def exponentials(_context, values, lines, scale):
+    """e**((x - the greatest) * scale) of `lines` times 16 float32, in their place."""
+
+    def generate(context, builder, _signature, arguments):
+        values, lines, scale = arguments
+        best = cgutils.alloca_once(builder, FLOATS)
+        builder.store(_load(builder, values, FLOATS), best)
+        with cgutils.for_range(builder, lines) as loop:
+            row, so_far = (
+                _load(builder, _moved(builder, values, loop.index, 6), FLOATS),
+                builder.load(best),
+            )
+            builder.store(_choose(builder, ">", row, so_far, row, so_far), best)
+        greatest = _call(
+            builder, "llvm.vector.reduce.fmax.v16f32", ir.FloatType(), [builder.load(best)]
+        )
+        greatest, times = _splat(builder, greatest, FLOATS), _splat(builder, scale, FLOATS)
+        with cgutils.for_range(builder, lines) as loop:
+            place = _moved(builder, values, loop.index, 6)
+            above = builder.fsub(_load(builder, place, FLOATS), greatest)
+            _store(builder, _exponential(builder, builder.fmul(above, times)), place)
+        return context.get_dummy_value()
+
+    return types.void(address, address, types.float32), generate
+
+
+@intrinsic
+def added_up(_context, values, lines):
+    """Sum of `lines` times 16 float32: of each lane in order, then of the lanes."""
+
+    def generate(_context, builder, _signature, arguments):
+        values, lines = arguments
+        total = cgutils.alloca_once(builder, FLOATS)
+        builder.store(_constant(0.0), total)
+        with cgutils.for_range(builder, lines) as loop:
+            row = _load(builder, _moved(builder, values, loop.index, 6), FLOATS)
+            builder.store(builder.fadd(builder.load(total), row), total)
+        found = ir.Constant(ir.FloatType(), 0.0)
+        lanes = builder.load(total)
+        for lane in range(LANES):
+            found = builder.fadd(found, builder.extract_element(lanes, ir.Constant(I32, lane)))
+        return found
+
+    return types.float32(address, address), generate
+
+
+@intrinsic
 def gate(_context, gates, up, into, lines):
     """SwiGLU (Shazeer 2002.05202), silu(gate) * up: `lines` times 16 float32 each to bfloat16."""
 
@@ -400,6 +447,16 @@ def from_bits(_context, bits):
     return types.float32(types.int32), generate
 
 
+@intrinsic
+def to_bits(_context, value):
+    """The 32 bits of a float32."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.bitcast(arguments[0], I32)
+
+    return types.int32(types.float32), generate
+
+
 def _pointers(element: Any, kind: Any) -> Any:
     """A function from an address to a pointer to elements of a kind."""
 
@@ -414,6 +471,7 @@ def _pointers(element: Any, kind: Any) -> Any:
 
 
 floats_at = _pointers(types.float32, ir.FloatType())
+doubles_at = _pointers(types.float64, ir.DoubleType())
 numbers_at = _pointers(types.int64, I64)
 words_at = _pointers(types.int32, I32)
 halves_at = _pointers(types.uint16, I16)

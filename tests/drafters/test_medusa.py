@@ -65,7 +65,7 @@ def check_tree(proposal, nodes, depth):
     assert all(len(proposal.path_to(node)) <= depth for node in range(len(proposal)))
     pairs = list(zip(proposal.parents, proposal.token_ids, strict=True))
     assert len(set(pairs)) == len(pairs)
-    assert proposal.draft_probs is None
+    assert proposal.drawn_from is None
     assert all(0 < confidence <= 1 for confidence in proposal.confidences)
 
 

@@ -12,7 +12,7 @@ from specdemo.drafters.markov import MarkovCounts
 from specdemo.drafters.memory import MOST_RUNS, Memory
 from specdemo.drafters.online_head import MOST_PAIRS, OnlineHead
 from specdemo.engine.prefix import PrefixReader
-from specdemo.engine.sampling import Shaper
+from specdemo.engine.sampling import Shaper, Words
 from specdemo.engine.target import CachedModel
 from specdemo.errors import UserError
 from specdemo.models.compact import CompactConfig, CompactLayer, CompactModel, CompactWeights
@@ -39,9 +39,9 @@ def weights() -> CompactWeights:
     layer = CompactLayer(
         one, linear(64, HIDDEN), linear(HIDDEN, 32), one, linear(64, HIDDEN), linear(HIDDEN, 32)
     )
-    config = CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0, VOCABULARY)
+    config = CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0)
     head = lambda x: F.linear(x, embedding[word_ids])  # noqa: E731 - a Linear
-    return CompactWeights(config, (layer,), one, embedding, head, word_ids)
+    return CompactWeights(config, (layer,), one, embedding, head, Words(word_ids, VOCABULARY))
 
 
 def verdicts(weights: CompactWeights, seed: int, count: int = 300):

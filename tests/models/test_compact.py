@@ -53,7 +53,7 @@ def test_words_have_the_logits_of_the_exported_model(weights, reference):
     logits = CompactModel(weights).read(TEXT)
     want = expected(reference, TEXT)
     assert want.abs().max() > 10 * NOISE  # else the comparison says nothing
-    assert (logits - want[weights.word_ids]).abs().max() < NOISE
+    assert (logits - want[weights.words.ids]).abs().max() < NOISE
 
 
 def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
@@ -66,7 +66,7 @@ def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
     model.rollback(5)
     for end in range(6, len(TEXT) + 1):
         words = model.read(TEXT[end - 1 : end])
-        want = expected(reference, TEXT[:end])[weights.word_ids]
+        want = expected(reference, TEXT[:end])[weights.words.ids]
         assert (words - want).abs().max() < NOISE
     assert model.length == len(TEXT)
     with pytest.raises(ValueError, match="cached"):

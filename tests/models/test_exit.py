@@ -16,7 +16,7 @@ from specdemo.drafters.lookahead import Constant
 from specdemo.engine.cost import Costs
 from specdemo.engine.decoder import first_layers
 from specdemo.engine.prefix import FeatureReader
-from specdemo.engine.sampling import Shaper
+from specdemo.engine.sampling import Shaper, Words
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.errors import UserError
@@ -51,8 +51,9 @@ def adapter_of(model):
         linear(mlp.gate_proj, mlp.up_proj),
         linear(mlp.down_proj),
     )
-    shape = CompactConfig(32, 4, 2, 8, config.rms_norm_eps, 10000.0, VOCABULARY)
-    embedding, words = model.model.embed_tokens.weight, torch.arange(VOCABULARY)
+    shape = CompactConfig(32, 4, 2, 8, config.rms_norm_eps, 10000.0)
+    embedding = model.model.embed_tokens.weight
+    words = Words(torch.arange(VOCABULARY), VOCABULARY)
     head = linear(model.lm_head)
     return CompactWeights(
         shape, (own,), model.model.norm.weight, embedding, head, words, reads=(LAYER,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,20 @@ import pytest
 import torch
 from conftest import VOCABULARY
 from passes import ROPE, TEXT, TREE, passes_of
+from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from specdemo.drafters.base import DraftingContext
+from specdemo.drafters.draft_model import DraftModel
+from specdemo.drafters.draft_reader import DraftReader
+from specdemo.drafters.lookahead import make_lookahead
 from specdemo.engine.cache import RollbackCache
+from specdemo.engine.cost import CostProfile
 from specdemo.engine.decoder import ModuleDecoder, Pass
+from specdemo.engine.features import Features
+from specdemo.engine.guide import Guide, Rule
+from specdemo.engine.prefix import FeatureReader, PrefixReader
+from specdemo.engine.sampling import Shaper, Words
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models import loading, native
@@ -22,11 +33,13 @@ from specdemo.models.compact import (
     CompactLayer,
     CompactModel,
     CompactWeights,
+    Injection,
     compiled,
     pack_linear,
 )
 from specdemo.models.copy import _quantised, matrices
 from specdemo.models.lean import LeanDecoder, agrees, compile_pass, open_decoder
+from specdemo.settings import RunSettings, Sampling
 
 pytestmark = pytest.mark.skipif(
     not native.runs_here(), reason="this processor has no bfloat16 matrix tiles (AMX)"
@@ -242,7 +255,7 @@ def test_softmax_and_gates_are_torchs():
 def compact() -> CompactWeights:
     """A random compact draft of two layers."""
     torch.manual_seed(5)
-    config = CompactConfig(128, 4, 2, 64, 1e-5, 10000.0, 64)
+    config = CompactConfig(128, 4, 2, 64, 1e-5, 10000.0)
 
     def matrix(rows: int, columns: int):
         return pack_linear(
@@ -258,7 +271,8 @@ def compact() -> CompactWeights:
 
     return CompactWeights(
         config, (layer(), layer()), torch.ones(128).bfloat16(), torch.randn(64, 128).bfloat16(),
-        matrix(64, 128), torch.arange(64), extends=1, mask=torch.randn(3, 128).bfloat16(), depth=4,
+        matrix(64, 128), Words(torch.randperm(64), 64), extends=1,
+        mask=torch.randn(3, 128).bfloat16(), depth=4,
     )  # fmt: skip
 
 
@@ -277,6 +291,60 @@ def test_a_compact_draft_is_what_torch_makes_of_it():
         found.append((torch.cat(rows), states))
     for one, other in zip(*found, strict=True):
         assert error(other, one) < 0.02
+
+
+def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool) -> list[Proposal]:
+    """Drafts of a model, in one go or token by token, along a text that keeps some of each."""
+    weights, features = replace(compact(), depth=1), Features((3,))
+    if reads:
+        matrix = torch.randn(128, 128).bfloat16() / 11
+        inject = Injection(torch.ones(128).bfloat16(), lambda x: F.linear(x, matrix))
+        weights = replace(weights, reads=(3,), inject=inject)
+        features.write(0, [torch.randn(60, 128).bfloat16()])
+    model = CompactModel(compiled(weights), features)
+    reader = FeatureReader(model) if reads else PrefixReader(model)
+    if not alone:
+        reader.draft_on = lambda *_: None
+    profile = CostProfile(((1, 1.0), (4, 1.1), (8, 1.6)), draft_step=0.02)
+    settings = RunSettings(sampling=sampling, policy=policy, lookahead=9, threshold=0.05)
+    context = DraftingContext(settings, Shaper(sampling), 64, profile)
+    context.costs.observe_draft = lambda _seconds: None
+    lookahead = make_lookahead(settings, context.costs, context.calibration)
+    drafter = DraftModel(DraftReader(reader, context.shaper, 64, context.costs), lookahead)
+    text, found = list(TEXT[:7]), []
+    drafter.start(text)
+    for keeps in (2, 0, 5, 1):
+        features.length = len(text) - 1
+        found.append(drafter.propose(text, 6))
+        text += [*found[-1].token_ids[:keeps], 40]
+    return found
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("policy", ["constant", "confidence", "cost"])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0), Sampling(0.6)])
+def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, reads):
+    pairs = zip(
+        drafting(sampling, policy, alone=True, reads=reads),
+        drafting(sampling, policy, alone=False, reads=reads),
+        strict=True,
+    )
+    for one, other in pairs:
+        assert one.token_ids == other.token_ids
+        assert one.reason == other.reason
+        torch.testing.assert_close(one.confidences, other.confidences, rtol=1e-5, atol=1e-6)
+        for row, wanted in zip(one.draft_probs, other.draft_probs, strict=True):
+            torch.testing.assert_close(row, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_a_draft_that_memory_corrects_is_made_token_by_token():
+    model = CompactModel(replace(compiled(compact()), depth=1))
+    guide = Guide(3, Rule(np.full(3, -1.0)))
+    assert model.draft_on([1, 2], guide) is not None
+    model.rollback(0)
+    model.adjust = lambda states: states
+    assert model.draft_on([1, 2], guide) is None
+    assert model.length == 0
 
 
 def test_without_its_library_or_its_processor_there_is_no_compiled_pass(monkeypatch):
