@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
+from specdemo.engine.guide import TENTHS
 from specdemo.engine.types import Outcome
 
-BINS = 10
+BINS = TENTHS
 PRIOR_WEIGHT = 6.0  # tokens that the prior counts for, per bin
 FADE = 0.98  # what is left of older evidence after each tested token of the same bin
 
@@ -95,8 +94,8 @@ class Calibration:
         return table.mean if confidence is None else table.rate(confidence)
 
     @property
-    def rates(self) -> np.ndarray:
-        """`chance` of first children by tenths of confidence, see `guide.Rule`: (10,) float64."""
+    def rates(self) -> list[float]:
+        """`chance` of first children in the middle of each tenth of confidence, see `guide.Rule`."""
         return self._first.rates
 
     def observe(self, outcome: Outcome) -> None:
@@ -124,8 +123,8 @@ class _Table:
         return self._total[0] / self._total[1]
 
     @property
-    def rates(self) -> np.ndarray:
-        return np.array(self._kept) / np.array(self._seen)
+    def rates(self) -> list[float]:
+        return [kept / seen for kept, seen in zip(self._kept, self._seen, strict=True)]
 
     def rate(self, confidence: float) -> float:
         return sum(

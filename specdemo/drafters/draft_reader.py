@@ -112,7 +112,7 @@ class DraftReader:
         """
         uniforms = None
         if not self.greedy:
-            uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64).numpy()
+            uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64)
         if lookahead.rule and not (self.bias or self.head) and self.shaper.only_temperature:
             guide = Guide(most, lookahead.rule, uniforms, self.shaper.sampling.temperature)
             found = self.reader.draft_on(committed, guide)
@@ -130,7 +130,7 @@ class DraftReader:
             probs = self.probs_after(committed, [self.token(column) for column in columns])
             at = len(columns)
             columns.append(
-                int(likeliest(probs)) if uniforms is None else draw_at(probs, uniforms[at])
+                int(likeliest(probs)) if uniforms is None else draw_at(probs, float(uniforms[at]))
             )
             rows.append(probs)
             confidences.append(float(probs[columns[-1]]))

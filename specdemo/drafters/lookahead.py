@@ -21,6 +21,7 @@ from specdemo.errors import UserError
 from specdemo.settings import MAX_LOOKAHEAD, RunSettings
 
 TOGETHER = 4  # further tokens that `cost` weighs together
+REFRESHED = 4  # steps after which it looks at the costs again: they drift slowly
 
 
 class Lookahead(Protocol):
@@ -51,7 +52,7 @@ class Constant:
     def __init__(self, lookahead: int) -> None:
         self.lookahead = lookahead
         self.reason = f"constant: always {lookahead}"
-        self.rule = Rule(_never(lookahead))
+        self.rule = Rule.never(lookahead)
 
     def allowed(self, committed: Sequence[int]) -> int:
         """The constant."""
@@ -71,7 +72,7 @@ class Heuristic:
     def __init__(self, lookahead: int) -> None:
         self.lookahead = lookahead
         self.reason = f"heuristic: starts at {lookahead}"
-        self.rule = Rule(_never(MAX_LOOKAHEAD))
+        self.rule = Rule.never(MAX_LOOKAHEAD)
 
     def allowed(self, committed: Sequence[int]) -> int:
         """What the last outcomes left."""
@@ -106,7 +107,7 @@ class Confidence:
         self.threshold = threshold
         self.most = most
         self.reason = f"confidence: stops below {threshold:.2f}"
-        self.rule = Rule(_never(most), least=threshold)
+        self.rule = Rule.never(most, threshold)
         self._seen: deque[tuple[float, bool]] = deque(maxlen=256)
 
     def allowed(self, committed: Sequence[int]) -> int:
@@ -128,7 +129,7 @@ class Confidence:
                 self._seen.append((confidence, node in kept))
         if tested and len(self._seen) >= self.MIN_SAMPLES:
             self.threshold = self._best_threshold()
-            self.rule = Rule(_never(self.most), least=self.threshold)
+            self.rule = Rule.never(self.most, self.threshold)
         self.reason = f"confidence: stops below {self.threshold:.2f}"
 
     def _best_threshold(self) -> float:
@@ -168,7 +169,9 @@ class CostAware:
         self.calibration = calibration
         self.token_seconds = token_seconds
         self.reason = "cost-aware"
-        self.rule = Rule(_never(most))
+        self.rule = Rule.never(most)
+        self._floors: list[float] = []
+        self._steps = 0
         self._drafted = 0
         self._survival = 1.0
 
@@ -176,10 +179,13 @@ class CostAware:
         """At most this many, however sure the drafter is."""
         self._drafted, self._survival = 0, 1.0
         self.reason = f"cost-aware: paid up to {self.most} tokens"
-        self.rule = Rule(self._floors(), self.calibration.rates)
+        if self._steps % REFRESHED == 0:
+            self._floors = self._worth().tolist()
+            self.rule = Rule.of(self._floors, self.calibration.rates)
+        self._steps += 1
         return self.most
 
-    def _floors(self) -> np.ndarray:
+    def _worth(self) -> np.ndarray:
         """Survival above which one more token, or a few more together, are worth their cost, by tokens so far.
 
         Together, because a pass grows by steps of several rows: a dear row may be paid by the cheap ones after it.
@@ -197,7 +203,7 @@ class CostAware:
         """While more tokens are worth their cost."""
         self._drafted += 1
         self._survival *= self.calibration.chance(confidence)
-        if self._survival > self.rule.floors[min(self._drafted, self.most) - 1]:
+        if self._survival > self._floors[min(self._drafted, self.most) - 1]:
             return True
         gain = self._survival * self.calibration.mean
         cost = self.costs.rate() * (self._step + self.costs.row_seconds(self._drafted))
@@ -206,11 +212,6 @@ class CostAware:
 
     def observe(self, outcome: Outcome) -> None:
         """Costs and calibration are told by whoever owns them."""
-
-
-def _never(most: int) -> np.ndarray:
-    """Floors that no survival falls to."""
-    return np.full(most, -1.0)
 
 
 def make_lookahead(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+TENTHS = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -16,13 +18,28 @@ class Rule:
     After a token of confidence c: when c < least, or when the product of the rates of all tokens so far is not
     above the floor of its place.
 
-    floors: (most,) float64, one a token
-    rates: (10,) float64, the rate in the middle of each tenth of confidence, straight lines between; ones by default
+    numbers: (11 + most,) float64: the rate in the middle of each tenth of confidence, straight lines between; least;
+        and a floor for each token
     """
 
-    floors: np.ndarray
-    rates: np.ndarray | None = None
-    least: float = 0.0
+    numbers: np.ndarray
+
+    @classmethod
+    def of(
+        cls, floors: Sequence[float], rates: Sequence[float] = (1.0,) * TENTHS, least: float = 0.0
+    ) -> Rule:
+        """The rule of these numbers."""
+        return cls(np.array([*rates, least, *floors], dtype=np.float64))
+
+    @classmethod
+    def never(cls, most: int, least: float = 0.0) -> Rule:
+        """No survival is too low."""
+        return cls.of([-1.0] * most, least=least)
+
+    @property
+    def floors(self) -> np.ndarray:
+        """(most,)"""
+        return self.numbers[TENTHS + 1 :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +47,13 @@ class Guide:
     """What a draft needs to know before it begins.
 
     most: tokens at most; rule: where it ends before that
-    uniforms: (most,) float64, what tokens are drawn by, see `sampling.draw_at`; None takes the likeliest
+    uniforms: (most,) float64 on the CPU, what tokens are drawn by, see `sampling.draw_at`; None takes the likeliest
     temperature: of the rows, when tokens are drawn
     """
 
     most: int
     rule: Rule
-    uniforms: np.ndarray | None = None
+    uniforms: Tensor | None = None
     temperature: float = 1.0
 
 

@@ -19,21 +19,24 @@ from specdemo.settings import Sampling
 class Words:
     """A reduced vocabulary: the tokens that the columns of a drafter's rows stand for.
 
-    ids: (W,) int64 on the CPU, each token once; size: V; places: the column of each of the tokens
+    ids: (W,) int64 on the CPU, each token once; size: V; tokens: the same ids; places: the column of each
     """
 
     ids: Tensor
     size: int
+    tokens: tuple[int, ...] = field(init=False, repr=False, compare=False)
     places: dict[int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Keep where each token stands."""
-        places = {token: column for column, token in enumerate(self.ids.tolist())}
+        """Keep both ways, for a token at a time."""
+        tokens = tuple(self.ids.tolist())
+        object.__setattr__(self, "tokens", tokens)
+        places = {token: column for column, token in enumerate(tokens)}
         object.__setattr__(self, "places", places)
 
     def token(self, column: int) -> int:
         """Which token a column stands for."""
-        return int(self.ids[column])
+        return self.tokens[column]
 
     def columns(self, token_ids: Tensor) -> Tensor:
         """The columns of those of some tokens that are among the words, (n,) int64."""

@@ -24,8 +24,8 @@ from specdemo.models import vector as v
     ROWS, FIRST, LAST, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER, GROUP, EPSILON, SCALE, TABLE, LAYERS,
     INPUT, COS, SIN, TALKS, TALK_COUNT, TILES, SHARED, SCRATCH, SCRATCH_BYTES,
     STATES, FINAL, ASKED, ASKED_COUNT, NORM, WORDS, LOGITS, HEAD, HEAD_SCALES, HEAD_ZEROS,
-    MOST, WORD_IDS, EMBEDDING, UNIFORMS, HEAT, RATES, FLOORS, LEAST, ONE_ROW, DRAFTED, JOB,
-) = range(43)  # fmt: skip
+    MOST, WORD_IDS, EMBEDDING, UNIFORMS, HEAT, RULE, ONE_ROW, DRAFTED, JOB,
+) = range(41)  # fmt: skip
 # A layer: norms, then address of codes, scales and zeros of each matrix, biases and norms of queries and keys (0: none).
 INPUT_NORM, POST_NORM, QKV, OUTPUT, GATE_UP, DOWN, QKV_BIAS, QUERY_NORM, KEY_NORM = (
     0, 1, 2, 5, 8, 11, 14, 15, 16,
@@ -509,11 +509,9 @@ def add_token(job, number, survival):
     clock(np.int32(1), place + SECONDS * 8)
     middle = min(max(sure * 10 - 0.5, 0.0), 9.0)
     low = min(int(middle), 8)
-    rates = carray(v.doubles_at(job[RATES]), 10)
-    survival *= rates[low] * (low + 1 - middle) + rates[low + 1] * (middle - low)
-    limits = carray(v.doubles_at(job[FLOORS]), job[MOST])
-    least = carray(v.doubles_at(job[LEAST]), 1)
-    if number + 1 == job[MOST] or sure < least[0] or not survival > limits[number]:
+    rule = carray(v.doubles_at(job[RULE]), 11 + job[MOST])
+    survival *= rule[low] * (low + 1 - middle) + rule[low + 1] * (middle - low)
+    if number + 1 == job[MOST] or sure < rule[10] or not survival > rule[11 + number]:
         job[MOST] = 0
         return survival
     word_id = carray(v.numbers_at(job[WORD_IDS]), words)[column]

@@ -140,15 +140,6 @@ class Talk:
     caches: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A pass as `layers` reads it. kept: what its addresses point at"""
-
-    numbers: np.ndarray
-    threads: int
-    kept: tuple[np.ndarray, ...]
-
-
 class NativeLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
@@ -173,7 +164,7 @@ class NativeLayers:
         self._described = np.array([one.describe() for one in layers], dtype=np.int64)
         self._table = table.bfloat16().repeat(2).contiguous()
         self._own = threading.local()
-        self._tiles: dict[tuple[int, int], np.ndarray] = {}
+        self._tiles: dict[tuple[int, int], tuple[np.ndarray, int]] = {}
         self._always = self._fixed()
 
     def run(
@@ -197,9 +188,9 @@ class NativeLayers:
         """
         logits = torch.empty(len(asked), self._words)
         behind = torch.empty_like(x) if final else x
-        job = self._job(x, cos, sin, talks, first, last, asked, logits, states or {})
-        job.numbers[self._compiled.FINAL] = behind.data_ptr() if final else 0
-        self._go(job)
+        numbers, parts = self._job(x, cos, sin, talks, first, last, asked, logits, states or {})
+        numbers[self._compiled.FINAL] = behind.data_ptr() if final else 0
+        self._go(numbers + parts)
         return logits, behind
 
     def draft_on(
@@ -220,27 +211,24 @@ class NativeLayers:
         """
         c, most = self._compiled, guide.most
         logits = torch.empty(most, self._words)
-        found = np.zeros((most, c.TOKEN), dtype=np.int64)
-        rule = guide.rule
-        rates = np.ones(10) if rule.rates is None else rule.rates
-        least, one_row = np.array([rule.least]), self._shapes(1, 1)
-        job = self._job(
+        numbers, parts = self._job(
             x, cos, sin, [talk], first, len(self._layers), [len(x) - 1], logits, {}, most
         )
-        job.numbers[c.MOST : c.DRAFTED + 1] = (
-            most, words.ids.data_ptr(), embedding.data_ptr(),
-            0 if guide.uniforms is None else guide.uniforms.ctypes.data,
-            c.bits(1.0 if guide.uniforms is None else 1 / guide.temperature),
-            rates.ctypes.data, rule.floors.ctypes.data, least.ctypes.data, one_row.ctypes.data,
-            found.ctypes.data,
+        begin = len(numbers) + len(parts)
+        heat, uniforms = 1.0, 0
+        if guide.uniforms is not None:
+            heat, uniforms = 1 / guide.temperature, guide.uniforms.data_ptr()
+        numbers[c.MOST : c.DRAFTED + 1] = (
+            most, words.ids.data_ptr(), embedding.data_ptr(), uniforms, c.bits(heat),
+            guide.rule.numbers.ctypes.data, self._shapes(1, 1)[1], self._desk()[1] + 8 * begin,
         )  # fmt: skip
-        self._go(job)
-        told = found[: np.count_nonzero(found[:, c.SECONDS])]
-        columns, count = told[:, c.COLUMN].tolist(), len(told)
-        sure = told[:, c.SURE].astype(np.int32).view(np.float32).tolist()
-        spent = (told[-1] - told[0])[c.SECONDS :] @ (1.0, 1e-9)
-        step = float(spent) / (count - 1) if count > 1 else None
-        return Chain(columns, logits[:count].unbind(), sure, step)
+        desk = self._go(numbers + parts + [0] * most * c.TOKEN)
+        told = desk[begin : begin + most * c.TOKEN].reshape(most, c.TOKEN)
+        count = int(np.count_nonzero(told[:, c.SECONDS]))
+        sure = told[:count, c.SURE].astype(np.int32).view(np.float32).tolist()
+        seconds = (told[:count, c.SECONDS] + 1e-9 * told[:count, c.NANOSECONDS]).tolist()
+        step = (seconds[-1] - seconds[0]) / (count - 1) if count > 1 else None
+        return Chain(told[:count, c.COLUMN].tolist(), logits[:count].unbind(), sure, step)
 
     def _job(
         self,
@@ -254,40 +242,48 @@ class NativeLayers:
         logits: Tensor,
         states: dict[int, Tensor],
         further: int = 0,
-    ) -> Job:
-        """A pass as `layers` reads it. further: keys that are added while it runs"""
+    ) -> tuple[list[int], list[int]]:
+        """A pass as `layers` reads it, and what lies behind it on this thread's desk: states, rows asked, conversations.
+
+        further: keys that are added while it runs
+        """
         c, rows = self._compiled, len(x)
-        table, longest = self._laid_out(talks)
-        wanted = np.zeros(len(self._layers) + 1, dtype=np.int64)
+        wanted = [0] * (len(self._layers) + 1)
         for number, tensor in states.items():
             wanted[number] = tensor.data_ptr()
-        rows_asked = np.array(asked, dtype=np.int64)
+        table, longest = self._laid_out(talks)
+        parts = [*wanted, *asked, *table]
+        at_states = self._desk(c.JOB + len(parts) + further * c.TOKEN)[1] + 8 * c.JOB
+        at_asked = at_states + 8 * len(wanted)
         threads = torch.get_num_threads()
         shared, own = self._room(rows, len(asked), longest + further)
         scratch = self._scratch(shared + own * threads + 64)
-        tiles = self._shapes(min(rows, 16), min(max(1, len(asked)), 16))
-        job = self._always.copy()
-        job[c.ROWS : c.LAST + 1] = rows, first, last
-        job[c.INPUT : c.TALK_COUNT + 1] = (
-            x.data_ptr(), cos.data_ptr(), sin.data_ptr(), table.ctypes.data, len(talks),
+        numbers = self._always.copy()
+        numbers[c.ROWS : c.LAST + 1] = rows, first, last
+        numbers[c.INPUT : c.TALK_COUNT + 1] = (
+            x.data_ptr(), cos.data_ptr(), sin.data_ptr(), at_asked + 8 * len(asked), len(talks),
         )  # fmt: skip
-        job[c.TILES : c.ASKED_COUNT + 1] = (
-            tiles.ctypes.data, scratch, scratch + shared, own, wanted.ctypes.data,
-            0, rows_asked.ctypes.data, len(asked),
+        numbers[c.TILES : c.ASKED_COUNT + 1] = (
+            self._shapes(min(rows, 16), min(max(1, len(asked)), 16))[1],
+            scratch, scratch + shared, own, at_states, 0, at_asked, len(asked),
         )  # fmt: skip
-        job[c.LOGITS] = logits.data_ptr()
-        return Job(job, threads, (table, wanted, rows_asked))
+        numbers[c.LOGITS] = logits.data_ptr()
+        return numbers, parts
 
-    def _go(self, job: Job) -> None:
-        c, team, place = self._compiled, _team(), job.numbers.ctypes.data
-        if job.threads > 1 and team is not None:
-            team(ctypes.c_void_p(c.in_team.address), ctypes.c_void_p(place), job.threads, 0)
+    def _go(self, numbers: list[int]) -> np.ndarray:
+        """Put a job on the desk and do it. returns: the desk"""
+        c, team, threads = self._compiled, _team(), torch.get_num_threads()
+        desk, place = self._desk()
+        desk[: len(numbers)] = numbers
+        if threads > 1 and team is not None:
+            team(ctypes.c_void_p(c.in_team.address), ctypes.c_void_p(place), threads, 0)
         else:
             c.alone.ctypes(place)
+        return desk
 
-    def _fixed(self) -> np.ndarray:
+    def _fixed(self) -> list[int]:
         """What all jobs have in common."""
-        c, shape, job = self._compiled, self.shape, np.zeros(self._compiled.JOB, dtype=np.int64)
+        c, shape, job = self._compiled, self.shape, [0] * self._compiled.JOB
         job[c.HEADS : c.LAYERS + 1] = (
             shape.heads, shape.kv_heads, shape.head_dim, shape.hidden, shape.inner, shape.group,
             c.bits(shape.epsilon), c.bits(shape.scale),
@@ -300,20 +296,18 @@ class NativeLayers:
         )
         return job
 
-    def _laid_out(self, talks: Sequence[Talk]) -> tuple[np.ndarray, int]:
+    def _laid_out(self, talks: Sequence[Talk]) -> tuple[list[int], int]:
         """The job's table of conversations, and the most keys of one."""
-        begin, lines = 0, []
+        begin, longest = 0, 0
+        table: list[int] = []
         for one in talks:
             keys, seen = one.start + one.rows, one.seen
-            lines.append(
-                (
-                    begin, one.rows, one.start, keys, keys if seen is None else one.prefix,
-                    0 if seen is None else seen.data_ptr(), one.capacity, one.caches.ctypes.data,
-                )
+            table += (
+                begin, one.rows, one.start, keys, keys if seen is None else one.prefix,
+                0 if seen is None else seen.data_ptr(), one.capacity, one.caches.ctypes.data,
             )  # fmt: skip
-            begin += one.rows
-        longest = max((line[3] for line in lines), default=0)
-        return np.array(lines, dtype=np.int64).reshape(-1, self._compiled.TALK), longest
+            begin, longest = begin + one.rows, max(longest, keys)
+        return table, longest
 
     def _room(self, rows: int, asked: int, longest: int) -> tuple[int, int]:
         """Bytes of the buffers that all threads share, and of those that each has, in whole lines."""
@@ -337,15 +331,23 @@ class NativeLayers:
             kept = self._own.buffer = torch.zeros(2 * size + 64, dtype=torch.uint8)
         return (kept.data_ptr() + 63) // 64 * 64
 
-    def _shapes(self, rows: int, asked: int) -> np.ndarray:
-        """Tile configurations: products of `rows` rows, all tiles full, products of `asked` rows. AMX palette 1."""
+    def _desk(self, size: int = 0) -> tuple[np.ndarray, int]:
+        """This thread's array for jobs, and its address: asking numpy for one takes long."""
+        kept = getattr(self._own, "desk", None)
+        if kept is None or len(kept[0]) < size:
+            array = np.zeros(2 * size, dtype=np.int64)
+            kept = self._own.desk = (array, array.ctypes.data)
+        return kept
+
+    def _shapes(self, rows: int, asked: int) -> tuple[np.ndarray, int]:
+        """Tile configurations and their address: products of `rows` rows, all tiles full, products of `asked` rows. AMX palette 1."""
         if (rows, asked) not in self._tiles:
             settings = np.zeros((3, 64), dtype=np.uint8)
             for shapes, first in zip(settings, (rows, 16, asked), strict=True):
                 shapes[0] = 1
                 shapes[16:32].view(np.uint16)[:] = 64
                 shapes[48:56] = [first] * 6 + [16] * 2
-            self._tiles[rows, asked] = settings
+            self._tiles[rows, asked] = settings, settings.ctypes.data
         return self._tiles[rows, asked]
 
 

@@ -113,9 +113,6 @@ class Handlers:
         if self.studio.replay_only:  # `begin` has said why
             yield gr.skip()
             return
-        if self.studio.replay_only:
-            yield gr.skip()
-            return
         cancel = visitor.cancel
         with closing(self._streams(visitor, prompt or "", system or "", controls)) as streams:
             for stream in streams:

@@ -180,7 +180,7 @@ def test_products_are_those_of_the_decoded_matrix(group, rows):
     own = torch.zeros(8192 + 128 * padded, dtype=torch.uint8)
     addresses = np.array(matrix.addresses(), dtype=np.int64)
     table = native.AFFINE.repeat(2)
-    shapes = native.NativeLayers._shapes(_Kept(), min(rows, 16), 1)
+    shapes = native.NativeLayers._shapes(_Kept(), min(rows, 16), 1)[0]
     _product(x, rows, width, addresses, outputs, table, group, sums, into, own, shapes, layers)
     assert error(into, x[:rows].float() @ weight.T) < 1e-5
 
@@ -339,7 +339,7 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
 
 def test_a_draft_that_memory_corrects_is_made_token_by_token():
     model = CompactModel(replace(compiled(compact()), depth=1))
-    guide = Guide(3, Rule(np.full(3, -1.0)))
+    guide = Guide(3, Rule.never(3))
     assert model.draft_on([1, 2], guide) is not None
     model.rollback(0)
     model.adjust = lambda states: states
