@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from queue import SimpleQueue
 
+from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.session import Studio
 from specdemo.settings import RunSettings
@@ -137,7 +138,9 @@ def _answer(
     conversation = studio.open()
     last = ""  # the text of the last token
     try:
-        for event in conversation.run(answer.prompt, settings, system=system, cancel=cancel):
+        for event in conversation.run(
+            answer.prompt, settings, system=system, cancel=cancel, every=LOOK_SECONDS
+        ):
             grown = _after(answer, event, last)
             if isinstance(event, Verified):
                 last = new_texts(event)[-1]

@@ -6,7 +6,6 @@ import argparse
 import json
 import shlex
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
@@ -21,6 +20,7 @@ from rich.text import Text
 
 from specdemo.batch_command import printable, read_prompts, run_all
 from specdemo.cli import app_settings, lane_settings, run_settings
+from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress as Report
 from specdemo.session import PLAIN, SPECULATIVE, Studio
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     conversation.memory.saved_head = options.online_weights
     events: list[Event] = []
     for event in conversation.run(
-        options.prompt, settings, system=options.system, cancel=threading.Event()
+        options.prompt, settings, system=options.system, every=LOOK_SECONDS
     ):
         events.append(event)
         if options.json:

@@ -26,12 +26,14 @@ def run_race(
     *,
     system: str = "",
     cancel: threading.Event | None = None,
+    every: float = 0.0,
 ) -> Iterator[tuple[int, Event | None]]:
     """Run the lanes one after the other: at once they would disturb each other.
 
     Each has a conversation of its own, and first a short pass that warms up what it uses.
     yields: (place of the lane, event); None for the event when the lane's turn comes
     cancel: ends the lane that runs within a step; those after it are not begun
+    every: seconds between two looks at what has come, see `Runner.run`
     Raises UserError for lanes that cannot be run, before the first, and for a prompt that cannot.
     """
     lanes = [replace(settings, baseline=False).checked() for settings in lanes]
@@ -45,7 +47,9 @@ def run_race(
         for part, shown in ((short, False), (settings, True)):
             conversation = studio.open()
             try:
-                for event in conversation.run(prompt, part, system=system, cancel=cancel):
+                for event in conversation.run(
+                    prompt, part, system=system, cancel=cancel, every=every
+                ):
                     if shown:
                         yield place, event
             finally:

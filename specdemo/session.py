@@ -282,14 +282,16 @@ class Conversation:
         *,
         system: str = "",
         cancel: threading.Event | None = None,
+        every: float = 0.0,
     ) -> Iterator[Event]:
         """Answer a prompt: the plain lane first when a baseline is wanted, then the speculative one.
 
+        every: seconds between two looks at what has come, for viewers that need not see each event at once
         Raises UserError before the first event for what the user can mend; what breaks later arrives as RunFailed.
         """
         cancel = cancel or threading.Event()
         settings = settings.checked()
-        yield from self._studio.runner.run(self._run(prompt, settings, system, cancel))
+        yield from self._studio.runner.run(self._run(prompt, settings, system, cancel), every)
 
     def _run(
         self,

@@ -57,7 +57,7 @@ class ScriptedStudio:
             self.open_now -= 1
             self.closed += 1
 
-    def run(self, prompt, settings, *, system="", cancel):
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
         assert not settings.baseline
         if prompt == "refused":
             raise UserError("It is too long.", advice="Shorten it.")

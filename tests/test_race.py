@@ -42,7 +42,7 @@ class ScriptedStudio:
     def close(self):
         self.open_now -= 1
 
-    def run(self, prompt, settings, *, system="", cancel):
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
         assert not settings.baseline
         if prompt == "refused":
             raise UserError("It is too long.")

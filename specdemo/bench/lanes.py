@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session import Conversation, Studio
 from specdemo.settings import POLICIES, RunSettings
 from specdemo.trace.events import Event, RunFailed
@@ -136,6 +137,7 @@ def run_once(
         replace(settings, baseline=False),
         system=system,
         cancel=cancel or threading.Event(),
+        every=LOOK_SECONDS,
     ):
         if isinstance(event, RunFailed):
             raise RuntimeError(event.message)

@@ -13,7 +13,6 @@ import argparse
 import json
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.bench.page_speed import served
+from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.session import Studio
 from specdemo.settings import AppSettings, RunSettings
@@ -101,7 +101,7 @@ def inputs(settings: RunSettings) -> list[object]:
 def _headless(studio: Studio, prompt: str, settings: RunSettings) -> tuple[float, float]:
     conversation = studio.open()
     begun = time.perf_counter()
-    events = list(conversation.run(prompt, settings, cancel=threading.Event()))
+    events = list(conversation.run(prompt, settings, every=LOOK_SECONDS))
     seconds = time.perf_counter() - begun
     conversation.close()
     return rates(events, seconds)

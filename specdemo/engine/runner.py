@@ -15,6 +15,8 @@ from specdemo.engine.ask import Ask, answer_together
 from specdemo.engine.crew import Crew
 from specdemo.trace.events import Event
 
+LOOK_SECONDS = 1 / 20  # between two looks of who need not see each event at once
+
 Steps = Iterator[Event | Ask]  # a run: events to show, and asks to answer before it goes on
 
 
@@ -22,12 +24,13 @@ Steps = Iterator[Event | Ask]  # a run: events to show, and asks to answer befor
 class _Run:
     """A run and who looks at it.
 
-    outbox: its events, then None or what broke it
+    outbox: its events, then None or what broke it; over: set then
     """
 
     steps: Steps
     outbox: SimpleQueue[Event | BaseException | None] = field(default_factory=SimpleQueue)
     closed: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
     ask: Ask | None = None
 
 
@@ -56,15 +59,21 @@ class Runner:
         self._inbox.put((work, result))
         return result.result()
 
-    def run(self, steps: Steps) -> Iterator[Event]:
-        """The events of a run that goes on in the thread, however slowly they are taken. Closing ends the run."""
+    def run(self, steps: Steps, every: float = 0.0) -> Iterator[Event]:
+        """The events of a run that goes on in the thread, however slowly they are taken. Closing ends the run.
+
+        every: seconds to leave between two looks at what has come. A thread that wakes for each event takes a core
+            from the pass each time, and the pass's other threads wait for that one.
+        """
         run = _Run(steps)
         self._start()
         self._inbox.put(run)
-        ended = False
+        ended = begun = False
         try:
             while not ended:
-                item = run.outbox.get()
+                if every and begun and run.outbox.empty():
+                    run.over.wait(every)
+                item, begun = run.outbox.get(), True
                 ended = item is None or isinstance(item, BaseException)
                 if isinstance(item, BaseException):
                     raise item
@@ -128,8 +137,9 @@ def _advance(run: _Run) -> bool:
                 run.outbox.put(item)
     except BaseException as error:  # noqa: BLE001 - raised where the run is looked at
         run.outbox.put(error)
-        return False
-    run.outbox.put(None)
+    else:
+        run.outbox.put(None)
+    run.over.set()
     return False
 
 

@@ -26,7 +26,7 @@ DETAIL = 5  # alternatives of both models that the inspector shows
 MOST_PROMPTS = 16  # of one batch
 BATCH_SECONDS = 1 / 10  # between two looks at a batch
 LOADING_SECONDS = 0.5  # between two looks at whether the model is there
-YIELD_SECONDS = 1 / 16  # appends are joined: browsers lag on one update a token
+YIELD_SECONDS = 1 / 10  # appends are joined: browsers lag on one update a token
 
 
 @dataclass(slots=True)
@@ -132,7 +132,9 @@ class Handlers:
             return
         try:
             settings = replace(read_controls(controls), detail=DETAIL)
-            for event in visitor.conversation.run(prompt, settings, system=system, cancel=cancel):
+            for event in visitor.conversation.run(
+                prompt, settings, system=system, cancel=cancel, every=YIELD_SECONDS
+            ):
                 stream += encode(event) + "\n"
                 if isinstance(event, RunStarted):
                     answer.clear()

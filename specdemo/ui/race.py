@@ -125,7 +125,9 @@ class Races:
             titles = self.titles()
             named = [lane_title(titles, lane.method, lane.to_dict()) for lane in lanes]
             stream += "".join(lane_line(place, title) for place, title in enumerate(named))
-            with closing(run_race(self.studio, prompt or "", lanes, cancel=cancel)) as race:
+            with closing(
+                run_race(self.studio, prompt or "", lanes, cancel=cancel, every=YIELD_SECONDS)
+            ) as race:
                 for place, event in race:
                     stream += lane_line(place, named[place]) if event is None else _line(event)
                     if time.monotonic() - seen >= YIELD_SECONDS and not switch.dropped:

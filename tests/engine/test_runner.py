@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from conftest import drafter_for, header, reference_greedy
@@ -99,6 +100,17 @@ def test_a_viewer_that_does_not_look_holds_nobody_up(target_weights):
     (events,) = together(runner, [lane(decoder, Nothing(), PROMPTS[1])])
     assert output_ids(events) == reference_greedy(target_weights, PROMPTS[1], 24)
     assert output_ids(list(asleep)) == reference_greedy(target_weights, PROMPTS[0], 24)
+
+
+def test_a_viewer_may_look_now_and_then(target_weights):
+    lanes = lane(LeanDecoder(target_weights), Nothing(), PROMPTS[0], new_tokens=200)
+    begun, last, looks, events = time.monotonic(), 0.0, 0, []
+    for event in Runner().run(lanes, every=0.05):
+        events.append(event)
+        looks += time.monotonic() - last > 0.02
+        last = time.monotonic()
+    assert output_ids(events) == reference_greedy(target_weights, PROMPTS[0], 200)
+    assert 3 <= looks <= 2 + (time.monotonic() - begun) / 0.05
 
 
 def test_closing_a_run_ends_it_where_it_computes(target_weights):

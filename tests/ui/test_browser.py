@@ -37,7 +37,7 @@ HOSTILE = [
 class HostileConversation:
     """Real events whose token texts are what a model could say at worst."""
 
-    def run(self, prompt, settings, *, system="", cancel):
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
         if prompt == "fail":
             raise UserError("It happened.", unharmed="All is well.", advice="Try again.")
         info = ModelInfo("tiny", precision="fp32")

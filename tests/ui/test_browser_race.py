@@ -27,7 +27,7 @@ HOSTILE = "<img src=x onerror=window.hacked=1>"
 class ScriptedConversation:
     """Plain takes 0.1 s a token, every other method half of it; `forever` ends when it is told to."""
 
-    def run(self, prompt, settings, *, system="", cancel):
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
         plain = settings.method == "nothing"
         lane = "plain" if plain else "speculative"
         info = ModelInfo("tiny", precision="fp32")

@@ -57,7 +57,7 @@ class ScriptedConversation:
         self.steps = steps
         self.closed = False
 
-    def run(self, prompt, settings, *, system="", cancel):
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
         if self.error:
             raise self.error
         yield RunStarted("speculative", settings.method, prompt, {}, ModelInfo("tiny"))
@@ -394,7 +394,7 @@ def test_batches_of_two_visitors_never_meet(handlers):
 
 def test_the_token_that_ends_an_answer_is_no_part_of_the_turn(handlers):
     class Ending(ScriptedConversation):
-        def run(self, prompt, settings, *, system="", cancel):
+        def run(self, prompt, settings, *, system="", cancel, every=0.0):
             *events, _ = super().run(prompt, settings, cancel=cancel)
             yield from [*events, RunFinished("speculative", FinishReason.STOP, 3, 0.3)]
 
