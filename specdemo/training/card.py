@@ -49,7 +49,7 @@ class Card:
     precision: weights that the target answered with; layers: the target's layers that it began as
     data: a line for each source of answers; tokens_seen: prompt and answer tokens, every epoch counted
     results: measured on held-out prompts; `title` puts their names into words
-    losses, checks: (step, divergence in nats), the training's moving average and on held-out texts
+    losses, checks: (step, loss as the recipe has it), the training's moving average and on held-out texts
     """
 
     target: str
@@ -160,10 +160,8 @@ def _training(card: Card) -> list[str]:
     for name, pairs in (("training", card.losses), ("held out", card.checks)):
         if pairs:
             (first, before), (last, after) = pairs[0], pairs[-1]
-            lines.append(
-                f"- {name}: {before:.3f} nats a token at step {first:,}, {after:.3f} at step {last:,}"
-            )
-    return [f"![Divergence from the target while training]({PLOT})", "", *lines] if lines else []
+            lines.append(f"- {name}: {before:.3f} at step {first:,}, {after:.3f} at step {last:,}")
+    return [f"![Loss while training]({PLOT})", "", *lines] if lines else []
 
 
 def _number(value: float) -> str:

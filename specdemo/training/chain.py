@@ -68,15 +68,15 @@ class ChainTask:
         states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(torch.bfloat16)
         wanted = hidden.final(there, device)
         own = self.coarse_head if coarse else None
-        divergence = DistilledHead.apply(states, wanted, self.head, own)
-        loss = divergence + normalised_error(states, wanted)
+        distance = DistilledHead.apply(states, wanted, self.head, own)
+        loss = distance + normalised_error(states, wanted)
         mid_weight = MID_WEIGHT * max(0.0, 1 - done / MID_UNTIL)
         if mid_weight and not self.layers and len(self.module.layers) > 1:
             here, there = positions(batch, answers_only=False)
             states = middle.flatten(0, 1)[torch.from_numpy(here).to(device)]
             wanted = hidden.rows(hidden.layers[-2], there, device)
             loss = loss + mid_weight * normalised_error(states, wanted)
-        return loss, divergence.detach()
+        return loss, distance.detach()
 
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
 from specdemo.training.options import ABOVE
 from specdemo.training.package import draft_config
-from specdemo.training.student import Student, spread
+from specdemo.training.student import KL, L1, Student, spread
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from specdemo.training.trainer import Task
 
 RANK = 128  # of the Markov head
-_DISTILLED = "KL to the target over the reduced vocabulary + normalised squared error of the final hidden state"
+_DISTANCE = f"{KL} KL + {L1} L1 to the target's distribution over the reduced vocabulary"
+_DISTILLED = f"{_DISTANCE} + normalised squared error of the final hidden state"
 LOSSES = {
     "draft": f"{_DISTILLED} + {MID_WEIGHT} times that of a middle one, fading out at {MID_UNTIL:.0%} of the time",
     "feature": f"{_DISTILLED}; the features of random runs of tokens are missing, as while drafting on",
     "exit": _DISTILLED,
-    "medusa": "KL to the target's distribution so many tokens later, mean over the heads",
+    "medusa": f"{_DISTANCE} so many tokens later, mean over the heads",
     "block": "per place: 0.1 KL + 0.9 L1 to the target's distribution + "
     "cross-entropy of the confidence to 1 - TV; later places count less",
-    "jet": "KL to the target over the reduced vocabulary at every place; later places count less",
+    "jet": f"{_DISTANCE} at every place; later places count less",
 }
 
 

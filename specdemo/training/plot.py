@@ -57,7 +57,7 @@ def draw(card: Card) -> str:
         _text(LEFT, 22, f"Training of the {card.kind} drafter for {card.target}", kind="title"),
         *(_level(down(value), f"{value:g}") for value in nats),
         *(_text(across(step), BOTTOM + 18, f"{step:,}", anchor="middle") for step in steps),
-        _text(LEFT, 42, "nats a token from the target, logarithmic"),
+        _text(LEFT, 42, "loss, logarithmic"),
         _text((LEFT + RIGHT) / 2, BOTTOM + 38, "steps", anchor="middle"),
         _line("losses", places(card.losses)),
         _line("checks", checks),

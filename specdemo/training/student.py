@@ -188,12 +188,18 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-class DistilledHead(torch.autograd.Function):
-    """KL(teacher || draft) over the reduced vocabulary; logits exist for a few rows at a time.
+KL, L1 = 0.3, 0.7  # shares of the two in the loss
 
-    forward(states (n, H), teacher (n, H), head (W, H), own (W, H), weights (n,)) -> weighted mean KL in nats, () float32
+
+class DistilledHead(torch.autograd.Function):
+    """How far the draft's distribution q is from the teacher's p over the reduced vocabulary: KL x KL(p || q) + L1 x |p - q|.
+
+    A drawn token is kept with chance 1 - |p - q| / 2, so the second is what is wanted; the first teaches a draft
+    that is still far off (DistillSpec 2310.08461 compares such losses). Logits exist for a few rows at a time.
+
+    forward(states (n, H), teacher (n, H), head (W, H), own (W, H), weights (n,)) -> weighted mean, () float32
     own: the draft's head when it is not exactly the teacher's
-    The logits' gradient is softmax(draft) - softmax(teacher), so forward makes it.
+    The logits' gradients are q - p and q (s - s . q) with s = sign(q - p), so forward makes them.
     """
 
     @staticmethod
@@ -214,9 +220,14 @@ class DistilledHead(torch.autograd.Function):
             rows = slice(begin_row, begin_row + HEAD_ROWS)
             said = F.linear(states[rows], own).log_softmax(-1, dtype=torch.float32)
             wanted = F.linear(teacher[rows], head).log_softmax(-1, dtype=torch.float32)
-            probs = wanted.exp()
-            total += (probs * wanted.sub_(said)).sum(-1, keepdim=True).mul_(weights[rows]).sum()
-            gradient[rows] = said.exp_().sub_(probs).mul_(weights[rows]).to(head.dtype) @ own
+            probs, share = wanted.exp(), weights[rows]
+            total += KL * (probs * wanted.sub_(said)).sum(-1, keepdim=True).mul_(share).sum()
+            mine = said.exp_()
+            apart = mine - probs
+            total += L1 * apart.abs().sum(-1, keepdim=True).mul_(share).sum()
+            side = apart.sign()
+            side.sub_((side * mine).sum(-1, keepdim=True)).mul_(mine).mul_(L1)
+            gradient[rows] = apart.mul_(KL).add_(side).mul_(share).to(head.dtype) @ own
         ctx.save_for_backward(gradient)
         return total
 

@@ -36,7 +36,7 @@ class TrainReport:
     """What came out.
 
     results: on held-out prompts, as in the card
-    losses, checks: (step, divergence in nats): moving average of the training, and on held-out texts
+    losses, checks: (step, loss): moving average of the training, and on held-out texts
     resumed_at: the step that an earlier call had reached, 0 for a fresh start
     """
 

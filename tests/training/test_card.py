@@ -45,8 +45,8 @@ def test_the_readme_fits_every_kind(kind: str):
 
 def test_the_readme_tells_the_ends_of_the_curve_only():
     text = render(CARD, 1)
-    assert "- training: 4.000 nats a token at step 10, 1.250 at step 40" in text
-    assert "- held out: 2.200 nats a token at step 20, 1.400 at step 40" in text
+    assert "- training: 4.000 at step 10, 1.250 at step 40" in text
+    assert "- held out: 2.200 at step 20, 1.400 at step 40" in text
     assert "(training.svg)" in text
     assert "1.500" not in text
 

@@ -28,7 +28,7 @@ from specdemo.training.data import (
     to_rows,
 )
 from specdemo.training.options import KINDS, TrainOptions
-from specdemo.training.student import DistilledHead, spread
+from specdemo.training.student import KL, L1, DistilledHead, spread
 from specdemo.training.train import train
 
 WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
@@ -206,7 +206,8 @@ def test_the_head_has_the_gradient_of_its_loss():
     loss.backward()
     same = states.detach().clone().requires_grad_()
     mine, theirs = ((x @ head.T).log_softmax(-1) for x in (same, teacher))
-    wanted = F.kl_div(mine, theirs, log_target=True, reduction="batchmean")
+    divergence = F.kl_div(mine, theirs, log_target=True, reduction="batchmean")
+    wanted = KL * divergence + L1 * (mine.exp() - theirs.exp()).abs().sum() / len(states)
     wanted.backward()
     assert loss.item() == pytest.approx(wanted.item(), rel=1e-4)
     assert torch.allclose(states.grad, same.grad, atol=1e-6)
