@@ -21,7 +21,7 @@ from specdemo.engine.sampling import Words
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.models import native
 from specdemo.models.kernels import Look, attend, look, rms_norm
-from specdemo.models.native import NativeLayers, Talk
+from specdemo.models.native import Added, NativeLayers, Talk
 
 GROUP = 32  # weights that share a scale in the 4-bit layout
 EPSILON = 1e-5  # of the norm over the target's states
@@ -255,11 +255,10 @@ class CompactModel:
         places = slice(start, end + guide.most)
         cos, sin = self._cos_32[places], self._sin_32[places]
         seen = None if rows == 1 else self._causal(rows, end)
-        x = weights.embedding[list(token_ids)]
-        x, begun = self._begun(x, cos, sin, start, seen, self._known(start, end), 0)
-        talk = self._talk(rows, start, seen)
+        x = weights.embedding[list(token_ids)].float()
+        talk, added = self._talk(rows, start, seen), self._added(self._known(start, end))
         chain = weights.native.draft_on(
-            x, cos, sin, talk, begun, guide, weights.words, weights.embedding
+            x, cos, sin, talk, guide, weights.words, weights.embedding, added
         )
         self.length = end + len(chain.columns) - 1
         return chain
@@ -350,34 +349,29 @@ class CompactModel:
     ) -> Tensor:
         """`_run` by the compiled pass, in two parts where something comes in between."""
         weights, run = self.weights, self.weights.native.run
-        all_rows, layers = len(x) + guesses, len(weights.layers)
+        all_rows, layers, begun = len(x) + guesses, len(weights.layers), 0
         cos, sin = self._cos_32[positions], self._sin_32[positions]
-        x, begun = self._begun(x, cos, sin, start, seen, added, guesses)
+        x = x.float().contiguous()
+        if guesses:  # more rows join above the draft model
+            begun = weights.extends
+            talk = self._talk(len(x), start, seen)
+            if begun:
+                _, x = run(x, cos, sin, [talk], 0, begun, final=True)
+            x, added = self._joined(x, added, guesses), None
         asked = () if self.adjust else range(all_rows - last, all_rows)
         talk = self._talk(all_rows, start, seen)
-        words, x = run(x, cos, sin, [talk], begun, layers, asked=asked, final=True)
+        words, x = run(
+            x, cos, sin, [talk], begun, layers, asked=asked, added=self._added(added), final=True
+        )
         self._behind = x[-last:]
         return weights.head(self.adjust(self.states)).float() if self.adjust else words
 
-    def _begun(
-        self,
-        x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        start: int,
-        seen: Tensor | None,
-        added: tuple[int, Tensor] | None,
-        guesses: int,
-    ) -> tuple[Tensor, int]:
-        """Rows as far as the compiled pass takes them before something comes in: (rows, H) float32, and through how many layers."""
-        x, begun = x.float().contiguous(), 0
-        if added is not None or guesses:
-            begun, rows = self.weights.extends, len(x)
-            if begun:
-                talk, run = self._talk(rows, start, seen), self.weights.native.run
-                _, x = run(x, cos[:rows], sin[:rows], [talk], 0, begun, final=True)
-            x = self._joined(x, added, guesses)
-        return x, begun
+    def _added(self, known: tuple[int, Tensor] | None) -> Added | None:
+        """What the target's states add, for the compiled pass."""
+        if known is None:
+            return None
+        first, rows = known
+        return Added(self.weights.extends, first, rows.float().contiguous())
 
     def _joined(self, x: Tensor, added: tuple[int, Tensor] | None, guesses: int) -> Tensor:
         """What comes in above the draft model: the target's states, and rows for guessed places."""

@@ -18,14 +18,16 @@ from numba import carray, cfunc, njit, types
 
 from specdemo.models import vector as v
 
-# The job. Of the head: a bfloat16 matrix, or codes, scales and zeros of a 4-bit one. Of a draft: tokens at most (0: none is
-# drafted), what words' ids and the target's embedding are, `guide.Guide`, tiles for one row, and where drafted tokens go.
+# The job. Of the head: a bfloat16 matrix, or codes, scales and zeros of a 4-bit one. MORE: float32 rows that are added to
+# those from MORE_ROW on before a layer (0: none). Of a draft: tokens at most (0: none is drafted), what words' ids and the
+# target's embedding are, `guide.Guide`, tiles for one row, and where drafted tokens go.
 (
     ROWS, FIRST, LAST, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER, GROUP, EPSILON, SCALE, TABLE, LAYERS,
     INPUT, COS, SIN, TALKS, TALK_COUNT, TILES, SHARED, SCRATCH, SCRATCH_BYTES,
     STATES, FINAL, ASKED, ASKED_COUNT, NORM, WORDS, LOGITS, HEAD, HEAD_SCALES, HEAD_ZEROS,
+    MORE, MORE_LAYER, MORE_ROW, MORE_COUNT,
     MOST, WORD_IDS, EMBEDDING, UNIFORMS, HEAT, RULE, ONE_ROW, DRAFTED, JOB,
-) = range(41)  # fmt: skip
+) = range(45)  # fmt: skip
 # A layer: norms, then address of codes, scales and zeros of each matrix, biases and norms of queries and keys (0: none).
 INPUT_NORM, POST_NORM, QKV, OUTPUT, GATE_UP, DOWN, QKV_BIAS, QUERY_NORM, KEY_NORM = (
     0, 1, 2, 5, 8, 11, 14, 15, 16,
@@ -387,6 +389,8 @@ def go_through(place, thread, threads):
     v.copy_lines(job[INPUT], x, rows * hidden // 16)
     table, shapes = job[TABLE], job[TILES]
     for index in range(job[FIRST], job[LAST]):
+        if job[MORE] and index == job[MORE_LAYER]:
+            v.add_to(x + job[MORE_ROW] * hidden * 4, job[MORE], job[MORE_COUNT] * hidden // 16)
         layer = carray(v.numbers_at(job[LAYERS] + index * LAYER * 8), LAYER)
         here = job[LAYERS] + index * LAYER * 8
         affine = layer[QKV + 2] != 0
@@ -522,7 +526,7 @@ def add_token(job, number, survival):
     job[COS] += job[ROWS] * width * 4
     job[SIN] += job[ROWS] * width * 4
     job[LOGITS] += words * 4
-    job[ROWS], job[FIRST], job[TILES] = 1, 0, job[ONE_ROW]
+    job[ROWS], job[FIRST], job[MORE], job[TILES] = 1, 0, 0, job[ONE_ROW]
     carray(v.numbers_at(job[ASKED]), 1)[0] = 0
     talk = carray(v.numbers_at(job[TALKS]), TALK)
     talk[START] += talk[COUNT]

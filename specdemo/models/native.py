@@ -140,6 +140,15 @@ class Talk:
     caches: np.ndarray
 
 
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What comes in between two layers. rows: (n, hidden) float32, added to those from `first` on before layer `layer`"""
+
+    layer: int
+    first: int
+    rows: Tensor
+
+
 class NativeLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
@@ -178,6 +187,7 @@ class NativeLayers:
         *,
         asked: Sequence[int] = (),
         states: dict[int, Tensor] | None = None,
+        added: Added | None = None,
         final: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Rows of all conversations through the layers from `first` to before `last`; call it in inference mode.
@@ -189,6 +199,7 @@ class NativeLayers:
         logits = torch.empty(len(asked), self._words)
         behind = torch.empty_like(x) if final else x
         numbers, parts = self._job(x, cos, sin, talks, first, last, asked, logits, states or {})
+        self._add(numbers, added)
         numbers[self._compiled.FINAL] = behind.data_ptr() if final else 0
         self._go(numbers + parts)
         return logits, behind
@@ -199,12 +210,12 @@ class NativeLayers:
         cos: Tensor,
         sin: Tensor,
         talk: Talk,
-        first: int,
         guide: Guide,
         words: Words,
         embedding: Tensor,
+        added: Added | None = None,
     ) -> Chain:
-        """Rows of one conversation through the layers from `first` on, and a draft after the last of them.
+        """Rows of one conversation through all layers, and a draft after the last of them.
 
         x: (rows, hidden) float32, overwritten; cos, sin: also of the places of all drafted tokens but the last
         words, embedding: what the head speaks, and (V, hidden) bfloat16, what drafted tokens are read by
@@ -212,8 +223,9 @@ class NativeLayers:
         c, most = self._compiled, guide.most
         logits = torch.empty(most, self._words)
         numbers, parts = self._job(
-            x, cos, sin, [talk], first, len(self._layers), [len(x) - 1], logits, {}, most
+            x, cos, sin, [talk], 0, len(self._layers), [len(x) - 1], logits, {}, most
         )
+        self._add(numbers, added)
         begin = len(numbers) + len(parts)
         heat, uniforms = 1.0, 0
         if guide.uniforms is not None:
@@ -269,6 +281,13 @@ class NativeLayers:
         )  # fmt: skip
         numbers[c.LOGITS] = logits.data_ptr()
         return numbers, parts
+
+    def _add(self, numbers: list[int], added: Added | None) -> None:
+        c = self._compiled
+        if added is not None:
+            numbers[c.MORE : c.MORE_COUNT + 1] = (
+                added.rows.data_ptr(), added.layer, added.first, len(added.rows),
+            )  # fmt: skip
 
     def _go(self, numbers: list[int]) -> np.ndarray:
         """Put a job on the desk and do it. returns: the desk"""

@@ -276,12 +276,19 @@ def compact() -> CompactWeights:
     )  # fmt: skip
 
 
-def test_a_compact_draft_is_what_torch_makes_of_it():
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_compact_draft_is_what_torch_makes_of_it(reads):
     plain, fast = compact(), compiled(compact())
     assert fast.native is not None
-    found = []
+    found, features = [], Features((3,))
+    matrix, states = torch.randn(128, 128).bfloat16() / 11, torch.randn(60, 128).bfloat16()
+    features.write(0, [states])
+    features.length = 60
+    inject = Injection(torch.ones(128).bfloat16(), lambda x: F.linear(x, matrix))
     for weights in (plain, fast):
-        model = CompactModel(weights)
+        if reads:
+            weights = replace(weights, reads=(3,), inject=inject)
+        model = CompactModel(weights, features)
         rows = [model.read(TEXT[:5])[None], model.guess(TEXT[5:7])]
         states = model.states
         rows += [model.grow([3, 4], [-1, -1]), model.grow([5], [1])]
