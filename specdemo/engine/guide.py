@@ -36,11 +36,6 @@ class Rule:
         """No survival is too low."""
         return cls.of([-1.0] * most, least=least)
 
-    @property
-    def floors(self) -> np.ndarray:
-        """(most,)"""
-        return self.numbers[TENTHS + 1 :]
-
 
 @dataclass(frozen=True, slots=True)
 class Guide:
