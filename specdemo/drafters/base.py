@@ -284,8 +284,7 @@ def _copiers(context: DraftingContext) -> list[Arm]:
 @makes("composite")
 def _composite(context: DraftingContext) -> Drafter:
     calibration = Calibration(context.prior("draft_model"))
-    draft = _reader(context, biased=context.memory is not None)
-    drafter = DraftModel(draft, _lookahead(context, calibration=calibration))
+    drafter = DraftModel(_reader(context), _lookahead(context, calibration=calibration))
     model = Arm("draft_model", drafter, calibration, context.costs.draft_step)
     return Composite(_copiers(context), model, context.costs)
 
@@ -294,7 +293,7 @@ def _composite(context: DraftingContext) -> Drafter:
 def _auto(context: DraftingContext) -> Drafter:
     models: list[Arm] = []
     if context.draft is not None:
-        draft, settings = _reader(context, biased=context.memory is not None), context.settings
+        draft, settings = _reader(context), context.settings
         for name in ("draft_model", "tree"):
             calibration = Calibration(context.prior(name))
             drafter: Drafter = (

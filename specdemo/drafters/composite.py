@@ -11,8 +11,8 @@ from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 TRY = 3  # steps of a trial before an arm is judged
-REMEMBER = 0.95  # what is left of an arm's earlier steps after each of its own
-PRIOR_STEPS = 5  # steps of plain decoding's rate and a bit more, that an untried model is believed to have shown
+REMEMBER = 0.98  # what is left of an arm's earlier steps after each of its own: single steps differ by as much as they give
+PRIOR_STEPS = 10  # steps of plain decoding's rate and a bit more, that an untried model is believed to have shown
 PRIOR_GAIN = 1.25  # that bit
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 MARGIN = 1.02  # another arm must be this much faster: timings are noisy
