@@ -50,7 +50,7 @@ for (const { x, y } of drawn.traces) {
   assert.ok(y.every((nats) => Math.log10(nats) >= drawn.y.range[0] - 1e-9 && Math.log10(nats) <= drawn.y.range[1] + 1e-9));
 }
 assert.equal(drawn.traces[1].y[0], drawn.y.tickvals[0]);
-assert.ok(drawn.label.includes("1.2 nats"));
+assert.ok(drawn.label.includes("loss 1.2 at"));
 
 // The card as the page shows it.
 const shown = (value) => {
