@@ -347,15 +347,15 @@ class CompactModel:
         added: tuple[int, Tensor] | None,
         guesses: int,
     ) -> Tensor:
-        """`_run` by the compiled pass, in two parts where something comes in between."""
+        """`_run` by the compiled pass, in two parts where rows join in between."""
         weights, run = self.weights, self.weights.native.run
         all_rows, layers, begun = len(x) + guesses, len(weights.layers), 0
         cos, sin = self._cos_32[positions], self._sin_32[positions]
         x = x.float().contiguous()
         if guesses:  # more rows join above the draft model
             begun = weights.extends
-            talk = self._talk(len(x), start, seen)
             if begun:
+                talk = self._talk(len(x), start, seen)
                 _, x = run(x, cos, sin, [talk], 0, begun, final=True)
             x, added = self._joined(x, added, guesses), None
         asked = () if self.adjust else range(all_rows - last, all_rows)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numba import carray, cfunc, njit, types
 
+from specdemo.engine.guide import TENTHS
 from specdemo.models import vector as v
 
 # The job. Of the head: a bfloat16 matrix, or codes, scales and zeros of a 4-bit one. MORE: float32 rows that are added to
@@ -511,11 +512,11 @@ def add_token(job, number, survival):
     token = carray(v.numbers_at(place), TOKEN)
     token[COLUMN], token[SURE] = column, v.to_bits(probs[column])
     clock(np.int32(1), place + SECONDS * 8)
-    middle = min(max(sure * 10 - 0.5, 0.0), 9.0)
-    low = min(int(middle), 8)
-    rule = carray(v.doubles_at(job[RULE]), 11 + job[MOST])
+    middle = min(max(sure * TENTHS - 0.5, 0.0), TENTHS - 1.0)
+    low = min(int(middle), TENTHS - 2)
+    rule = carray(v.doubles_at(job[RULE]), TENTHS + 1 + job[MOST])
     survival *= rule[low] * (low + 1 - middle) + rule[low + 1] * (middle - low)
-    if number + 1 == job[MOST] or sure < rule[10] or not survival > rule[11 + number]:
+    if number + 1 == job[MOST] or sure < rule[TENTHS] or not survival > rule[TENTHS + 1 + number]:
         job[MOST] = 0
         return survival
     word_id = carray(v.numbers_at(job[WORD_IDS]), words)[column]
