@@ -161,7 +161,8 @@ def compiled(weights: CompactWeights) -> CompactWeights:
         )
         for n, layer in enumerate(layers)
     ]
-    layers_ = native.NativeLayers(described, shape, native.AFFINE, packed[-1], weights.norm.float())
+    table, _ = native.meanings(native.AFFINE)
+    layers_ = native.NativeLayers(described, shape, table, packed[-1], weights.norm.float())
     return replace(weights, native=layers_)
 
 

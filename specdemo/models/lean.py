@@ -249,15 +249,16 @@ def compile_pass(lean: LeanDecoder) -> NativeDecoder | None:
     only_inputs = any(one.bias is not None for layer in lean.layers for one in layer.matrices()[1:])
     if only_inputs or not native.fits(shape, len(head)):
         return None
-    table, norm, eps = lean.layers[0].qkv.code, lean.norm, lean.eps  # type: ignore[attr-defined]
-    layers = [_native_layer(layer) for layer in lean.layers]
+    norm, eps = lean.norm, lean.eps
+    table, unit = native.meanings(lean.layers[0].qkv.code)  # type: ignore[attr-defined]
+    layers = [_native_layer(layer, unit) for layer in lean.layers]
     compiled = native.NativeLayers(layers, shape, table, head, norm.float())
     return native.NativeDecoder(
         lean.config, compiled, lean.embedding, lambda x: rms_norm(x, norm, eps), lean.rotary.full
     )
 
 
-def _native_layer(layer: LeanLayer) -> native.NativeLayer:
+def _native_layer(layer: LeanLayer, unit: float) -> native.NativeLayer:
     norms = [norm.float() for norm in layer.query_key_norms or ()]
     return native.NativeLayer(
         layer.input_norm.float(),
@@ -265,7 +266,7 @@ def _native_layer(layer: LeanLayer) -> native.NativeLayer:
         *(
             native.Packed(
                 one.packed,
-                native.in_blocks(one.scales.float()),
+                native.in_blocks(one.scales.float() * unit),
                 None,
                 None if one.bias is None else one.bias.float(),
             )  # type: ignore[attr-defined]

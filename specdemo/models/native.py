@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -19,10 +18,9 @@ from torch import Tensor
 from specdemo.engine.decoder import Answer, Pass
 from specdemo.engine.guide import Chain, Guide
 from specdemo.engine.sampling import Words
+from specdemo.models import processor
 
 PIECE = 64  # rows in which a prompt is read
-SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
-NEEDED = ("amx-bf16", "amx-tile", "avx512bw", "avx512f")
 AFFINE = torch.arange(16, dtype=torch.bfloat16) - 8  # what codes mean in matrices of levels
 
 
@@ -60,6 +58,13 @@ def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor) -> Packed:
 def in_blocks(scales: Tensor) -> Tensor:
     """(groups, out) to (out // 32, groups, 32)."""
     return scales.reshape(len(scales), -1, 32).transpose(0, 1).contiguous()
+
+
+def meanings(code: Tensor) -> tuple[Tensor, float]:
+    """What the compiled pass turns 4-bit codes into, and what scales are to be multiplied by for it. code: (16,)"""
+    from specdemo.models import layers
+
+    return layers.p.meanings(code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +122,6 @@ def fits(shape: Shape, words: int = 32) -> bool:
     )
 
 
-def _tiled(matrix: Tensor) -> Tensor:
-    """A bfloat16 matrix in the order in which tiles of 16 rows and 32 columns, two below each other, are read."""
-    rows, columns = matrix.shape
-    tiles = matrix.detach().view(rows // 32, 2, 16, columns // 32, 32).permute(0, 3, 1, 2, 4)
-    return tiles.contiguous().view(rows, columns)
-
-
 @dataclass(frozen=True, slots=True)
 class Talk:
     """One conversation's rows in a pass.
@@ -152,7 +150,7 @@ class Added:
 class NativeLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
-    table: (16,) bfloat16, what the 4-bit codes mean; norm: (hidden,) float32, before the head
+    table: from `meanings`; norm: (hidden,) float32, before the head
     head: (V, hidden) bfloat16, laid out anew here, or a 4-bit matrix of as many words
     """
 
@@ -168,10 +166,10 @@ class NativeLayers:
 
         self._compiled = compiled
         self.shape, self._layers, self._norm = shape, list(layers), norm
-        self._head = head if isinstance(head, Packed) else _tiled(head)
+        self._head = head if isinstance(head, Packed) else compiled.p.laid_out(head)
         self._words = 32 * len(head.scales) if isinstance(head, Packed) else len(head)
         self._described = np.array([one.describe() for one in layers], dtype=np.int64)
-        self._table = table.bfloat16().repeat(2).contiguous()
+        self._table = table
         self._own = threading.local()
         self._tiles: dict[tuple[int, int], tuple[np.ndarray, int]] = {}
         self._always = self._fixed()
@@ -332,13 +330,12 @@ class NativeLayers:
         """Bytes of the buffers that all threads share, and of those that each has, in whole lines."""
         shape = self.shape
         padded, attended = -(-rows // 16) * 16, shape.heads * shape.head_dim
-        all_heads = shape.heads + 2 * shape.kv_heads
-        shared = padded * (
-            all_heads * shape.head_dim * 4 + attended * 2 + shape.hidden * 4 + shape.inner * 10
-        )
-        own = padded * (shape.hidden * 6 + max(shape.hidden, shape.inner, attended) // 8) + max(
+        all_heads = attended + 2 * shape.kv_heads * shape.head_dim
+        widest = max(shape.hidden, shape.inner, attended)
+        shared = 4 * padded * (all_heads + attended + shape.hidden + 2 * shape.inner)
+        own = padded * (8 * shape.hidden + 2 * widest + widest // 4) + max(
             8192 + padded * 128,
-            4096 + shape.head_dim * 32 + (longest + 17) * 64,
+            4096 + shape.head_dim * self._compiled.p.QUERY + (longest + 17) * 64,
             8192 + shape.hidden * (6 + -(-asked // 16) * 32),
         )
         return -(-shared // 64) * 64, (own + 191) // 64 * 64
@@ -465,18 +462,10 @@ def _openmp() -> str | None:
 
 @cache
 def runs_here() -> bool:
-    """Whether this processor and installation have what the compiled pass needs; asks the kernel for the tiles."""
-    if sys.platform != "linux" or platform.machine() != "x86_64" or _openmp() is None:
+    """Whether this processor and installation have what the compiled pass needs."""
+    if sys.platform != "linux" or not processor.has_vectors() or _openmp() is None:
         return False
-    try:
-        import llvmlite.binding as llvm
-        import numba  # noqa: F401
-    except ImportError:
-        return False
-    features = llvm.get_host_cpu_features()
-    if not all(features.get(name) for name in NEEDED):
-        return False
-    if ctypes.CDLL(None).syscall(SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA):
-        return False
+    import llvmlite.binding as llvm
+
     llvm.load_library_permanently(_openmp())
     return True

@@ -1,0 +1,358 @@
+"""Products on vectors (AVX2 or AVX-512), for processors without matrix tiles. The same functions as in `amx`.
+
+Inputs enter 4-bit products as whole numbers of 15 bits, with a step of their own for each group that shares a scale, and
+codes as whole numbers of 12: two of them are multiplied and added at once (`vpmaddwd`), 64 of them fit 32 bits, and
+whole numbers add up to the same in any order. What is rounded away is less than bfloat16 would lose.
+Other products are float32 times bfloat16.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import carray, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from torch import Tensor
+
+from specdemo.models import emit as e
+from specdemo.models import processor
+from specdemo.models import vector as v
+from specdemo.models.compiling import compiled
+
+COLUMNS = 32  # outputs decoded together
+CODE_BUFFER = 4096
+MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
+ROWS = 4 if processor.has_wide_vectors() else 2  # read together: their sums are kept in registers
+KEYS = 2 * ROWS  # likewise
+QUERY = (
+    64 + 4 * KEYS
+)  # bytes of a thread's buffer that queries need, for each of a head's dimensions
+
+
+def meanings(code: Tensor) -> tuple[Tensor, float]:
+    """What `decode` turns codes into, and what that is to be multiplied by. code: (16,)"""
+    if code.equal(code.round()):
+        return code.short().repeat(2).contiguous(), 1.0
+    unit = float(code.abs().max()) / MOST_CODE
+    return (code.float() / unit).round().short().repeat(2).contiguous(), unit
+
+
+def laid_out(matrix: Tensor) -> Tensor:
+    """A bfloat16 matrix in the order in which `words` reads it: pairs of columns of 32 rows."""
+    rows, columns = matrix.shape
+    pairs = matrix.detach().view(rows // 32, 32, columns // 2, 2).transpose(1, 2)
+    return pairs.contiguous().view(rows, columns)
+
+
+@compiled
+def begin(settings):
+    """Nothing to be set up."""
+
+
+@compiled
+def end():
+    """Nothing to be left to others."""
+
+
+@intrinsic
+def to_whole(_context, source, into, lines, step, total):
+    """`lines` times 16 float32 to as many whole numbers of 16 bits, none beyond MOST_INPUT.
+
+    step, total: places of float32: what one means, and what their sum means
+    """
+
+    def generate(context, builder, _signature, arguments):
+        source, into, lines, step, total = arguments
+        most = cgutils.alloca_once(builder, e.FLOATS)
+        builder.store(e.constant(0.0), most)
+        with cgutils.for_range(builder, lines) as loop:
+            row = e.load(builder, e.moved(builder, source, loop.index, 6), e.FLOATS)
+            size = e.call(builder, "llvm.fabs.v16f32", e.FLOATS, (row,))
+            so_far = builder.load(most)
+            builder.store(e.choose(builder, ">", size, so_far, size, so_far), most)
+        one = ir.FloatType()
+        greatest = e.call(builder, "llvm.vector.reduce.fmax.v16f32", one, (builder.load(most),))
+        least = ir.Constant(one, 1e-30)
+        greatest = builder.select(builder.fcmp_ordered(">", greatest, least), greatest, least)
+        limit = ir.Constant(one, float(MOST_INPUT))
+        times = e.splat(builder, builder.fdiv(limit, greatest), e.FLOATS)
+        meant = builder.fdiv(greatest, limit)
+        sums = cgutils.alloca_once(builder, e.INTS)
+        builder.store(ir.Constant(e.INTS, [0] * e.LANES), sums)
+        with cgutils.for_range(builder, lines) as loop:
+            row = e.load(builder, e.moved(builder, source, loop.index, 6), e.FLOATS)
+            near = e.call(builder, "llvm.nearbyint.v16f32", e.FLOATS, (builder.fmul(row, times),))
+            whole = builder.fptosi(near, e.INTS)
+            builder.store(builder.add(builder.load(sums), whole), sums)
+            e.store(builder, builder.trunc(whole, e.SHORTS), e.moved(builder, into, loop.index, 5))
+        e.store(builder, meant, step)
+        summed = e.call(builder, "llvm.vector.reduce.add.v16i32", e.I32, (builder.load(sums),))
+        e.store(builder, builder.fmul(builder.sitofp(summed, one), meant), total)
+        return context.get_dummy_value()
+
+    return types.void(*[e.address] * 5), generate
+
+
+@compiled
+def lay_in(x, stride, into, about, rows, width, group, sums):
+    """Inputs as `product` takes them.
+
+    x: float32 rows `stride` bytes apart; into: (rows, width) int16
+    about: (2, rows, width // group) float32, what one means in each group, and what their sums mean
+    """
+    groups = width // group
+    for row in range(rows):
+        for g in range(groups):
+            place = about + (row * groups + g) * 4
+            to_whole(
+                x + row * stride + g * group * 4, into + (row * width + g * group) * 2,
+                group // e.LANES, place, place + rows * groups * 4,
+            )  # fmt: skip
+
+
+def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
+    """16 int32: total += sums of neighbouring products."""
+    if processor.has_wide_vectors():
+        found = e.call(builder, "llvm.x86.avx512.pmaddw.d.512", e.INTS, (codes, inputs))
+        return builder.add(total, found)
+    half, kind = e.LANES // 2, ir.VectorType(e.I32, e.LANES)
+    parts = []
+    for first in (0, e.LANES):
+        picked = ir.Constant(kind, list(range(first, first + e.LANES)))
+        both = [builder.shuffle_vector(one, one, picked) for one in (codes, inputs)]
+        parts.append(e.call(builder, "llvm.x86.avx2.pmadd.wd", ir.VectorType(e.I32, half), both))
+    return builder.add(
+        total, builder.shuffle_vector(*parts, ir.Constant(kind, list(range(e.LANES))))
+    )
+
+
+def _at(builder: Any, place: Any, bytes_: int) -> Any:
+    return builder.add(place, ir.Constant(e.I64, bytes_))
+
+
+@intrinsic(prefer_literal=True)
+def add_products(
+    _context, rows, affine, x, x_step, codes, pairs, steps, groups, sums, scales, zeros, total
+):
+    """Add the products of one group of inputs of `rows` rows to their totals.
+
+    rows, affine: literals; x, codes: 16-bit numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
+    steps, sums: of the first row's group, those of other rows `groups` further; scales, zeros: as in `native.Packed`
+    total: (rows, 32) float32
+    """
+    count, shifts = rows.literal_value, affine.literal_value
+
+    def generate(context, builder, _signature, arguments):
+        x, x_step, codes, pairs, steps, groups, sums, scales, zeros, total = arguments[2:]
+        upper = e.moved(builder, codes, pairs, 6)
+        first = [
+            builder.add(x, builder.mul(x_step, ir.Constant(e.I64, row))) for row in range(count)
+        ]
+        found = [cgutils.alloca_once(builder, e.INTS) for _ in range(2 * count)]
+        for one in found:
+            builder.store(ir.Constant(e.INTS, [0] * e.LANES), one)
+        with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(e.I64, 2))) as loop:
+            places = [e.moved(builder, place, loop.index, 8) for place in (codes, upper)]
+            inputs = [e.moved(builder, place, loop.index, 4) for place in first]
+            for pair in range(4):
+                halves = [e.load(builder, _at(builder, one, 64 * pair), e.WORDS) for one in places]
+                for row, place in enumerate(inputs):
+                    both = e.load(builder, _at(builder, place, 4 * pair), e.I32)
+                    both = builder.bitcast(e.splat(builder, both, e.INTS), e.WORDS)
+                    for half, values in enumerate(halves):
+                        one = found[2 * row + half]
+                        builder.store(_paired(builder, builder.load(one), values, both), one)
+        for half in range(2):
+            if shifts:
+                factor, shift = (
+                    e.to_floats(builder, e.load(builder, _at(builder, place, 32 * half), e.SHORTS))
+                    for place in (scales, zeros)
+                )
+            else:
+                factor = e.load(builder, _at(builder, scales, 64 * half), e.FLOATS)
+            for row in range(count):
+                beside = builder.mul(groups, ir.Constant(e.I64, 4 * row))
+                step, sum_ = (
+                    e.load(builder, builder.add(place, beside), ir.FloatType())
+                    for place in (steps, sums)
+                )
+                at = _at(builder, total, 128 * row + 64 * half)
+                part = builder.sitofp(builder.load(found[2 * row + half]), e.FLOATS)
+                part = builder.fmul(part, e.splat(builder, step, e.FLOATS))
+                added = e.fma(builder, part, factor, e.load(builder, at, e.FLOATS))
+                if shifts:
+                    added = e.fma(builder, e.splat(builder, sum_, e.FLOATS), shift, added)
+                e.store(builder, added, at)
+        return context.get_dummy_value()
+
+    return types.void(rows, affine, *[e.address] * 10), generate
+
+
+@compiled
+def product(x, about, rows, width, matrix, table, group, into, stride, first, end, own):
+    """Blocks `first` to `end` of 32 outputs of a 4-bit matrix.
+
+    x, about: from `lay_in`; matrix: address of its three addresses; into: (rows, stride) float32; own: the thread's buffers
+    """
+    parts = carray(v.numbers_at(matrix), 3)
+    codes, scales, zeros = parts[0], parts[1], parts[2]
+    groups, pairs = width // group, group // 2
+    line, total, step = COLUMNS * (2 if zeros else 4), own + CODE_BUFFER, width * 2
+    for block in range(first, end):
+        v.clear(total, rows * 2)
+        for g in range(groups):
+            number = block * groups + g
+            v.decode(codes + number * group * 16, table, own, pairs)
+            scale, zero = scales + number * line, zeros + number * line
+            row = 0
+            while row < rows:
+                place, at = x + row * step + g * group * 2, total + row * 128
+                steps = about + (row * groups + g) * 4
+                sums = steps + rows * groups * 4
+                if ROWS == 4 and rows - row >= 4:
+                    if zeros:
+                        add_products(
+                            4, 1, place, step, own, pairs, steps, groups, sums, scale, zero, at
+                        )
+                    else:
+                        add_products(
+                            4, 0, place, step, own, pairs, steps, groups, sums, scale, zero, at
+                        )
+                    row += 4
+                elif rows - row >= 2:
+                    if zeros:
+                        add_products(
+                            2, 1, place, step, own, pairs, steps, groups, sums, scale, zero, at
+                        )
+                    else:
+                        add_products(
+                            2, 0, place, step, own, pairs, steps, groups, sums, scale, zero, at
+                        )
+                    row += 2
+                else:
+                    if zeros:
+                        add_products(
+                            1, 1, place, step, own, pairs, steps, groups, sums, scale, zero, at
+                        )
+                    else:
+                        add_products(
+                            1, 0, place, step, own, pairs, steps, groups, sums, scale, zero, at
+                        )
+                    row += 1
+        for row in range(rows):
+            v.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
+
+
+@compiled
+def put_query(x, queries, q, width):
+    """Query `q` of 16 as `scores` takes them. x: float32"""
+    row, table = carray(v.floats_at(x), width), carray(v.floats_at(queries), (width, 16))
+    for i in range(width):
+        table[i, q] = row[i]
+
+
+@intrinsic
+def _score_keys(_context, queries, keys, width, into):
+    """(KEYS, 16) float32: products of KEYS rows of float32 with 16 columns of them."""
+
+    def generate(context, builder, _signature, arguments):
+        queries, keys, width, into = arguments
+        found = [cgutils.alloca_once(builder, e.FLOATS) for _ in range(KEYS)]
+        for one in found:
+            builder.store(e.constant(0.0), one)
+        rows = [
+            e.moved(builder, keys, builder.mul(width, ir.Constant(e.I64, key)), 2)
+            for key in range(KEYS)
+        ]
+        with cgutils.for_range(builder, width) as loop:
+            column = e.load(builder, e.moved(builder, queries, loop.index, 6), e.FLOATS)
+            for row, one in zip(rows, found, strict=True):
+                value = e.load(builder, e.moved(builder, row, loop.index, 2), ir.FloatType())
+                value = e.splat(builder, value, e.FLOATS)
+                builder.store(e.fma(builder, value, column, builder.load(one)), one)
+        for key, one in enumerate(found):
+            e.store(builder, builder.load(one), _at(builder, into, 64 * key))
+        return context.get_dummy_value()
+
+    return types.void(*[e.address] * 4), generate
+
+
+@compiled
+def scores(queries, keys, width, count, into):
+    """(count, 16) float32: what 16 queries have to do with each key. keys: (count, width) bfloat16
+
+    Reads and writes up to 15 rows further.
+    """
+    room = queries + width * 64
+    for key in range(0, count, KEYS):
+        v.widen(keys + key * width * 2, room, KEYS * width // 16)
+        _score_keys(queries, room, width, into + key * 64)
+
+
+@intrinsic(prefer_literal=True)
+def _say(_context, rows, x, x_step, matrix, pairs, into, into_step):
+    """32 outputs of a bfloat16 matrix `laid_out`, for `rows` rows of float32. rows: a literal; steps: bytes"""
+    count = rows.literal_value
+
+    def generate(context, builder, _signature, arguments):
+        x, x_step, matrix, pairs, into, into_step = arguments[1:]
+        found = [cgutils.alloca_once(builder, e.FLOATS) for _ in range(2 * count)]
+        for one in found:
+            builder.store(e.constant(0.0), one)
+        inputs, outputs = (
+            [builder.add(place, builder.mul(step, ir.Constant(e.I64, row))) for row in range(count)]
+            for place, step in ((x, x_step), (into, into_step))
+        )
+        upper = ir.Constant(e.INTS, [-65536] * e.LANES)
+        with cgutils.for_range(builder, pairs) as loop:
+            place = e.moved(builder, matrix, loop.index, 7)
+            columns = []  # of both inputs of a pair, of both halves of the outputs
+            for half in (0, 64):
+                line = _at(builder, place, half)
+                e.ahead(builder, line)
+                both = e.load(builder, line, e.INTS)
+                one = builder.shl(both, ir.Constant(e.INTS, [16] * e.LANES))
+                other = builder.and_(both, upper)
+                columns.append([builder.bitcast(it, e.FLOATS) for it in (one, other)])
+            for row, start in enumerate(inputs):
+                values = e.moved(builder, start, loop.index, 3)
+                for i in range(2):
+                    value = e.load(builder, _at(builder, values, 4 * i), ir.FloatType())
+                    value = e.splat(builder, value, e.FLOATS)
+                    for half in range(2):
+                        one = found[2 * row + half]
+                        summed = e.fma(builder, value, columns[half][i], builder.load(one))
+                        builder.store(summed, one)
+        for row, place in enumerate(outputs):
+            for half in range(2):
+                e.store(
+                    builder, builder.load(found[2 * row + half]), _at(builder, place, 64 * half)
+                )
+        return context.get_dummy_value()
+
+    return types.void(rows, *[e.address] * 6), generate
+
+
+@compiled
+def words(x, count, width, matrix, into, stride, first, end, own):
+    """Blocks `first` to `end` of 32 outputs of a bfloat16 matrix `laid_out`.
+
+    x: (count, width) float32; into: (count, stride) float32; own: the thread's buffers
+    """
+    step, pairs = width * 4, width // 2
+    for block in range(first, end):
+        place = matrix + block * 64 * width
+        row = 0
+        while row < count:
+            start, at = x + row * step, into + (row * stride + block * COLUMNS) * 4
+            if ROWS == 4 and count - row >= 4:
+                _say(4, start, step, place, pairs, at, stride * 4)
+                row += 4
+            elif count - row >= 2:
+                _say(2, start, step, place, pairs, at, stride * 4)
+                row += 2
+            else:
+                _say(1, start, step, place, pairs, at, stride * 4)
+                row += 1

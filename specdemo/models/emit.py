@@ -1,0 +1,113 @@
+"""Words for LLVM code that functions of addresses are written with: loads, sums and exponentials of 16 float32 side by side.
+
+Vectors of 16 float32 or 32 numbers of 16 bits are one register with AVX-512 and two with AVX2: LLVM splits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+BYTES = I8.as_pointer()
+LANES = 16
+FLOATS = ir.VectorType(ir.FloatType(), LANES)
+INTS = ir.VectorType(I32, LANES)
+SHORTS = ir.VectorType(I16, LANES)
+WORDS = ir.VectorType(I16, 2 * LANES)
+AHEAD = (
+    4096  # bytes that weights are fetched ahead: the processor's own fetching stops at each page
+)
+
+address = types.intp
+
+
+def call(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), list(arguments))
+
+
+def pointer(builder: Any, place: Any, kind: Any) -> Any:
+    return builder.inttoptr(place, kind.as_pointer())
+
+
+def load(builder: Any, place: Any, kind: Any) -> Any:
+    return builder.load(pointer(builder, place, kind), align=1)
+
+
+def store(builder: Any, value: Any, place: Any) -> None:
+    builder.store(value, pointer(builder, place, value.type), align=1)
+
+
+def moved(builder: Any, place: Any, index: Any, shift: int) -> Any:
+    """place + index * 2**shift"""
+    return builder.add(place, builder.shl(index, ir.Constant(I64, shift)))
+
+
+def splat(builder: Any, value: Any, kind: Any) -> Any:
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(I32, 0))
+    return builder.shuffle_vector(
+        one, one, ir.Constant(ir.VectorType(I32, kind.count), [0] * kind.count)
+    )
+
+
+def fma(builder: Any, one: Any, other: Any, third: Any) -> Any:
+    return call(builder, "llvm.fma.v16f32", FLOATS, (one, other, third))
+
+
+def to_floats(builder: Any, shorts: Any) -> Any:
+    """bfloat16 is the upper half of float32."""
+    wide = builder.shl(builder.zext(shorts, INTS), ir.Constant(INTS, [16] * LANES))
+    return builder.bitcast(wide, FLOATS)
+
+
+def to_bfloat16(builder: Any, floats: Any) -> Any:
+    """Rounded to nearest, ties to even."""
+    bits = builder.bitcast(floats, INTS)
+    sixteen, one = (ir.Constant(INTS, [value] * LANES) for value in (16, 1))
+    odd = builder.and_(builder.lshr(bits, sixteen), one)
+    rounded = builder.add(builder.add(bits, ir.Constant(INTS, [0x7FFF] * LANES)), odd)
+    return builder.trunc(builder.lshr(rounded, sixteen), SHORTS)
+
+
+def constant(value: float) -> Any:
+    return ir.Constant(FLOATS, [value] * LANES)
+
+
+def choose(builder: Any, test: str, one: Any, other: Any, right: Any, wrong: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(test, one, other), right, wrong)
+
+
+def exponential(builder: Any, wanted: Any) -> Any:
+    """e**x to about 1e-7 (Cephes' polynomial); 0 below -87."""
+    low, high, magic = constant(-87.0), constant(88.0), constant(12582912.0)
+    x = choose(builder, ">", wanted, low, wanted, low)
+    x = choose(builder, "<", x, high, x, high)
+    shifted = fma(builder, x, constant(1.44269504), magic)  # rounds: the fraction falls off
+    whole = builder.fsub(shifted, magic)
+    x = fma(builder, whole, constant(-0.693359375), x)
+    x = fma(builder, whole, constant(2.12194440e-4), x)
+    found = constant(1.9875691500e-4)
+    for value in (
+        1.3981999507e-3,
+        8.3334519073e-3,
+        4.1665795894e-2,
+        1.6666665459e-1,
+        5.0000001201e-1,
+    ):
+        found = fma(builder, found, x, constant(value))
+    found = fma(builder, builder.fmul(found, x), x, builder.fadd(x, constant(1.0)))
+    power = builder.add(builder.fptosi(whole, INTS), ir.Constant(INTS, [127] * LANES))
+    power = builder.bitcast(builder.shl(power, ir.Constant(INTS, [23] * LANES)), FLOATS)
+    return choose(builder, ">", wanted, low, builder.fmul(found, power), constant(0.0))
+
+
+def ahead(builder: Any, place: Any) -> None:
+    """Ask for what lies AHEAD of a place, as weights that are read once."""
+    later = builder.inttoptr(builder.add(place, ir.Constant(I64, AHEAD)), BYTES)
+    hint = [ir.Constant(I32, value) for value in (0, 3, 1)]
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), (later, *hint))

@@ -1,0 +1,65 @@
+"""What the compiled pass asks of a processor, and which of its two kinds of products that gives."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from functools import cache
+
+SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
+VECTORS = ("avx2", "fma")
+TILES = ("amx-bf16", "amx-tile", "avx512bw", "avx512f")
+
+
+@cache
+def features() -> frozenset[str]:
+    """What numba compiles for, by LLVM's names: this processor's, or those that NUMBA_CPU_FEATURES asks for.
+
+    Empty where numba is not installed.
+    """
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return frozenset()
+    try:
+        import llvmlite.binding as llvm
+        from numba.core import config
+    except ImportError:
+        return frozenset()
+    if config.CPU_FEATURES is not None:
+        asked = config.CPU_FEATURES.split(",")
+        return frozenset(name[1:] for name in asked if name.startswith("+"))
+    return frozenset(name for name, has in llvm.get_host_cpu_features().items() if has)
+
+
+def has(*names: str) -> bool:
+    return features().issuperset(names)
+
+
+def has_vectors() -> bool:
+    """256-bit vectors with fused multiplication (AVX2): the least that the compiled pass needs."""
+    return has(*VECTORS)
+
+
+def has_wide_vectors() -> bool:
+    """512-bit vectors with 16-bit lanes (AVX-512)."""
+    return has("avx512f", "avx512bw")
+
+
+@cache
+def has_tiles() -> bool:
+    """bfloat16 matrix tiles (AMX), which the system must grant."""
+    if not has(*TILES) or sys.platform != "linux":
+        return False
+    return not ctypes.CDLL(None).syscall(SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA)
+
+
+def keeps() -> bool:
+    """Whether compiled code may be kept on disk: a kept file tells processors apart, not what a system grants."""
+    return has_tiles() == has(*TILES)
+
+
+def name() -> str:
+    """The kind of products, in words."""
+    if has_tiles():
+        return "matrix tiles"
+    return "512-bit vectors" if has_wide_vectors() else "256-bit vectors"
