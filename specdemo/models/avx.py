@@ -134,60 +134,69 @@ def _at(builder: Any, place: Any, bytes_: int) -> Any:
 
 @intrinsic(prefer_literal=True)
 def add_products(
-    _context, rows, affine, x, x_step, codes, pairs, steps, groups, sums, scales, zeros, total
+    _context, rows, x, x_step, codes, pairs, steps, groups, sums, scales, zeros, total
 ):
     """Add the products of one group of inputs of `rows` rows to their totals.
 
-    rows, affine: literals; x, codes: 16-bit numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
+    rows: a literal; x, codes: 16-bit numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
     steps, sums: of the first row's group, those of other rows `groups` further; scales, zeros: as in `native.Packed`
     total: (rows, 32) float32
     """
-    count, shifts = rows.literal_value, affine.literal_value
+    count = rows.literal_value
 
     def generate(context, builder, _signature, arguments):
-        x, x_step, codes, pairs, steps, groups, sums, scales, zeros, total = arguments[2:]
-        upper = e.moved(builder, codes, pairs, 6)
-        first = [
-            builder.add(x, builder.mul(x_step, ir.Constant(e.I64, row))) for row in range(count)
-        ]
-        found = [cgutils.alloca_once(builder, e.INTS) for _ in range(2 * count)]
-        for one in found:
-            builder.store(ir.Constant(e.INTS, [0] * e.LANES), one)
-        with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(e.I64, 2))) as loop:
-            places = [e.moved(builder, place, loop.index, 8) for place in (codes, upper)]
-            inputs = [e.moved(builder, place, loop.index, 4) for place in first]
-            for pair in range(4):
-                halves = [e.load(builder, _at(builder, one, 64 * pair), e.WORDS) for one in places]
-                for row, place in enumerate(inputs):
-                    both = e.load(builder, _at(builder, place, 4 * pair), e.I32)
-                    both = builder.bitcast(e.splat(builder, both, e.INTS), e.WORDS)
-                    for half, values in enumerate(halves):
-                        one = found[2 * row + half]
-                        builder.store(_paired(builder, builder.load(one), values, both), one)
-        for half in range(2):
-            if shifts:
-                factor, shift = (
-                    e.to_floats(builder, e.load(builder, _at(builder, place, 32 * half), e.SHORTS))
+        x, x_step, codes, pairs, steps, groups, sums, scales, zeros, total = arguments[1:]
+        found = _summed(builder, count, x, x_step, codes, pairs)
+        beside = [builder.mul(groups, ir.Constant(e.I64, 4 * row)) for row in range(count)]
+        one = ir.FloatType()
+        parts = []  # of rows, and of both halves of the outputs
+        for number, sums_ in enumerate(found):
+            step = e.load(builder, builder.add(steps, beside[number // 2]), one)
+            whole = builder.sitofp(builder.load(sums_), e.FLOATS)
+            parts.append(builder.fmul(whole, e.splat(builder, step, e.FLOATS)))
+        places = [_at(builder, total, 64 * number) for number in range(2 * count)]
+        with builder.if_else(cgutils.is_not_null(builder, zeros)) as (shifted, scaled):
+            with shifted:
+                lines = [
+                    e.to_floats(builder, e.load(builder, _at(builder, place, at), e.SHORTS))
                     for place in (scales, zeros)
-                )
-            else:
-                factor = e.load(builder, _at(builder, scales, 64 * half), e.FLOATS)
-            for row in range(count):
-                beside = builder.mul(groups, ir.Constant(e.I64, 4 * row))
-                step, sum_ = (
-                    e.load(builder, builder.add(place, beside), ir.FloatType())
-                    for place in (steps, sums)
-                )
-                at = _at(builder, total, 128 * row + 64 * half)
-                part = builder.sitofp(builder.load(found[2 * row + half]), e.FLOATS)
-                part = builder.fmul(part, e.splat(builder, step, e.FLOATS))
-                added = e.fma(builder, part, factor, e.load(builder, at, e.FLOATS))
-                if shifts:
-                    added = e.fma(builder, e.splat(builder, sum_, e.FLOATS), shift, added)
-                e.store(builder, added, at)
+                    for at in (0, 32)
+                ]
+                for number, (place, part) in enumerate(zip(places, parts, strict=True)):
+                    sum_ = e.load(builder, builder.add(sums, beside[number // 2]), one)
+                    so_far = e.load(builder, place, e.FLOATS)
+                    so_far = e.fma(builder, part, lines[number % 2], so_far)
+                    shift = e.splat(builder, sum_, e.FLOATS)
+                    e.store(builder, e.fma(builder, shift, lines[2 + number % 2], so_far), place)
+            with scaled:
+                lines = [e.load(builder, _at(builder, scales, at), e.FLOATS) for at in (0, 64)]
+                for number, (place, part) in enumerate(zip(places, parts, strict=True)):
+                    so_far = e.load(builder, place, e.FLOATS)
+                    e.store(builder, e.fma(builder, part, lines[number % 2], so_far), place)
         return context.get_dummy_value()
 
-    return types.void(rows, affine, *[e.address] * 10), generate
+    return types.void(rows, *[e.address] * 10), generate
+
+
+def _summed(builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any) -> list[Any]:
+    """Places of the sums of products, 16 int32 each: lower and upper outputs of each row."""
+    upper = e.moved(builder, codes, pairs, 6)
+    first = [builder.add(x, builder.mul(x_step, ir.Constant(e.I64, row))) for row in range(rows)]
+    found = [cgutils.alloca_once(builder, e.INTS) for _ in range(2 * rows)]
+    for one in found:
+        builder.store(ir.Constant(e.INTS, [0] * e.LANES), one)
+    with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(e.I64, 2))) as loop:
+        places = [e.moved(builder, place, loop.index, 8) for place in (codes, upper)]
+        inputs = [e.moved(builder, place, loop.index, 4) for place in first]
+        for pair in range(4):
+            halves = [e.load(builder, _at(builder, one, 64 * pair), e.WORDS) for one in places]
+            for row, place in enumerate(inputs):
+                both = e.load(builder, _at(builder, place, 4 * pair), e.I32)
+                both = builder.bitcast(e.splat(builder, both, e.INTS), e.WORDS)
+                for half, values in enumerate(halves):
+                    one = found[2 * row + half]
+                    builder.store(_paired(builder, builder.load(one), values, both), one)
+    return found
 
 
 @compiled
@@ -205,42 +214,19 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
         for g in range(groups):
             number = block * groups + g
             v.decode(codes + number * group * 16, table, own, pairs)
-            scale, zero = scales + number * line, zeros + number * line
-            row = 0
-            while row < rows:
+            scale, zero = scales + number * line, (zeros + number * line if zeros else 0)
+            for row in range(0, rows, ROWS):
                 place, at = x + row * step + g * group * 2, total + row * 128
                 steps = about + (row * groups + g) * 4
-                sums = steps + rows * groups * 4
-                if ROWS == 4 and rows - row >= 4:
-                    if zeros:
-                        add_products(
-                            4, 1, place, step, own, pairs, steps, groups, sums, scale, zero, at
-                        )
-                    else:
-                        add_products(
-                            4, 0, place, step, own, pairs, steps, groups, sums, scale, zero, at
-                        )
-                    row += 4
-                elif rows - row >= 2:
-                    if zeros:
-                        add_products(
-                            2, 1, place, step, own, pairs, steps, groups, sums, scale, zero, at
-                        )
-                    else:
-                        add_products(
-                            2, 0, place, step, own, pairs, steps, groups, sums, scale, zero, at
-                        )
-                    row += 2
+                sums, left = steps + rows * groups * 4, rows - row
+                if left >= 4 and ROWS >= 4:
+                    add_products(4, place, step, own, pairs, steps, groups, sums, scale, zero, at)
+                elif left == 3 and ROWS >= 3:
+                    add_products(3, place, step, own, pairs, steps, groups, sums, scale, zero, at)
+                elif left >= 2:
+                    add_products(2, place, step, own, pairs, steps, groups, sums, scale, zero, at)
                 else:
-                    if zeros:
-                        add_products(
-                            1, 1, place, step, own, pairs, steps, groups, sums, scale, zero, at
-                        )
-                    else:
-                        add_products(
-                            1, 0, place, step, own, pairs, steps, groups, sums, scale, zero, at
-                        )
-                    row += 1
+                    add_products(1, place, step, own, pairs, steps, groups, sums, scale, zero, at)
         for row in range(rows):
             v.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
 
@@ -344,15 +330,14 @@ def words(x, count, width, matrix, into, stride, first, end, own):
     step, pairs = width * 4, width // 2
     for block in range(first, end):
         place = matrix + block * 64 * width
-        row = 0
-        while row < count:
+        for row in range(0, count, ROWS):
             start, at = x + row * step, into + (row * stride + block * COLUMNS) * 4
-            if ROWS == 4 and count - row >= 4:
+            left = count - row
+            if left >= 4 and ROWS >= 4:
                 _say(4, start, step, place, pairs, at, stride * 4)
-                row += 4
-            elif count - row >= 2:
+            elif left == 3 and ROWS >= 3:
+                _say(3, start, step, place, pairs, at, stride * 4)
+            elif left >= 2:
                 _say(2, start, step, place, pairs, at, stride * 4)
-                row += 2
             else:
                 _say(1, start, step, place, pairs, at, stride * 4)
-                row += 1

@@ -72,15 +72,9 @@ def make_copy(target: LoadedModel) -> LoadedModel:
         for path in matrices(model):
             parent, _, attribute = path.rpartition(".")
             setattr(model.get_submodule(parent), attribute, _quantised(model.get_submodule(path)))
-        kernel = loading.prepare_kernels(model, PRECISION, target.device)
-        loading.warm_up(model)
-        decoder, way = loading.open_decoder(model)
+        decoder, kernel = loading.ready(model, PRECISION, target.device)
     info = ModelInfo(
-        target.info.name,
-        target.info.revision,
-        PRECISION,
-        f"{kernel}, {way}",
-        target.info.parameters,
+        target.info.name, target.info.revision, PRECISION, kernel, target.info.parameters
     )
     return LoadedModel(model, decoder, info, target.device, target.vocabulary_size)
 

@@ -147,10 +147,10 @@ def _four_bit() -> Fact:
     import_bitsandbytes()
     from bitsandbytes import functional
 
-    from specdemo.models import native
+    from specdemo.models import native, processor
 
     if native.runs_here():
-        return Fact("4-bit on the CPU", "compiled pass on matrix tiles (fastest)")
+        return Fact("4-bit on the CPU", f"compiled pass on {processor.name()} (fastest)")
     fused = getattr(functional, "has_avx512bf16", lambda: False)()
     if fused:
         return Fact("4-bit on the CPU", "fused AVX512-BF16 kernel (fast)")

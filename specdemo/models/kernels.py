@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdemo.models.native import lay_codes
+
 PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
 
 FOLDED_ROWS = 32  # from here on attention is bound by arithmetic, and folding heads into rows costs more than it saves
@@ -90,6 +92,8 @@ def stack(parts: Sequence[Any]) -> Stacked:
         return _stack_plain(parts)
     if all(_packed(part) for part in parts):
         return Nf4Stack(parts)
+    if all(_unpacked(part) for part in parts):
+        return Nf4Apart(parts)
     if len(parts) == 1:
         return lambda x: parts[0](x)
     return lambda x: torch.cat([part(x) for part in parts], dim=-1)
@@ -160,6 +164,68 @@ def _packed(layer: Any) -> bool:
     )
 
 
+def _unpacked(layer: Any) -> bool:
+    """Whether a layer is in NF4 on a CPU as bitsandbytes stores it: multiplied by writing it out in each pass."""
+    state = getattr(getattr(layer, "weight", None), "quant_state", None)
+    return (
+        getattr(state, "quant_type", "") == "nf4"
+        and not getattr(state, "packing_format_for_cpu", False)
+        and layer.weight.device.type == "cpu"
+        and state.shape[0] % 32 == 0
+        and state.shape[1] % state.blocksize == 0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FourBit:
+    """NF4 matrices on top of each other.
+
+    codes: as in `native.Packed`; scales: (in // block, out); code: (16,), what codes mean; bias: (out,)
+    """
+
+    codes: Tensor
+    scales: Tensor
+    code: Tensor
+    block: int
+    bias: Tensor | None
+
+
+class Nf4Apart:
+    """NF4 matrices on a processor for which bitsandbytes has no fused kernel, multiplied one by one."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+        self.in_features = int(parts[0].weight.quant_state.shape[1])
+        self.bias = _biases(parts)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: (rows, in). returns: (rows, out)"""
+        return torch.cat([part(x) for part in self._parts], dim=-1)
+
+    def four_bit(self) -> FourBit:
+        """Laid out anew, beside what bitsandbytes keeps."""
+        codes, scales = [], []
+        for part in self._parts:
+            state = part.weight.quant_state
+            pairs = part.weight.data.view(torch.uint8).view(state.shape[0], -1)
+            levels = torch.stack([pairs >> 4, pairs & 15], dim=-1).view(state.shape)
+            codes.append(lay_codes(levels).view(pairs.shape))
+            scales.append(_scales_of(state).view(state.shape[0], -1).t())
+        state = self._parts[0].weight.quant_state
+        return FourBit(
+            torch.cat(codes), torch.cat(scales, dim=1), state.code, int(state.blocksize), self.bias
+        )
+
+
+def _scales_of(state: Any) -> Tensor:
+    """Of all blocks, (blocks,) float32; those of a doubly quantised matrix are in 8-bit."""
+    if not state.nested:
+        return state.absmax.float()
+    from bitsandbytes.functional import dequantize_blockwise
+
+    return (dequantize_blockwise(state.absmax, state.state2) + state.offset).float()
+
+
 def _kernel() -> Any:
     """bitsandbytes' compiled NF4 product for rows in bfloat16; None in a build without it."""
     from bitsandbytes import cextension
@@ -212,6 +278,10 @@ class Nf4Stack:
             ctypes.c_void_p(out.data_ptr()), self._block, ctypes.c_int64(step), self._sizes[0],
         )  # fmt: skip
         return out if self.bias is None else out.add_(self.bias)
+
+    def four_bit(self) -> FourBit:
+        """The same tensors."""
+        return FourBit(self.packed, self.scales, self.code, self.block, self.bias)
 
     def widen(self) -> None:
         """Keep the weights as bfloat16 too, for passes of many rows."""

@@ -48,7 +48,7 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "de3dfc164fb729f7"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+PARTS = "038728ef4c749ced"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
 
 _float = np.float32
 

@@ -20,9 +20,11 @@ from torch import Tensor, nn
 
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.decoder import PIECE, Answer, Decoder, ModuleDecoder, Pass
-from specdemo.models import native
+from specdemo.models import native, processor
 from specdemo.models.kernels import (
+    FourBit,
     Look,
+    Nf4Apart,
     Nf4Stack,
     Stacked,
     attend,
@@ -41,6 +43,7 @@ PROBE = 24  # tokens on which both passes are compared
 WIDE_ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # at which the two kinds of product are compared
 WIDE_SHARE = 0.25  # of the free memory that the wide copy may take
 TRIES = 4
+COMPILED = "compiled pass"
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
 
 
@@ -226,7 +229,7 @@ def open_decoder(model: Any) -> tuple[Decoder, str]:
     lean = LeanDecoder(model)
     compiled = compile_pass(lean)
     if compiled is not None and agrees(compiled, module):
-        return compiled, "compiled pass"
+        return compiled, f"{COMPILED} on {processor.name()}"
     rows = widen(lean)
     if not agrees(lean, module):
         return module, "transformers' own pass"
@@ -234,23 +237,25 @@ def open_decoder(model: Any) -> tuple[Decoder, str]:
 
 
 def compile_pass(lean: LeanDecoder) -> NativeDecoder | None:
-    """The same pass compiled for matrix tiles, where processor, sizes and number format allow it."""
+    """The same pass as one compiled function, where processor, sizes and number format allow it."""
     head = lean.model.lm_head.weight
     stacks = [one for layer in lean.layers for one in layer.matrices()]
-    if head.dtype != torch.bfloat16 or not all(isinstance(one, Nf4Stack) for one in stacks):
+    if head.dtype != torch.bfloat16 or not native.runs_here():
         return None
-    if not native.runs_here():
+    if not all(isinstance(one, Nf4Stack | Nf4Apart) for one in stacks):
         return None
+    first = lean.layers[0].qkv.four_bit()  # type: ignore[attr-defined]
     inner = lean.layers[0].down.in_features  # type: ignore[attr-defined]
     shape = native.Shape(
-        lean.heads, lean.kv_heads, lean.head_dim, lean.embedding.shape[1], inner,
-        lean.layers[0].qkv.block, lean.eps, lean.scaling,  # type: ignore[attr-defined]
+        lean.heads, lean.kv_heads, lean.head_dim, lean.embedding.shape[1], inner, first.block,
+        lean.eps, lean.scaling,
     )  # fmt: skip
-    only_inputs = any(one.bias is not None for layer in lean.layers for one in layer.matrices()[1:])
-    if only_inputs or not native.fits(shape, len(head)):
+    # Of biases the compiled pass knows those of queries, keys and values.
+    beyond = [one for layer in lean.layers for one in layer.matrices()[1:]]
+    if any(one.bias is not None for one in beyond) or not native.fits(shape, len(head)):  # type: ignore[attr-defined]
         return None
     norm, eps = lean.norm, lean.eps
-    table, unit = native.meanings(lean.layers[0].qkv.code)  # type: ignore[attr-defined]
+    table, unit = native.meanings(first.code)
     layers = [_native_layer(layer, unit) for layer in lean.layers]
     compiled = native.NativeLayers(layers, shape, table, head, norm.float())
     return native.NativeDecoder(
@@ -263,17 +268,14 @@ def _native_layer(layer: LeanLayer, unit: float) -> native.NativeLayer:
     return native.NativeLayer(
         layer.input_norm.float(),
         layer.post_norm.float(),
-        *(
-            native.Packed(
-                one.packed,
-                native.in_blocks(one.scales.float() * unit),
-                None,
-                None if one.bias is None else one.bias.float(),
-            )  # type: ignore[attr-defined]
-            for one in layer.matrices()
-        ),
+        *(_pack(one.four_bit(), unit) for one in layer.matrices()),  # type: ignore[attr-defined]
         *norms,
     )
+
+
+def _pack(one: FourBit, unit: float) -> native.Packed:
+    bias = None if one.bias is None else one.bias.float()
+    return native.Packed(one.codes, native.in_blocks(one.scales.float() * unit), None, bias)
 
 
 def widen(lean: LeanDecoder) -> int:

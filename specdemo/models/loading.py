@@ -13,7 +13,7 @@ from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.decoder import Decoder
 from specdemo.errors import UserError
 from specdemo.models.folder import check_folder, count_parameters
-from specdemo.models.lean import open_decoder
+from specdemo.models.lean import COMPILED, open_decoder
 from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
@@ -85,13 +85,11 @@ def load_model(
     with one_at_a_time, out_of_memory_is_told(files.name, precision):
         progress(Progress("quantise" if precision in ("nf4", "int8") else "load", None, files.name))
         model = _load(files, precision, where)
-        kernel = prepare_kernels(model, precision, where)
         progress(Progress("warm up", None, files.name))
-        warm_up(model)
-        decoder, way = open_decoder(model)
+        decoder, kernel = ready(model, precision, where)
     progress(Progress("warm up", 1.0, files.name))
     parameters = count_parameters(files.folder, files.name)
-    info = ModelInfo(files.name, files.revision, precision, f"{kernel}, {way}", parameters)
+    info = ModelInfo(files.name, files.revision, precision, kernel, parameters)
     return LoadedModel(model, decoder, info, where, model.get_output_embeddings().weight.shape[0])
 
 
@@ -144,6 +142,16 @@ def _quantisation(precision: str, dtype: torch.dtype) -> Any:
     return BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype
     )
+
+
+def ready(model: PreTrainedModel, precision: str, device: torch.device) -> tuple[Decoder, str]:
+    """The fastest decoder of a model that agrees with it, and how that computes, in words."""
+    kernel = prepare_kernels(model, precision, device)
+    warm_up(model)
+    decoder, way = open_decoder(model)
+    if way.startswith(COMPILED):
+        return decoder, f"bitsandbytes NF4, {way}"  # the model's own kernels no longer run
+    return decoder, f"{kernel}, {way}"
 
 
 def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device) -> str:

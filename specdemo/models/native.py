@@ -48,11 +48,16 @@ class Packed:
 
 def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor) -> Packed:
     """A matrix of (level - 8) * scale + zero, for AFFINE. levels: (out, in), 0 to 15; scale, zero: (out, groups)"""
+    scales, zeros = (in_blocks(one.bfloat16().t()) for one in (scale, zero))
+    return Packed(lay_codes(levels), scales, zeros)
+
+
+def lay_codes(levels: Tensor) -> Tensor:
+    """Codes (out, in) two in a byte, in the order of `Packed`."""
     outputs, inputs = levels.shape
     blocks = levels.to(torch.uint8).view(outputs // 32, 32, inputs // 2, 2).transpose(1, 2)
     lower, upper = blocks.reshape(outputs // 32, inputs // 2, 64).chunk(2, dim=-1)
-    scales, zeros = (in_blocks(one.bfloat16().t()) for one in (scale, zero))
-    return Packed((lower | upper << 4).contiguous(), scales, zeros)
+    return (lower | upper << 4).contiguous()
 
 
 def in_blocks(scales: Tensor) -> Tensor:
