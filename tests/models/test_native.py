@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -391,6 +394,22 @@ def test_a_draft_that_memory_corrects_is_made_token_by_token():
     model.adjust = lambda states: states
     assert model.draft_on([1, 2], guide) is None
     assert model.length == 0
+
+
+@pytest.mark.skipif(not processor.has_wide_vectors(), reason="this processor has no more than AVX2")
+def test_processors_with_less_compute_the_same():
+    """numba compiles for AVX2 alone when asked to, as on most laptops."""
+    features = (
+        "avx avx2 fma f16c bmi bmi2 lzcnt popcnt sse sse2 sse3 ssse3 sse4.1 sse4.2 cmov".split()
+    )
+    asked = {
+        "NUMBA_CPU_NAME": "haswell",
+        "NUMBA_CPU_FEATURES": ",".join(f"+{name}" for name in features),
+    }
+    picked = "transformers_pass and qwen or same_alone and llama or products or one_go and cost"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", __file__, "-k", picked]
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 def test_without_its_library_or_its_processor_there_is_no_compiled_pass(monkeypatch):
