@@ -27,11 +27,11 @@ def meanings(code: Tensor) -> tuple[Tensor, float]:
     return code.bfloat16().repeat(2).contiguous(), 1.0
 
 
-def laid_out(matrix: Tensor) -> Tensor:
+def laid_out(matrix: Tensor) -> tuple[Tensor, None]:
     """A bfloat16 matrix in the order in which tiles of 16 rows and 32 columns, two below each other, are read."""
     rows, columns = matrix.shape
     tiles = matrix.detach().view(rows // 32, 2, 16, columns // 32, 32).permute(0, 3, 1, 2, 4)
-    return tiles.contiguous().view(rows, columns)
+    return tiles.contiguous(), None
 
 
 def _tile(number: Any) -> Any:
@@ -261,11 +261,12 @@ def scores(queries, keys, width, count, into):
 
 
 @compiled
-def words(x, count, width, matrix, into, stride, first, end, own):
-    """Blocks `first` to `end` of 32 outputs of a bfloat16 matrix `laid_out`.
+def words(x, count, width, matrix, into, stride, first, end, buffers):
+    """Blocks `first` to `end` of 32 outputs of a matrix `laid_out`.
 
-    x: (count, width) float32; into: (count, stride) float32; own: the thread's buffers
+    x: (count, width) float32; matrix: as for `product`; into: (count, stride) float32
     """
+    own, first_tile = buffers[2], carray(v.numbers_at(matrix), 1)[0]
     tiles = (count + 15) // 16
     inputs = own + 4 * width + 4096
     part = inputs + tiles * width * 32
@@ -278,7 +279,7 @@ def words(x, count, width, matrix, into, stride, first, end, own):
             pairs[pair * 16 + i % 16] = halves[pair]
     logits = carray(v.floats_at(into), (count, stride))
     for block in range(first, end):
-        lower = matrix + block * 64 * width
+        lower = first_tile + block * 64 * width
         for tile in range(tiles):
             clear_tile(0)
             clear_tile(1)

@@ -2,14 +2,15 @@
 
 Inputs enter 4-bit products as whole numbers of 15 bits, with a step of their own for each group that shares a scale, and
 codes as whole numbers of 12: two of them are multiplied and added at once (`vpmaddwd`), 64 of them fit 32 bits, and
-whole numbers add up to the same in any order. What is rounded away is less than bfloat16 would lose.
-Other products are float32 times bfloat16.
+whole numbers add up to the same in any order. A bfloat16 matrix becomes such numbers when it is loaded. What is rounded
+away is less than inputs in bfloat16 would lose.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from llvmlite import ir
 from numba import carray, types
 from numba.core import cgutils
@@ -25,7 +26,9 @@ COLUMNS = 32  # outputs decoded together
 CODE_BUFFER = 4096
 MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
 ROWS = 4 if processor.has_wide_vectors() else 2  # read together: their sums are kept in registers
+GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
 KEYS = 2 * ROWS  # likewise
+CHAINS = ROWS // 2  # of sums that wait for themselves, next to each other
 QUERY = (
     64 + 4 * KEYS
 )  # bytes of a thread's buffer that queries need, for each of a head's dimensions
@@ -39,11 +42,17 @@ def meanings(code: Tensor) -> tuple[Tensor, float]:
     return (code.float() / unit).round().short().repeat(2).contiguous(), unit
 
 
-def laid_out(matrix: Tensor) -> Tensor:
-    """A bfloat16 matrix in the order in which `words` reads it: pairs of columns of 32 rows."""
+def laid_out(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """A bfloat16 matrix as codes that mean themselves, and their scales, both in the order of `native.Packed`."""
     rows, columns = matrix.shape
-    pairs = matrix.detach().view(rows // 32, 32, columns // 2, 2).transpose(1, 2)
-    return pairs.contiguous().view(rows, columns)
+    codes = torch.empty(rows // COLUMNS, columns // GROUP, 2, GROUP // 2, 16, 2, dtype=torch.int16)
+    scales = torch.empty(rows // COLUMNS, columns // GROUP, COLUMNS)
+    for n, block in enumerate(matrix.detach().float().split(COLUMNS)):
+        groups = block.view(COLUMNS, -1, GROUP)
+        scales[n] = (groups.abs().amax(-1).clamp(min=1e-30) / MOST_CODE).t()
+        whole = (groups / scales[n].t()[..., None]).round().short()
+        codes[n] = whole.view(2, 16, -1, GROUP // 2, 2).permute(2, 0, 3, 1, 4)
+    return codes, scales
 
 
 @compiled
@@ -152,7 +161,7 @@ def add_products(
         parts = []  # of rows, and of both halves of the outputs
         for number, sums_ in enumerate(found):
             step = e.load(builder, builder.add(steps, beside[number // 2]), one)
-            whole = builder.sitofp(builder.load(sums_), e.FLOATS)
+            whole = builder.sitofp(sums_, e.FLOATS)
             parts.append(builder.fmul(whole, e.splat(builder, step, e.FLOATS)))
         places = [_at(builder, total, 64 * number) for number in range(2 * count)]
         with builder.if_else(cgutils.is_not_null(builder, zeros)) as (shifted, scaled):
@@ -179,11 +188,11 @@ def add_products(
 
 
 def _summed(builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any) -> list[Any]:
-    """Places of the sums of products, 16 int32 each: lower and upper outputs of each row."""
+    """Sums of products, 16 int32 each: lower and upper outputs of each row."""
     upper = e.moved(builder, codes, pairs, 6)
     first = [builder.add(x, builder.mul(x_step, ir.Constant(e.I64, row))) for row in range(rows)]
-    found = [cgutils.alloca_once(builder, e.INTS) for _ in range(2 * rows)]
-    for one in found:
+    sums = [cgutils.alloca_once(builder, e.INTS) for _ in range(2 * rows * CHAINS)]
+    for one in sums:
         builder.store(ir.Constant(e.INTS, [0] * e.LANES), one)
     with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(e.I64, 2))) as loop:
         places = [e.moved(builder, place, loop.index, 8) for place in (codes, upper)]
@@ -194,14 +203,17 @@ def _summed(builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any
                 both = e.load(builder, _at(builder, place, 4 * pair), e.I32)
                 both = builder.bitcast(e.splat(builder, both, e.INTS), e.WORDS)
                 for half, values in enumerate(halves):
-                    one = found[2 * row + half]
+                    one = sums[2 * rows * (pair % CHAINS) + 2 * row + half]
                     builder.store(_paired(builder, builder.load(one), values, both), one)
+    found = [builder.load(one) for one in sums]
+    while len(found) > 2 * rows:
+        found = [builder.add(*both) for both in zip(found, found[2 * rows :], strict=False)]
     return found
 
 
 @compiled
 def product(x, about, rows, width, matrix, table, group, into, stride, first, end, own):
-    """Blocks `first` to `end` of 32 outputs of a 4-bit matrix.
+    """Blocks `first` to `end` of 32 outputs of a 4-bit matrix, or of one of 16-bit numbers when there is no table.
 
     x, about: from `lay_in`; matrix: address of its three addresses; into: (rows, stride) float32; own: the thread's buffers
     """
@@ -213,20 +225,33 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
         v.clear(total, rows * 2)
         for g in range(groups):
             number = block * groups + g
-            v.decode(codes + number * group * 16, table, own, pairs)
+            if table:
+                v.decode(codes + number * group * 16, table, own, pairs)
+                numbers = own
+            else:
+                numbers = codes + number * group * 64
+                v.fetch(numbers + e.AHEAD, group)
             scale, zero = scales + number * line, (zeros + number * line if zeros else 0)
             for row in range(0, rows, ROWS):
                 place, at = x + row * step + g * group * 2, total + row * 128
                 steps = about + (row * groups + g) * 4
                 sums, left = steps + rows * groups * 4, rows - row
                 if left >= 4 and ROWS >= 4:
-                    add_products(4, place, step, own, pairs, steps, groups, sums, scale, zero, at)
+                    add_products(
+                        4, place, step, numbers, pairs, steps, groups, sums, scale, zero, at
+                    )
                 elif left == 3 and ROWS >= 3:
-                    add_products(3, place, step, own, pairs, steps, groups, sums, scale, zero, at)
+                    add_products(
+                        3, place, step, numbers, pairs, steps, groups, sums, scale, zero, at
+                    )
                 elif left >= 2:
-                    add_products(2, place, step, own, pairs, steps, groups, sums, scale, zero, at)
+                    add_products(
+                        2, place, step, numbers, pairs, steps, groups, sums, scale, zero, at
+                    )
                 else:
-                    add_products(1, place, step, own, pairs, steps, groups, sums, scale, zero, at)
+                    add_products(
+                        1, place, step, numbers, pairs, steps, groups, sums, scale, zero, at
+                    )
         for row in range(rows):
             v.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
 
@@ -277,67 +302,12 @@ def scores(queries, keys, width, count, into):
         _score_keys(queries, room, width, into + key * 64)
 
 
-@intrinsic(prefer_literal=True)
-def _say(_context, rows, x, x_step, matrix, pairs, into, into_step):
-    """32 outputs of a bfloat16 matrix `laid_out`, for `rows` rows of float32. rows: a literal; steps: bytes"""
-    count = rows.literal_value
-
-    def generate(context, builder, _signature, arguments):
-        x, x_step, matrix, pairs, into, into_step = arguments[1:]
-        found = [cgutils.alloca_once(builder, e.FLOATS) for _ in range(2 * count)]
-        for one in found:
-            builder.store(e.constant(0.0), one)
-        inputs, outputs = (
-            [builder.add(place, builder.mul(step, ir.Constant(e.I64, row))) for row in range(count)]
-            for place, step in ((x, x_step), (into, into_step))
-        )
-        upper = ir.Constant(e.INTS, [-65536] * e.LANES)
-        with cgutils.for_range(builder, pairs) as loop:
-            place = e.moved(builder, matrix, loop.index, 7)
-            columns = []  # of both inputs of a pair, of both halves of the outputs
-            for half in (0, 64):
-                line = _at(builder, place, half)
-                e.ahead(builder, line)
-                both = e.load(builder, line, e.INTS)
-                one = builder.shl(both, ir.Constant(e.INTS, [16] * e.LANES))
-                other = builder.and_(both, upper)
-                columns.append([builder.bitcast(it, e.FLOATS) for it in (one, other)])
-            for row, start in enumerate(inputs):
-                values = e.moved(builder, start, loop.index, 3)
-                for i in range(2):
-                    value = e.load(builder, _at(builder, values, 4 * i), ir.FloatType())
-                    value = e.splat(builder, value, e.FLOATS)
-                    for half in range(2):
-                        one = found[2 * row + half]
-                        summed = e.fma(builder, value, columns[half][i], builder.load(one))
-                        builder.store(summed, one)
-        for row, place in enumerate(outputs):
-            for half in range(2):
-                e.store(
-                    builder, builder.load(found[2 * row + half]), _at(builder, place, 64 * half)
-                )
-        return context.get_dummy_value()
-
-    return types.void(rows, *[e.address] * 6), generate
-
-
 @compiled
-def words(x, count, width, matrix, into, stride, first, end, own):
-    """Blocks `first` to `end` of 32 outputs of a bfloat16 matrix `laid_out`.
+def words(x, count, width, matrix, into, stride, first, end, buffers):
+    """Blocks `first` to `end` of 32 outputs of a matrix `laid_out`.
 
-    x: (count, width) float32; into: (count, stride) float32; own: the thread's buffers
+    x: (count, width) float32; matrix: as for `product`; into: (count, stride) float32
     """
-    step, pairs = width * 4, width // 2
-    for block in range(first, end):
-        place = matrix + block * 64 * width
-        for row in range(0, count, ROWS):
-            start, at = x + row * step, into + (row * stride + block * COLUMNS) * 4
-            left = count - row
-            if left >= 4 and ROWS >= 4:
-                _say(4, start, step, place, pairs, at, stride * 4)
-            elif left == 3 and ROWS >= 3:
-                _say(3, start, step, place, pairs, at, stride * 4)
-            elif left >= 2:
-                _say(2, start, step, place, pairs, at, stride * 4)
-            else:
-                _say(1, start, step, place, pairs, at, stride * 4)
+    y, about, own = buffers
+    lay_in(x, width * 4, y, about, count, width, GROUP, False)
+    product(y, about, count, width, matrix, 0, GROUP, into, stride, first, end, own)

@@ -24,7 +24,7 @@ if processor.has_tiles():
 else:
     from specdemo.models import avx as p  # type: ignore[no-redef]
 
-# The job. Of the head: a bfloat16 matrix, or codes, scales and zeros of a 4-bit one. MORE: float32 rows that are added to
+# The job. Of the head: codes, scales and zeros of a 4-bit matrix, or one that `words` reads, without zeros. MORE: float32 rows that are added to
 # those from MORE_ROW on before a layer (0: none). Of a draft: tokens at most (0: none is drafted), what words' ids and the
 # target's embedding are, `guide.Guide`, tiles for one row, and where drafted tokens go.
 (
@@ -48,7 +48,7 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "038728ef4c749ced"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+PARTS = "b32b8b67e45c6fd6"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
 
 _float = np.float32
 
@@ -227,13 +227,13 @@ def head(job, place, x, normed_x, thread, threads, buffers):
         normed(x + asked[i] * hidden * 4, job[NORM], normed_x + i * hidden * 4, hidden, epsilon)
     blocks, matrix = words // BLOCK, place + HEAD * 8
     first, end = blocks * thread // threads, blocks * (thread + 1) // threads
-    if job[HEAD_SCALES]:
+    if job[HEAD_ZEROS]:
         p.begin(job[TILES] + 128)
         take_in(job, normed_x, hidden * 4, hidden, count, matrix, buffers)
         multiply(job, hidden, count, matrix, job[LOGITS], words, first, end, buffers)
     else:
         p.begin(job[TILES] + 64)
-        p.words(normed_x, count, hidden, job[HEAD], job[LOGITS], words, first, end, buffers[2])
+        p.words(normed_x, count, hidden, matrix, job[LOGITS], words, first, end, buffers)
 
 
 @compiled

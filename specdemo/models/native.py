@@ -34,7 +34,7 @@ class Packed:
     """
 
     codes: Tensor
-    scales: Tensor
+    scales: Tensor | None
     zeros: Tensor | None = None
     bias: Tensor | None = None
 
@@ -171,7 +171,7 @@ class NativeLayers:
 
         self._compiled = compiled
         self.shape, self._layers, self._norm = shape, list(layers), norm
-        self._head = head if isinstance(head, Packed) else compiled.p.laid_out(head)
+        self._head = head if isinstance(head, Packed) else Packed(*compiled.p.laid_out(head))
         self._words = 32 * len(head.scales) if isinstance(head, Packed) else len(head)
         self._described = np.array([one.describe() for one in layers], dtype=np.int64)
         self._table = table
@@ -312,10 +312,7 @@ class NativeLayers:
             self._table.data_ptr(), self._described.ctypes.data,
         )  # fmt: skip
         job[c.NORM], job[c.WORDS] = self._norm.data_ptr(), self._words
-        packed = isinstance(self._head, Packed)
-        job[c.HEAD : c.HEAD + 3] = (
-            self._head.addresses() if packed else (self._head.data_ptr(), 0, 0)
-        )
+        job[c.HEAD : c.HEAD + 3] = self._head.addresses()
         return job
 
     def _laid_out(self, talks: Sequence[Talk]) -> tuple[list[int], int]:
