@@ -8,6 +8,7 @@ away is less than inputs in bfloat16 would lose.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import torch
@@ -27,8 +28,8 @@ CODE_BUFFER = 4096
 MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
 ROWS = 4 if processor.has_wide_vectors() else 2  # read together: their sums are kept in registers
 GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
+CHAINS = 8 if processor.has_wide_vectors() else 2  # of sums of one row
 KEYS = 2 * ROWS  # likewise
-CHAINS = ROWS // 2  # of sums that wait for themselves, next to each other
 QUERY = (
     64 + 4 * KEYS
 )  # bytes of a thread's buffer that queries need, for each of a head's dimensions
@@ -191,24 +192,25 @@ def _summed(builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any
     """Sums of products, 16 int32 each: lower and upper outputs of each row."""
     upper = e.moved(builder, codes, pairs, 6)
     first = [builder.add(x, builder.mul(x_step, ir.Constant(e.I64, row))) for row in range(rows)]
-    sums = [cgutils.alloca_once(builder, e.INTS) for _ in range(2 * rows * CHAINS)]
+    # As many sums as wait for themselves, each added to once a turn: what LLVM makes of more than once is slower.
+    chains = 1 << (CHAINS // rows).bit_length() - 1
+    sums = [cgutils.alloca_once(builder, e.INTS) for _ in range(2 * rows * chains)]
     for one in sums:
         builder.store(ir.Constant(e.INTS, [0] * e.LANES), one)
-    with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(e.I64, 2))) as loop:
-        places = [e.moved(builder, place, loop.index, 8) for place in (codes, upper)]
-        inputs = [e.moved(builder, place, loop.index, 4) for place in first]
-        for pair in range(4):
+    shift = chains.bit_length() - 1
+    with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(e.I64, shift))) as loop:
+        places = [e.moved(builder, place, loop.index, 6 + shift) for place in (codes, upper)]
+        inputs = [e.moved(builder, place, loop.index, 2 + shift) for place in first]
+        for pair in range(chains):
             halves = [e.load(builder, _at(builder, one, 64 * pair), e.WORDS) for one in places]
             for row, place in enumerate(inputs):
                 both = e.load(builder, _at(builder, place, 4 * pair), e.I32)
                 both = builder.bitcast(e.splat(builder, both, e.INTS), e.WORDS)
                 for half, values in enumerate(halves):
-                    one = sums[2 * rows * (pair % CHAINS) + 2 * row + half]
+                    one = sums[2 * rows * pair + 2 * row + half]
                     builder.store(_paired(builder, builder.load(one), values, both), one)
-    found = [builder.load(one) for one in sums]
-    while len(found) > 2 * rows:
-        found = [builder.add(*both) for both in zip(found, found[2 * rows :], strict=False)]
-    return found
+    values = [builder.load(one) for one in sums]
+    return [reduce(builder.add, values[i :: 2 * rows]) for i in range(2 * rows)]
 
 
 @compiled
