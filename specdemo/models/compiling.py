@@ -1,4 +1,4 @@
-"""Functions that numba compiles, kept on disk where there is a folder to write to."""
+"""Functions that numba compiles. What is called from outside is kept on disk with all that it calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FAST = {"contract", "reassoc", "arcp", "nsz"}
 
 
 def kept(compiler: Any, *kind: Any, **options: Any) -> Any:
-    """A decorator that keeps what it compiles on disk."""
+    """A decorator that keeps what it compiles on disk, where there is a folder to write to."""
 
     def compile_(function: Any) -> Any:
         try:
@@ -24,6 +24,6 @@ def kept(compiler: Any, *kind: Any, **options: Any) -> Any:
     return compile_
 
 
-compiled = kept(njit, nogil=True, error_model="numpy")
+compiled = njit(nogil=True, error_model="numpy")
 # Sums may be taken in another order than written, always the same one.
-loose = kept(njit, nogil=True, error_model="numpy", fastmath=_FAST)
+loose = njit(nogil=True, error_model="numpy", fastmath=_FAST)

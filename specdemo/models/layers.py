@@ -48,7 +48,7 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "89b67c1830a208b7"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+PARTS = "adf02fdd64451a8d"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
 
 _float = np.float32
 
