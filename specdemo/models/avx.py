@@ -25,6 +25,7 @@ from specdemo.models.compiling import compiled
 
 COLUMNS = 32  # outputs decoded together
 CODE_BUFFER = 4096
+SMALLEST = 0x0DA24260  # bits of 1e-30, which a group of zeros is divided by
 MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
 ROWS = 4 if processor.has_wide_vectors() else 2  # read together: their sums are kept in registers
 GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
@@ -66,43 +67,47 @@ def end():
     """Nothing to be left to others."""
 
 
-@intrinsic
-def to_whole(_context, source, into, lines, step, total):
-    """`lines` times 16 float32 to as many whole numbers of 16 bits, none beyond MOST_INPUT.
+def _at(builder: Any, place: Any, bytes_: int) -> Any:
+    return builder.add(place, ir.Constant(e.I64, bytes_))
+
+
+@intrinsic(prefer_literal=True)
+def to_whole(_context, lines, source, into, step, total):
+    """`lines` times 16 float32 to as many whole numbers of 16 bits, none beyond MOST_INPUT. lines: a literal
 
     step, total: places of float32: what one means, and what their sum means
     """
+    places = [64 * line for line in range(lines.literal_value)]
 
     def generate(context, builder, _signature, arguments):
-        source, into, lines, step, total = arguments
-        most = cgutils.alloca_once(builder, e.FLOATS)
-        builder.store(e.constant(0.0), most)
-        with cgutils.for_range(builder, lines) as loop:
-            row = e.load(builder, e.moved(builder, source, loop.index, 6), e.FLOATS)
-            size = e.call(builder, "llvm.fabs.v16f32", e.FLOATS, (row,))
-            so_far = builder.load(most)
-            builder.store(e.choose(builder, ">", size, so_far, size, so_far), most)
+        source, into, step, total = arguments[1:]
         one = ir.FloatType()
-        greatest = e.call(builder, "llvm.vector.reduce.fmax.v16f32", one, (builder.load(most),))
-        least = ir.Constant(one, 1e-30)
-        greatest = builder.select(builder.fcmp_ordered(">", greatest, least), greatest, least)
+        rows = [e.load(builder, _at(builder, source, place), e.FLOATS) for place in places]
+        # Sizes of float32 are in the order of their bits.
+        unsigned = ir.Constant(e.INTS, [0x7FFFFFFF] * e.LANES)
+        sizes = [builder.and_(builder.bitcast(row, e.INTS), unsigned) for row in rows]
+        most = reduce(lambda x, y: builder.select(builder.icmp_signed(">", x, y), x, y), sizes)
+        greatest = e.call(builder, "llvm.vector.reduce.smax.v16i32", e.I32, (most,))
+        least = ir.Constant(e.I32, SMALLEST)
+        greatest = builder.select(builder.icmp_signed(">", greatest, least), greatest, least)
+        greatest = builder.bitcast(greatest, one)
         limit = ir.Constant(one, float(MOST_INPUT))
         times = e.splat(builder, builder.fdiv(limit, greatest), e.FLOATS)
-        meant = builder.fdiv(greatest, limit)
-        sums = cgutils.alloca_once(builder, e.INTS)
-        builder.store(ir.Constant(e.INTS, [0] * e.LANES), sums)
-        with cgutils.for_range(builder, lines) as loop:
-            row = e.load(builder, e.moved(builder, source, loop.index, 6), e.FLOATS)
-            near = e.call(builder, "llvm.nearbyint.v16f32", e.FLOATS, (builder.fmul(row, times),))
-            whole = builder.fptosi(near, e.INTS)
-            builder.store(builder.add(builder.load(sums), whole), sums)
-            e.store(builder, builder.trunc(whole, e.SHORTS), e.moved(builder, into, loop.index, 5))
+        whole = []
+        for row, place in zip(rows, places, strict=True):
+            near = (builder.fmul(row, times),)
+            near = e.call(builder, "llvm.nearbyint.v16f32", e.FLOATS, near)
+            whole.append(builder.fptosi(near, e.INTS))
+            shorts = builder.trunc(whole[-1], e.SHORTS)
+            e.store(builder, shorts, _at(builder, into, place // 2))
+        meant = builder.fmul(greatest, ir.Constant(one, 1 / MOST_INPUT))
         e.store(builder, meant, step)
-        summed = e.call(builder, "llvm.vector.reduce.add.v16i32", e.I32, (builder.load(sums),))
+        added = (reduce(builder.add, whole),)
+        summed = e.call(builder, "llvm.vector.reduce.add.v16i32", e.I32, added)
         e.store(builder, builder.fmul(builder.sitofp(summed, one), meant), total)
         return context.get_dummy_value()
 
-    return types.void(*[e.address] * 5), generate
+    return types.void(lines, *[e.address] * 4), generate
 
 
 @compiled
@@ -115,11 +120,12 @@ def lay_in(x, stride, into, about, rows, width, group, sums):
     groups = width // group
     for row in range(rows):
         for g in range(groups):
-            place = about + (row * groups + g) * 4
-            to_whole(
-                x + row * stride + g * group * 4, into + (row * width + g * group) * 2,
-                group // e.LANES, place, place + rows * groups * 4,
-            )  # fmt: skip
+            source, place = x + row * stride + g * group * 4, into + (row * width + g * group) * 2
+            step = about + (row * groups + g) * 4
+            if group == 64:
+                to_whole(4, source, place, step, step + rows * groups * 4)
+            else:
+                to_whole(2, source, place, step, step + rows * groups * 4)
 
 
 def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
@@ -136,10 +142,6 @@ def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
     return builder.add(
         total, builder.shuffle_vector(*parts, ir.Constant(kind, list(range(e.LANES))))
     )
-
-
-def _at(builder: Any, place: Any, bytes_: int) -> Any:
-    return builder.add(place, ir.Constant(e.I64, bytes_))
 
 
 @intrinsic(prefer_literal=True)

@@ -48,7 +48,7 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "adf02fdd64451a8d"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+PARTS = "44383be6fa41bb48"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
 
 _float = np.float32
 
