@@ -19,7 +19,7 @@ ROW_TILE = 16
 STEP = 64  # inputs decoded together
 CODE_BUFFER = 4096
 PART_BUFFER = 4096
-QUERY = 32  # bytes of a thread's buffer that queries need, for each of a head's dimensions
+QUERY = 32  # bytes of a thread's buffer for queries, for each dimension of a head
 
 
 def meanings(code: Tensor) -> tuple[Tensor, float]:

@@ -31,9 +31,7 @@ ROWS = 4 if processor.has_wide_vectors() else 2  # read together: their sums are
 GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
 CHAINS = 8 if processor.has_wide_vectors() else 2  # of sums of one row
 KEYS = 2 * ROWS  # likewise
-QUERY = (
-    64 + 4 * KEYS
-)  # bytes of a thread's buffer that queries need, for each of a head's dimensions
+QUERY = 64 + 4 * KEYS  # bytes of a thread's buffer for queries, for each dimension of a head
 
 
 def meanings(code: Tensor) -> tuple[Tensor, float]:

@@ -21,7 +21,7 @@ from specdemo.engine.sampling import Words
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.models import native
 from specdemo.models.kernels import Look, attend, look, rms_norm
-from specdemo.models.native import Added, NativeLayers, Talk
+from specdemo.models.native import Added, Inputs, NativeLayers, Talk
 
 GROUP = 32  # weights that share a scale in the 4-bit layout
 EPSILON = 1e-5  # of the norm over the target's states
@@ -258,9 +258,8 @@ class CompactModel:
         seen = None if rows == 1 else self._causal(rows, end)
         x = weights.embedding[list(token_ids)].float()
         talk, added = self._talk(rows, start, seen), self._added(self._known(start, end))
-        chain = weights.native.draft_on(
-            x, cos, sin, talk, guide, weights.words, weights.embedding, added
-        )
+        inputs = Inputs(x, cos, sin, [talk], added)
+        chain = weights.native.draft_on(inputs, guide, weights.words, weights.embedding)
         self.length = end + len(chain.columns) - 1
         return chain
 
@@ -357,13 +356,12 @@ class CompactModel:
             begun = weights.extends
             if begun:
                 talk = self._talk(len(x), start, seen)
-                _, x = run(x, cos, sin, [talk], 0, begun, final=True)
+                _, x = run(Inputs(x, cos, sin, [talk]), 0, begun, final=True)
             x, added = self._joined(x, added, guesses), None
         asked = () if self.adjust else range(all_rows - last, all_rows)
         talk = self._talk(all_rows, start, seen)
-        words, x = run(
-            x, cos, sin, [talk], begun, layers, asked=asked, added=self._added(added), final=True
-        )
+        inputs = Inputs(x, cos, sin, [talk], self._added(added))
+        words, x = run(inputs, begun, layers, asked=asked, final=True)
         self._behind = x[-last:]
         return weights.head(self.adjust(self.states)).float() if self.adjust else words
 

@@ -24,9 +24,9 @@ if processor.has_tiles():
 else:
     from specdemo.models import avx as p  # type: ignore[no-redef]
 
-# The job. Of the head: codes, scales and zeros of a 4-bit matrix, or one that `words` reads, without zeros. MORE: float32 rows that are added to
-# those from MORE_ROW on before a layer (0: none). Of a draft: tokens at most (0: none is drafted), what words' ids and the
-# target's embedding are, `guide.Guide`, tiles for one row, and where drafted tokens go.
+# The job. Of the head: codes, scales and zeros of a 4-bit matrix, or, without zeros, of one that `words` reads. MORE:
+# float32 rows that are added to those from MORE_ROW on before a layer (0: none). Of a draft: tokens at most (0: none is
+# drafted), what words' ids and the target's embedding are, `guide.Guide`, tiles for one row, and where drafted tokens go.
 (
     ROWS, FIRST, LAST, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER, GROUP, EPSILON, SCALE, TABLE, LAYERS,
     INPUT, COS, SIN, TALKS, TALK_COUNT, TILES, SHARED, SCRATCH, SCRATCH_BYTES,
@@ -48,7 +48,7 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "44383be6fa41bb48"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+PARTS = "ffb3de89c1f9c125"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
 
 _float = np.float32
 

@@ -152,6 +152,21 @@ class Added:
     rows: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Rows that go through layers together.
+
+    x: (rows, hidden) float32; cos, sin: (rows, head_dim) float32 of their places, signs in the sines
+    talks: whose rows they are, one after the other; added: what comes in between
+    """
+
+    x: Tensor
+    cos: Tensor
+    sin: Tensor
+    talks: Sequence[Talk]
+    added: Added | None = None
+
+
 class NativeLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
@@ -181,54 +196,36 @@ class NativeLayers:
 
     def run(
         self,
-        x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        talks: Sequence[Talk],
+        inputs: Inputs,
         first: int,
         last: int,
         *,
         asked: Sequence[int] = (),
         states: dict[int, Tensor] | None = None,
-        added: Added | None = None,
         final: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Rows of all conversations through the layers from `first` to before `last`; call it in inference mode.
 
-        x: (rows, hidden) float32; cos, sin: (rows, head_dim) float32, signs in the sines
         asked: rows whose logits are wanted; states: bfloat16 tensors to fill, by the number of layers gone through
         returns: (asked, V) float32, and (rows, hidden) float32 behind the last layer when `final`
         """
         logits = torch.empty(len(asked), self._words)
-        behind = torch.empty_like(x) if final else x
-        numbers, parts = self._job(x, cos, sin, talks, first, last, asked, logits, states or {})
-        self._add(numbers, added)
+        behind = torch.empty_like(inputs.x) if final else inputs.x
+        numbers, parts = self._job(inputs, first, last, asked, logits, states or {})
         numbers[self._compiled.FINAL] = behind.data_ptr() if final else 0
         self._go(numbers + parts)
         return logits, behind
 
-    def draft_on(
-        self,
-        x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        talk: Talk,
-        guide: Guide,
-        words: Words,
-        embedding: Tensor,
-        added: Added | None = None,
-    ) -> Chain:
+    def draft_on(self, inputs: Inputs, guide: Guide, words: Words, embedding: Tensor) -> Chain:
         """Rows of one conversation through all layers, and a draft after the last of them.
 
-        x: (rows, hidden) float32, overwritten; cos, sin: also of the places of all drafted tokens but the last
+        inputs: x is overwritten; cos and sin are also of the places of all drafted tokens but the last
         words, embedding: what the head speaks, and (V, hidden) bfloat16, what drafted tokens are read by
         """
         c, most = self._compiled, guide.most
         logits = torch.empty(most, self._words)
-        numbers, parts = self._job(
-            x, cos, sin, [talk], 0, len(self._layers), [len(x) - 1], logits, {}, most
-        )
-        self._add(numbers, added)
+        asked = [len(inputs.x) - 1]
+        numbers, parts = self._job(inputs, 0, len(self._layers), asked, logits, {}, most)
         begin = len(numbers) + len(parts)
         heat, uniforms = 1.0, 0
         if guide.uniforms is not None:
@@ -247,10 +244,7 @@ class NativeLayers:
 
     def _job(
         self,
-        x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        talks: Sequence[Talk],
+        inputs: Inputs,
         first: int,
         last: int,
         asked: Sequence[int],
@@ -262,11 +256,11 @@ class NativeLayers:
 
         further: keys that are added while it runs
         """
-        c, rows = self._compiled, len(x)
+        c, rows, added = self._compiled, len(inputs.x), inputs.added
         wanted = [0] * (len(self._layers) + 1)
         for number, tensor in states.items():
             wanted[number] = tensor.data_ptr()
-        table, longest = self._laid_out(talks)
+        table, longest = self._laid_out(inputs.talks)
         parts = [*wanted, *asked, *table]
         at_states = self._desk(c.JOB + len(parts) + further * c.TOKEN)[1] + 8 * c.JOB
         at_asked = at_states + 8 * len(wanted)
@@ -276,21 +270,19 @@ class NativeLayers:
         numbers = self._always.copy()
         numbers[c.ROWS : c.LAST + 1] = rows, first, last
         numbers[c.INPUT : c.TALK_COUNT + 1] = (
-            x.data_ptr(), cos.data_ptr(), sin.data_ptr(), at_asked + 8 * len(asked), len(talks),
+            inputs.x.data_ptr(), inputs.cos.data_ptr(), inputs.sin.data_ptr(),
+            at_asked + 8 * len(asked), len(inputs.talks),
         )  # fmt: skip
         numbers[c.TILES : c.ASKED_COUNT + 1] = (
             self._shapes(min(rows, 16), min(max(1, len(asked)), 16))[1],
             scratch, scratch + shared, own, at_states, 0, at_asked, len(asked),
         )  # fmt: skip
         numbers[c.LOGITS] = logits.data_ptr()
-        return numbers, parts
-
-    def _add(self, numbers: list[int], added: Added | None) -> None:
-        c = self._compiled
         if added is not None:
             numbers[c.MORE : c.MORE_COUNT + 1] = (
                 added.rows.data_ptr(), added.layer, added.first, len(added.rows),
             )  # fmt: skip
+        return numbers, parts
 
     def _go(self, numbers: list[int]) -> np.ndarray:
         """Put a job on the desk and do it. returns: the desk"""
@@ -412,7 +404,7 @@ class NativeDecoder:
         filled = {layer: tensor for layer, tensor in states.items() if layer}
         final = depth is not None or layers in wanted
         logits, behind = self._layers.run(
-            embedded.float(), cos, sin, talks, 0, layers if depth is None else depth,
+            Inputs(embedded.float(), cos, sin, talks), 0, layers if depth is None else depth,
             asked=asked, states=filled, final=final,
         )  # fmt: skip
         if depth is not None:
