@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdemo.models import processor
 from specdemo.models.native import lay_codes
 
 PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
@@ -114,10 +115,10 @@ def _stack_plain(parts: Sequence[nn.Linear]) -> Stacked:
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """Rows times a matrix, in whichever order the CPU reads the matrix as it lies. x: (rows, in); weight: (out, in)
 
-    oneDNN lays a bfloat16 matrix on the right out anew in every call, which takes as long as reading it twice;
-    on the left it is taken as it is. For one row a matrix-vector product does without either.
+    With matrix tiles oneDNN lays a bfloat16 matrix on the right out anew in every call, which takes as long as
+    reading it twice; on the left it is taken as it is. For one row a matrix-vector product does without either.
     """
-    if weight.dtype != torch.bfloat16 or weight.device.type != "cpu":
+    if weight.dtype != torch.bfloat16 or weight.device.type != "cpu" or not processor.has_tiles():
         return F.linear(x, weight)
     if len(x) == 1:
         return torch.mv(weight, x[0])[None]
