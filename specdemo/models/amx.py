@@ -221,8 +221,8 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
 
 
 @compiled
-def put_query(x, queries, q, width):
-    """Query `q` of 16 as `scores` takes them. x: float32, overwritten behind its end"""
+def put_query(x, queries, q, width, count):
+    """Query `q` of `count`, at most 16, as `scores` takes them. x: float32, overwritten behind its end"""
     spare = x + 2048
     v.round_to_bfloat16(x, spare, width // 16)
     pairs, halves = (
@@ -234,8 +234,8 @@ def put_query(x, queries, q, width):
 
 
 @compiled
-def scores(queries, keys, width, count, into):
-    """(count, 16) float32: what 16 queries have to do with each key. keys: (count, width) bfloat16
+def scores(queries, count, keys, width, length, into):
+    """(length, 16) float32: what `count` queries have to do with each key. keys: (length, width) bfloat16
 
     Reads and writes up to 15 rows further.
     """
@@ -245,7 +245,7 @@ def scores(queries, keys, width, count, into):
     if width == 128:
         load_tile(2, queries + 2048, 64)
         load_tile(3, queries + 3072, 64)
-    for key in range(0, count, 16):
+    for key in range(0, length, 16):
         place = keys + key * bytes_
         clear_tile(7)
         load_tile(4, place, bytes_)

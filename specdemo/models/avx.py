@@ -30,7 +30,8 @@ MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
 ROWS = 4 if processor.has_wide_vectors() else 2  # read together: their sums are kept in registers
 GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
 CHAINS = 8 if processor.has_wide_vectors() else 2  # of sums of one row
-KEYS = 2 * ROWS  # likewise
+KEYS = 4  # scored for few queries together; for many as many as sums in registers allow
+MANY_KEYS = 4 if processor.has_wide_vectors() else 1
 QUERY = 64 + 4 * KEYS  # bytes of a thread's buffer for queries, for each dimension of a head
 
 
@@ -259,49 +260,100 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
 
 
 @compiled
-def put_query(x, queries, q, width):
-    """Query `q` of 16 as `scores` takes them. x: float32"""
-    row, table = carray(v.floats_at(x), width), carray(v.floats_at(queries), (width, 16))
+def put_query(x, queries, q, width, count):
+    """Query `q` of `count`, at most 16, as `scores` takes them. x: float32"""
+    lanes = 4 if count <= 4 else 16
+    row, table = carray(v.floats_at(x), width), carray(v.floats_at(queries), (width, lanes))
     for i in range(width):
         table[i, q] = row[i]
 
 
+def _zeros(builder: Any, number: int) -> list[Any]:
+    found = [cgutils.alloca_once(builder, e.FLOATS) for _ in range(number)]
+    for one in found:
+        builder.store(e.constant(0.0), one)
+    return found
+
+
 @intrinsic
-def _score_keys(_context, queries, keys, width, into):
-    """(KEYS, 16) float32: products of KEYS rows of float32 with 16 columns of them."""
+def _score_many(_context, queries, keys, width, into):
+    """(MANY_KEYS, 16) float32: what as many rows of float32 have to do with 16 queries, (width, 16).
+
+    Of each four neighbouring products the first are added up, the second and so on: `_score_few` does the same.
+    """
 
     def generate(context, builder, _signature, arguments):
         queries, keys, width, into = arguments
-        found = [cgutils.alloca_once(builder, e.FLOATS) for _ in range(KEYS)]
-        for one in found:
-            builder.store(e.constant(0.0), one)
+        rows = [
+            e.moved(builder, keys, builder.mul(width, ir.Constant(e.I64, key)), 2)
+            for key in range(MANY_KEYS)
+        ]
+        found = _zeros(builder, 4 * MANY_KEYS)
+        with cgutils.for_range(builder, builder.lshr(width, ir.Constant(e.I64, 2))) as loop:
+            place = e.moved(builder, queries, loop.index, 8)
+            columns = [e.load(builder, _at(builder, place, 64 * i), e.FLOATS) for i in range(4)]
+            for number, one in enumerate(found):
+                row = e.moved(builder, rows[number // 4], loop.index, 4)
+                value = e.load(builder, _at(builder, row, number % 4 * 4), ir.FloatType())
+                value = e.splat(builder, value, e.FLOATS)
+                summed = e.fma(builder, value, columns[number % 4], builder.load(one))
+                builder.store(summed, one)
+        for key in range(MANY_KEYS):
+            sums = [builder.load(one) for one in found[4 * key : 4 * key + 4]]
+            score = builder.fadd(builder.fadd(sums[0], sums[2]), builder.fadd(sums[1], sums[3]))
+            e.store(builder, score, _at(builder, into, 64 * key))
+        return context.get_dummy_value()
+
+    return types.void(*[e.address] * 4), generate
+
+
+@intrinsic
+def _score_few(_context, queries, keys, width, into):
+    """The same for KEYS rows and four queries, (width, 4): four neighbouring products side by side.
+
+    into: rows of 16, of which four count
+    """
+    spread = ir.Constant(e.INTS, [lane // 4 for lane in range(e.LANES)])
+    turns = [ir.Constant(e.INTS, [(lane + by) % 16 for lane in range(16)]) for by in (8, 4)]
+
+    def generate(context, builder, _signature, arguments):
+        queries, keys, width, into = arguments
         rows = [
             e.moved(builder, keys, builder.mul(width, ir.Constant(e.I64, key)), 2)
             for key in range(KEYS)
         ]
-        with cgutils.for_range(builder, width) as loop:
+        found = _zeros(builder, KEYS)
+        with cgutils.for_range(builder, builder.lshr(width, ir.Constant(e.I64, 2))) as loop:
             column = e.load(builder, e.moved(builder, queries, loop.index, 6), e.FLOATS)
             for row, one in zip(rows, found, strict=True):
-                value = e.load(builder, e.moved(builder, row, loop.index, 2), ir.FloatType())
-                value = e.splat(builder, value, e.FLOATS)
+                four = ir.VectorType(ir.FloatType(), 4)
+                value = e.load(builder, e.moved(builder, row, loop.index, 4), four)
+                value = builder.shuffle_vector(value, value, spread)
                 builder.store(e.fma(builder, value, column, builder.load(one)), one)
         for key, one in enumerate(found):
-            e.store(builder, builder.load(one), _at(builder, into, 64 * key))
+            score = builder.load(one)
+            for by in turns:
+                score = builder.fadd(score, builder.shuffle_vector(score, score, by))
+            e.store(builder, score, _at(builder, into, 64 * key))
         return context.get_dummy_value()
 
     return types.void(*[e.address] * 4), generate
 
 
 @compiled
-def scores(queries, keys, width, count, into):
-    """(count, 16) float32: what 16 queries have to do with each key. keys: (count, width) bfloat16
+def scores(queries, count, keys, width, length, into):
+    """(length, 16) float32: what `count` queries have to do with each key. keys: (length, width) bfloat16
 
     Reads and writes up to 15 rows further.
     """
     room = queries + width * 64
-    for key in range(0, count, KEYS):
+    for key in range(0, length, KEYS):
         v.widen(keys + key * width * 2, room, KEYS * width // 16)
-        _score_keys(queries, room, width, into + key * 64)
+        if count <= 4:
+            _score_few(queries, room, width, into + key * 64)
+        else:
+            for i in range(0, KEYS, MANY_KEYS):
+                _score_many(queries, room + i * width * 4, width, into + (key + i) * 64)
 
 
 @compiled

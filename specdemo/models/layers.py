@@ -48,7 +48,7 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "ffb3de89c1f9c125"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+PARTS = "6dfc28cbef5d5664"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
 
 _float = np.float32
 
@@ -133,8 +133,8 @@ def attention(job, layer, caches, talk, head, first, count, qkv, out, own):
         row = talk[BEGIN] + (first + q) // group
         place = qkv + (row * all_heads + head * group + (first + q) % group) * width * 4
         head_of(job, layer[QUERY_NORM], place, row, spare)
-        p.put_query(spare, queries, q, width)
-    p.scores(queries, key_rows, width, keys, scores)
+        p.put_query(spare, queries, q, width, count)
+    p.scores(queries, count, key_rows, width, keys, scores)
     if talk[PREFIX] < keys:
         hide(scores, keys, talk[PREFIX], talk[SEEN], first, count, group)
     v.soften(scores, keys, v.from_bits(np.int32(job[SCALE])))
