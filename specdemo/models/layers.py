@@ -20,9 +20,9 @@ from specdemo.models import vector as v
 from specdemo.models.compiling import compiled, kept, loose
 
 if processor.has_tiles():
-    from specdemo.models import amx as p
+    from specdemo.models import amx as products
 else:
-    from specdemo.models import avx as p  # type: ignore[no-redef]
+    from specdemo.models import avx as products  # type: ignore[no-redef]
 
 # The job. Of the head: codes, scales and zeros of a 4-bit matrix, or, without zeros, of one that `words` reads. MORE:
 # float32 rows that are added to those from MORE_ROW on before a layer (0: none). Of a draft: tokens at most (0: none is
@@ -48,7 +48,7 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "6dfc28cbef5d5664"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+PARTS = "d2366abdea466cbe"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
 
 _float = np.float32
 
@@ -127,14 +127,14 @@ def attention(job, layer, caches, talk, head, first, count, qkv, out, own):
         v.round_to_bfloat16(
             place + kv_heads * width * 4, value_rows + (talk[START] + i) * bytes_, width // 16
         )
-    scores = queries + width * p.QUERY
+    scores = queries + width * products.QUERY
     v.clear(queries, scores - queries >> 6)
     for q in range(count):
         row = talk[BEGIN] + (first + q) // group
         place = qkv + (row * all_heads + head * group + (first + q) % group) * width * 4
         head_of(job, layer[QUERY_NORM], place, row, spare)
-        p.put_query(spare, queries, q, width, count)
-    p.scores(queries, count, key_rows, width, keys, scores)
+        products.put_query(spare, queries, q, width, count)
+    products.scores(queries, count, key_rows, width, keys, scores)
     if talk[PREFIX] < keys:
         hide(scores, keys, talk[PREFIX], talk[SEEN], first, count, group)
     v.soften(scores, keys, v.from_bits(np.int32(job[SCALE])))
@@ -192,7 +192,7 @@ def meet(threads):
 def take_in(job, source, stride, width, rows, matrix, buffers):
     """Inputs of a 4-bit matrix: float32 rows `stride` bytes apart."""
     zeros = carray(v.numbers_at(matrix), 3)[2]
-    p.lay_in(source, stride, buffers[0], buffers[1], rows, width, job[GROUP], zeros != 0)
+    products.lay_in(source, stride, buffers[0], buffers[1], rows, width, job[GROUP], zeros != 0)
 
 
 @compiled
@@ -200,7 +200,7 @@ def multiply(job, width, rows, matrix, into, stride, first, end, buffers):
     """Blocks `first` to `end` of 32 outputs of a 4-bit matrix, from what was taken in. into: (rows, stride) float32"""
     y, about, own = buffers
     group, table = job[GROUP], job[TABLE]
-    p.product(y, about, rows, width, matrix, table, group, into, stride, first, end, own)
+    products.product(y, about, rows, width, matrix, table, group, into, stride, first, end, own)
 
 
 @compiled
@@ -228,12 +228,12 @@ def head(job, place, x, normed_x, thread, threads, buffers):
     blocks, matrix = words // BLOCK, place + HEAD * 8
     first, end = blocks * thread // threads, blocks * (thread + 1) // threads
     if job[HEAD_ZEROS]:
-        p.begin(job[TILES] + 128)
+        products.begin(job[TILES] + 128)
         take_in(job, normed_x, hidden * 4, hidden, count, matrix, buffers)
         multiply(job, hidden, count, matrix, job[LOGITS], words, first, end, buffers)
     else:
-        p.begin(job[TILES] + 64)
-        p.words(normed_x, count, hidden, matrix, job[LOGITS], words, first, end, buffers)
+        products.begin(job[TILES] + 64)
+        products.words(normed_x, count, hidden, matrix, job[LOGITS], words, first, end, buffers)
 
 
 @compiled
@@ -263,7 +263,7 @@ def go_through(place, thread, threads):
         here = job[LAYERS] + index * LAYER * 8
         layer = carray(v.numbers_at(here), LAYER)
         normed_rows(job, x, layer[INPUT_NORM], normed_x)
-        p.begin(shapes)
+        products.begin(shapes)
         take_in(job, normed_x, hidden * 4, hidden, rows, here + QKV * 8, buffers)
         blocks = all_heads // BLOCK
         first, end = blocks * thread // threads, blocks * (thread + 1) // threads
@@ -271,10 +271,10 @@ def go_through(place, thread, threads):
         if layer[QKV_BIAS]:
             biased(qkv, layer[QKV_BIAS], rows, all_heads, first * BLOCK, end * BLOCK)
         meet(threads)
-        p.begin(shapes + 64)
+        products.begin(shapes + 64)
         attentions(job, index, layer, qkv, heads_out, own, thread, threads)
         meet(threads)
-        p.begin(shapes)
+        products.begin(shapes)
         take_in(job, heads_out, attended * 4, attended, rows, here + OUTPUT * 8, buffers)
         blocks = hidden // BLOCK
         first, end = blocks * thread // threads, blocks * (thread + 1) // threads
@@ -312,7 +312,7 @@ def go_through(place, thread, threads):
         v.copy_lines(x, job[FINAL], rows * hidden // 16)
     if job[ASKED_COUNT]:
         head(job, place, x, normed_x, thread, threads, buffers)
-    p.end()
+    products.end()
 
 
 @compiled

@@ -69,7 +69,7 @@ def meanings(code: Tensor) -> tuple[Tensor, float]:
     """What the compiled pass turns 4-bit codes into, and what scales are to be multiplied by for it. code: (16,)"""
     from specdemo.models import layers
 
-    return layers.p.meanings(code)
+    return layers.products.meanings(code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class NativeLayers:
 
         self._compiled = compiled
         self.shape, self._layers, self._norm = shape, list(layers), norm
-        self._head = head if isinstance(head, Packed) else Packed(*compiled.p.laid_out(head))
+        self._head = head if isinstance(head, Packed) else Packed(*compiled.products.laid_out(head))
         self._words = 32 * len(head.scales) if isinstance(head, Packed) else len(head)
         self._described = np.array([one.describe() for one in layers], dtype=np.int64)
         self._table = table
@@ -329,7 +329,7 @@ class NativeLayers:
         shared = 4 * padded * (all_heads + attended + shape.hidden + 2 * shape.inner)
         own = padded * (8 * shape.hidden + 2 * widest + widest // 4) + max(
             8192 + padded * 128,
-            4096 + shape.head_dim * self._compiled.p.QUERY + (longest + 17) * 64,
+            4096 + shape.head_dim * self._compiled.products.QUERY + (longest + 17) * 64,
             8192 + shape.hidden * (6 + -(-asked // 16) * 32),
         )
         return -(-shared // 64) * 64, (own + 191) // 64 * 64

@@ -125,36 +125,27 @@ def add_to(_context, total, part, lines):
     return types.void(e.address, e.address, e.address), generate
 
 
-@intrinsic
-def round_to_bfloat16(_context, source, into, lines):
-    """`lines` times 16 float32 to 16 bfloat16."""
+def _conversion(convert: Any, kind: Any, sizes: tuple[int, int]) -> Any:
+    """A function of source, into and lines, each `sizes` powers of two of bytes: 16 numbers of a kind converted at a time."""
 
-    def generate(context, builder, _signature, arguments):
-        with cgutils.for_range(builder, arguments[2]) as loop:
-            floats = e.load(builder, e.moved(builder, arguments[0], loop.index, 6), e.FLOATS)
-            e.store(
-                builder,
-                e.to_bfloat16(builder, floats),
-                e.moved(builder, arguments[1], loop.index, 5),
-            )
-        return context.get_dummy_value()
+    @intrinsic
+    def each(_context, source, into, lines):
+        def generate(context, builder, _signature, arguments):
+            with cgutils.for_range(builder, arguments[2]) as loop:
+                source, into = (
+                    e.moved(builder, place, loop.index, size)
+                    for place, size in zip(arguments[:2], sizes, strict=True)
+                )
+                e.store(builder, convert(builder, e.load(builder, source, kind)), into)
+            return context.get_dummy_value()
 
-    return types.void(e.address, e.address, e.address), generate
+        return types.void(e.address, e.address, e.address), generate
+
+    return each
 
 
-@intrinsic
-def widen(_context, source, into, lines):
-    """`lines` times 16 bfloat16 to 16 float32."""
-
-    def generate(context, builder, _signature, arguments):
-        with cgutils.for_range(builder, arguments[2]) as loop:
-            shorts = e.load(builder, e.moved(builder, arguments[0], loop.index, 5), e.SHORTS)
-            e.store(
-                builder, e.to_floats(builder, shorts), e.moved(builder, arguments[1], loop.index, 6)
-            )
-        return context.get_dummy_value()
-
-    return types.void(e.address, e.address, e.address), generate
+round_to_bfloat16 = _conversion(e.to_bfloat16, e.FLOATS, (6, 5))  # float32, in the order of lines
+widen = _conversion(e.to_floats, e.SHORTS, (5, 6))  # bfloat16 to float32
 
 
 @intrinsic

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -219,11 +220,7 @@ def test_products_are_those_of_the_decoded_matrix(group, rows):
 
 
 def product(x, matrix: native.Packed, outputs: int, group: int) -> torch.Tensor:
-    from numba import njit
-
-    from specdemo.models import layers
-
-    (rows, width), p = x.shape, layers.p
+    rows, width = x.shape
     padded = -(-rows // 16) * 16
     y = torch.zeros(padded, width, dtype=torch.bfloat16)
     about = torch.zeros(2, padded, width // group)
@@ -231,20 +228,29 @@ def product(x, matrix: native.Packed, outputs: int, group: int) -> torch.Tensor:
     addresses = np.array(matrix.addresses(), dtype=np.int64)
     table, _ = native.meanings(native.AFFINE)
     shapes = native.NativeLayers._shapes(_Kept(), min(rows, 16), 1)[0]
-
-    @njit
-    def run(shapes_, x_, y_, about_, matrix_, table_, into_, own_):
-        p.begin(shapes_)
-        p.lay_in(x_, width * 4, y_, about_, rows, width, group, True)
-        blocks = outputs // 32
-        p.product(y_, about_, rows, width, matrix_, table_, group, into_, outputs, 0, blocks, own_)
-        p.end()
-
-    run(
+    compiled_product()(
         shapes.ctypes.data, x.data_ptr(), y.data_ptr(), about.data_ptr(), addresses.ctypes.data,
-        table.data_ptr(), into.data_ptr(), own.data_ptr(),
+        table.data_ptr(), into.data_ptr(), own.data_ptr(), rows, width, group, outputs // 32,
     )  # fmt: skip
     return into
+
+
+@cache
+def compiled_product():
+    from numba import njit
+
+    from specdemo.models.layers import products
+
+    @njit
+    def run(shapes, x, y, about, matrix, table, into, own, rows, width, group, blocks):
+        products.begin(shapes)
+        products.lay_in(x, width * 4, y, about, rows, width, group, True)
+        products.product(
+            y, about, rows, width, matrix, table, group, into, blocks * 32, 0, blocks, own
+        )
+        products.end()
+
+    return run
 
 
 class _Kept:
