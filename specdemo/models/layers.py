@@ -409,14 +409,8 @@ def work(place, thread, threads):
 
 @kept(cfunc, types.void(types.intp), nopython=True)
 def in_team(place):
-    """What each thread of a team runs."""
+    """What each thread of a team runs; called without one it is a team of one."""
     work(place, thread_number(), thread_count())
-
-
-@kept(cfunc, types.void(types.intp), nopython=True)
-def alone(place):
-    """The whole pass in the calling thread."""
-    work(place, 0, 1)
 
 
 def bits(value: float) -> int:

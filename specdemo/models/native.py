@@ -292,7 +292,7 @@ class NativeLayers:
         if threads > 1 and team is not None:
             team(ctypes.c_void_p(c.in_team.address), ctypes.c_void_p(place), threads, 0)
         else:
-            c.alone.ctypes(place)
+            c.in_team.ctypes(place)
         return desk
 
     def _fixed(self) -> list[int]:
