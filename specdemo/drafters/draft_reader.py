@@ -18,7 +18,7 @@ from specdemo.drafters.online_head import HeadBias, attach
 from specdemo.engine.cost import Costs
 from specdemo.engine.guide import Chain, Guide
 from specdemo.engine.prefix import PrefixReader
-from specdemo.engine.sampling import Shaper, draw, draw_at, likeliest
+from specdemo.engine.sampling import Shaper, Words, draw, draw_at, likeliest
 
 
 class DraftReader:
@@ -44,12 +44,14 @@ class DraftReader:
         self.costs = costs
         self.bias = bias
         self.head = head
-        # What columns stand for.
-        self._words = reader.model.words
-        self.words = None if bias else self._words
         self._warm = False  # whether this step has asked the model already
         self._seed = shaper.sampling.seed + 1_000_003
         self._generator = torch.Generator()
+
+    @property
+    def words(self) -> Words | None:
+        """What columns stand for; None for all tokens."""
+        return None if self.bias else self.reader.model.words
 
     @property
     def greedy(self) -> bool:
@@ -163,16 +165,17 @@ class DraftReader:
         self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]
     ) -> Tensor:
         """The model's logits as the distributions that are drawn from after a text and paths of drafted tokens."""
-        probs = self.shaper.probs(self._fit(logits), committed, paths, self._words).cpu()
+        words = self.reader.model.words
+        probs = self.shaper.probs(self._fit(logits), committed, paths, words).cpu()
         if self.bias:
-            probs = self._words.widen(probs) if self._words else probs
+            probs = words.widen(probs) if words else probs
             for row, path in zip(probs, paths, strict=True):
                 self.bias.mix(row, [*committed[-3:], *path])
         return probs
 
     def _fit(self, logits: Tensor) -> Tensor:
         """Cut or pad padded vocabularies to the target's width (Qwen: 151936 and 152064)."""
-        if self._words:
+        if self.reader.model.words:
             return logits
         missing = self.vocabulary_size - logits.shape[-1]
         if missing <= 0:

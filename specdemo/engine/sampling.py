@@ -24,15 +24,21 @@ class Words:
 
     ids: Tensor
     size: int
-    tokens: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    places: dict[int, int] = field(init=False, repr=False, compare=False)
+    tokens: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    places: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Keep both ways, for a token at a time."""
-        tokens = tuple(self.ids.tolist())
-        object.__setattr__(self, "tokens", tokens)
-        places = {token: column for column, token in enumerate(tokens)}
-        object.__setattr__(self, "places", places)
+        if not self.tokens:
+            tokens = tuple(self.ids.tolist())
+            object.__setattr__(self, "tokens", tokens)
+            self.places.update((token, column) for column, token in enumerate(tokens))
+
+    def extended(self, tokens: Sequence[int]) -> Words:
+        """These words and some more, none of which is among them."""
+        ids = torch.cat([self.ids, torch.tensor(tokens, dtype=self.ids.dtype)])
+        more = {token: column for column, token in enumerate(tokens, len(self.tokens))}
+        return Words(ids, self.size, (*self.tokens, *tokens), self.places | more)
 
     def token(self, column: int) -> int:
         """Which token a column stands for."""

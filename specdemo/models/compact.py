@@ -21,7 +21,8 @@ from specdemo.engine.sampling import Words
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.models import native
 from specdemo.models.kernels import Look, attend, look, rms_norm
-from specdemo.models.native import Added, Inputs, NativeLayers, Talk
+from specdemo.models.native import Added, Inputs, NativeLayers, Packed, Talk
+from specdemo.models.textwords import TextWords
 
 GROUP = 32  # weights that share a scale in the 4-bit layout
 EPSILON = 1e-5  # of the norm over the target's states
@@ -108,6 +109,12 @@ class CompactWeights:
     markov: MarkovHead | None = None
     native: NativeLayers | None = None
 
+    def text_words(self) -> TextWords:
+        """What one conversation's text adds to `words`."""
+        four_bit = isinstance(self.head, FourBitLinear)
+        pack = _packed if self.native else None
+        return TextWords(self.words, self.embedding, rounded if four_bit else _as_is, pack)
+
 
 class FourBitLinear:
     """A bias-free linear map in 4-bit (asymmetric, groups of 32), which runs one row several times faster than bf16.
@@ -175,6 +182,16 @@ def _levels(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return levels, scale, low + 8 * scale
 
 
+def _packed(weight: Tensor) -> Packed:
+    """A matrix for the compiled pass."""
+    levels, scale, zero = _levels(weight)
+    return native.pack_codes(levels.reshape(weight.shape), scale, zero)
+
+
+def _as_is(weight: Tensor) -> Tensor:
+    return weight
+
+
 def rounded(weight: Tensor) -> Tensor:
     """A matrix with the values that `pack_linear` computes with; unchanged where it stays as it is."""
     if weight.shape[1] % GROUP or weight.shape[0] % 32:
@@ -196,8 +213,8 @@ class CompactModel:
 
     def __init__(self, weights: CompactWeights, features: Features | None = None) -> None:
         self.weights = weights
-        self.words = weights.words
         self.features = features
+        self._text_words = weights.text_words()
         self.length = 0
         self._behind = torch.empty(0)  # (rows, H): what the last pass gave, before the norm
         self.adjust: Callable[[Tensor], Tensor] | None = None
@@ -214,7 +231,18 @@ class CompactModel:
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot roll back to {length}: {self.length} tokens are cached")
         self._grown.clear()
+        self._text_words.forget(length)
         self.length = length
+
+    @property
+    def words(self) -> Words:
+        """What it can say after the text that it has read."""
+        return self._text_words.words
+
+    def meet(self, token_ids: Sequence[int]) -> None:
+        """Tokens are about to be appended: from now on they can be said."""
+        if self.weights.markov is None:  # which knows the reduced vocabulary alone
+            self._text_words.read(self.length, token_ids)
 
     @property
     def states(self) -> Tensor:
@@ -223,6 +251,7 @@ class CompactModel:
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
+        self.meet(token_ids)
         return self.read_inputs(self.weights.embedding[list(token_ids)])[0]
 
     @torch.inference_mode()
@@ -251,6 +280,7 @@ class CompactModel:
         if weights.native is None or self.adjust or weights.depth > 1 or guide.most < 1:
             return None
         self._grown.clear()
+        self.meet(token_ids)
         end = start + rows
         self._make_room(end + guide.most)
         places = slice(start, end + guide.most)
@@ -258,13 +288,14 @@ class CompactModel:
         seen = None if rows == 1 else self._causal(rows, end)
         x = weights.embedding[list(token_ids)].float()
         talk, added = self._talk(rows, start, seen), self._added(self._known(start, end))
-        inputs = Inputs(x, cos, sin, [talk], added)
-        chain = weights.native.draft_on(inputs, guide, weights.words, weights.embedding)
+        inputs = Inputs(x, cos, sin, [talk], added, self._text_words.further)
+        chain = weights.native.draft_on(inputs, guide, self.words, weights.embedding)
         self.length = end + len(chain.columns) - 1
         return chain
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens and guess what follows them in one pass. returns: (depth, W) float32 logits"""
+        self.meet(token_ids)
         return self.read_inputs(
             self.weights.embedding[list(token_ids)], guesses=self.weights.depth - 1
         )
@@ -334,8 +365,13 @@ class CompactModel:
             gate, up = layer.gate_up(self._norm(x, layer.post_norm)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
         self._behind = x[-last:]
-        states = self.states
-        return weights.head(self.adjust(states) if self.adjust else states).float()
+        return self._said()
+
+    def _said(self) -> Tensor:
+        """(rows, W) float32 logits of what the last pass gave."""
+        states = self.adjust(self.states) if self.adjust else self.states
+        words = torch.cat([self.weights.head(states), self._text_words.logits(states)], dim=-1)
+        return words.float()
 
     def _run_native(
         self,
@@ -360,10 +396,10 @@ class CompactModel:
             x, added = self._joined(x, added, guesses), None
         asked = () if self.adjust else range(all_rows - last, all_rows)
         talk = self._talk(all_rows, start, seen)
-        inputs = Inputs(x, cos, sin, [talk], self._added(added))
+        inputs = Inputs(x, cos, sin, [talk], self._added(added), self._text_words.further)
         words, x = run(inputs, begun, layers, asked=asked, final=True)
         self._behind = x[-last:]
-        return weights.head(self.adjust(self.states)).float() if self.adjust else words
+        return self._said() if self.adjust else words
 
     def _added(self, known: tuple[int, Tensor] | None) -> Added | None:
         """What the target's states add, for the compiled pass."""

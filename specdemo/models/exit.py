@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from specdemo.engine.sampling import Words
 from specdemo.engine.target import CachedModel
 from specdemo.models.compact import CompactModel, CompactWeights
 
@@ -27,7 +28,6 @@ class ExitModel:
     def __init__(self, target: CachedModel, weights: CompactWeights) -> None:
         self.target = target
         self.adapter = CompactModel(weights)
-        self.words = self.adapter.words
         (self._layers,) = weights.reads
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
@@ -35,6 +35,11 @@ class ExitModel:
     def length(self) -> int:
         """Tokens in the adapter's cache."""
         return self.adapter.length
+
+    @property
+    def words(self) -> Words:
+        """What it can say after the text that it has read."""
+        return self.adapter.words
 
     def rollback(self, length: int) -> None:
         """Forget every cached token from position `length` on, and what was grown."""
@@ -45,6 +50,7 @@ class ExitModel:
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
         self._grown.clear()
+        self.adapter.meet(token_ids)
         states, features = [], self.target.features
         known = max(0, min(features.length - self.length, len(token_ids)))
         if known:

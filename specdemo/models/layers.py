@@ -24,7 +24,8 @@ if processor.has_tiles():
 else:
     from specdemo.models import avx as products  # type: ignore[no-redef]
 
-# The job. Of the head: codes, scales and zeros of a 4-bit matrix, or, without zeros, of one that `words` reads. MORE:
+# The job. Of the head: codes, scales and zeros of a 4-bit matrix, or, without zeros, of one that `words` reads; OWN: a
+# 4-bit matrix whose first rows follow it, the rest of its last block says nothing; WORDS: columns of both. MORE:
 # float32 rows that are added to those from MORE_ROW on before a layer (0: none). Of a draft: tokens at most (0: none is
 # drafted), what words' ids and the target's embedding are, `guide.Guide`, tiles for one row, and where drafted tokens go.
 (
@@ -32,8 +33,9 @@ else:
     INPUT, COS, SIN, TALKS, TALK_COUNT, TILES, SHARED, SCRATCH, SCRATCH_BYTES,
     STATES, FINAL, ASKED, ASKED_COUNT, NORM, WORDS, LOGITS, HEAD, HEAD_SCALES, HEAD_ZEROS,
     MORE, MORE_LAYER, MORE_ROW, MORE_COUNT,
+    OWN_HEAD, OWN_SCALES, OWN_ZEROS, OWN_COUNT,
     MOST, WORD_IDS, EMBEDDING, UNIFORMS, HEAT, RULE, ONE_ROW, DRAFTED, JOB,
-) = range(45)  # fmt: skip
+) = range(49)  # fmt: skip
 # A layer: norms, then address of codes, scales and zeros of each matrix, biases and norms of queries and keys (0: none).
 INPUT_NORM, POST_NORM, QKV, OUTPUT, GATE_UP, DOWN, QKV_BIAS, QUERY_NORM, KEY_NORM = (
     0, 1, 2, 5, 8, 11, 14, 15, 16,
@@ -218,6 +220,15 @@ def normed_rows(job, x, weight, into):
 
 
 @compiled
+def silence(rows, stride, count, first, end):
+    """Columns that stand for nothing."""
+    for row in range(count):
+        columns = carray(v.floats_at(rows + row * stride * 4), end)
+        for column in range(first, end):
+            columns[column] = _float(-1e30)
+
+
+@compiled
 def head(job, place, x, normed_x, thread, threads, buffers):
     """Logits of the asked rows. x, normed_x: (rows, hidden) float32"""
     hidden, words, count = job[HIDDEN], job[WORDS], job[ASKED_COUNT]
@@ -230,7 +241,15 @@ def head(job, place, x, normed_x, thread, threads, buffers):
     if job[HEAD_ZEROS]:
         products.begin(job[TILES] + 128)
         take_in(job, normed_x, hidden * 4, hidden, count, matrix, buffers)
-        multiply(job, hidden, count, matrix, job[LOGITS], words, first, end, buffers)
+        shared = blocks - (job[OWN_COUNT] + BLOCK - 1) // BLOCK
+        into, low, high = job[LOGITS], min(first, shared), min(end, shared)
+        multiply(job, hidden, count, matrix, into, words, low, high, buffers)
+        if end > shared:
+            into += shared * BLOCK * 4
+            low, high = max(first, shared) - shared, end - shared
+            multiply(job, hidden, count, place + OWN_HEAD * 8, into, words, low, high, buffers)
+            if end == blocks:
+                silence(into, words, count, job[OWN_COUNT], words - shared * BLOCK)
     else:
         products.begin(job[TILES] + 64)
         products.words(normed_x, count, hidden, matrix, job[LOGITS], words, first, end, buffers)

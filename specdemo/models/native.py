@@ -153,11 +153,19 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
+class Further:
+    """Rows of a conversation's own behind those of a 4-bit head. count: how many of them count"""
+
+    matrix: Packed
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """Rows that go through layers together.
 
     x: (rows, hidden) float32; cos, sin: (rows, head_dim) float32 of their places, signs in the sines
-    talks: whose rows they are, one after the other; added: what comes in between
+    talks: whose rows they are, one after the other; added: what comes in between; further: what the head has beside
     """
 
     x: Tensor
@@ -165,6 +173,7 @@ class Inputs:
     sin: Tensor
     talks: Sequence[Talk]
     added: Added | None = None
+    further: Further | None = None
 
 
 class NativeLayers:
@@ -209,12 +218,18 @@ class NativeLayers:
         asked: rows whose logits are wanted; states: bfloat16 tensors to fill, by the number of layers gone through
         returns: (asked, V) float32, and (rows, hidden) float32 behind the last layer when `final`
         """
-        logits = torch.empty(len(asked), self._words)
+        words, columns = self._columns(inputs.further)
+        logits = torch.empty(len(asked), columns)
         behind = torch.empty_like(inputs.x) if final else inputs.x
         numbers, parts = self._job(inputs, first, last, asked, logits, states or {})
         numbers[self._compiled.FINAL] = behind.data_ptr() if final else 0
         self._go(numbers + parts)
-        return logits, behind
+        return logits[:, :words], behind
+
+    def _columns(self, further: Further | None) -> tuple[int, int]:
+        """Words that the head says, and columns that it writes, in whole blocks."""
+        count = further.count if further else 0
+        return self._words + count, self._words + -(-count // 32) * 32
 
     def draft_on(self, inputs: Inputs, guide: Guide, words: Words, embedding: Tensor) -> Chain:
         """Rows of one conversation through all layers, and a draft after the last of them.
@@ -223,7 +238,8 @@ class NativeLayers:
         words, embedding: what the head speaks, and (V, hidden) bfloat16, what drafted tokens are read by
         """
         c, most = self._compiled, guide.most
-        logits = torch.empty(most, self._words)
+        said, columns = self._columns(inputs.further)
+        logits = torch.empty(most, columns)
         asked = [len(inputs.x) - 1]
         numbers, parts = self._job(inputs, 0, len(self._layers), asked, logits, {}, most)
         begin = len(numbers) + len(parts)
@@ -240,7 +256,7 @@ class NativeLayers:
         sure = told[:count, c.SURE].astype(np.int32).view(np.float32).tolist()
         seconds = (told[:count, c.SECONDS] + 1e-9 * told[:count, c.NANOSECONDS]).tolist()
         step = (seconds[-1] - seconds[0]) / (count - 1) if count > 1 else None
-        return Chain(told[:count, c.COLUMN].tolist(), logits[:count].unbind(), sure, step)
+        return Chain(told[:count, c.COLUMN].tolist(), logits[:count, :said].unbind(), sure, step)
 
     def _job(
         self,
@@ -277,7 +293,10 @@ class NativeLayers:
             self._shapes(min(rows, 16), min(max(1, len(asked)), 16))[1],
             scratch, scratch + shared, own, at_states, 0, at_asked, len(asked),
         )  # fmt: skip
-        numbers[c.LOGITS] = logits.data_ptr()
+        numbers[c.LOGITS], numbers[c.WORDS] = logits.data_ptr(), logits.shape[1]
+        if inputs.further is not None:
+            own = inputs.further
+            numbers[c.OWN_HEAD : c.OWN_COUNT + 1] = *own.matrix.addresses(), own.count
         if added is not None:
             numbers[c.MORE : c.MORE_COUNT + 1] = (
                 added.rows.data_ptr(), added.layer, added.first, len(added.rows),
@@ -303,7 +322,7 @@ class NativeLayers:
             c.bits(shape.epsilon), c.bits(shape.scale),
             self._table.data_ptr(), self._described.ctypes.data,
         )  # fmt: skip
-        job[c.NORM], job[c.WORDS] = self._norm.data_ptr(), self._words
+        job[c.NORM] = self._norm.data_ptr()
         job[c.HEAD : c.HEAD + 3] = self._head.addresses()
         return job
 
