@@ -68,7 +68,7 @@ class ChainTask:
         states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(torch.bfloat16)
         wanted = hidden.final(there, device)
         own = self.coarse_head if coarse else None
-        distance = DistilledHead.apply(states, wanted, self.head, own)
+        distance = DistilledHead.apply(states, wanted, self.head, own, None, True)
         loss = distance + normalised_error(states, wanted)
         mid_weight = MID_WEIGHT * max(0.0, 1 - done / MID_UNTIL)
         if mid_weight and not self.layers and len(self.module.layers) > 1:

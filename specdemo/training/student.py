@@ -189,6 +189,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 KL, L1 = 0.3, 0.7  # shares of the two in the loss
+EVERYWHERE = 0.5  # weight of a place where the token before was surely kept, next to one where it was refused
 
 
 class DistilledHead(torch.autograd.Function):
@@ -197,8 +198,10 @@ class DistilledHead(torch.autograd.Function):
     A drawn token is kept with chance 1 - |p - q| / 2, so the second is what is wanted; the first teaches a draft
     that is still far off (DistillSpec 2310.08461 compares such losses). Logits exist for a few rows at a time.
 
-    forward(states (n, H), teacher (n, H), head (W, H), own (W, H), weights (n,)) -> weighted mean, () float32
+    forward(states (n, H), teacher (n, H), head (W, H), own (W, H), weights (n,), along) -> weighted mean, () float32
     own: the draft's head when it is not exactly the teacher's
+    along: rows follow each other in a text, and count the more the likelier the draft's token before was refused: there
+        drafts begin, so the draft's own mistakes say where it is asked
     The logits' gradients are q - p and q (s - s . q) with s = sign(q - p), so forward makes them.
     """
 
@@ -210,31 +213,38 @@ class DistilledHead(torch.autograd.Function):
         head: Tensor,
         own: Tensor | None = None,
         weights: Tensor | None = None,
+        along: bool = False,  # noqa: FBT001, FBT002 - autograd takes no keywords
     ) -> Tensor:
         """Sum the loss and keep its gradient with respect to the states."""
         own = head if own is None else own
         weights = states.new_ones(len(states)) if weights is None else weights
-        weights = (weights / weights.sum()).float()[:, None]
+        weights = weights.float()[:, None].clone()
         gradient, total = torch.empty_like(states), states.new_zeros((), dtype=torch.float32)
+        before = weights.new_ones(1, 1)
         for begin_row in range(0, len(states), HEAD_ROWS):
             rows = slice(begin_row, begin_row + HEAD_ROWS)
             said = F.linear(states[rows], own).log_softmax(-1, dtype=torch.float32)
             wanted = F.linear(teacher[rows], head).log_softmax(-1, dtype=torch.float32)
             probs, share = wanted.exp(), weights[rows]
-            total += KL * (probs * wanted.sub_(said)).sum(-1, keepdim=True).mul_(share).sum()
+            far = (probs * wanted.sub_(said)).sum(-1, keepdim=True).mul_(KL)
             mine = said.exp_()
             apart = mine - probs
-            total += L1 * apart.abs().sum(-1, keepdim=True).mul_(share).sum()
+            distance = apart.abs().sum(-1, keepdim=True)
+            if along:
+                refused = torch.cat([before, distance / 2])
+                share *= EVERYWHERE + (1 - EVERYWHERE) * refused[:-1]
+                before = refused[-1:]
+            total += far.add_(distance, alpha=L1).mul_(share).sum()
             side = apart.sign()
             side.sub_((side * mine).sum(-1, keepdim=True)).mul_(mine).mul_(L1)
             gradient[rows] = apart.mul_(KL).add_(side).mul_(share).to(head.dtype) @ own
-        ctx.save_for_backward(gradient)
-        return total
+        ctx.save_for_backward(gradient.div_(weights.sum()))
+        return total / weights.sum()
 
     @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         """Scale what forward kept."""
-        return ctx.saved_tensors[0] * outer[0], None, None, None, None
+        return ctx.saved_tensors[0] * outer[0], None, None, None, None, None
 
 
 def normalised_error(states: Tensor, wanted: Tensor) -> Tensor:

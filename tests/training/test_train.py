@@ -28,7 +28,7 @@ from specdemo.training.data import (
     to_rows,
 )
 from specdemo.training.options import KINDS, TrainOptions
-from specdemo.training.student import KL, L1, DistilledHead, spread
+from specdemo.training.student import EVERYWHERE, KL, L1, DistilledHead, spread
 from specdemo.training.train import train
 
 WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
@@ -198,16 +198,21 @@ def test_a_shard_holds_the_distribution_before_each_token(options: TrainOptions)
         assert set(np.unique(shard["temperature"]).round(1)) == {0.0, np.float16(0.7), 1.0}
 
 
-def test_the_head_has_the_gradient_of_its_loss():
+@pytest.mark.parametrize("along", [False, True])
+def test_the_head_has_the_gradient_of_its_loss(along: bool):
     torch.manual_seed(0)
     states = torch.randn(700, 8, requires_grad=True)
     teacher, head = torch.randn(700, 8), torch.randn(30, 8)
-    loss = DistilledHead.apply(states, teacher, head)
+    loss = DistilledHead.apply(states, teacher, head, None, None, along)
     loss.backward()
     same = states.detach().clone().requires_grad_()
     mine, theirs = ((x @ head.T).log_softmax(-1) for x in (same, teacher))
-    divergence = F.kl_div(mine, theirs, log_target=True, reduction="batchmean")
-    wanted = KL * divergence + L1 * (mine.exp() - theirs.exp()).abs().sum() / len(states)
+    divergence = F.kl_div(mine, theirs, log_target=True, reduction="none").sum(-1)
+    apart = (mine.exp() - theirs.exp()).abs().sum(-1)
+    weights = torch.ones(700)
+    if along:  # a place counts the more the likelier the token before it was refused
+        weights[1:] = EVERYWHERE + (1 - EVERYWHERE) * apart.detach()[:-1] / 2
+    wanted = (weights * (KL * divergence + L1 * apart)).sum() / weights.sum()
     wanted.backward()
     assert loss.item() == pytest.approx(wanted.item(), rel=1e-4)
     assert torch.allclose(states.grad, same.grad, atol=1e-6)
