@@ -42,9 +42,7 @@ class Block:
         begun = time.perf_counter()
         self.draft.follow(committed)
         words = self.reader.guess_after(committed)
-        seconds = time.perf_counter() - begun
-        step = self.costs.draft_step
-        self.costs.draft_step += FOLLOW * (min(seconds, 4 * step or seconds) - step)
+        self.costs.observe_draft(time.perf_counter() - begun, FOLLOW)
         return words
 
     def observe(self, outcome: Outcome) -> None:

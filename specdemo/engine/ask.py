@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from specdemo.engine.decoder import Answer, Decoder, Pass
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Who shared a pass.
+
+    runs, rows: how many, of all together; rows is 0 where nobody counted
+    seconds: of the pass; waited: until it began, and after its end until the run went on
+    """
+
+    runs: int = 1
+    rows: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0
+
+
+ALONE = Sharing()
 
 
 class Ask:
@@ -29,10 +47,12 @@ class Ask:
 
 def answer_together(asks: Sequence[Ask]) -> None:
     """Answer asks of one decoder and depth in one pass; what breaks it is kept with each of them."""
+    begun = time.perf_counter()
     try:
         answers = asks[0].decoder.run([ask.one for ask in asks])
+        rows, seconds = sum(len(ask.one.token_ids) for ask in asks), time.perf_counter() - begun
         for ask, answer in zip(asks, answers, strict=True):
-            ask.answer = replace(answer, runs=len(asks))
+            ask.answer = replace(answer, sharing=Sharing(len(asks), rows, seconds))
     except Exception as error:  # noqa: BLE001 - raised in each of the runs
         for ask in asks:
             ask.error = error

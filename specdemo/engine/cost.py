@@ -132,23 +132,31 @@ def _timed(work: Callable[[], object]) -> float:
 class Costs:
     """One run's view of the costs: the profile, scaled to what this run's own passes take.
 
-    A busy machine and the work around a pass end up in the scale.
+    A busy machine and the work around a pass end up in the scale. While runs share passes, a step costs what it takes
+    if all of them do the same: a pass over the rows of all, and the drafts of all, one after the other. So what
+    is best for one run is best for all together.
 
-    cached: tokens that the next pass attends to
+    cached: tokens that the next pass attends to; together: runs that shared the last one
     """
 
     def __init__(self, profile: CostProfile) -> None:
         self.profile = profile
         self.scale = 1.0
         self.cached = CONTEXT
-        self.draft_step = profile.draft_step or 0.0
+        self.together = 1
+        self._draft_step = profile.draft_step or 0.0
         self.tokens_per_second: float | None = None
         self._recent = [0.0, 0.0]  # tokens and seconds, fading
         self._steps: np.ndarray | None = None  # what more rows add to a pass over few cached tokens
 
     def verify_seconds(self, drafted: int) -> float:
         """A target pass over the pending token and so many drafted ones."""
-        return self.scale * self.profile.verify_seconds(1 + drafted, self.cached)
+        return self.scale * self.profile.verify_seconds(self.together * (1 + drafted), self.cached)
+
+    @property
+    def draft_step(self) -> float:
+        """Another step of the draft model."""
+        return self.together * self._draft_step
 
     def row_seconds(self, drafted: int, more: int = 1) -> float:
         """What more drafted tokens add to the pass over so many."""
@@ -157,8 +165,9 @@ class Costs:
     def rows_seconds(self, most: int, together: int) -> np.ndarray:
         """`row_seconds` of 1 to `most` drafted tokens and 1 to `together` more: (most, together) float64."""
         if self._steps is None or self._steps.shape != (most, together):
+            runs = self.together
             near = np.array(
-                [self.profile.verify_seconds(1 + n) for n in range(most + together + 1)]
+                [self.profile.verify_seconds(runs * (1 + n)) for n in range(most + together + 1)]
             )
             self._steps = np.stack(
                 [
@@ -167,7 +176,7 @@ class Costs:
                 ],
                 axis=1,
             )
-        further = max(0, self.cached - CONTEXT) * self.profile.per_cached_row
+        further = max(0, self.cached - CONTEXT) * self.profile.per_cached_row * self.together
         return self.scale * (self._steps + further * np.arange(1, together + 1))
 
     def plain_rate(self) -> float:
@@ -180,8 +189,11 @@ class Costs:
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from a step's laps."""
-        drafted = len(outcome.proposal)
-        foreseen = self.profile.verify_seconds(1 + drafted, self.cached)
+        sharing = outcome.sharing
+        if sharing.runs != self.together:
+            self.together, self._steps = sharing.runs, None
+        rows = sharing.rows or 1 + len(outcome.proposal)
+        foreseen = self.profile.verify_seconds(rows, self.cached)
         measured = outcome.verify_seconds / max(1e-9, foreseen)
         if outcome.verify_seconds > 0:
             self.scale += FOLLOW * (min(measured, 4 * self.scale) - self.scale)
@@ -193,11 +205,10 @@ class Costs:
         if self._recent[1] > 0:
             self.tokens_per_second = self._recent[0] / self._recent[1]
 
-    def observe_draft(self, seconds: float) -> None:
+    def observe_draft(self, seconds: float, weight: float = FOLLOW / 4) -> None:
         """Learn what one more step of the draft model really took."""
-        self.draft_step += (
-            FOLLOW / 4 * (min(seconds, 4 * self.draft_step or seconds) - self.draft_step)
-        )
+        step = self._draft_step
+        self._draft_step += weight * (min(seconds, 4 * step or seconds) - step)
 
 
 def expected_tokens(survivals: Sequence[float]) -> float:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from specdemo.engine.ask import ALONE, Sharing
 from specdemo.engine.cache import RollbackCache
 from specdemo.errors import UserError
 
@@ -43,12 +44,12 @@ class Answer:
     """What a pass gave.
 
     logits: (answers, V), empty when only some layers ran; states: (rows, H) for each wanted layer
-    runs: how many runs shared the pass
+    sharing: with whom the pass was shared
     """
 
     logits: Tensor
     states: tuple[Tensor, ...] = ()
-    runs: int = 1
+    sharing: Sharing = ALONE
 
 
 class Decoder(Protocol):

@@ -106,8 +106,16 @@ def steps(
             kept = path if len(new_ids) > len(path) else path[:-1]
             target.keep(kept)
             committed += new_ids
+            sharing = output.sharing
             drafter.observe(
-                Outcome(new_ids, proposal, verdict, clock.laps["draft"], clock.laps["verify"])
+                Outcome(
+                    new_ids,
+                    proposal,
+                    verdict,
+                    sharing.runs * clock.laps["draft"],
+                    clock.laps["verify"] - sharing.waited,
+                    sharing,
+                )
             )
         elapsed += clock.laps["total"]
         yield Verified(
@@ -120,7 +128,7 @@ def steps(
             clock.laps["verify"],
             clock.overhead,
             elapsed,
-            output.runs if output.runs > 1 else None,
+            sharing.runs if sharing.runs > 1 else None,
             places(proposal, verdict, shaped, path, detail) if detail else None,
         )
         step += 1

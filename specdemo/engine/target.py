@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -142,7 +144,7 @@ class CachedModel:
         if self._recording:
             with torch.inference_mode():
                 self.features.write(self.length + len(earlier), answer.states)
-        return TargetOutput(answer.logits, answer.runs)
+        return TargetOutput(answer.logits, answer.sharing)
 
     def _ask(
         self,
@@ -174,8 +176,11 @@ class CachedModel:
 
 def _asked(ask: Ask) -> Asking[Answer]:
     """Wait for an answer."""
+    begun = time.perf_counter()
     yield ask
-    return ask.result()
+    answer = ask.result()
+    waited = time.perf_counter() - begun - answer.sharing.seconds
+    return replace(answer, sharing=replace(answer.sharing, waited=waited))
 
 
 def answered(asking: Asking[Result]) -> Result:

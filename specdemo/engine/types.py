@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from specdemo.engine.ask import ALONE, Sharing
 from specdemo.engine.guide import Chain, Guide
 from specdemo.engine.sampling import Words
 from specdemo.trace.events import Status
@@ -86,11 +87,11 @@ class Proposal:
 class TargetOutput:
     """The target's answers: row 0 to the pending token, row 1 + i to node i.
 
-    logits: (1 + N, V); runs: how many runs shared the pass
+    logits: (1 + N, V)
     """
 
     logits: Tensor
-    runs: int = 1
+    sharing: Sharing = ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,8 @@ class Outcome:
     """All that a drafter may learn from a step.
 
     new_ids: committed by this step, cut at the limits
+    draft_seconds: what drafting took from all runs that share the target's passes: while one drafts, the others wait
+    verify_seconds: of the pass and the verdict, without waiting for others
     """
 
     new_ids: tuple[int, ...]
@@ -126,6 +129,7 @@ class Outcome:
     verdict: Verdict
     draft_seconds: float
     verify_seconds: float
+    sharing: Sharing = ALONE
 
 
 class Drafter(Protocol):

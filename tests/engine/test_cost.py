@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import VOCABULARY
 
+from specdemo.engine.ask import ALONE, Sharing
 from specdemo.engine.cost import CONTEXT, ROWS, CostProfile, Costs, expected_tokens, measure_costs
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
@@ -51,10 +52,10 @@ def test_of_two_measurements_each_point_is_the_faster_one():
     assert PROFILE.at_best(CostProfile(((1, 0.5),))).draft_step == 0.002
 
 
-def step(drafted, verify, kept=0):
+def step(drafted, verify, kept=0, sharing=ALONE):
     proposal = Proposal.chain(range(drafted), confidences=(0.5,) * drafted)
     verdict = Verdict(tuple(range(kept)), 9, Status.BONUS)
-    return Outcome((0,) * (kept + 1), proposal, verdict, 0.0, verify)
+    return Outcome((0,) * (kept + 1), proposal, verdict, 0.0, verify, sharing)
 
 
 def test_a_slower_machine_scales_every_prediction():
@@ -65,6 +66,20 @@ def test_a_slower_machine_scales_every_prediction():
     assert costs.verify_seconds(0) == pytest.approx(0.040, rel=0.01)
     assert costs.row_seconds(2) == pytest.approx(0.002, rel=0.01)
     assert costs.plain_rate() == pytest.approx(25, rel=0.01)
+
+
+def test_who_shares_a_pass_pays_for_all():
+    costs = Costs(PROFILE)
+    alone = costs.rows_seconds(4, 2)
+    costs.observe(step(1, PROFILE.verify_seconds(9), sharing=Sharing(runs=3, rows=9)))
+    assert costs.scale == pytest.approx(1.0)  # nine rows took what nine rows take
+    assert costs.draft_step == pytest.approx(3 * PROFILE.draft_step)
+    assert costs.verify_seconds(2) == pytest.approx(PROFILE.verify_seconds(9))
+    assert costs.plain_rate() == pytest.approx(1 / PROFILE.verify_seconds(3))
+    wanted = PROFILE.verify_seconds(9) - PROFILE.verify_seconds(6)
+    assert costs.rows_seconds(4, 2)[0, 0] == pytest.approx(wanted)
+    costs.observe(step(1, PROFILE.verify_seconds(2)))
+    assert (costs.rows_seconds(4, 2) == alone).all()
 
 
 def test_one_disturbed_step_does_not_spoil_the_scale():

@@ -84,6 +84,34 @@ def test_each_run_writes_what_it_would_write_alone(
     assert max(event.runs or 1 for event in judged) == len(PROMPTS)
 
 
+class Told(Nothing):
+    """Proposes nothing, after a while; keeps what it is told."""
+
+    def __init__(self, seconds=0.0):
+        self.seconds, self.outcomes = seconds, []
+
+    def propose(self, committed, budget):
+        time.sleep(self.seconds)
+        return super().propose(committed, budget)
+
+    def observe(self, outcome):
+        self.outcomes.append(outcome)
+
+
+def test_a_step_is_not_charged_for_the_drafts_of_others_but_for_its_own_by_all(target_weights):
+    decoder, slow, quick = LeanDecoder(target_weights), Told(0.05), Told()
+    together(Runner(), [lane(decoder, one, PROMPTS[0], new_tokens=6) for one in (slow, quick)])
+    shared = [outcome for outcome in quick.outcomes if outcome.sharing.runs == 2]
+    assert len(shared) > 2
+    for outcome in shared[:-1]:  # after the last one nobody drafts
+        assert outcome.sharing.rows == 2
+        assert outcome.sharing.waited > 0.04
+        assert outcome.verify_seconds < 0.04
+    for outcome in slow.outcomes:
+        assert outcome.draft_seconds >= outcome.sharing.runs * 0.05
+        assert outcome.sharing.waited < 0.04
+
+
 def test_sampled_runs_are_repeatable_whoever_else_is_there(target_weights):
     decoder, sampling = LeanDecoder(target_weights), Sampling(temperature=1.0, seed=4)
     alone = list(lane(decoder, Nothing(), PROMPTS[0], sampling=sampling, begin=generate))
