@@ -28,7 +28,7 @@ CODE_BUFFER = 4096
 SMALLEST = 0x0DA24260  # bits of 1e-30, which a group of zeros is divided by
 MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
 ROWS = 4 if processor.has_wide_vectors() else 2  # read together: their sums are kept in registers
-GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
+WHOLE_GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
 CHAINS = 8 if processor.has_wide_vectors() else 2  # of sums of one row
 KEYS = 4  # scored for few queries together; for many as many as sums in registers allow
 MANY_KEYS = 4 if processor.has_wide_vectors() else 1
@@ -44,15 +44,17 @@ def meanings(code: Tensor) -> tuple[Tensor, float]:
 
 
 def laid_out(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """A bfloat16 matrix as codes that mean themselves, and their scales, both in the order of `native.Packed`."""
+    """A bfloat16 matrix as codes that mean themselves, and their scales, both in the order of `packing.Packed`."""
     rows, columns = matrix.shape
-    codes = torch.empty(rows // COLUMNS, columns // GROUP, 2, GROUP // 2, 16, 2, dtype=torch.int16)
-    scales = torch.empty(rows // COLUMNS, columns // GROUP, COLUMNS)
+    codes = torch.empty(
+        rows // COLUMNS, columns // WHOLE_GROUP, 2, WHOLE_GROUP // 2, 16, 2, dtype=torch.int16
+    )
+    scales = torch.empty(rows // COLUMNS, columns // WHOLE_GROUP, COLUMNS)
     for n, block in enumerate(matrix.detach().float().split(COLUMNS)):
-        groups = block.view(COLUMNS, -1, GROUP)
+        groups = block.view(COLUMNS, -1, WHOLE_GROUP)
         scales[n] = (groups.abs().amax(-1).clamp(min=1e-30) / MOST_CODE).t()
         whole = (groups / scales[n].t()[..., None]).round().short()
-        codes[n] = whole.view(2, 16, -1, GROUP // 2, 2).permute(2, 0, 3, 1, 4)
+        codes[n] = whole.view(2, 16, -1, WHOLE_GROUP // 2, 2).permute(2, 0, 3, 1, 4)
     return codes, scales
 
 
@@ -127,6 +129,14 @@ def lay_in(x, stride, into, about, rows, width, group, sums):
                 to_whole(2, source, place, step, step + rows * groups * 4)
 
 
+def _zeros(builder: Any, number: int, zero: Any) -> list[Any]:
+    """Places of sums that begin as zero."""
+    found = [cgutils.alloca_once(builder, zero.type) for _ in range(number)]
+    for one in found:
+        builder.store(zero, one)
+    return found
+
+
 def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
     """16 int32: total += sums of neighbouring products."""
     if processor.has_wide_vectors():
@@ -150,7 +160,7 @@ def add_products(
     """Add the products of one group of inputs of `rows` rows to their totals.
 
     rows: a literal; x, codes: 16-bit numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
-    steps, sums: of the first row's group, those of other rows `groups` further; scales, zeros: as in `native.Packed`
+    steps, sums: of the first row's group, those of other rows `groups` further; scales, zeros: as in `packing.Packed`
     total: (rows, 32) float32
     """
     count = rows.literal_value
@@ -195,9 +205,7 @@ def _summed(builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any
     first = [builder.add(x, builder.mul(x_step, ir.Constant(e.I64, row))) for row in range(rows)]
     # As many sums as wait for themselves, each added to once a turn: what LLVM makes of more than once is slower.
     chains = 1 << (CHAINS // rows).bit_length() - 1
-    sums = [cgutils.alloca_once(builder, e.INTS) for _ in range(2 * rows * chains)]
-    for one in sums:
-        builder.store(ir.Constant(e.INTS, [0] * e.LANES), one)
+    sums = _zeros(builder, 2 * rows * chains, ir.Constant(e.INTS, [0] * e.LANES))
     shift = chains.bit_length() - 1
     with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(e.I64, shift))) as loop:
         places = [e.moved(builder, place, loop.index, 6 + shift) for place in (codes, upper)]
@@ -268,11 +276,10 @@ def put_query(x, queries, q, width, count):
         table[i, q] = row[i]
 
 
-def _zeros(builder: Any, number: int) -> list[Any]:
-    found = [cgutils.alloca_once(builder, e.FLOATS) for _ in range(number)]
-    for one in found:
-        builder.store(e.constant(0.0), one)
-    return found
+def _key_rows(builder: Any, keys: Any, width: Any, count: int) -> list[Any]:
+    """Where as many rows of float32 begin."""
+    numbers = [ir.Constant(e.I64, key) for key in range(count)]
+    return [e.moved(builder, keys, builder.mul(width, number), 2) for number in numbers]
 
 
 @intrinsic
@@ -284,11 +291,8 @@ def _score_many(_context, queries, keys, width, into):
 
     def generate(context, builder, _signature, arguments):
         queries, keys, width, into = arguments
-        rows = [
-            e.moved(builder, keys, builder.mul(width, ir.Constant(e.I64, key)), 2)
-            for key in range(MANY_KEYS)
-        ]
-        found = _zeros(builder, 4 * MANY_KEYS)
+        rows = _key_rows(builder, keys, width, MANY_KEYS)
+        found = _zeros(builder, 4 * MANY_KEYS, e.constant(0.0))
         with cgutils.for_range(builder, builder.lshr(width, ir.Constant(e.I64, 2))) as loop:
             place = e.moved(builder, queries, loop.index, 8)
             columns = [e.load(builder, _at(builder, place, 64 * i), e.FLOATS) for i in range(4)]
@@ -318,11 +322,8 @@ def _score_few(_context, queries, keys, width, into):
 
     def generate(context, builder, _signature, arguments):
         queries, keys, width, into = arguments
-        rows = [
-            e.moved(builder, keys, builder.mul(width, ir.Constant(e.I64, key)), 2)
-            for key in range(KEYS)
-        ]
-        found = _zeros(builder, KEYS)
+        rows = _key_rows(builder, keys, width, KEYS)
+        found = _zeros(builder, KEYS, e.constant(0.0))
         with cgutils.for_range(builder, builder.lshr(width, ir.Constant(e.I64, 2))) as loop:
             column = e.load(builder, e.moved(builder, queries, loop.index, 6), e.FLOATS)
             for row, one in zip(rows, found, strict=True):
@@ -363,5 +364,5 @@ def words(x, count, width, matrix, into, stride, first, end, buffers):
     x: (count, width) float32; matrix: as for `product`; into: (count, stride) float32
     """
     y, about, own = buffers
-    lay_in(x, width * 4, y, about, count, width, GROUP, False)
-    product(y, about, count, width, matrix, 0, GROUP, into, stride, first, end, own)
+    lay_in(x, width * 4, y, about, count, width, WHOLE_GROUP, False)
+    product(y, about, count, width, matrix, 0, WHOLE_GROUP, into, stride, first, end, own)

@@ -19,9 +19,10 @@ from specdemo.engine.features import Features
 from specdemo.engine.guide import Chain, Guide
 from specdemo.engine.sampling import Words
 from specdemo.engine.tree import ancestor_mask, depths
-from specdemo.models import native
+from specdemo.models import native, packing
 from specdemo.models.kernels import Look, attend, look, rms_norm
-from specdemo.models.native import Added, Inputs, NativeLayers, Packed, Talk
+from specdemo.models.native import Added, Inputs, NativeLayers, Talk
+from specdemo.models.packing import Packed
 from specdemo.models.textwords import TextWords
 
 GROUP = 32  # weights that share a scale in the 4-bit layout
@@ -129,7 +130,7 @@ class FourBitLinear:
         both = torch.stack([scale, zero], dim=-1).transpose(0, 1)
         self._scales_and_zeros = both.contiguous().to(weight.dtype)
         fits = in_pass and weight.dtype == torch.bfloat16 and native.runs_here()
-        self.packed = native.pack_codes(levels, scale, zero) if fits else None
+        self.packed = packing.pack_codes(levels, scale, zero) if fits else None
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: (rows, in). returns: (rows, out)"""
@@ -168,7 +169,7 @@ def compiled(weights: CompactWeights) -> CompactWeights:
         )
         for n, layer in enumerate(layers)
     ]
-    table, _ = native.meanings(native.AFFINE)
+    table, _ = packing.meanings(packing.AFFINE)
     layers_ = native.NativeLayers(described, shape, table, packed[-1], weights.norm.float())
     return replace(weights, native=layers_)
 
@@ -185,7 +186,7 @@ def _levels(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _packed(weight: Tensor) -> Packed:
     """A matrix for the compiled pass."""
     levels, scale, zero = _levels(weight)
-    return native.pack_codes(levels.reshape(weight.shape), scale, zero)
+    return packing.pack_codes(levels.reshape(weight.shape), scale, zero)
 
 
 def _as_is(weight: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdemo.models import processor
-from specdemo.models.native import lay_codes
+from specdemo.models.packing import lay_codes
 
 PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
 
@@ -181,7 +181,7 @@ def _unpacked(layer: Any) -> bool:
 class FourBit:
     """NF4 matrices on top of each other.
 
-    codes: as in `native.Packed`; scales: (in // block, out); code: (16,), what codes mean; bias: (out,)
+    codes: as in `packing.Packed`; scales: (in // block, out); code: (16,), what codes mean; bias: (out,)
     """
 
     codes: Tensor

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.decoder import PIECE, Answer, Decoder, ModuleDecoder, Pass
-from specdemo.models import native, processor
+from specdemo.models import native, packing, processor
 from specdemo.models.kernels import (
     FourBit,
     Look,
@@ -255,7 +255,7 @@ def compile_pass(lean: LeanDecoder) -> NativeDecoder | None:
     if any(one.bias is not None for one in beyond) or not native.fits(shape, len(head)):  # type: ignore[attr-defined]
         return None
     norm, eps = lean.norm, lean.eps
-    table, unit = native.meanings(first.code)
+    table, unit = packing.meanings(first.code)
     layers = [_native_layer(layer, unit) for layer in lean.layers]
     compiled = native.NativeLayers(layers, shape, table, head, norm.float())
     return native.NativeDecoder(
@@ -273,9 +273,9 @@ def _native_layer(layer: LeanLayer, unit: float) -> native.NativeLayer:
     )
 
 
-def _pack(one: FourBit, unit: float) -> native.Packed:
+def _pack(one: FourBit, unit: float) -> packing.Packed:
     bias = None if one.bias is None else one.bias.float()
-    return native.Packed(one.codes, native.in_blocks(one.scales.float() * unit), None, bias)
+    return packing.Packed(one.codes, packing.in_blocks(one.scales.float() * unit), None, bias)
 
 
 def widen(lean: LeanDecoder) -> int:

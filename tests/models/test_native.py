@@ -32,7 +32,7 @@ from specdemo.engine.prefix import FeatureReader, PrefixReader
 from specdemo.engine.sampling import Shaper, Words
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.models import loading, native, processor
+from specdemo.models import loading, native, packing, processor
 from specdemo.models.compact import (
     CompactConfig,
     CompactLayer,
@@ -208,7 +208,7 @@ def test_products_are_those_of_the_decoded_matrix(group, rows):
     width, outputs = 128, 96
     levels = torch.randint(0, 16, (outputs, width))
     scale, zero = torch.rand(outputs, width // group), torch.randn(outputs, width // group)
-    matrix = native.pack_codes(levels, scale, zero)
+    matrix = packing.pack_codes(levels, scale, zero)
     scale, zero = (one.bfloat16().float().repeat_interleave(group, dim=1) for one in (scale, zero))
     weight = (levels - 8) * scale + zero
     x = torch.randn(rows, width)
@@ -219,14 +219,14 @@ def test_products_are_those_of_the_decoded_matrix(group, rows):
     assert torch.equal(found, alone)
 
 
-def product(x, matrix: native.Packed, outputs: int, group: int) -> torch.Tensor:
+def product(x, matrix: packing.Packed, outputs: int, group: int) -> torch.Tensor:
     rows, width = x.shape
     padded = -(-rows // 16) * 16
     y = torch.zeros(padded, width, dtype=torch.bfloat16)
     about = torch.zeros(2, padded, width // group)
     into, own = torch.zeros(rows, outputs), torch.zeros(8192 + 128 * padded, dtype=torch.uint8)
     addresses = np.array(matrix.addresses(), dtype=np.int64)
-    table, _ = native.meanings(native.AFFINE)
+    table, _ = packing.meanings(packing.AFFINE)
     shapes = native.NativeLayers._shapes(_Kept(), min(rows, 16), 1)[0]
     compiled_product()(
         shapes.ctypes.data, x.data_ptr(), y.data_ptr(), about.data_ptr(), addresses.ctypes.data,

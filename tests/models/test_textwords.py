@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.sampling import Words
-from specdemo.models import native
+from specdemo.models import packing
 from specdemo.models.compact import _packed, rounded
 from specdemo.models.textwords import MOST, TextWords
 
@@ -18,7 +18,7 @@ SAID = list(range(0, SIZE, 4))  # what the reduced vocabulary has
 EMBEDDING = torch.randn(SIZE, HIDDEN, generator=torch.Generator().manual_seed(3)).bfloat16()
 
 
-def text_words(pack: Callable[[Tensor], native.Packed] | None = None) -> TextWords:
+def text_words(pack: Callable[[Tensor], packing.Packed] | None = None) -> TextWords:
     return TextWords(Words(torch.tensor(SAID), SIZE), EMBEDDING, rounded, pack)
 
 
