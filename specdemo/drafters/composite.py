@@ -12,8 +12,10 @@ from specdemo.engine.types import Drafter, Outcome, Proposal
 
 TRY = 3  # steps of a trial before an arm is judged
 REMEMBER = 0.98  # what is left of an arm's earlier steps after each of its own: single steps differ by as much as they give
-PRIOR_STEPS = 10  # steps of plain decoding's rate and a bit more, that an untried model is believed to have shown
-PRIOR_GAIN = 1.25  # that bit
+PRIOR_STEPS = 10  # that the forecasts of a model's first proposals count for
+HELD_UP = (
+    2.0  # a step counts for at most so much longer than foreseen: what held it up was not the draft
+)
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 MARGIN = 1.02  # another arm must be this much faster: timings are noisy
 
@@ -22,8 +24,9 @@ MARGIN = 1.02  # another arm must be this much faster: timings are noisy
 class Arm:
     """One drafter of several, and what it has shown in this run.
 
-    tokens, seconds: of its own steps, fading; a model begins with some in advance
+    tokens, seconds: of its own steps, fading; a model begins with what it promises
     foreseen, kept: drafted tokens that were expected to be kept, and those that were, fading
+    believed: promises that were taken for steps
     """
 
     name: str
@@ -37,16 +40,19 @@ class Arm:
     trials: int = TRY
     idle: int = 0
     rest: int = FIRST_REST
+    believed: int = 0
 
     @property
     def rate(self) -> float | None:
         """Tokens a second; None while nothing is known."""
         return self.tokens / self.seconds if self.seconds else None
 
-    def believe(self, costs: Costs) -> None:
-        """Give a model some steps in advance, so that a few unlucky ones do not end it."""
-        self.seconds = PRIOR_STEPS * costs.verify_seconds(2)
-        self.tokens = PRIOR_GAIN * costs.plain_rate() * self.seconds
+    def believe(self, proposal: Proposal) -> None:
+        """Take the first promises for some steps, so that a few unlucky ones do not end it."""
+        if self.believed < TRY:
+            self.believed += 1
+            self.tokens += PRIOR_STEPS / TRY * (proposal.expected_tokens or 1.0)
+            self.seconds += PRIOR_STEPS / TRY * (proposal.expected_seconds or 0.0)
 
     def promise(self, proposal: Proposal) -> float:
         """Tokens a second of a proposal's step, taking into account what this arm's forecasts were worth."""
@@ -68,8 +74,11 @@ class Arm:
         drafted = len(outcome.proposal)
         if drafted:
             self.token_seconds += FOLLOW * (outcome.draft_seconds / drafted - self.token_seconds)
+        seconds = outcome.draft_seconds + outcome.verify_seconds
         self.tokens = REMEMBER * self.tokens + len(outcome.new_ids)
-        self.seconds = REMEMBER * self.seconds + outcome.draft_seconds + outcome.verify_seconds
+        self.seconds = REMEMBER * self.seconds + min(
+            seconds, HELD_UP * (outcome.proposal.expected_seconds or seconds)
+        )
         expected = (outcome.proposal.expected_tokens or 1.0) - 1
         self.foreseen = REMEMBER * self.foreseen + expected
         self.kept = REMEMBER * self.kept + len(outcome.verdict.path)
@@ -134,8 +143,6 @@ class Auto:
         """Start every drafter."""
         for arm in self.arms:
             arm.drafter.start(prompt_ids)
-        for arm in self.models:
-            arm.believe(self.costs)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The draft of whichever promises most tokens a second; empty when plain decoding does."""
@@ -155,6 +162,7 @@ class Auto:
             arm.idle += 1
         if best is None and model is not None:
             best, draft = model, model.propose(committed, budget, self.costs)
+            model.believe(draft)
             model.idle = 0
         self._chosen = best
         if best is None:

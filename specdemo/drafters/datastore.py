@@ -75,11 +75,12 @@ class Datastore:
         continuation keeps its share.
         """
         ids = self._searchable(token_ids[-longest:])
-        # A suffix that occurs has shorter ones that occur, so the longest is found by bisection too.
-        lengths = range(1, len(ids) + 1)
-        length = bisect_left(lengths, True, key=lambda size: not self._range(ids[-size:]))
-        if length < shortest:
+        if len(ids) < shortest or not self._range(ids[-shortest:]):  # most texts end here
             return 0, []
+        # A suffix that occurs has shorter ones that occur, so the longest is found by bisection too.
+        lengths = range(shortest + 1, len(ids) + 1)
+        longer = bisect_left(lengths, True, key=lambda size: not self._range(ids[-size:]))
+        length = shortest + longer
         found = self._range(ids[-length:])
         count = min(most, len(found))
         rows = (found[place * len(found) // count] for place in range(count))
@@ -108,6 +109,8 @@ class Datastore:
             return self.tokens[position : position + len(ids)].tolist()  # type: ignore[no-any-return]
 
         first = bisect_left(self.suffixes, ids, key=beginning)
+        if first == len(self.suffixes) or beginning(self.suffixes[first]) != ids:
+            return range(first, first)
         return range(first, bisect_right(self.suffixes, ids, lo=first, key=beginning))
 
 
