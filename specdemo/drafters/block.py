@@ -65,7 +65,7 @@ class DSpark(Block):
         # What the confidence head says, corrected by what comes of it in this run.
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
-        self._columns = self.model.words.places
+        self._reduced = self.model.weights.words.places
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draw from left to right as far as the schedule goes."""
@@ -80,7 +80,8 @@ class DSpark(Block):
         survival = expected = 1.0
         reason = "block: to its end"
         # The Markov head has a row more, for all other words.
-        previous = self._columns.get(committed[-1], len(self._columns))
+        other = len(self._reduced)
+        previous = self._reduced.get(committed[-1], other)
         for place in range(allowed):
             sure = self._confidence(place, states[place], previous)
             survival *= self.calibration.chance(sure)
@@ -88,16 +89,16 @@ class DSpark(Block):
                 reason = f"block: place {place + 1} would not pay, {survival:.0%} to get there"
                 break
             expected += survival
+            logits = words[place : place + 1].clone()
             with torch.inference_mode():
-                logits = words[place : place + 1] + self.markov.bias(
-                    self.markov.token[previous : previous + 1]
-                )
+                logits[:, :other] += self.markov.bias(self.markov.token[previous : previous + 1])
             probs = self.draft.shaped(logits, committed, [token_ids])[0]
-            previous = self.draft.pick(probs)
-            token_ids.append(self.draft.token(previous))
+            column = self.draft.pick(probs)
+            token_ids.append(self.draft.token(column))
             rows.append(probs)
-            confidences.append(float(probs[previous]))
+            confidences.append(float(probs[column]))
             self._sure.append(sure)
+            previous = min(column, other)
         return Proposal.chain(
             token_ids,
             draft_probs=rows,

@@ -242,8 +242,7 @@ class CompactModel:
 
     def meet(self, token_ids: Sequence[int]) -> None:
         """Tokens are about to be appended: from now on they can be said."""
-        if self.weights.markov is None:  # which knows the reduced vocabulary alone
-            self._text_words.read(self.length, token_ids)
+        self._text_words.read(self.length, token_ids)
 
     @property
     def states(self) -> Tensor:
