@@ -14,7 +14,7 @@ from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
 from specdemo.training.options import ABOVE
 from specdemo.training.package import draft_config
-from specdemo.training.student import KL, L1, Student, spread
+from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 RANK = 128  # of the Markov head
 _DISTANCE = f"{KL} KL + {L1} L1 to the target's distribution over the reduced vocabulary"
-_DISTILLED = f"{_DISTANCE} + normalised squared error of the final hidden state"
+_DISTILLED = (
+    f"{_DISTANCE}, places after a token that was surely kept counting {EVERYWHERE} of those after a refused one"
+    " + normalised squared error of the final hidden state"
+)
 LOSSES = {
     "draft": f"{_DISTILLED} + {MID_WEIGHT} times that of a middle one, fading out at {MID_UNTIL:.0%} of the time",
     "feature": f"{_DISTILLED}; the features of random runs of tokens are missing, as while drafting on",
