@@ -71,12 +71,13 @@ class CostProfile:
         known = dict(other.verify)
         verify = tuple((rows, min(spent, known.get(rows, spent))) for rows, spent in self.verify)
         steps = [step for step in (self.draft_step, other.draft_step) if step]
-        return CostProfile(
-            verify,
-            min(steps, default=None),
-            min(self.per_cached, other.per_cached),
-            min(self.per_cached_row, other.per_cached_row),
+        # Times, not slopes: of a difference, noise takes away as much as it adds.
+        near = CostProfile(verify)
+        few, many = (
+            min(one.verify_seconds(rows, FAR) for one in (self, other)) - near.verify_seconds(rows)
+            for rows in (FEW, MANY)
         )
+        return CostProfile(verify, min(steps, default=None), *_slopes(few, many))
 
 
 def measure_costs(
@@ -100,14 +101,11 @@ def measure_costs(
         verify.append((rows, slowest))
     per_cached = per_cached_row = 0.0
     if time.perf_counter() - begun < PATIENCE:
+        # Like with like: the same passes one after the other, over both lengths.
+        short = [min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW, MANY)]
         target.read([0] * (FAR - CONTEXT))
-        known = dict(verify)
-        few, many = (
-            (min(_pass(target, rows) for _ in range(repeats + 1)) - known[rows]) / (FAR - CONTEXT)
-            for rows in (FEW, MANY)
-        )
-        per_cached = max(0.0, few)
-        per_cached_row = max(0.0, (many - per_cached) / (MANY - FEW))
+        long = [min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW, MANY)]
+        per_cached, per_cached_row = _slopes(long[0] - short[0], long[1] - short[1])
     target.rollback(0)
     step = None
     if draft is not None:
@@ -116,6 +114,12 @@ def measure_costs(
         draft.rollback(0)
         step = median(steps[repeats:])
     return CostProfile(tuple(verify), step, per_cached, per_cached_row)
+
+
+def _slopes(few: float, many: float) -> tuple[float, float]:
+    """`per_cached` and `per_cached_row`, from how much longer passes of FEW and MANY rows take over FAR tokens than over CONTEXT."""
+    per_cached = max(0.0, few / (FAR - CONTEXT))
+    return per_cached, max(0.0, (many / (FAR - CONTEXT) - per_cached) / (MANY - FEW))
 
 
 def _pass(target: CachedModel, rows: int) -> float:

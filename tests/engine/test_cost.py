@@ -6,7 +6,15 @@ import pytest
 from conftest import VOCABULARY
 
 from specdemo.engine.ask import ALONE, Sharing
-from specdemo.engine.cost import CONTEXT, ROWS, CostProfile, Costs, expected_tokens, measure_costs
+from specdemo.engine.cost import (
+    CONTEXT,
+    FAR,
+    ROWS,
+    CostProfile,
+    Costs,
+    expected_tokens,
+    measure_costs,
+)
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -48,7 +56,16 @@ def test_a_longer_text_costs_more_in_every_row():
 
 def test_of_two_measurements_each_point_is_the_faster_one():
     noisy = CostProfile(((1, 0.030), (5, 0.023), (9, 0.050)), 0.001, 3.0, 0.5)
-    assert PROFILE.at_best(noisy) == CostProfile(((1, 0.020), (5, 0.023), (9, 0.040)), 0.001)
+    best = PROFILE.at_best(noisy)
+    assert best.verify == ((1, 0.020), (5, 0.023), (9, 0.040))
+    assert (best.draft_step, best.per_cached) == (0.001, 0.0)
+    # A slow pass over a short text makes a flat slope; a fast one over a long text is what counts.
+    steep = CostProfile(((1, 0.020), (8, 0.024)), None, 1e-5, 1e-6)
+    flat = CostProfile(((1, 0.024), (8, 0.028)), None, 1e-6, 0.0)
+    best = steep.at_best(flat)
+    assert best.verify == steep.verify
+    assert best.verify_seconds(1, FAR) == pytest.approx(flat.verify_seconds(1, FAR))
+    assert best.verify_seconds(8, FAR) == pytest.approx(flat.verify_seconds(8, FAR))
     assert PROFILE.at_best(CostProfile(((1, 0.5),))).draft_step == 0.002
 
 
