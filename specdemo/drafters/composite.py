@@ -13,9 +13,7 @@ from specdemo.engine.types import Drafter, Outcome, Proposal
 TRY = 3  # steps of a trial before an arm is judged
 REMEMBER = 0.98  # what is left of an arm's earlier steps after each of its own: single steps differ by as much as they give
 PRIOR_STEPS = 10  # that the forecasts of a model's first proposals count for
-HELD_UP = (
-    2.0  # a step counts for at most so much longer than foreseen: what held it up was not the draft
-)
+HELD_UP = 2.0  # times what was foreseen is the most that a step counts for
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 MARGIN = 1.02  # another arm must be this much faster: timings are noisy
 

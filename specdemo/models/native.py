@@ -19,7 +19,7 @@ from specdemo.engine.decoder import Answer, Pass
 from specdemo.engine.guide import Chain, Guide
 from specdemo.engine.sampling import Words
 from specdemo.models import processor
-from specdemo.models.packing import Packed
+from specdemo.models.packing import BLOCK, Packed
 
 PIECE = 64  # rows in which a prompt is read
 
@@ -181,7 +181,7 @@ class NativeLayers:
     def _columns(self, further: Further | None) -> tuple[int, int]:
         """Words that the head says, and columns that it writes, in whole blocks."""
         count = further.count if further else 0
-        return self._words + count, self._words + -(-count // 32) * 32
+        return self._words + count, self._words + -(-count // BLOCK) * BLOCK
 
     def draft_on(self, inputs: Inputs, guide: Guide, words: Words, embedding: Tensor) -> Chain:
         """Rows of one conversation through all layers, and a draft after the last of them.

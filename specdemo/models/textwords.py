@@ -13,10 +13,9 @@ from torch.nn import functional as F
 
 from specdemo.engine.sampling import Words
 from specdemo.models.native import Further
-from specdemo.models.packing import Packed
+from specdemo.models.packing import BLOCK, Packed
 
 MOST = 512  # words of a text; later ones are left out
-BLOCK = 32  # rows of a matrix that are laid out together
 
 
 class TextWords:
