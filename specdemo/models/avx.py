@@ -29,6 +29,7 @@ SMALLEST = 0x0DA24260  # bits of 1e-30, which a group of zeros is divided by
 MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
 ROWS = 4 if processor.has_wide_vectors() else 2  # read together: their sums are kept in registers
 WHOLE_GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
+NEXT_GROUPS = 2 * WHOLE_GROUP * 2 * COLUMNS  # bytes that these are fetched ahead
 CHAINS = 8 if processor.has_wide_vectors() else 2  # of sums of one row
 KEYS = 4  # scored for few queries together; for many as many as sums in registers allow
 MANY_KEYS = 4 if processor.has_wide_vectors() else 1
@@ -153,53 +154,81 @@ def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
     )
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic
 def add_products(
-    _context, rows, x, x_step, codes, pairs, steps, groups, sums, scales, zeros, total
+    _context, rows, x, x_step, codes, pairs, fetches, steps, groups, sums, scales, zeros, total
 ):
-    """Add the products of one group of inputs of `rows` rows to their totals.
+    """Add the products of one group of inputs of 1 to ROWS rows to their totals.
 
-    rows: a literal; x, codes: 16-bit numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
+    x, codes: 16-bit numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
+    fetches: whether to ask for what lies behind these codes, a line for each line read: asked for all at once they wait
     steps, sums: of the first row's group, those of other rows `groups` further; scales, zeros: as in `packing.Packed`
     total: (rows, 32) float32
     """
-    count = rows.literal_value
 
     def generate(context, builder, _signature, arguments):
-        x, x_step, codes, pairs, steps, groups, sums, scales, zeros, total = arguments[1:]
-        found = _summed(builder, count, x, x_step, codes, pairs)
-        beside = [builder.mul(groups, ir.Constant(e.I64, 4 * row)) for row in range(count)]
-        one = ir.FloatType()
-        parts = []  # of rows, and of both halves of the outputs
-        for number, sums_ in enumerate(found):
-            step = e.load(builder, builder.add(steps, beside[number // 2]), one)
-            whole = builder.sitofp(sums_, e.FLOATS)
-            parts.append(builder.fmul(whole, e.splat(builder, step, e.FLOATS)))
-        places = [_at(builder, total, 64 * number) for number in range(2 * count)]
-        with builder.if_else(cgutils.is_not_null(builder, zeros)) as (shifted, scaled):
-            with shifted:
-                lines = [
-                    e.to_floats(builder, e.load(builder, _at(builder, place, at), e.SHORTS))
-                    for place in (scales, zeros)
-                    for at in (0, 32)
-                ]
-                for number, (place, part) in enumerate(zip(places, parts, strict=True)):
-                    sum_ = e.load(builder, builder.add(sums, beside[number // 2]), one)
-                    so_far = e.load(builder, place, e.FLOATS)
-                    so_far = e.fma(builder, part, lines[number % 2], so_far)
-                    shift = e.splat(builder, sum_, e.FLOATS)
-                    e.store(builder, e.fma(builder, shift, lines[2 + number % 2], so_far), place)
-            with scaled:
-                lines = [e.load(builder, _at(builder, scales, at), e.FLOATS) for at in (0, 64)]
-                for number, (place, part) in enumerate(zip(places, parts, strict=True)):
-                    so_far = e.load(builder, place, e.FLOATS)
-                    e.store(builder, e.fma(builder, part, lines[number % 2], so_far), place)
+        rows, x, x_step, codes, pairs, fetches, *about = arguments
+        with builder.if_else(cgutils.is_not_null(builder, fetches)) as branches:
+            for branch, asks in zip(branches, (True, False), strict=True):
+                with branch:
+                    last, done = (builder.append_basic_block() for _ in range(2))
+                    ways = builder.switch(rows, last)
+                    for count in range(1, ROWS + 1):
+                        way = last if count == ROWS else builder.append_basic_block()
+                        if count < ROWS:
+                            ways.add_case(ir.Constant(e.I64, count), way)
+                        with builder.goto_block(way):
+                            found = _summed(builder, count, x, x_step, codes, pairs, asks)
+                            _add_scaled(builder, found, *about)
+                            builder.branch(done)
+                    builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(rows, *[e.address] * 10), generate
+    return types.void(*[e.address] * 12), generate
 
 
-def _summed(builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any) -> list[Any]:
+def _add_scaled(
+    builder: Any,
+    found: list[Any],
+    steps: Any,
+    groups: Any,
+    sums: Any,
+    scales: Any,
+    zeros: Any,
+    total: Any,
+) -> None:
+    """Whole sums of rows, two halves each, times what they mean, to their totals."""
+    beside = [builder.mul(groups, ir.Constant(e.I64, 4 * row)) for row in range(len(found) // 2)]
+    one = ir.FloatType()
+    parts = []  # of rows, and of both halves of the outputs
+    for number, sums_ in enumerate(found):
+        step = e.load(builder, builder.add(steps, beside[number // 2]), one)
+        whole = builder.sitofp(sums_, e.FLOATS)
+        parts.append(builder.fmul(whole, e.splat(builder, step, e.FLOATS)))
+    places = [_at(builder, total, 64 * number) for number in range(len(found))]
+    with builder.if_else(cgutils.is_not_null(builder, zeros)) as (shifted, scaled):
+        with shifted:
+            lines = [
+                e.to_floats(builder, e.load(builder, _at(builder, place, at), e.SHORTS))
+                for place in (scales, zeros)
+                for at in (0, 32)
+            ]
+            for number, (place, part) in enumerate(zip(places, parts, strict=True)):
+                sum_ = e.load(builder, builder.add(sums, beside[number // 2]), one)
+                so_far = e.load(builder, place, e.FLOATS)
+                so_far = e.fma(builder, part, lines[number % 2], so_far)
+                shift = e.splat(builder, sum_, e.FLOATS)
+                e.store(builder, e.fma(builder, shift, lines[2 + number % 2], so_far), place)
+        with scaled:
+            lines = [e.load(builder, _at(builder, scales, at), e.FLOATS) for at in (0, 64)]
+            for number, (place, part) in enumerate(zip(places, parts, strict=True)):
+                so_far = e.load(builder, place, e.FLOATS)
+                e.store(builder, e.fma(builder, part, lines[number % 2], so_far), place)
+
+
+def _summed(
+    builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any, fetches: bool
+) -> list[Any]:
     """Sums of products, 16 int32 each: lower and upper outputs of each row."""
     upper = e.moved(builder, codes, pairs, 6)
     first = [builder.add(x, builder.mul(x_step, ir.Constant(e.I64, row))) for row in range(rows)]
@@ -212,6 +241,8 @@ def _summed(builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any
         inputs = [e.moved(builder, place, loop.index, 2 + shift) for place in first]
         for pair in range(chains):
             halves = [e.load(builder, _at(builder, one, 64 * pair), e.WORDS) for one in places]
+            for one in places if fetches else ():
+                e.ahead(builder, _at(builder, one, 64 * pair + NEXT_GROUPS))
             for row, place in enumerate(inputs):
                 both = e.load(builder, _at(builder, place, 4 * pair), e.I32)
                 both = builder.bitcast(e.splat(builder, both, e.INTS), e.WORDS)
@@ -241,28 +272,25 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
                 numbers = own
             else:
                 numbers = codes + number * group * 64
-                v.fetch(numbers + e.AHEAD, group)
             scale, zero = scales + number * line, (zeros + number * line if zeros else 0)
             for row in range(0, rows, ROWS):
                 place, at = x + row * step + g * group * 2, total + row * 128
-                steps = about + (row * groups + g) * 4
-                sums, left = steps + rows * groups * 4, rows - row
-                if left >= 4 and ROWS >= 4:
-                    add_products(
-                        4, place, step, numbers, pairs, steps, groups, sums, scale, zero, at
-                    )
-                elif left == 3 and ROWS >= 3:
-                    add_products(
-                        3, place, step, numbers, pairs, steps, groups, sums, scale, zero, at
-                    )
-                elif left >= 2:
-                    add_products(
-                        2, place, step, numbers, pairs, steps, groups, sums, scale, zero, at
-                    )
-                else:
-                    add_products(
-                        1, place, step, numbers, pairs, steps, groups, sums, scale, zero, at
-                    )
+                steps, here = about + (row * groups + g) * 4, min(ROWS, rows - row)
+                sums = steps + rows * groups * 4
+                add_products(
+                    here,
+                    place,
+                    step,
+                    numbers,
+                    pairs,
+                    not table and not row,
+                    steps,
+                    groups,
+                    sums,
+                    scale,
+                    zero,
+                    at,
+                )
         for row in range(rows):
             v.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
 
