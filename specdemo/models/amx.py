@@ -175,7 +175,7 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
     for block in range(first, end):
         v.clear(total, rows * 2)
         for g in range(0, groups, each):
-            v.decode(codes + (block * groups + g) * group * 16, table, own, STEP // 2)
+            v.decode(1, codes + (block * groups + g) * group * 16, table, own, STEP // 2)
             beside = (block * groups + g) * line
             for row in range(0, rows, ROW_TILE):
                 place = x + (row * width + g * group) * 2

@@ -8,6 +8,7 @@ away is less than inputs in bfloat16 would lose.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -29,7 +30,11 @@ SMALLEST = 0x0DA24260  # bits of 1e-30, which a group of zeros is divided by
 MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
 ROWS = 4 if processor.has_wide_vectors() else 2  # read together: their sums are kept in registers
 WHOLE_GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
-NEXT_GROUPS = 2 * WHOLE_GROUP * 2 * COLUMNS  # bytes that these are fetched ahead
+DENSITIES = (
+    0,
+    1,
+    4,
+)  # lines that two pairs of inputs take: none that follow, 4-bit codes, 16-bit numbers
 CHAINS = 8 if processor.has_wide_vectors() else 2  # of sums of one row
 KEYS = 4  # scored for few queries together; for many as many as sums in registers allow
 MANY_KEYS = 4 if processor.has_wide_vectors() else 1
@@ -156,35 +161,40 @@ def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
 
 @intrinsic
 def add_products(
-    _context, rows, x, x_step, codes, pairs, fetches, steps, groups, sums, scales, zeros, total
+    _context, rows, x, x_step, codes, pairs, lines, then, steps, groups, sums, scales, zeros, total
 ):
     """Add the products of one group of inputs of 1 to ROWS rows to their totals.
 
     x, codes: 16-bit numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
-    fetches: whether to ask for what lies behind these codes, a line for each line read: asked for all at once they wait
+    lines, then: how many lines of 64 bytes to ask for with each two pairs, one of DENSITIES, and from where on
     steps, sums: of the first row's group, those of other rows `groups` further; scales, zeros: as in `packing.Packed`
     total: (rows, 32) float32
     """
 
     def generate(context, builder, _signature, arguments):
-        rows, x, x_step, codes, pairs, fetches, *about = arguments
-        with builder.if_else(cgutils.is_not_null(builder, fetches)) as branches:
-            for branch, asks in zip(branches, (True, False), strict=True):
-                with branch:
-                    last, done = (builder.append_basic_block() for _ in range(2))
-                    ways = builder.switch(rows, last)
-                    for count in range(1, ROWS + 1):
-                        way = last if count == ROWS else builder.append_basic_block()
-                        if count < ROWS:
-                            ways.add_case(ir.Constant(e.I64, count), way)
-                        with builder.goto_block(way):
-                            found = _summed(builder, count, x, x_step, codes, pairs, asks)
-                            _add_scaled(builder, found, *about)
-                            builder.branch(done)
-                    builder.position_at_end(done)
+        rows, x, x_step, codes, pairs, lines, then, *about = arguments
+        done = builder.append_basic_block()
+        for density in _ways(builder, lines, DENSITIES):
+            for count in _ways(builder, rows, range(1, ROWS + 1)):
+                found = _summed(builder, count, x, x_step, codes, pairs, density, then)
+                _add_scaled(builder, found, *about)
+                builder.branch(done)
+        builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(*[e.address] * 12), generate
+    return types.void(*[e.address] * 13), generate
+
+
+def _ways(builder: Any, value: Any, cases: Sequence[int]) -> Iterator[int]:
+    """Each of the numbers that a value may be, with the builder where it is that number. Each way is to end by itself."""
+    last = builder.append_basic_block()
+    switch = builder.switch(value, last)
+    for case in cases:
+        way = last if case == cases[-1] else builder.append_basic_block()
+        if way is not last:
+            switch.add_case(ir.Constant(e.I64, case), way)
+        builder.position_at_end(way)
+        yield case
 
 
 def _add_scaled(
@@ -227,7 +237,7 @@ def _add_scaled(
 
 
 def _summed(
-    builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any, fetches: bool
+    builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any, lines: int, then: Any
 ) -> list[Any]:
     """Sums of products, 16 int32 each: lower and upper outputs of each row."""
     upper = e.moved(builder, codes, pairs, 6)
@@ -239,10 +249,11 @@ def _summed(
     with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(e.I64, shift))) as loop:
         places = [e.moved(builder, place, loop.index, 6 + shift) for place in (codes, upper)]
         inputs = [e.moved(builder, place, loop.index, 2 + shift) for place in first]
+        beside = builder.mul(loop.index, ir.Constant(e.I64, 32 * lines * chains))
+        for line in range(-(-lines * chains // 2)):
+            e.ahead(builder, _at(builder, builder.add(then, beside), 64 * line))
         for pair in range(chains):
             halves = [e.load(builder, _at(builder, one, 64 * pair), e.WORDS) for one in places]
-            for one in places if fetches else ():
-                e.ahead(builder, _at(builder, one, 64 * pair + NEXT_GROUPS))
             for row, place in enumerate(inputs):
                 both = e.load(builder, _at(builder, place, 4 * pair), e.I32)
                 both = builder.bitcast(e.splat(builder, both, e.INTS), e.WORDS)
@@ -263,15 +274,15 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
     codes, scales, zeros = parts[0], parts[1], parts[2]
     groups, pairs = width // group, group // 2
     line, total, step = COLUMNS * (2 if zeros else 4), own + CODE_BUFFER, width * 2
+    lines = 1 if table else 4
     for block in range(first, end):
         v.clear(total, rows * 2)
         for g in range(groups):
             number = block * groups + g
+            then = numbers = codes + number * group * 16 * lines
             if table:
-                v.decode(codes + number * group * 16, table, own, pairs)
+                v.decode(0, then, table, own, pairs)
                 numbers = own
-            else:
-                numbers = codes + number * group * 64
             scale, zero = scales + number * line, (zeros + number * line if zeros else 0)
             for row in range(0, rows, ROWS):
                 place, at = x + row * step + g * group * 2, total + row * 128
@@ -283,7 +294,8 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
                     step,
                     numbers,
                     pairs,
-                    not table and not row,
+                    0 if row else lines,
+                    then,
                     steps,
                     groups,
                     sums,

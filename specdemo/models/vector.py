@@ -47,26 +47,28 @@ def _table(builder: Any, place: Any) -> Any:
     return look_up_bytes
 
 
-@intrinsic
-def decode(_context, codes, table, into, pairs):
+@intrinsic(prefer_literal=True)
+def decode(_context, asks, codes, table, into, pairs):
     """4-bit codes of 32 outputs to numbers of 16 bits: `pairs` pairs of inputs.
 
+    asks: a literal, whether to ask for codes that are needed later
     codes: 32 bytes a pair, the lower halves for outputs 0 to 15, the upper ones for 16 to 31
     table: what the 16 codes mean, twice; into: first the pairs of the lower 16 outputs, 64 bytes each, then those of the upper
     """
 
     def generate(context, builder, _signature, arguments):
-        codes, table, into, pairs = arguments
+        codes, table, into, pairs = arguments[1:]
         look_up, upper = _table(builder, table), e.moved(builder, into, pairs, 6)
         with cgutils.for_range(builder, pairs) as loop:
             place = e.moved(builder, codes, loop.index, 5)
-            e.ahead(builder, place)
+            if asks.literal_value:
+                e.ahead(builder, place)
             found = look_up(e.load(builder, place, ir.VectorType(e.I8, 32)))
             for values, out in zip(found, (into, upper), strict=True):
                 e.store(builder, values, e.moved(builder, out, loop.index, 6))
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address, e.address, e.address), generate
+    return types.void(asks, *[e.address] * 4), generate
 
 
 @intrinsic
