@@ -462,9 +462,10 @@ def _to(bar: Progress):  # noqa: ANN202 - a ProgressCallback with a memory of it
 
 
 def _show(event: Event) -> None:
-    """Print what a step adds, in colour; refused tokens stay visible."""
+    """Print what a step adds, in colour; refused tokens stay visible, except where nothing can strike them through."""
     if isinstance(event, Verified):
-        refused = [node for node in event.nodes if node.status is Status.REJECTED]
+        struck = [node for node in event.nodes if node.status is Status.REJECTED]
+        refused = struck if out.is_terminal else []
         for node in [
             *(event.nodes[place] for place in event.path),
             *refused,
