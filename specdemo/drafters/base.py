@@ -19,7 +19,7 @@ from specdemo.drafters.calibration import (
     sampled_ngram,
     sampled_retrieval,
 )
-from specdemo.drafters.composite import TRY, Arm, Auto, Composite
+from specdemo.drafters.composite import Arm, Auto, Composite
 from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.fallback import Fallback
@@ -291,20 +291,14 @@ def _composite(context: DraftingContext) -> Drafter:
 
 @makes("auto")
 def _auto(context: DraftingContext) -> Drafter:
-    models: list[Arm] = []
+    """Without the tree: over the same draft the chain gave more wherever the compiled pass was measured."""
+    model = None
     if context.draft is not None:
-        draft, settings = _reader(context), context.settings
-        for name in ("draft_model", "tree"):
-            calibration = Calibration(context.prior(name))
-            drafter: Drafter = (
-                _grow(context, draft, calibration, "cost")
-                if name == "tree"
-                else DraftModel(draft, CostAware(settings.lookahead, context.costs, calibration))
-            )
-            # The first is tried at once, the other when it has waited.
-            trials = 0 if models else TRY
-            models.append(Arm(name, drafter, calibration, context.costs.draft_step, trials=trials))
-    return Auto(_copiers(context), models, context.costs)
+        calibration = Calibration(context.prior("draft_model"))
+        lookahead = CostAware(context.settings.lookahead, context.costs, calibration)
+        drafter = DraftModel(_reader(context), lookahead)
+        model = Arm("draft_model", drafter, calibration, context.costs.draft_step)
+    return Auto(_copiers(context), model, context.costs)
 
 
 def make_drafter(context: DraftingContext) -> Drafter:

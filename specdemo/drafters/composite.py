@@ -12,10 +12,10 @@ from specdemo.engine.types import Drafter, Outcome, Proposal
 
 TRY = 3  # steps of a trial before an arm is judged
 REMEMBER = 0.98  # what is left of an arm's earlier steps after each of its own: single steps differ by as much as they give
-PRIOR_STEPS = 10  # that the forecasts of a model's first proposals count for
+PRIOR_STEPS = 30  # that the forecasts of the model's first proposals count for: they are less noisy than steps
 HELD_UP = 2.0  # times what was foreseen is the most that a step counts for
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
-MARGIN = 1.02  # another arm must be this much faster: timings are noisy
+MARGIN = 1.02  # the model must be this much faster than plain decoding: timings are noisy
 
 
 @dataclass(slots=True)
@@ -73,13 +73,15 @@ class Arm:
         if drafted:
             self.token_seconds += FOLLOW * (outcome.draft_seconds / drafted - self.token_seconds)
         seconds = outcome.draft_seconds + outcome.verify_seconds
-        self.tokens = REMEMBER * self.tokens + len(outcome.new_ids)
+        # The chances of what was tested add up to what is kept on average, with less luck in it.
+        kept = sum(chance for chance in outcome.verdict.accept_probs if chance is not None)
+        self.tokens = REMEMBER * self.tokens + 1 + kept
         self.seconds = REMEMBER * self.seconds + min(
             seconds, HELD_UP * (outcome.proposal.expected_seconds or seconds)
         )
         expected = (outcome.proposal.expected_tokens or 1.0) - 1
         self.foreseen = REMEMBER * self.foreseen + expected
-        self.kept = REMEMBER * self.kept + len(outcome.verdict.path)
+        self.kept = REMEMBER * self.kept + kept
         self.trials = max(0, self.trials - 1)
 
 
@@ -120,22 +122,22 @@ class Composite:
 
 
 class Auto:
-    """Chooses among copying, model drafts and plain decoding by expected tokens a second, step by step.
+    """Chooses among copying, the draft model and plain decoding by expected tokens a second, step by step.
 
-    A copy's rate is foreseen from its match and the measured costs; a model's is what its last steps gave.
+    A copy's rate is foreseen from its match and the measured costs; the model's is what its last steps gave.
     A model that loses rests, and is tried again now and then. Nothing of this touches the distribution.
     """
 
-    def __init__(self, copiers: Sequence[Arm], models: Sequence[Arm], costs: Costs) -> None:
+    def __init__(self, copiers: Sequence[Arm], model: Arm | None, costs: Costs) -> None:
         self.copiers = copiers
-        self.models = models
+        self.model = model
         self.costs = costs
         self._chosen: Arm | None = None
 
     @property
     def arms(self) -> list[Arm]:
         """All of them."""
-        return [*self.copiers, *self.models]
+        return [*self.copiers, *([self.model] if self.model else [])]
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Start every drafter."""
@@ -146,7 +148,10 @@ class Auto:
         """The draft of whichever promises most tokens a second; empty when plain decoding does."""
         plain = self.costs.plain_rate()
         model, trial = self._model(plain)
-        rates = {"plain": plain} | {arm.name: arm.rate or 0.0 for arm in self.models}
+        rates = {"plain": plain}
+        if self.model:
+            rates[self.model.name] = self.model.rate or 0.0
+            self.model.idle += 1
         to_beat = max(plain, (model.rate or plain) if model else plain)
         best, draft = None, Proposal()
         for arm in self.copiers:
@@ -156,8 +161,6 @@ class Auto:
                 rates[arm.name] = rate
                 if rate > to_beat:
                     best, draft, to_beat = arm, proposal, rate
-        for arm in self.models:
-            arm.idle += 1
         if best is None and model is not None:
             best, draft = model, model.propose(committed, budget, self.costs)
             model.believe(draft)
@@ -165,33 +168,28 @@ class Auto:
         self._chosen = best
         if best is None:
             draft = replace(foreseen(draft, self.costs, Calibration(), 0.0), source="plain")
-        return replace(draft, reason=self._why(draft, rates, trial))
+        return replace(draft, reason=self._why(draft, rates, trial and best is model))
 
     def observe(self, outcome: Outcome) -> None:
         """The step counts for the one that drafted it; the others learn what was said."""
         tell(self.arms, self._chosen, outcome)
 
     def _model(self, plain: float) -> tuple[Arm | None, bool]:
-        """The model to draft with, and whether that is a trial; None when plain decoding is faster."""
-        for arm in self.models:
-            if arm.trials:
-                return arm, True
-        known = sorted(self.models, key=lambda arm: -(arm.rate or 0.0))
-        for place, arm in enumerate(known):
-            losing = (arm.rate or 0.0) < MARGIN * plain or place > 0
-            if losing and arm.idle >= arm.rest:
-                arm.rest = min(LONGEST_REST, 2 * arm.rest)
-                arm.trials = 1
-                return arm, True
-        if known and (known[0].rate or 0.0) >= MARGIN * plain:
-            return known[0], False
-        return None, False
+        """The model, unless plain decoding is faster, and whether that is a trial."""
+        model = self.model
+        if model is None or model.trials:
+            return model, model is not None
+        if (model.rate or 0.0) >= MARGIN * plain:
+            return model, False
+        if model.idle < model.rest:
+            return None, False
+        model.rest = min(LONGEST_REST, 2 * model.rest)
+        model.trials = 1
+        return model, True
 
     def _why(self, draft: Proposal, rates: dict[str, float], trial: bool) -> str:  # noqa: FBT001
         others = ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items())
-        how = (
-            "on trial" if trial and draft.source not in ("plain", "ngram", "retrieval") else "best"
-        )
+        how = "on trial" if trial else "best"
         return f"auto: {draft.source} is {how} (tokens/s: {others}). {draft.reason}".rstrip()
 
 

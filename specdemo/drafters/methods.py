@@ -32,8 +32,8 @@ POLICY = ("policy", "lookahead", "threshold")
 METHODS: dict[str, Method] = {
     "auto": Method(
         "Auto",
-        "Chooses among all of these while running, by measured cost and what was kept; plain when that is faster.",
-        options=("lookahead", "nodes", "memory"),
+        "Copies, asks the draft model or decodes plainly, step by step: what measured costs promise to be fastest.",
+        options=("lookahead", "memory"),
     ),
     "draft_model": Method(
         "Draft model",

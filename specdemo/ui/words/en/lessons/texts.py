@@ -478,7 +478,7 @@ LESSONS: dict[str, object] = {
             },
         },
         "live": "Run the e-mail with DSpark, JetSpec and the draft model. Then choose Auto, which measures while "
-        "it runs and takes what is fastest.",
+        "it runs and takes what is fastest: a copy, the draft model or plain decoding.",
         "takeaway": "New methods cut what a draft costs or hide it, and decide what is worth checking. All of them "
         "still live on the rule of lesson 3, and on measured costs.",
         "papers": [
