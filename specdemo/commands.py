@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     """Answer one prompt, or a file of prompts."""
     if bool(options.prompts) == bool(options.prompt):
         raise UserError("run takes either one prompt or --prompts FILE.")
+    _check_folders(options.save, options.online_weights)
     if options.prompts:
         if options.save or options.online_weights:
             raise UserError("--save and --online-weights take one prompt, not --prompts FILE.")
@@ -373,6 +374,7 @@ def train(options: argparse.Namespace) -> int:
 def _train_lookahead(options: argparse.Namespace) -> int:
     from specdemo.training.lookahead import run_training
 
+    _check_folders(options.out)
     with _bar() as bar:
         numbers = run_training(options.traces, None, options.out, _to(bar))
     for name, value in numbers.items():
@@ -419,8 +421,10 @@ def _train_drafter(options: argparse.Namespace) -> int:
 
 
 def _check_folders(*files: Path | None) -> None:
-    """Raises UserError for a file to be written into a folder that is not there."""
+    """Raises UserError for a file to be written that is a folder, or into a folder that is not there."""
     for path in filter(None, files):
+        if path.is_dir():
+            raise UserError(f"{path} is a folder.", advice="Name a file to write to.")
         if not path.absolute().parent.is_dir():
             raise UserError(f"There is no folder to write {path} to.", advice="Make it first.")
 

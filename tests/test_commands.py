@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
 from specdemo import commands
@@ -45,3 +46,18 @@ def test_run_in_a_terminal_shows_refused_tokens_struck_through(monkeypatch, caps
     words = [one for one in refused if one.strip().isalpha()]
     assert words
     assert all(f"\x1b[9;31m{word}\x1b[0m" in text for word in words)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("not/there.jsonl", "no folder"), (".", "is a folder")]
+)
+@pytest.mark.parametrize(
+    "words",
+    ["run Anything --save", "run Anything --online-weights", "train lookahead --traces x --out"],
+)
+def test_a_file_that_cannot_be_written_is_told_before_any_work(
+    place, said, words, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(commands, "_studio", lambda _: pytest.fail("a model was loaded"))
+    assert main([*words.split(), str(tmp_path / place)]) == 1
+    assert said in capsys.readouterr().err
