@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdemo.drafters.automaton import SuffixAutomaton
@@ -281,24 +282,26 @@ def _copiers(context: DraftingContext) -> list[Arm]:
     return arms
 
 
+def _model(context: DraftingContext, policy: Callable[[Calibration], Lookahead]) -> Arm:
+    """The draft model, with a calibration of its own, which its policy reads."""
+    calibration = Calibration(context.prior("draft_model"))
+    drafter = DraftModel(_reader(context), policy(calibration))
+    return Arm("draft_model", drafter, calibration, context.costs.draft_step)
+
+
 @makes("composite")
 def _composite(context: DraftingContext) -> Drafter:
-    calibration = Calibration(context.prior("draft_model"))
-    drafter = DraftModel(_reader(context), _lookahead(context, calibration=calibration))
-    model = Arm("draft_model", drafter, calibration, context.costs.draft_step)
+    model = _model(context, lambda calibration: _lookahead(context, calibration=calibration))
     return Composite(_copiers(context), model, context.costs)
 
 
 @makes("auto")
 def _auto(context: DraftingContext) -> Drafter:
     """Without the tree: over the same draft the chain gave more wherever the compiled pass was measured."""
-    model = None
-    if context.draft is not None:
-        calibration = Calibration(context.prior("draft_model"))
-        lookahead = CostAware(context.settings.lookahead, context.costs, calibration)
-        drafter = DraftModel(_reader(context), lookahead)
-        model = Arm("draft_model", drafter, calibration, context.costs.draft_step)
-    return Auto(_copiers(context), model, context.costs)
+    most, costs = context.settings.lookahead, context.costs
+    policy = partial(CostAware, most, costs)
+    model = _model(context, policy) if context.draft is not None else None
+    return Auto(_copiers(context), model, costs)
 
 
 def make_drafter(context: DraftingContext) -> Drafter:

@@ -274,12 +274,12 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
     codes, scales, zeros = parts[0], parts[1], parts[2]
     groups, pairs = width // group, group // 2
     line, total, step = COLUMNS * (2 if zeros else 4), own + CODE_BUFFER, width * 2
-    lines = 1 if table else 4
+    density = 1 if table else 4
     for block in range(first, end):
         v.clear(total, rows * 2)
         for g in range(groups):
             number = block * groups + g
-            then = numbers = codes + number * group * 16 * lines
+            then = numbers = codes + number * group * 16 * density
             if table:
                 v.decode(0, then, table, own, pairs)
                 numbers = own
@@ -294,7 +294,7 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
                     step,
                     numbers,
                     pairs,
-                    0 if row else lines,
+                    0 if row else density,
                     then,
                     steps,
                     groups,

@@ -50,7 +50,7 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "3de8752fdb571a0b"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+PARTS = "2ccbf8f76c6dfc57"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
 
 _float = np.float32
 

@@ -479,7 +479,7 @@ LESSONS: dict[str, object] = {
             },
         },
         "live": "Die E-Mail mit DSpark, JetSpec und dem Entwurfsmodell starten. Dann Auto wählen, das im Lauf misst und nimmt, "
-        "was am schnellsten ist: eine Kopie, das Entwurfsmodell oder einfaches Decodieren.",
+        "was am schnellsten ist: eine Kopie, das Entwurfsmodell oder keinen Entwurf.",
         "takeaway": "Neue Verfahren senken, was ein Entwurf kostet, oder verbergen es, und entscheiden, was zu prüfen sich "
         "lohnt. Alle leben weiter von der Regel aus Lektion 3 und von gemessenen Kosten.",
         "papers": [
