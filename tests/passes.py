@@ -1,8 +1,12 @@
-"""What every way to run a model is asked: a text in pieces, a tree, what is kept of it, and first layers alone."""
+"""The models that every way to run one meets, and what it is asked: a text in pieces, a tree, what is kept of it, first layers alone."""
 
 from __future__ import annotations
 
+import pytest
 import torch
+from conftest import VOCABULARY
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
@@ -13,6 +17,50 @@ ROPE = {
     "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
     "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
 }  # fmt: skip
+
+
+def tiny(kind: str, **options: object):
+    torch.manual_seed(3)
+    config = AutoConfig.for_model(
+        kind, vocab_size=VOCABULARY, hidden_size=96, intermediate_size=128, num_hidden_layers=3,
+        num_attention_heads=6, num_key_value_heads=2, head_dim=16, **options,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        if "bias" in name or "norm" in name:
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+BUILDS = {
+    "llama": {"tie_word_embeddings": True},
+    "llama3-rope": {"rope_parameters": ROPE, "attention_bias": True},
+    "qwen2": {},
+    "qwen3": {},
+}
+
+
+def nf4_layers(count: int, *, nested: bool = False, fused: bool = False):
+    """Layers as bitsandbytes stores them; fused: for its kernel of some processors"""
+    pytest.importorskip("bitsandbytes")
+    from bitsandbytes.nn import Linear4bit, Params4bit
+
+    torch.manual_seed(1)
+    layers = []
+    for _ in range(count):
+        layer = Linear4bit(
+            128, 64, bias=True, compute_dtype=torch.bfloat16, quant_type="nf4", device="meta",
+            compress_statistics=nested,
+        )  # fmt: skip
+        raw = Params4bit(
+            torch.randn(64, 128, dtype=torch.bfloat16), quant_type="nf4", module=layer,
+            compress_statistics=nested,
+        )  # fmt: skip
+        layer.weight, layer.bias = raw.to("cpu"), nn.Parameter(torch.randn(64).bfloat16())
+        layer.support_avx512bf16_for_cpu &= fused
+        layer.eval().requires_grad_(False)(torch.zeros(1, 128, dtype=torch.bfloat16))
+        layers.append(layer)
+    return layers
 
 
 def passes_of(decoder):

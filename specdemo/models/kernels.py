@@ -94,7 +94,7 @@ def stack(parts: Sequence[Any]) -> Stacked:
     if all(_packed(part) for part in parts):
         return Nf4Stack(parts)
     if all(_unpacked(part) for part in parts):
-        return Nf4Apart(parts)
+        return Nf4Joined(parts)
     if len(parts) == 1:
         return lambda x: parts[0](x)
     return lambda x: torch.cat([part(x) for part in parts], dim=-1)
@@ -166,12 +166,11 @@ def _packed(layer: Any) -> bool:
 
 
 def _unpacked(layer: Any) -> bool:
-    """Whether a layer is in NF4 on a CPU as bitsandbytes stores it: multiplied by writing it out in each pass."""
+    """Whether a layer is in NF4 as bitsandbytes stores it."""
     state = getattr(getattr(layer, "weight", None), "quant_state", None)
     return (
         getattr(state, "quant_type", "") == "nf4"
         and not getattr(state, "packing_format_for_cpu", False)
-        and layer.weight.device.type == "cpu"
         and state.shape[0] % 32 == 0
         and state.shape[1] % state.blocksize == 0
     )
@@ -191,31 +190,42 @@ class FourBit:
     bias: Tensor | None
 
 
-class Nf4Apart:
-    """NF4 matrices on a processor for which bitsandbytes has no fused kernel, multiplied one by one."""
+class Nf4Joined:
+    """NF4 matrices as bitsandbytes stores them, on top of each other: on a GPU, and on a CPU without a fused kernel."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
-        self._parts = parts
-        self.in_features = int(parts[0].weight.quant_state.shape[1])
+        from bitsandbytes.functional import QuantState
+
+        states = [part.weight.quant_state for part in parts]
+        first = states[0]
+        self.in_features = int(first.shape[1])
         self.bias = _biases(parts)
+        self._packed = torch.cat([part.weight.data.view(torch.uint8).view(-1, 1) for part in parts])
+        out_features = sum(int(state.shape[0]) for state in states)
+        self._state = QuantState(
+            torch.cat([_scales_of(state) for state in states]), quant_type="nf4",
+            shape=torch.Size((out_features, self.in_features)), code=first.code,
+            blocksize=first.blocksize, dtype=first.dtype,
+        )  # fmt: skip
+        at = 0
+        for part in parts:
+            part.weight.data = self._packed[at : at + part.weight.data.nbytes]
+            at += part.weight.data.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: (rows, in). returns: (rows, out)"""
-        return torch.cat([part(x) for part in self._parts], dim=-1)
+        from bitsandbytes import matmul_4bit
+
+        return matmul_4bit(x, self._packed, self._state, bias=self.bias)
 
     def four_bit(self) -> FourBit:
         """Laid out anew, beside what bitsandbytes keeps."""
-        codes, scales = [], []
-        for part in self._parts:
-            state = part.weight.quant_state
-            pairs = part.weight.data.view(torch.uint8).view(state.shape[0], -1)
-            levels = torch.stack([pairs >> 4, pairs & 15], dim=-1).view(state.shape)
-            codes.append(lay_codes(levels).view(pairs.shape))
-            scales.append(_scales_of(state).view(state.shape[0], -1).t())
-        state = self._parts[0].weight.quant_state
-        return FourBit(
-            torch.cat(codes), torch.cat(scales, dim=1), state.code, int(state.blocksize), self.bias
-        )
+        state = self._state
+        pairs = self._packed.view(state.shape[0], -1)
+        levels = torch.stack([pairs >> 4, pairs & 15], dim=-1).view(state.shape)
+        codes = lay_codes(levels).view(pairs.shape)
+        scales = state.absmax.view(state.shape[0], -1).t()
+        return FourBit(codes, scales, state.code, int(state.blocksize), self.bias)
 
 
 def _scales_of(state: Any) -> Tensor:

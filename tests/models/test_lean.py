@@ -9,37 +9,17 @@ import sys
 import pytest
 import torch
 from conftest import VOCABULARY, drafter_for, reference_greedy, run_lane, tiny_llama
-from passes import ROPE, TEXT, TREE, passes_of
+from passes import BUILDS, TEXT, TREE, nf4_layers, passes_of, tiny
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine.decoder import ModuleDecoder, Pass
 from specdemo.engine.target import CachedModel
-from specdemo.models import lean as lean_module
-from specdemo.models.kernels import FOLDED_ROWS, Nf4Stack, stack
-from specdemo.models.lean import TABLE, LeanDecoder, agrees, open_decoder
+from specdemo.models import decoders
+from specdemo.models.decoders import agrees, open_decoder
+from specdemo.models.kernels import FOLDED_ROWS, Nf4Joined, Nf4Stack, stack
+from specdemo.models.lean import TABLE, LeanDecoder
 from specdemo.trace.metrics import output_ids
-
-
-def tiny(kind: str, **options: object):
-    torch.manual_seed(3)
-    config = AutoConfig.for_model(
-        kind, vocab_size=VOCABULARY, hidden_size=96, intermediate_size=128, num_hidden_layers=3,
-        num_attention_heads=6, num_key_value_heads=2, head_dim=16, **options,
-    )  # fmt: skip
-    model = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
-    for name, parameter in model.named_parameters():
-        if "bias" in name or "norm" in name:
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return model
-
-
-BUILDS = {
-    "llama": {"tie_word_embeddings": True},
-    "llama3-rope": {"rope_parameters": ROPE, "attention_bias": True},
-    "qwen2": {},
-    "qwen3": {},
-}
 
 
 @pytest.fixture(params=BUILDS)
@@ -130,26 +110,23 @@ def test_a_model_that_computes_something_else_keeps_its_own_pass():
 
 
 def packed_layers(count: int):
-    pytest.importorskip("bitsandbytes")
-    from bitsandbytes.nn import Linear4bit, Params4bit
-
-    torch.manual_seed(1)
-    layers = []
-    for _ in range(count):
-        layer = Linear4bit(
-            128, 64, bias=True, compute_dtype=torch.bfloat16, quant_type="nf4", device="meta",
-            compress_statistics=False,
-        )  # fmt: skip
-        raw = Params4bit(
-            torch.randn(64, 128, dtype=torch.bfloat16), quant_type="nf4", module=layer,
-            compress_statistics=False,
-        )  # fmt: skip
-        layer.weight, layer.bias = raw.to("cpu"), nn.Parameter(torch.randn(64).bfloat16())
-        layer.eval().requires_grad_(False)(torch.zeros(1, 128, dtype=torch.bfloat16))
-        layers.append(layer)
+    layers = nf4_layers(count, fused=True)
     if not layers[0].support_avx512bf16_for_cpu:
         pytest.skip("this processor has no AVX512-BF16")
     return layers
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("rows", [1, 17])
+def test_joined_4_bit_layers_are_the_layers(rows, nested):
+    layers = nf4_layers(3, nested=nested)
+    x = torch.randn(rows, 128, dtype=torch.bfloat16)
+    want = torch.cat([layer(x) for layer in layers], dim=-1)
+    joined = stack(layers)
+    assert isinstance(joined, Nf4Joined)
+    torch.testing.assert_close(joined(x), want)
+    # The layers lie in the stack now, and are what they were.
+    torch.testing.assert_close(torch.cat([layer(x) for layer in layers], dim=-1), want)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 17])
@@ -203,12 +180,12 @@ def test_kinds_that_cannot_be_joined_are_called_one_by_one():
 def test_the_wide_copy_is_taken_only_where_there_is_room(monkeypatch):
     model = tiny_llama(0)
     lean = LeanDecoder(model)
-    assert lean_module.widen(lean) == 0  # nothing of it is 4-bit
-    monkeypatch.setattr(lean_module, "free_ram", lambda: 0)
+    assert decoders.widen(lean) == 0  # nothing of it is 4-bit
+    monkeypatch.setattr(decoders, "free_ram", lambda: 0)
     layers = packed_layers(4)
     for layer in lean.layers:
         object.__setattr__(layer, "qkv", stack(layers[:1]))
         for name, part in zip(("output", "gate_up", "down"), layers[1:], strict=True):
             object.__setattr__(layer, name, stack([part]))
-    assert lean_module.widen(lean) == 0
+    assert decoders.widen(lean) == 0
     assert all(one.wide is None for layer in lean.layers for one in layer.matrices())

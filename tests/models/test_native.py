@@ -43,8 +43,9 @@ from specdemo.models.compact import (
     pack_linear,
 )
 from specdemo.models.copy import _quantised, matrices
-from specdemo.models.kernels import Nf4Apart
-from specdemo.models.lean import LeanDecoder, agrees, compile_pass, open_decoder
+from specdemo.models.decoders import agrees, compile_pass, open_decoder
+from specdemo.models.kernels import Nf4Joined
+from specdemo.models.lean import LeanDecoder
 from specdemo.settings import RunSettings, Sampling
 
 pytestmark = pytest.mark.skipif(
@@ -118,7 +119,7 @@ def test_it_is_transformers_pass(model, decoder):
 def test_it_reads_what_bitsandbytes_stores_for_any_processor(name):
     """Without a fused kernel bitsandbytes keeps NF4 as on a GPU, and writes it out as bfloat16 in every pass."""
     model = tiny(name, fused=False)
-    assert isinstance(LeanDecoder(model).layers[0].qkv, Nf4Apart)
+    assert isinstance(LeanDecoder(model).layers[0].qkv, Nf4Joined)
     decoder, way = open_decoder(model)
     assert way.startswith("compiled pass on ")
     exact = ModuleDecoder(in_float32(model))
