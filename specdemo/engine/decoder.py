@@ -77,7 +77,9 @@ class ModuleDecoder:
     @torch.inference_mode()
     def run(self, passes: Sequence[Pass]) -> list[Answer]:
         """Answer each pass."""
-        return [self._run(one) for one in passes]
+        answers = [self._run(one) for one in passes]
+        finish(self.model.device)
+        return answers
 
     def _run(self, one: Pass) -> Answer:
         device = self.model.device
@@ -103,6 +105,12 @@ class ModuleDecoder:
         dtype = self.model.dtype
         mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
         return mask[None, None].to(self.model.device)
+
+
+def finish(device: torch.device) -> None:
+    """Wait until a GPU has done what it was given: a pass has ended, and is timed, when its answer is there."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def first_layers(model: Any, count: int) -> Any:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.decoder import Answer, Pass
+from specdemo.engine.decoder import Answer, Pass, finish
 from specdemo.models.kernels import Look
 from specdemo.models.lean import LeanDecoder, Rows
 
@@ -166,12 +166,17 @@ class GraphDecoder:
     def run(self, passes: Sequence[Pass]) -> list[Answer]:
         """Answer passes of different conversations; their `depth` must be the same."""
         with self._lock:
-            homes = [self._home(one) for one in passes]
-            if len(passes) == 1 and len(passes[0].token_ids) <= ROWS[-1] and self.records:
-                recording = self._recording(passes[0], homes[0])
-                if recording is not None:
-                    return [recording.run(passes[0])]
-            return self._lean.run(passes)
+            answers = self._answers(passes)
+            finish(self._lean.embedding.device)
+            return answers
+
+    def _answers(self, passes: Sequence[Pass]) -> list[Answer]:
+        homes = [self._home(one) for one in passes]
+        if len(passes) == 1 and len(passes[0].token_ids) <= ROWS[-1] and self.records:
+            recording = self._recording(passes[0], homes[0])
+            if recording is not None:
+                return [recording.run(passes[0])]
+        return self._lean.run(passes)
 
     def _recording(self, one: Pass, home: Home) -> Recording | None:
         """The one that answers a pass; None where this device, or this build of a model, cannot be recorded."""
