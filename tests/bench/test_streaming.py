@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from specdemo.bench.streaming import DETAIL, Streaming, inputs, rates, table
+from specdemo.bench.streaming import DETAIL, Streaming, inputs, last_value, rates, table
+from specdemo.errors import UserError
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.events import Node, RunFinished, Status, Verified
 from specdemo.ui import handlers
@@ -35,3 +38,23 @@ def test_rates_are_of_the_last_lane_and_of_the_wall():
 def test_the_table_says_what_streaming_costs():
     found = Streaming(100.0, 96.0, 90.0, 80.0, 0.04, (0.01, 0.06))
     assert "4.0% (quartiles 1.0% to 6.0%)" in table(found)
+
+
+def sent(*messages):
+    return "".join(f"data: {json.dumps(message)}\n\n" for message in messages).encode()
+
+
+def test_what_was_streamed_is_put_together_afterwards():
+    came = sent(
+        {"msg": "process_starts"},
+        {"msg": "process_generating", "output": {"data": ["one\n"]}},
+        {"msg": "process_generating", "output": {"data": [[["append", [], "two\n"]]]}},
+        {"msg": "process_generating", "output": {"data": [[["replace", [], "three\n"]]]}},
+        {"msg": "process_completed", "output": {"data": ["three\n"]}, "success": True},
+    )
+    assert last_value(came) == "three\n"
+
+
+def test_a_handler_that_fails_is_no_measurement():
+    with pytest.raises(UserError, match="could not answer"):
+        last_value(sent({"msg": "process_completed", "output": {}, "success": False}))
