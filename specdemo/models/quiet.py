@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+
+
+NO_COMPILER = "TORCHDYNAMO_DISABLE"  # makes `torch.compile` give functions back as they are
 
 
 @contextmanager
@@ -40,19 +44,25 @@ def quiet_gguf() -> Iterator[None]:
 
 @cache
 def import_bitsandbytes() -> None:
-    """Import bitsandbytes without its remarks and without letting it download native code.
+    """Import bitsandbytes without its remarks, without letting it download native code, and without torch's compiler.
 
     With the package `kernels` installed, importing bitsandbytes fetches a library from the hub.
-    Hiding that package for the moment of the import makes it take its own compiled kernels.
+    Hiding that package for the moment of the import makes it take its own compiled kernels. Four functions that it
+    marks for `torch.compile`, and that nothing here calls, would load the compiler: a second and 46 MB.
     """
     for name in ("bitsandbytes.backends.cpu.ops", "bitsandbytes.autograd._functions"):
         logging.getLogger(name).setLevel(logging.ERROR)
     missing = object()
     before = sys.modules.get("kernels", missing)
     sys.modules["kernels"] = None  # type: ignore[assignment] - makes `import kernels` fail
+    compiles = os.environ.get(NO_COMPILER)
+    os.environ[NO_COMPILER] = "1"
     try:
         import bitsandbytes  # noqa: F401
     finally:
+        os.environ.pop(NO_COMPILER)
+        if compiles is not None:
+            os.environ[NO_COMPILER] = compiles
         if before is missing:
             del sys.modules["kernels"]
         else:
