@@ -389,6 +389,7 @@ def scores(queries, count, keys, width, length, into):
     """
     room = queries + width * 64
     for key in range(0, length, KEYS):
+        v.fetch(keys + key * width * 2 + e.AHEAD, KEYS * width // 32)
         v.widen(keys + key * width * 2, room, KEYS * width // 16)
         if count <= 4:
             _score_few(queries, room, width, into + key * 64)

@@ -19,9 +19,7 @@ FLOATS = ir.VectorType(ir.FloatType(), LANES)
 INTS = ir.VectorType(I32, LANES)
 SHORTS = ir.VectorType(I16, LANES)
 WORDS = ir.VectorType(I16, 2 * LANES)
-AHEAD = (
-    4096  # bytes that weights are fetched ahead: the processor's own fetching stops at each page
-)
+AHEAD = 4096  # bytes that are asked for ahead: the processor's own asking stops at each page
 
 address = types.intp
 
@@ -107,7 +105,7 @@ def exponential(builder: Any, wanted: Any) -> Any:
 
 
 def ahead(builder: Any, place: Any) -> None:
-    """Ask for what lies AHEAD of a place, as weights that are read once."""
+    """Ask for what lies AHEAD of a place."""
     later = builder.inttoptr(builder.add(place, ir.Constant(I64, AHEAD)), BYTES)
     hint = [ir.Constant(I32, value) for value in (0, 3, 1)]
     call(builder, "llvm.prefetch.p0", ir.VoidType(), (later, *hint))

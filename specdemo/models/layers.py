@@ -50,7 +50,7 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "2ccbf8f76c6dfc57"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+PARTS = "e5ac00925c5d8b7a"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
 
 _float = np.float32
 

@@ -263,6 +263,8 @@ def weigh_values(_context, weights, keys, values, stride, into):
             builder.store(ir.Constant(e.FLOATS, [0.0] * e.LANES), one)
         with cgutils.for_range(builder, keys) as loop:
             row = builder.add(values, builder.mul(loop.index, stride))
+            for line in range(lines // 2):
+                e.ahead(builder, builder.add(row, ir.Constant(e.I64, 64 * line)))
             parts = [
                 e.to_floats(
                     builder,
