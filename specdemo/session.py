@@ -413,6 +413,7 @@ class Conversation:
             features=self._target.features,
             store=self._studio.shipped.store,
             lookahead_weights=self._studio.shipped.lookahead,
+            together=max(1, self._studio.runner.going_on),
         )
 
     def _open_trained(self, kind: str) -> Any:

@@ -63,6 +63,7 @@ class DraftingContext:
     features: the target's hidden states in this conversation
     store: the datastore that `retrieval` looks things up in
     lookahead_weights: the trained classifier of the `learned` policy
+    together: runs, with this one, that are likely to share its passes
     costs, calibration: this run's own, begun from the profile
     """
 
@@ -77,12 +78,13 @@ class DraftingContext:
     features: Features = field(default_factory=Features)
     store: Datastore | None = None
     lookahead_weights: LookaheadWeights | None = None
+    together: int = 1
     costs: Costs = field(init=False)
     calibration: Calibration = field(init=False)
 
     def __post_init__(self) -> None:
         """A run begins with costs and a calibration of its own."""
-        object.__setattr__(self, "costs", Costs(self.profile))
+        object.__setattr__(self, "costs", Costs(self.profile, self.together))
         object.__setattr__(self, "calibration", Calibration(self.prior(self.settings.method)))
 
     def has(self, need: str) -> bool:

@@ -15,6 +15,7 @@ REMEMBER = 0.98  # what is left of an arm's earlier steps after each of its own:
 PRIOR_STEPS = 30  # that the forecasts of the model's first proposals count for: they are less noisy than steps
 HELD_UP = 2.0  # times what was foreseen is the most that a step counts for
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
+USUAL = 4  # drafted tokens of which one length must pay before a model is tried
 MARGIN = 1.02  # the model must be this much faster than plain decoding: timings are noisy
 
 
@@ -72,13 +73,14 @@ class Arm:
         drafted = len(outcome.proposal)
         if drafted:
             self.token_seconds += FOLLOW * (outcome.draft_seconds / drafted - self.token_seconds)
-        seconds = outcome.draft_seconds + outcome.verify_seconds
+        measured = outcome.draft_seconds + outcome.verify_seconds
+        promised = outcome.proposal.expected_seconds or measured
+        # In company a step takes what all runs do in it; what it would take if all did the same is foreseen.
+        seconds = min(measured, HELD_UP * promised) if outcome.sharing.runs == 1 else promised
         # The chances of what was tested add up to what is kept on average, with less luck in it.
         kept = sum(chance for chance in outcome.verdict.accept_probs if chance is not None)
         self.tokens = REMEMBER * self.tokens + 1 + kept
-        self.seconds = REMEMBER * self.seconds + min(
-            seconds, HELD_UP * (outcome.proposal.expected_seconds or seconds)
-        )
+        self.seconds = REMEMBER * self.seconds + seconds
         expected = (outcome.proposal.expected_tokens or 1.0) - 1
         self.foreseen = REMEMBER * self.foreseen + expected
         self.kept = REMEMBER * self.kept + kept
@@ -125,7 +127,8 @@ class Auto:
     """Chooses among copying, the draft model and plain decoding by expected tokens a second, step by step.
 
     A copy's rate is foreseen from its match and the measured costs; the model's is what its last steps gave.
-    A model that loses rests, and is tried again now and then. Nothing of this touches the distribution.
+    A model that loses rests, and is tried again now and then; where its usual drafts would lose, as for many runs
+    at once, it does not even read the prompt. Nothing of this touches the distribution.
     """
 
     def __init__(self, copiers: Sequence[Arm], model: Arm | None, costs: Costs) -> None:
@@ -133,6 +136,7 @@ class Auto:
         self.model = model
         self.costs = costs
         self._chosen: Arm | None = None
+        self._reads = False  # whether the model knows the text
 
     @property
     def arms(self) -> list[Arm]:
@@ -140,9 +144,12 @@ class Auto:
         return [*self.copiers, *([self.model] if self.model else [])]
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Start every drafter."""
-        for arm in self.arms:
+        """Start every drafter that may be used."""
+        for arm in self.copiers:
             arm.drafter.start(prompt_ids)
+        self._reads = False
+        if self.model and self._usually_pays(self.model):
+            self._begin(self.model, prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The draft of whichever promises most tokens a second; empty when plain decoding does."""
@@ -162,6 +169,8 @@ class Auto:
                 if rate > to_beat:
                     best, draft, to_beat = arm, proposal, rate
         if best is None and model is not None:
+            if not self._reads:
+                self._begin(model, committed)
             best, draft = model, model.propose(committed, budget, self.costs)
             model.believe(draft)
             model.idle = 0
@@ -177,8 +186,10 @@ class Auto:
     def _model(self, plain: float) -> tuple[Arm | None, bool]:
         """The model, unless plain decoding is faster, and whether that is a trial."""
         model = self.model
-        if model is None or model.trials:
-            return model, model is not None
+        if model is None or not (model.rate or self._usually_pays(model)):
+            return None, False
+        if model.trials:
+            return model, True
         if (model.rate or 0.0) >= MARGIN * plain:
             return model, False
         if model.idle < model.rest:
@@ -186,6 +197,22 @@ class Auto:
         model.rest = min(LONGEST_REST, 2 * model.rest)
         model.trials = 1
         return model, True
+
+    def _usually_pays(self, model: Arm) -> bool:
+        """Whether a few tokens of a model of which nothing is known yet would be faster than plain decoding."""
+        costs, chance = self.costs, model.calibration.mean
+        tokens = survival = 1.0
+        for drafted in range(1, USUAL + 1):
+            survival *= chance
+            tokens += survival
+            seconds = costs.verify_seconds(drafted) + drafted * costs.draft_step
+            if tokens > seconds * costs.plain_rate():
+                return True
+        return False
+
+    def _begin(self, model: Arm, committed: Sequence[int]) -> None:
+        model.drafter.start(committed)
+        self._reads = True
 
     def _why(self, draft: Proposal, rates: dict[str, float], trial: bool) -> str:  # noqa: FBT001
         others = ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items())

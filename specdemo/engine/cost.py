@@ -140,14 +140,14 @@ class Costs:
     if all of them do the same: a pass over the rows of all, and the drafts of all, one after the other. So what
     is best for one run is best for all together.
 
-    cached: tokens that the next pass attends to; together: runs that shared the last one
+    cached: tokens that the next pass attends to; together: runs that shared the last one, or may share the first
     """
 
-    def __init__(self, profile: CostProfile) -> None:
+    def __init__(self, profile: CostProfile, together: int = 1) -> None:
         self.profile = profile
         self.scale = 1.0
         self.cached = CONTEXT
-        self.together = 1
+        self.together = together
         self._draft_step = profile.draft_step or 0.0
         self.tokens_per_second: float | None = None
         self._recent = [0.0, 0.0]  # tokens and seconds, fading

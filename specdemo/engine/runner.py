@@ -49,6 +49,12 @@ class Runner:
         self._crew = Crew()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._runs: list[_Run] = []
+
+    @property
+    def going_on(self) -> int:
+        """Runs that have begun and not ended."""
+        return len(self._runs)
 
     def call(self, work: Callable[[], Any]) -> Any:
         """Do something in the thread, between two steps of the runs; returns or raises what it does."""
@@ -95,26 +101,25 @@ class Runner:
                 self._thread.start()
 
     def _work(self) -> None:
-        runs: list[_Run] = []
         while True:
-            self._take(runs)
-            runs = [run for run in runs if _advance(run)]
-            asks = [run.ask for run in runs if run.ask]
+            self._take()
+            self._runs = [run for run in self._runs if _advance(run)]
+            asks = [run.ask for run in self._runs if run.ask]
             for _, group in groupby(sorted(asks, key=_kind), key=_kind):
                 together = list(group)
                 begun = time.perf_counter()
                 answer_together(together)
                 self._crew.tell(together, time.perf_counter() - begun)
 
-    def _take(self, runs: list[_Run]) -> None:
+    def _take(self) -> None:
         """What has come in; waits for something while there is nothing else to do."""
         while True:
             try:
-                item = self._inbox.get(block=not runs)
+                item = self._inbox.get(block=not self._runs)
             except Empty:
                 return
             if isinstance(item, _Run):
-                runs.append(item)
+                self._runs.append(item)
             elif item is not None:
                 work, result = item
                 try:

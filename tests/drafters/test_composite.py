@@ -8,6 +8,7 @@ from conftest import PROFILE
 
 from specdemo.drafters.composite import Arm, Auto, Composite
 from specdemo.drafters.oracle import Scripted
+from specdemo.engine.ask import ALONE, Sharing
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -21,7 +22,7 @@ def guesses(count, confidence=0.8):
     return Scripted(lambda *_: proposal)
 
 
-def live(drafter, costs, steps, kept, step_seconds):
+def live(drafter, costs, steps, kept, step_seconds, sharing=ALONE):
     """Run steps with made-up laps. kept: accepted tokens by source; step_seconds: one draft step by source."""
     drafter.start([1])
     sources = []
@@ -40,6 +41,7 @@ def live(drafter, costs, steps, kept, step_seconds):
             Verdict(path, 99, Status.BONUS, chances),
             step_seconds.get(source, 0.0) * len(proposal),
             PROFILE.verify_seconds(1 + len(proposal)),
+            sharing,
         )
         drafter.observe(outcome)
         costs.observe(outcome)
@@ -98,6 +100,28 @@ def test_auto_takes_a_good_copy_and_drops_a_bad_one():
     chooser = auto(costs, ngram=guesses(8, 0.9), draft_model=guesses(2))
     bad = live(chooser, costs, 60, {"ngram": 0, "draft_model": 2}, {"draft_model": 0.002})
     assert Counter(bad[30:])["draft_model"] > 25
+
+
+def test_auto_does_not_begin_a_model_that_company_makes_too_dear():
+    costs, model, begun = Costs(PROFILE, together=8), guesses(3), []
+    model.start = begun.append
+    chooser = auto(costs, draft_model=model)
+    assert set(live(chooser, costs, 5, {}, {}, Sharing(runs=8))) == {"plain"}
+    assert not begun
+    costs.together = 1  # the others have gone
+    assert chooser.propose([1, 2], 30).source == "draft_model"
+    assert chooser.propose([1, 2], 30).source == "draft_model"
+    assert begun == [[1, 2]]
+
+
+def test_in_company_a_step_counts_for_what_it_would_take_if_all_did_the_same():
+    costs = Costs(PROFILE, together=8)
+    arm = Arm("draft_model", guesses(2))
+    proposal = arm.propose([1], 30, costs)
+    verdict = Verdict((0,), 99, Status.BONUS, (0.5, 0.5))
+    arm.observe(Outcome((0, 99), proposal, verdict, 0.001, 0.01, Sharing(runs=8)))
+    assert arm.seconds == proposal.expected_seconds == costs.verify_seconds(2)
+    assert costs.verify_seconds(2) == PROFILE.verify_seconds(24)
 
 
 def test_auto_without_any_arm_is_plain_decoding():

@@ -112,6 +112,22 @@ def test_a_step_is_not_charged_for_the_drafts_of_others_but_for_its_own_by_all(t
         assert outcome.sharing.waited < 0.04
 
 
+def test_a_runner_says_how_many_go_on(target_weights):
+    decoder, runner = LeanDecoder(target_weights), Runner()
+    seen = []
+
+    class Counting(Told):
+        def propose(self, committed, budget):
+            seen.append(runner.going_on)
+            return super().propose(committed, budget)
+
+    together(runner, [lane(decoder, Counting(), PROMPTS[0], new_tokens=n) for n in (3, 6)])
+    assert seen[:2] == [2, 2]
+    assert seen[-1] == 1
+    while runner.going_on:  # the last one is taken out after its last event
+        pass
+
+
 def test_sampled_runs_are_repeatable_whoever_else_is_there(target_weights):
     decoder, sampling = LeanDecoder(target_weights), Sampling(temperature=1.0, seed=4)
     alone = list(lane(decoder, Nothing(), PROMPTS[0], sampling=sampling, begin=generate))
