@@ -34,11 +34,8 @@ def open_decoder(model: Any) -> tuple[Decoder, str]:
     if not knows(model):
         return module, "transformers' own pass"
     lean = LeanDecoder(model)
-    if model.device.type != "cpu":
-        graphed = graphs.GraphDecoder(lean, graphs.cuda_graph(model.device))
-        if agrees(graphed, module):
-            return graphed, "lean pass" + " in CUDA graphs" * graphed.records
-        return module, "transformers' own pass"
+    if model.device.type == "cuda":
+        return open_on_gpu(lean, module, graphs.cuda_graph(model.device))
     compiled = compile_pass(lean)
     if compiled is not None and agrees(compiled, module):
         return compiled, f"{COMPILED} on {processor.name()}"
@@ -46,6 +43,22 @@ def open_decoder(model: Any) -> tuple[Decoder, str]:
     if not agrees(lean, module):
         return module, "transformers' own pass"
     return lean, f"lean pass, bf16 from {rows} rows" if rows else "lean pass"
+
+
+def open_on_gpu(
+    lean: LeanDecoder, module: ModuleDecoder, record: graphs.Record
+) -> tuple[Decoder, str]:
+    """The same for a model on a GPU, whose work `record` records."""
+    recorded = graphs.GraphDecoder(lean, record)
+    try:
+        agreed = agrees(recorded, module)
+    except (
+        RuntimeError
+    ):  # of a GPU, or a build of bitsandbytes, that cannot do what the lean pass asks
+        agreed = False
+    if not agreed:
+        return module, "transformers' own pass"
+    return recorded, "lean pass in CUDA graphs" if recorded.records else "lean pass"
 
 
 def compile_pass(lean: LeanDecoder) -> native.NativeDecoder | None:

@@ -28,9 +28,7 @@ SLOTS = 1024  # of the smallest home; each larger one has twice as many
 KEPT = 64  # recordings
 
 Work = Callable[[], tuple[Tensor, ...]]
-Record = Callable[
-    [Work], Work
-]  # does the same work again each time, and answers in the same tensors
+Record = Callable[[Work], Work]  # of what does the same work again, into the same tensors
 
 
 class Home:
@@ -234,14 +232,17 @@ def cuda_graph(device: torch.device) -> Record:
     def record(work: Work) -> Work:
         with torch.cuda.device(device):
             # Once aside: libraries choose kernels and get their memory before the recording begins.
-            aside = torch.cuda.Stream()
-            aside.wait_stream(torch.cuda.current_stream())
+            before, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+            aside.wait_stream(before)
             with torch.cuda.stream(aside):
                 work()
-            torch.cuda.current_stream().wait_stream(aside)
+            before.wait_stream(aside)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-                answers = work()
+            try:
+                with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                    answers = work()
+            finally:
+                torch.cuda.set_stream(before)  # a recording that fails leaves its own in place
 
         def again() -> tuple[Tensor, ...]:
             with torch.cuda.device(device):

@@ -16,10 +16,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from specdemo.engine.decoder import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models import graphs
-from specdemo.models.decoders import agrees
+from specdemo.models.decoders import agrees, open_on_gpu
 from specdemo.models.graphs import GraphDecoder
 from specdemo.models.kernels import stack
 from specdemo.models.lean import TABLE, LeanDecoder
@@ -173,6 +174,23 @@ def test_a_model_that_waits_for_a_value_goes_the_lean_way(monkeypatch, look):
     for got, want in zip(passes_of(graphed), passes_of(LeanDecoder(model)), strict=True):
         close(got, want)
     assert not graphed.records
+
+
+def test_on_a_gpu_the_fastest_way_that_agrees_is_taken(monkeypatch):
+    model = tiny("llama")
+    lean, module = LeanDecoder(model), ModuleDecoder(model)
+    assert open_on_gpu(lean, module, Tracing())[1] == "lean pass in CUDA graphs"
+
+    def refuse(_work):
+        raise RuntimeError("out of memory")
+
+    decoder, way = open_on_gpu(lean, module, refuse)
+    assert way == "lean pass"
+    close(passes_of(decoder)[0], passes_of(module)[0])
+    monkeypatch.setattr(lean, "scaling", 0.5 * lean.scaling)
+    assert open_on_gpu(lean, module, Tracing()) == (module, "transformers' own pass")
+    monkeypatch.setattr(lean, "through", refuse)
+    assert open_on_gpu(lean, module, Tracing()) == (module, "transformers' own pass")
 
 
 def test_recordings_and_homes_are_bounded(monkeypatch):
