@@ -181,7 +181,7 @@ def test_on_a_gpu_the_fastest_way_that_agrees_is_taken(monkeypatch):
     lean, module = LeanDecoder(model), ModuleDecoder(model)
     assert open_on_gpu(lean, module, Tracing())[1] == "lean pass in CUDA graphs"
 
-    def refuse(_work):
+    def refuse(*_args):
         raise RuntimeError("out of memory")
 
     decoder, way = open_on_gpu(lean, module, refuse)
