@@ -45,7 +45,7 @@ def render(document: Mapping[str, Any]) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<div class="facts">{_table(("what", "value"), facts.items())}</div>',
         f"<pre>{escape(document['command'])}</pre>",
-        "".join(f"<p>{escape(note)}</p>" for note in document["left_out"]),
+        "".join(f"<p>{escape(note)}</p>" for note in document["notes"]),
         "<h2>Lanes</h2>",
         "<p>Speedups are over plain decoding of the same prompts on this engine. Reading the prompt and "
         "warming up are not counted. The floor is computed: bytes of weights over measured bandwidth.</p>",

@@ -47,6 +47,12 @@ PACKAGES = ("torch", "transformers", "bitsandbytes")
 Tell = Callable[[str], None]
 
 
+KNOWN = (
+    "The shipped datastore holds answers to these very prompts: auto, composite and retrieval know them. "
+    "`--store none`, or another --suite, shows what they give on new ones."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
     """What is compared, and how often.
@@ -70,7 +76,7 @@ class BenchOptions:
 class Bench:
     """What was found.
 
-    tell: hears each sentence of `left_out` at once: on lanes and prompts that are not in it
+    notes: on lanes and prompts that are not in it, and on what to read with care; `tell` hears each at once
     """
 
     options: BenchOptions
@@ -79,12 +85,16 @@ class Bench:
     tell: Tell
     facts: dict[str, Any] = field(default_factory=dict)
     throughput: list[Throughput] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def leave_out(self, name: str, why: str) -> None:
         """Say that a lane or a prompt is not counted."""
-        self.left_out.append(f"{name} is left out: {why}")
-        self.tell(self.left_out[-1])
+        self.note(f"{name} is left out: {why}")
+
+    def note(self, sentence: str) -> None:
+        """Say something that stands beside the figures."""
+        self.notes.append(sentence)
+        self.tell(sentence)
 
     def lose(self, lane: str, why: str) -> None:
         """Leave out a lane that broke on the way, with what it had done."""
@@ -95,7 +105,7 @@ class Bench:
         """Plain values, for JSON and for `html_report.render`."""
         return {
             **self.facts,
-            "left_out": self.left_out,
+            "notes": self.notes,
             "rows": self.report.rows(),
             "throughput": [asdict(result) for result in self.throughput],
         }
@@ -152,6 +162,8 @@ def run_bench(
     settings = {name: settings_of(name if is_own(name) else PLAIN) for name in names}
     with _opened(studio, settings, bench, progress) as lanes:
         bench.facts = _facts(studio, items, options, settings, lanes)
+        if options.suite == EXAMPLES and _copy_from_store(studio, settings):
+            bench.note(KNOWN)
         progress(Progress("bench", 0.0, "warming up"))
         list(run_lanes(lanes, [WARM_UP], lost=bench.lose))  # not counted
         runs = [(number, item) for number in range(options.repeat) for item in items]
@@ -164,6 +176,12 @@ def run_bench(
         progress(Progress("bench", None, f"{options.concurrent} at once"))
         bench.throughput = list(_throughput(studio, items, options, settings))
     return bench
+
+
+def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
+    """Whether a lane may draft from the shipped datastore, which was made for the bundled prompts."""
+    copies = any(one.method in ("auto", "composite", "retrieval") for one in settings.values())
+    return copies and studio.shipped.store is not None and studio.settings.store == "auto"
 
 
 def _run_item(

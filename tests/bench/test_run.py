@@ -174,6 +174,25 @@ def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypa
         bench(studio, items[2:])
 
 
+def test_it_says_when_the_datastore_knows_the_prompts(studio, monkeypatch, tmp_path):
+    monkeypatch.setattr(studio, "shipped", SimpleNamespace(store=object()), raising=False)
+    told: list[str] = []
+
+    def methods():
+        return [MethodInfo(name, name, "", (), True) for name in ("nothing", "retrieval")]
+
+    monkeypatch.setattr(studio, "methods", methods)
+    monkeypatch.setattr(run, "_open", lambda _studio, name, *_: Canned(name, [5.0] * 99))
+    found = bench(studio, told=told, lanes="retrieval")
+    assert "answers to these very prompts" in told[0]
+    assert found.to_dict()["notes"] == told
+    told.clear()
+    bench(studio, told=told, lanes="retrieval", suite=tmp_path / "mine.jsonl")
+    studio.settings = AppSettings(target="tiny", draft="none", store="none")
+    bench(studio, told=told, lanes="retrieval")
+    assert not told
+
+
 def test_processes_end_when_the_bench_is_interrupted(studio, monkeypatch):
     class Peer(Canned):
         closed = False
