@@ -47,7 +47,7 @@ def import_bitsandbytes() -> None:
 
     With the package `kernels` installed, importing bitsandbytes fetches a library from the hub.
     Hiding that package for the moment of the import makes it take its own compiled kernels. Four functions that it
-    marks for `torch.compile`, and that nothing here calls, would load the compiler: a second and 46 MB.
+    marks for `torch.compile`, and that run as well without, would load the compiler: a second and 46 MB.
     """
     for name in ("bitsandbytes.backends.cpu.ops", "bitsandbytes.autograd._functions"):
         logging.getLogger(name).setLevel(logging.ERROR)
