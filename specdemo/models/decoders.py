@@ -51,7 +51,8 @@ def open_on_gpu(
     """The same for a model on a GPU, whose work `record` records."""
     recorded = graphs.GraphDecoder(lean, record)
     try:
-        agreed = agrees(recorded, module)
+        # The second text meets passes that were recorded for the first.
+        agreed = agrees(recorded, module, texts=2)
     except (
         RuntimeError
     ):  # of a GPU, or a build of bitsandbytes, that cannot do what the lean pass asks
@@ -163,13 +164,10 @@ def knows(model: Any) -> bool:
     )
 
 
-def agrees(one: Decoder, other: Decoder) -> bool:
-    """Whether two decoders give the same logits to two texts read in pieces and then small trees, up to rounding.
-
-    Two, because a pass that was recorded for the first is only replayed for the second.
-    """
-    numbers = torch.arange(2 * PROBE) * 7919 % one.config.vocab_size
-    for text in numbers.view(2, PROBE).tolist():
+def agrees(one: Decoder, other: Decoder, texts: int = 1) -> bool:
+    """Whether two decoders give the same logits to texts read in two pieces and then a small tree, up to rounding."""
+    numbers = torch.arange(texts * PROBE) * 7919 % one.config.vocab_size
+    for text in numbers.view(texts, PROBE).tolist():
         first, second = (_probe(decoder, text) for decoder in (one, other))
         if not (first - second).norm() < TOLERANCE[second.dtype] * second.norm():
             return False

@@ -187,9 +187,8 @@ class GraphDecoder:
         if key not in self._recordings:
             try:
                 self._recordings[key] = Recording(self._lean, self._record, *key)
-            except (
-                RuntimeError
-            ):  # of a step that waits for the GPU, as LLM.int8's, or of full memory
+            except RuntimeError:
+                # Of a step that waits for the GPU, as LLM.int8's, or of full memory.
                 self.records = False
                 self._recordings.clear()
                 return None

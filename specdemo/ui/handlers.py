@@ -26,9 +26,8 @@ DETAIL = 5  # alternatives of both models that the inspector shows
 MOST_PROMPTS = 16  # of one batch
 BATCH_SECONDS = 1 / 10  # between two looks at a batch
 LOADING_SECONDS = 0.5  # between two looks at whether the model is there
-YIELD_SECONDS = (
-    1 / 8
-)  # appends are joined: browsers lag on one update a token, and each takes a core from the pass
+# Appends are joined: browsers lag on one update a token, and each takes a core from the pass.
+YIELD_SECONDS = 1 / 8
 
 
 @dataclass(slots=True)

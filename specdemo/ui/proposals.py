@@ -21,7 +21,8 @@ from specdemo.session import Studio
 from specdemo.settings import MAX_LOOKAHEAD, RunSettings, Sampling
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
-from specdemo.ui.race import ALONE, LOADING_SECONDS, QUICK, YIELD_SECONDS, unexpected
+from specdemo.ui.handlers import LOADING_SECONDS, YIELD_SECONDS
+from specdemo.ui.race import ALONE, QUICK, unexpected
 from specdemo.ui.view import RUNS, mounted
 from specdemo.ui.words.en import proposals as words
 

@@ -21,12 +21,11 @@ from specdemo.settings import MAX_LOOKAHEAD, RunSettings, Sampling
 from specdemo.trace.codec import encode
 from specdemo.ui import present
 from specdemo.ui import words as page
+from specdemo.ui.handlers import LOADING_SECONDS, YIELD_SECONDS
 from specdemo.ui.panels import shown
 from specdemo.ui.view import RUNS, mounted
 from specdemo.ui.words.en import race as words
 
-YIELD_SECONDS = 1 / 8
-LOADING_SECONDS = 0.5
 TOKENS = 96
 ALONE = {"concurrency_id": "alone", "concurrency_limit": 1}  # what is timed takes turns
 QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden"}

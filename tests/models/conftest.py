@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from passes import BUILDS, tiny
 
 from specdemo.models.catalogue import Wheel
 
@@ -123,3 +124,9 @@ def make_model():
 def make_wheel():
     """Makes a wheel with given content."""
     return _make_wheel
+
+
+@pytest.fixture(params=BUILDS)
+def model(request):
+    """A tiny model of each build that the lean pass knows."""
+    return tiny(request.param.removesuffix("3-rope"), **BUILDS[request.param])

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 from conftest import VOCABULARY, drafter_for, reference_greedy, run_lane, tiny_llama
-from passes import BUILDS, TEXT, TREE, nf4_layers, passes_of, tiny
+from passes import TEXT, TREE, nf4_layers, passes_of, tiny
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -20,11 +20,6 @@ from specdemo.models.decoders import agrees, open_decoder
 from specdemo.models.kernels import FOLDED_ROWS, Nf4Joined, Nf4Stack, stack
 from specdemo.models.lean import TABLE, LeanDecoder
 from specdemo.trace.metrics import output_ids
-
-
-@pytest.fixture(params=BUILDS)
-def model(request):
-    return tiny(request.param.removesuffix("3-rope"), **BUILDS[request.param])
 
 
 def test_it_is_transformers_pass(model):
