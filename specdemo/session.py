@@ -168,7 +168,7 @@ class Studio:
                     " ".join(whys),
                     tuple(NEEDED[need] for need in method.needs),
                     method.lossy,
-                    sum(self._memory_mb(need) for need in method.needs),
+                    sum(self._memory_mb(one) for one in method.uses),
                 )
             )
         return infos
@@ -185,8 +185,7 @@ class Studio:
         """How the weights were trained that a method drafts with; None for a method without such weights."""
         if self._pair is None or method not in METHODS:
             return None
-        needs = METHODS[method].needs or (("draft",) if method == "auto" else ())
-        cards = (self._pair.card(need) for need in needs)
+        cards = (self._pair.card(one) for one in METHODS[method].uses)
         return next((card for card in cards if card), None)
 
     def _memory_mb(self, need: str) -> float:

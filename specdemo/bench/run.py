@@ -33,6 +33,7 @@ from specdemo.bench.policies import Oracle, regret_table
 from specdemo.bench.report import Report, against, by_position, markdown, readme, summary
 from specdemo.bench.suite import EXAMPLES, Item
 from specdemo.bench.throughput import Throughput, as_table, measure_throughput
+from specdemo.drafters.methods import METHODS
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.session import machine_name
@@ -180,7 +181,8 @@ def run_bench(
 
 def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
     """Whether a lane may draft from the shipped datastore, which was made for the bundled prompts."""
-    copies = any(one.method in ("auto", "composite", "retrieval") for one in settings.values())
+    copying = {name for name, method in METHODS.items() if "store" in method.uses}
+    copies = any(one.method in copying for one in settings.values())
     return copies and studio.shipped.store is not None and studio.settings.store == "auto"
 
 

@@ -36,9 +36,6 @@ class Arm:
     seconds: float = 0.0
     foreseen: float = 3.0
     kept: float = 3.0
-    trials: int = TRY
-    idle: int = 0
-    rest: int = FIRST_REST
     believed: int = 0
 
     @property
@@ -84,7 +81,6 @@ class Arm:
         expected = (outcome.proposal.expected_tokens or 1.0) - 1
         self.foreseen = REMEMBER * self.foreseen + expected
         self.kept = REMEMBER * self.kept + kept
-        self.trials = max(0, self.trials - 1)
 
 
 class Composite:
@@ -137,6 +133,9 @@ class Auto:
         self.costs = costs
         self._chosen: Arm | None = None
         self._reads = False  # whether the model knows the text
+        self._trials = TRY  # steps in which the model is asked whatever it gave
+        # Steps since it was asked, and until it is tried again.
+        self._idle, self._rest = 0, FIRST_REST
 
     @property
     def arms(self) -> list[Arm]:
@@ -158,7 +157,7 @@ class Auto:
         rates = {"plain": plain}
         if self.model:
             rates[self.model.name] = self.model.rate or 0.0
-            self.model.idle += 1
+            self._idle += 1
         to_beat = max(plain, (model.rate or plain) if model else plain)
         best, draft = None, Proposal()
         for arm in self.copiers:
@@ -173,7 +172,7 @@ class Auto:
                 self._begin(model, committed)
             best, draft = model, model.propose(committed, budget, self.costs)
             model.believe(draft)
-            model.idle = 0
+            self._idle, self._trials = 0, max(0, self._trials - 1)
         self._chosen = best
         if best is None:
             draft = replace(foreseen(draft, self.costs, Calibration(), 0.0), source="plain")
@@ -188,14 +187,12 @@ class Auto:
         model = self.model
         if model is None or not (model.rate or self._usually_pays(model)):
             return None, False
-        if model.trials:
-            return model, True
-        if (model.rate or 0.0) >= MARGIN * plain:
-            return model, False
-        if model.idle < model.rest:
-            return None, False
-        model.rest = min(LONGEST_REST, 2 * model.rest)
-        model.trials = 1
+        if not self._trials:
+            if (model.rate or 0.0) >= MARGIN * plain:
+                return model, False
+            if self._idle < self._rest:
+                return None, False
+            self._rest, self._trials = min(LONGEST_REST, 2 * self._rest), 1
         return model, True
 
     def _usually_pays(self, model: Arm) -> bool:

@@ -15,6 +15,7 @@ class Method:
     """One way of drafting.
 
     needs: what it cannot do without: draft, copy or store; a pair says whether it is there
+    takes: what it uses beside that where it is there
     options: the run settings that it reads
     states: it reads the target's hidden states, where drafters were trained for that
     lossy: it changes the distribution of what is said, on purpose, and is marked wherever it appears
@@ -23,9 +24,15 @@ class Method:
     title: str
     summary: str
     needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     lossy: bool = False
     states: bool = False
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """All that it drafts with."""
+        return (*self.needs, *self.takes)
 
 
 POLICY = ("policy", "lookahead", "threshold")
@@ -33,6 +40,7 @@ METHODS: dict[str, Method] = {
     "auto": Method(
         "Auto",
         "Copies, asks the draft model or decodes plainly, step by step: what measured costs promise to be fastest.",
+        takes=("draft", "store"),
         options=("lookahead", "memory"),
     ),
     "draft_model": Method(
@@ -111,6 +119,7 @@ METHODS: dict[str, Method] = {
         "Composite",
         "Copies where the text repeats itself, and asks the draft model everywhere else.",
         needs=("draft",),
+        takes=("store",),
         options=(*POLICY, "memory", "fallback"),
     ),
     "online": Method(
