@@ -18,7 +18,7 @@ from specdemo.trace.replay import parse
 SCRIPTS = Path(__file__).resolve().parents[1] / "assets" / "view"
 COLUMNS = (
     *("lane", "step", "node", "parent", "token_id", "text", "status"),
-    *("target_prob", "draft_prob", "accept_prob", "draw"),
+    *("target_prob", "draft_prob", "accept_prob", "draw", "survival"),
     *("draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds"),
 )
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -47,7 +47,7 @@ def csv_table(trace_text: str) -> str:
                     *(event.lane, event.step, place, None if place is None else node.parent),
                     *(node.token_id, _harmless(node.text), node.status.value),
                     *(node.target_prob, node.draft_prob, node.accept_prob, node.draw),
-                    *(event.draft_seconds, event.verify_seconds),
+                    *(node.survival, event.draft_seconds, event.verify_seconds),
                     *(event.overhead_seconds, event.elapsed_seconds),
                 ]
             )

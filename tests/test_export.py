@@ -107,7 +107,9 @@ def test_the_script_writes_the_same_table(path, tmp_path):
     done = subprocess.run(command, capture_output=True, check=True)
     ours = rows(export.csv_table(path.read_text(encoding="utf-8")))
     theirs = rows(done.stdout.decode())
-    numbers = [name for name in export.COLUMNS if name.endswith(("_prob", "_seconds", "draw"))]
+    numbers = [
+        name for name in export.COLUMNS if name.endswith(("_prob", "_seconds", "draw", "survival"))
+    ]
     for row in (*ours, *theirs):
         row.update({name: row[name] and float(row[name]) for name in numbers})
     assert ours == theirs

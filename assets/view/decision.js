@@ -206,6 +206,7 @@ class Decision {
     const { words, step, thoughts } = this;
     const notes = [];
     if (this.refused.length && this.drawn) notes.push(fill(words.notes.left, { count: this.refused.length }));
+    if (this.value.survival !== undefined) notes.push(fill(words.notes.foreseen, { chance: two(this.value.survival) }));
     if (step.open) return notes;
     if (!step.places?.length) notes.push(words.notes.no_detail);
     else if (!thoughts) notes.push(words.notes.not_there);

@@ -9,6 +9,7 @@ from statistics import mean, median, quantiles
 from typing import Any
 
 from specdemo.bench.lanes import LaneResult, same_prefix
+from specdemo.trace.metrics import Foreseen, calibration_error, together
 
 POSITIONS = (1, 2, 3, 4, 5)  # in the draft, of which reports tell
 
@@ -17,7 +18,7 @@ POSITIONS = (1, 2, 3, 4, 5)  # in the draft, of which reports tell
 class Totals:
     """What one lane did on one task. Times in seconds.
 
-    tested, kept: drafts by position, see `trace.metrics.Metrics.positions`
+    tested, kept: drafts by position, see `trace.metrics.Metrics.positions`; survivals: of all outputs, as there
     same_tokens: tokens before each output first differs from plain decoding's
     margins: at each such place, the gap between the target's probabilities of the two tokens
     rounds: tokens and seconds of each repetition of the suite
@@ -33,6 +34,7 @@ class Totals:
     verify_seconds: float = 0.0
     overhead_seconds: float = 0.0
     elapsed_seconds: float = 0.0
+    survivals: tuple[Foreseen, ...] = ()
     tested: Counter[int] = field(default_factory=Counter)
     kept: Counter[int] = field(default_factory=Counter)
     hits: int = 0
@@ -58,6 +60,7 @@ class Totals:
         self.accepted += metrics.accepted
         self.drafting_steps += metrics.drafting_steps
         self.first_accepted += metrics.first_accepted
+        self.survivals = together(self.survivals, metrics.survivals)
         for position, (tested, kept) in enumerate(metrics.positions, 1):
             self.tested[position] += tested
             self.kept[position] += kept
@@ -120,6 +123,13 @@ class Report:
             for number, ratio in self.ratios(lane, other, task).items():
                 by_repetition[number].append(ratio)
         return [mean(ratios) for ratios in by_repetition.values()]
+
+    def survival_error(self, lane: str) -> float | None:
+        """Expected calibration error of the chances that a lane foresaw for its drafted tokens, all tasks together."""
+        found: tuple[Foreseen, ...] = ()
+        for lanes in self.totals.values():
+            found = together(found, lanes[lane].survivals)
+        return calibration_error(found)
 
     @property
     def lanes(self) -> list[str]:
@@ -250,18 +260,22 @@ def summary(
     return aligned(heads, body)
 
 
-def by_position(rows: list[dict[str, object]]) -> str:
+def by_position(report: Report) -> str:
     """How likely a drafted token is kept once it is tested, by its position in the draft; means over tasks.
 
-    A row for each lane that drafted; the chance to get as far as a position is the product up to it.
+    A row for each lane that drafted; the chance to get as far as a position is the product up to it. The last column
+    says how far the chances to get there that were foreseen are from what came.
     """
     body = []
-    for row in _means(rows):
+    for row in _means(report.rows()):
+        lane = str(row["lane"])
         shares = [row[f"accept_{position}"] for position in POSITIONS]
         if any(share is not None for share in shares):
             cells = ["-" if share is None else f"{100 * share:.0f} %" for share in shares]  # type: ignore[operator]
-            body.append([str(row["lane"]), *cells])
-    return aligned(["lane", *(f"token {position}" for position in POSITIONS)], body)
+            error = report.survival_error(lane)
+            body.append([lane, *cells, "-" if error is None else f"{100 * error:.1f} %"])
+    heads = ["lane", *(f"token {position}" for position in POSITIONS), "calibration error"]
+    return aligned(heads, body)
 
 
 def against(report: Report, peers: Sequence[str]) -> str:

@@ -108,6 +108,9 @@ class Bench:
             **self.facts,
             "notes": self.notes,
             "rows": self.report.rows(),
+            "calibration_errors": {
+                one: self.report.survival_error(one) for one in self.report.lanes
+            },
             "throughput": [asdict(result) for result in self.throughput],
         }
 
@@ -119,7 +122,7 @@ class Bench:
             markdown(rows),
             summary(rows, self.facts["memory_mb"], self.facts["training_minutes"]),
             against(self.report, [*PEERS, FLOOR]),
-            "By position:\n\n" + by_position(rows),
+            "By position:\n\n" + by_position(self.report),
             regret_table(own, self.oracle.speedup()),
             as_table(self.throughput) if self.throughput else "",
         ]

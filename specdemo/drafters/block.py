@@ -76,6 +76,7 @@ class DSpark(Block):
         token_ids: list[int] = []
         rows: list[Tensor] = []
         confidences: list[float] = []
+        survivals: list[float] = []
         self._sure = []
         survival = expected = 1.0
         reason = "block: to its end"
@@ -97,6 +98,7 @@ class DSpark(Block):
             token_ids.append(self.draft.token(column))
             rows.append(probs)
             confidences.append(float(probs[column]))
+            survivals.append(survival)
             self._sure.append(sure)
             previous = min(column, other)
         return Proposal.chain(
@@ -105,6 +107,7 @@ class DSpark(Block):
             words=self.draft.words,
             chosen=self.draft.greedy,
             confidences=tuple(confidences),
+            survivals=tuple(survivals),
             lookahead=allowed,
             reason=reason,
         )

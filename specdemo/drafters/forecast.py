@@ -49,10 +49,12 @@ class Forecast:
 def foreseen(
     proposal: Proposal, costs: Costs, calibration: Calibration, token_seconds: float
 ) -> Proposal:
-    """The proposal with what its step is expected to give and take."""
+    """The proposal with what its step is expected to give and take. What a drafter itself foresees stands."""
+    kept = proposal.survivals or tuple(survivals(proposal, calibration))
     return replace(
         proposal,
-        expected_tokens=expected_tokens(survivals(proposal, calibration)),
+        survivals=kept,
+        expected_tokens=expected_tokens(kept),
         expected_seconds=costs.verify_seconds(len(proposal)) + token_seconds * len(proposal),
     )
 

@@ -162,11 +162,12 @@ def _new_ids(
 
 
 def _drafted(proposal: Proposal) -> tuple[Node, ...]:
-    confidences = proposal.confidences or (None,) * len(proposal)
+    unknown = (None,) * len(proposal)
+    confidences, survivals = proposal.confidences or unknown, proposal.survivals or unknown
     return tuple(
-        Node(token_id, parent=parent, draft_prob=confidence)
-        for token_id, parent, confidence in zip(
-            proposal.token_ids, proposal.parents, confidences, strict=True
+        Node(token_id, parent=parent, draft_prob=confidence, survival=survival)
+        for token_id, parent, confidence, survival in zip(
+            proposal.token_ids, proposal.parents, confidences, survivals, strict=True
         )
     )
 

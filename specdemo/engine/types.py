@@ -30,6 +30,7 @@ class Proposal:
     confidences: each node's own probability under the drafter, for policies and pictures only
     lookahead, reason: what the lookahead policy allowed for this step, and why, in words
     source: the drafter it came from, where a method chooses among several
+    survivals: chance of each node to be kept with all before it, as foreseen; empty where nothing is foreseen
     expected_tokens, expected_seconds: what the cost model foresees for this step, target's own token included
     hit, saved_seconds: whether it was prepared while the target was busy, and the drafting time so hidden
     meanwhile: called when the target's pass begins, to start work beside it; must return at once
@@ -44,6 +45,7 @@ class Proposal:
     lookahead: int = 0
     reason: str = ""
     source: str = ""
+    survivals: tuple[float, ...] = ()
     expected_tokens: float | None = None
     expected_seconds: float | None = None
     hit: bool | None = None

@@ -36,6 +36,7 @@ class Node:
     target_prob, draft_prob: probability of this token under each model, after temperature,
         top-k, top-p and repetition penalty; draft_prob is None when the token was chosen, not drawn
     accept_prob: probability with which it was kept; draw: the uniform number it was tested with
+    survival: chance to be kept with all before it, as foreseen before it was judged
     """
 
     token_id: int
@@ -46,6 +47,7 @@ class Node:
     draft_prob: float | None = None
     accept_prob: float | None = None
     draw: float | None = None
+    survival: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

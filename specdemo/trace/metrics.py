@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeAlias
 
 from specdemo.trace.events import Drafted, Event, Node, RunStarted, Status, Trace, Verified
+
+TENTHS = 10
+Foreseen: TypeAlias = tuple[
+    int, float, int
+]  # how many, the sum of their chances, and how many came true
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +25,7 @@ class Metrics:
     tokens_per_step: new tokens / steps, the target's own included
     hit_rate: steps whose draft had been prepared while the target was busy / steps that could have had one
     saved_seconds: drafting time that the target's passes hid
+    survivals: for each tenth of the chance to be kept that was foreseen: drafted tokens, the sum of their chances, those kept
     positions: (tested, kept) for each position in the draft, its depth in a tree: drafts with a token there
         that was tested, and those of them that kept one
     """
@@ -38,6 +45,12 @@ class Metrics:
     chances: int = 0
     saved_seconds: float = 0.0
     positions: tuple[tuple[int, int], ...] = ()
+    survivals: tuple[Foreseen, ...] = ()
+
+    @property
+    def survival_error(self) -> float | None:
+        """Expected calibration error of the foreseen chances."""
+        return calibration_error(self.survivals)
 
     @property
     def hit_rate(self) -> float | None:
@@ -99,6 +112,7 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
         chances=len(prepared),
         saved_seconds=sum(event.saved_seconds or 0.0 for event in prepared),
         positions=_positions(drafting),
+        survivals=_survivals(drafting),
     )
 
 
@@ -168,6 +182,31 @@ def _positions(drafting: Sequence[Verified]) -> tuple[tuple[int, int], ...]:
             tested[depth] += bool(statuses & {Status.ACCEPTED, Status.REJECTED})
             kept[depth] += Status.ACCEPTED in statuses
     return tuple(zip(tested, kept, strict=True))
+
+
+def _survivals(drafting: Sequence[Verified]) -> tuple[Foreseen, ...]:
+    """See `Metrics`."""
+    found = [(0, 0.0, 0)] * TENTHS
+    for node in (node for step in drafting for node in step.nodes):
+        if node.survival is not None:
+            tenth = min(int(node.survival * TENTHS), TENTHS - 1)
+            count, said, kept = found[tenth]
+            found[tenth] = count + 1, said + node.survival, kept + (node.status is Status.ACCEPTED)
+    return tuple(found)
+
+
+def together(one: Sequence[Foreseen], other: Sequence[Foreseen]) -> tuple[Foreseen, ...]:
+    """Two counts of tenths as one; either may be empty."""
+    if not one or not other:
+        return tuple(one or other)
+    pairs = zip(one, other, strict=True)
+    return tuple((a + d, b + e, c + f) for (a, b, c), (d, e, f) in pairs)
+
+
+def calibration_error(foreseen: Iterable[Foreseen]) -> float | None:
+    """Expected calibration error (Naeini 2015): mean distance of what was foreseen and what came, over bins of what was foreseen."""
+    bins = list(foreseen)
+    return _ratio(sum(abs(said - came) for _, said, came in bins), sum(count for count, *_ in bins))
 
 
 def _ratio(part: float, whole: float) -> float | None:

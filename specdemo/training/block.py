@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.models.compact import rounded
+from specdemo.trace import metrics
+from specdemo.trace.metrics import TENTHS
 from specdemo.training.chain import Shared
 from specdemo.training.data import Row, batches, padded
 from specdemo.training.evaluate import Tally
@@ -18,7 +20,6 @@ from specdemo.training.student import DistilledHead, Student, compiled
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
-BINS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +204,10 @@ class BlockTask:
 
 
 def calibration_error(said: np.ndarray, true: np.ndarray) -> float:
-    """Expected calibration error: mean distance of what was said and what came, over bins of what was said."""
-    bins = np.minimum((said * BINS).astype(int), BINS - 1)
-    distance = 0.0
-    for index in range(BINS):
-        chosen = bins == index
-        if chosen.any():
-            distance += chosen.sum() * abs(said[chosen].mean() - true[chosen].mean())
-    return float(distance / len(said))
+    """Expected calibration error of what was said of each guess, see `metrics`."""
+    bins = np.minimum((said * TENTHS).astype(int), TENTHS - 1)
+    counted = (np.bincount(bins, weights, TENTHS).tolist() for weights in (None, said, true))
+    return metrics.calibration_error(zip(*counted, strict=True)) or 0.0
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -125,10 +126,29 @@ def test_the_report_tells_acceptance_by_position():
     report = Report("nothing")
     report.add("qa", [lane("nothing", 0, 0), judged(*DRAFTS)])
     report.add("rag", [lane("nothing", 0, 0), judged(DRAFTS[0])])
-    table = by_position(report.rows())
+    table = by_position(report)
     assert "nothing" not in table
     row = next(line for line in table.splitlines() if line.startswith("| tree"))
-    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["83 %", "75 %", "0 %", "-", "-"]
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["83 %", "75 %", "0 %", "-", "-", "-"]
+
+
+def test_the_calibration_error_is_that_of_all_runs_together():
+    """Half of the tokens of which .4 was said are kept, and all of those of which .8 was."""
+    runs = [((KEPT, 0.4), (KEPT, 0.8)), ((REFUSED, 0.4), (KEPT, 0.8))]
+    report = Report("nothing")
+    for task, nodes in zip(("qa", "rag"), runs, strict=True):
+        result = judged(tuple((-1, status) for status, _ in nodes))
+        step = result.events[0]
+        said = tuple(
+            replace(node, survival=chance)
+            for node, (_, chance) in zip(step.nodes, nodes, strict=True)
+        )
+        metrics = measure([replace(step, nodes=said)])
+        assert metrics.survival_error == pytest.approx(0.4 if task == "qa" else 0.3)
+        report.add(task, [lane("nothing", 0, 0), replace(result, metrics=metrics)])
+    assert report.survival_error("tree") == pytest.approx((2 * 0.1 + 2 * 0.2) / 4)
+    assert report.survival_error("nothing") is None
+    assert "15.0 %" in by_position(report)
 
 
 def test_the_summary_names_the_minutes_of_training():

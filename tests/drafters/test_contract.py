@@ -103,6 +103,10 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
         pairs = list(zip(proposal.parents, proposal.token_ids, strict=True))
         assert len(pairs) == len(set(pairs))
         assert len(proposal.confidences) in (0, len(proposal))
+        chances = proposal.survivals
+        assert len(chances) == len(proposal)
+        for node, parent in enumerate(proposal.parents):
+            assert 0 <= chances[node] <= (chances[parent] if parent >= 0 else 1)
         assert all(0 <= token < VOCABULARY for token in proposal.token_ids)
         assert proposal.reason or not METHODS[method].options
         if proposal.drawn_from is not None:

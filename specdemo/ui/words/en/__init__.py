@@ -252,6 +252,7 @@ VIEW: dict[str, object] = {
         "not_there": "The target never came to this place, so there is no list of what it thought here.",
         "no_draft": "This drafter has no distribution here: it chose its tokens.",
         "copies": "This drafter copies earlier text and has no distribution; its number is an estimate.",
+        "foreseen": "Foreseen before the target judged it: {chance} to be kept with all before it.",
         "greedy": "Nothing is drawn in greedy decoding: probabilities are shown at temperature 1.",
     },
     "inspector": {
