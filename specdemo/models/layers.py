@@ -12,12 +12,11 @@ take them in, which `amx` and `avx` do each in their way.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, cfunc, types
+from numba import carray, types
 
-from specdemo.engine.guide import TENTHS
 from specdemo.models import processor
 from specdemo.models import vector as v
-from specdemo.models.compiling import compiled, kept, loose
+from specdemo.models.compiling import compiled, loose
 
 if processor.has_tiles():
     from specdemo.models import amx as products
@@ -50,14 +49,9 @@ TOKEN = 4
 
 BLOCK = 32  # outputs that are computed together
 
-PARTS = "e5ac00925c5d8b7a"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
-
 _float = np.float32
 
 barrier = types.ExternalFunction("GOMP_barrier", types.void())
-thread_number = types.ExternalFunction("omp_get_thread_num", types.int32())
-clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
-thread_count = types.ExternalFunction("omp_get_num_threads", types.int32())
 
 
 @loose
@@ -332,104 +326,6 @@ def go_through(place, thread, threads):
     if job[ASKED_COUNT]:
         head(job, place, x, normed_x, thread, threads, buffers)
     products.end()
-
-
-@compiled
-def shaped(row, words, heat):
-    """Softmax of one row in its place, of logits times `heat`."""
-    v.exponentials(row, words // 16, heat)
-    probs = carray(v.floats_at(row), words)
-    total = v.added_up(row, words // 16)
-    for word in range(words):
-        probs[word] = probs[word] / total
-
-
-@compiled
-def drawn_at(probs, uniform):
-    """The column that a number from 0 to 1 falls on."""
-    so_far = 0.0
-    last = 0
-    for word in range(len(probs)):
-        if probs[word] > 0:
-            so_far += np.float64(probs[word])
-            last = word
-            if so_far > uniform:
-                break
-    return last
-
-
-@compiled
-def likeliest(probs):
-    """The column of the largest, the first of equals."""
-    best = 0
-    for word in range(1, len(probs)):
-        if probs[word] > probs[best]:
-            best = word
-    return best
-
-
-@compiled
-def add_token(job, number, survival):
-    """Choose or draw a draft's next token from the logits that the pass has left, and make the job the pass that reads it.
-
-    returns: the draft's survival so far, as `guide.Rule` has it; the job's MOST is 0 when the draft ends here
-    """
-    words, width, hidden = job[WORDS], job[HEAD_DIM], job[HIDDEN]
-    row = job[LOGITS]
-    shaped(row, words, v.from_bits(np.int32(job[HEAT])))
-    probs = carray(v.floats_at(row), words)
-    if job[UNIFORMS]:
-        column = drawn_at(probs, carray(v.doubles_at(job[UNIFORMS]), job[MOST])[number])
-    else:
-        column = likeliest(probs)
-    sure = np.float64(probs[column])
-    place = job[DRAFTED] + number * TOKEN * 8
-    token = carray(v.numbers_at(place), TOKEN)
-    token[COLUMN], token[SURE] = column, v.to_bits(probs[column])
-    clock(np.int32(1), place + SECONDS * 8)
-    middle = min(max(sure * TENTHS - 0.5, 0.0), TENTHS - 1.0)
-    low = min(int(middle), TENTHS - 2)
-    rule = carray(v.doubles_at(job[RULE]), TENTHS + 1 + job[MOST])
-    survival *= rule[low] * (low + 1 - middle) + rule[low + 1] * (middle - low)
-    if number + 1 == job[MOST] or sure < rule[TENTHS] or not survival > rule[TENTHS + 1 + number]:
-        job[MOST] = 0
-        return survival
-    word_id = carray(v.numbers_at(job[WORD_IDS]), words)[column]
-    embedded = carray(v.halves_at(job[EMBEDDING] + word_id * hidden * 2), hidden)
-    x = carray(v.words_at(job[INPUT]), hidden)
-    for i in range(hidden):
-        x[i] = np.int32(embedded[i]) << np.int32(16)
-    job[COS] += job[ROWS] * width * 4
-    job[SIN] += job[ROWS] * width * 4
-    job[LOGITS] += words * 4
-    job[ROWS], job[FIRST], job[MORE], job[TILES] = 1, 0, 0, job[ONE_ROW]
-    carray(v.numbers_at(job[ASKED]), 1)[0] = 0
-    talk = carray(v.numbers_at(job[TALKS]), TALK)
-    talk[START] += talk[COUNT]
-    talk[COUNT], talk[KEYS], talk[PREFIX], talk[SEEN] = 1, talk[START] + 1, talk[START] + 1, 0
-    return survival
-
-
-@compiled
-def work(place, thread, threads):
-    """One thread's part of a job: a pass, and the draft that goes on from it."""
-    job = carray(v.numbers_at(place), JOB)
-    go_through(place, thread, threads)
-    survival, number = 1.0, 0
-    while job[MOST]:
-        meet(threads)
-        if thread == 0:
-            survival = add_token(job, number, survival)
-        meet(threads)
-        number += 1
-        if job[MOST]:
-            go_through(place, thread, threads)
-
-
-@kept(cfunc, types.void(types.intp), nopython=True)
-def in_team(place):
-    """What each thread of a team runs; called without one it is a team of one."""
-    work(place, thread_number(), thread_count())
 
 
 def bits(value: float) -> int:

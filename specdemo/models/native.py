@@ -144,8 +144,9 @@ class NativeLayers:
         norm: Tensor,
     ) -> None:
         from specdemo.models import layers as compiled
+        from specdemo.models.team import in_team
 
-        self._compiled = compiled
+        self._compiled, self._in_team = compiled, in_team
         self.shape, self._layers, self._norm = shape, list(layers), norm
         self._head = head if isinstance(head, Packed) else Packed(*compiled.products.laid_out(head))
         self._words = 32 * len(head.scales) if isinstance(head, Packed) else len(head)
@@ -257,13 +258,13 @@ class NativeLayers:
 
     def _go(self, numbers: list[int]) -> np.ndarray:
         """Put a job on the desk and do it. returns: the desk"""
-        c, team, threads = self._compiled, _team(), torch.get_num_threads()
+        team, threads = _team(), torch.get_num_threads()
         desk, place = self._desk()
         desk[: len(numbers)] = numbers
         if threads > 1 and team is not None:
-            team(ctypes.c_void_p(c.in_team.address), ctypes.c_void_p(place), threads, 0)
+            team(ctypes.c_void_p(self._in_team.address), ctypes.c_void_p(place), threads, 0)
         else:
-            c.in_team.ctypes(place)
+            self._in_team.ctypes(place)
         return desk
 
     def _fixed(self) -> list[int]:
