@@ -16,7 +16,6 @@ PRIOR_STEPS = 30  # that the forecasts of the model's first proposals count for:
 HELD_UP = 2.0  # times what was foreseen is the most that a step counts for
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
-MARGIN = 1.02  # the model must be this much faster than plain decoding: timings are noisy
 
 
 @dataclass(slots=True)
@@ -59,9 +58,10 @@ class Arm:
 
     def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
         """The drafter's proposal, with what it is expected to give by this arm's own calibration."""
-        proposal = self.drafter.propose(committed, budget)
-        named = replace(proposal, source=self.name)
-        return foreseen(named, costs, self.calibration, self.token_seconds)
+        proposal = replace(self.drafter.propose(committed, budget), source=self.name)
+        if not len(proposal):
+            return proposal
+        return foreseen(proposal, costs, self.calibration, self.token_seconds)
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from a step of its own."""
@@ -159,7 +159,7 @@ class Auto:
             rates[self.model.name] = self.model.rate or 0.0
             self._idle += 1
         to_beat = max(plain, (model.rate or plain) if model else plain)
-        best, draft = None, Proposal()
+        best, draft = None, Proposal(source="plain")
         for arm in self.copiers:
             proposal = arm.propose(committed, budget, self.costs)
             if len(proposal):
@@ -174,8 +174,6 @@ class Auto:
             model.believe(draft)
             self._idle, self._trials = 0, max(0, self._trials - 1)
         self._chosen = best
-        if best is None:
-            draft = replace(foreseen(draft, self.costs, Calibration(), 0.0), source="plain")
         return replace(draft, reason=self._why(draft, rates, trial and best is model))
 
     def observe(self, outcome: Outcome) -> None:
@@ -188,7 +186,7 @@ class Auto:
         if model is None or not (model.rate or self._usually_pays(model)):
             return None, False
         if not self._trials:
-            if (model.rate or 0.0) >= MARGIN * plain:
+            if (model.rate or 0.0) >= plain:
                 return model, False
             if self._idle < self._rest:
                 return None, False

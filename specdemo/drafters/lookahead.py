@@ -169,8 +169,9 @@ class CostAware:
         self.calibration = calibration
         self.token_seconds = token_seconds
         self.reason = "cost-aware"
-        self.rule = Rule.never(most)
         self._floors: list[float] = []
+        self._rule = Rule.never(most)
+        self._known = 0  # steps for which these hold
         self._steps = 0
         self._drafted = 0
         self._survival = 1.0
@@ -179,11 +180,21 @@ class CostAware:
         """At most this many, however sure the drafter is."""
         self._drafted, self._survival = 0, 1.0
         self.reason = f"cost-aware: paid up to {self.most} tokens"
-        if self._steps % REFRESHED == 0:
-            self._floors = self._worth().tolist()
-            self.rule = Rule.of(self._floors, self.calibration.rates)
         self._steps += 1
         return self.most
+
+    @property
+    def rule(self) -> Rule:
+        """See `Lookahead`."""
+        self._look()
+        return self._rule
+
+    def _look(self) -> None:
+        """Look at the costs again where it is time. Only when something is drafted: copies often find nothing."""
+        if self._steps > self._known:
+            self._known = self._steps + REFRESHED - 1
+            self._floors = self._worth().tolist()
+            self._rule = Rule.of(self._floors, self.calibration.rates)
 
     def _worth(self) -> np.ndarray:
         """Survival above which one more token, or a few more together, are worth their cost, by tokens so far.
@@ -201,6 +212,7 @@ class CostAware:
 
     def go_on(self, confidence: float) -> bool:
         """While more tokens are worth their cost."""
+        self._look()
         self._drafted += 1
         self._survival *= self.calibration.chance(confidence)
         if self._survival > self._floors[min(self._drafted, self.most) - 1]:
