@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from statistics import mean, median, quantiles
 from typing import Any
 
@@ -124,13 +125,6 @@ class Report:
                 by_repetition[number].append(ratio)
         return [mean(ratios) for ratios in by_repetition.values()]
 
-    def survival_error(self, lane: str) -> float | None:
-        """Expected calibration error of the chances that a lane foresaw for its drafted tokens, all tasks together."""
-        found: tuple[Foreseen, ...] = ()
-        for lanes in self.totals.values():
-            found = together(found, lanes[lane].survivals)
-        return calibration_error(found)
-
     @property
     def lanes(self) -> list[str]:
         """Lane names in order."""
@@ -139,7 +133,8 @@ class Report:
     def rows(self) -> list[dict[str, object]]:
         """One row for each task and lane, then the mean over tasks for each lane.
 
-        Rates and speedups are medians over repetitions of the suite, `speedup_quartiles` their spread.
+        Rates and speedups are medians over repetitions of the suite, `speedup_quartiles` their spread. `survival_error` is
+        the expected calibration error of the chances that a lane foresaw for its drafted tokens, in the end of all tasks together.
         """
         rows = [
             self._row(task, lane, totals)
@@ -152,6 +147,8 @@ class Report:
             for key in of_lane[0]:
                 values = [row[key] for row in of_lane if isinstance(row[key], int | float)]
                 summary.setdefault(key, mean(values) if values else None)
+            foreseen = reduce(together, (lanes[lane].survivals for lanes in self.totals.values()))
+            summary["survival_error"] = calibration_error(foreseen)
             rows.append(summary | _spread(self.mean_ratios(lane, self.plain)))
         return rows
 
@@ -166,6 +163,7 @@ class Report:
                 f"accept_{position}": _ratio(totals.kept[position], totals.tested[position])
                 for position in POSITIONS
             },
+            "survival_error": calibration_error(totals.survivals),
             "drafted_accept_rate": _ratio(totals.accepted, totals.drafted),
             "tokens_per_step": _ratio(totals.tokens, totals.steps),
             "draft_ms_per_token": _ratio(1000 * totals.draft_seconds, totals.drafted) or None,
@@ -260,20 +258,20 @@ def summary(
     return aligned(heads, body)
 
 
-def by_position(report: Report) -> str:
+def by_position(rows: list[dict[str, object]]) -> str:
     """How likely a drafted token is kept once it is tested, by its position in the draft; means over tasks.
 
     A row for each lane that drafted; the chance to get as far as a position is the product up to it. The last column
     says how far the chances to get there that were foreseen are from what came.
     """
     body = []
-    for row in _means(report.rows()):
-        lane = str(row["lane"])
+    for row in _means(rows):
         shares = [row[f"accept_{position}"] for position in POSITIONS]
         if any(share is not None for share in shares):
             cells = ["-" if share is None else f"{100 * share:.0f} %" for share in shares]  # type: ignore[operator]
-            error = report.survival_error(lane)
-            body.append([lane, *cells, "-" if error is None else f"{100 * error:.1f} %"])
+            error = row["survival_error"]
+            cells.append("-" if error is None else f"{100 * error:.1f} %")  # type: ignore[operator]
+            body.append([str(row["lane"]), *cells])
     heads = ["lane", *(f"token {position}" for position in POSITIONS), "calibration error"]
     return aligned(heads, body)
 

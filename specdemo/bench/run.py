@@ -48,8 +48,9 @@ PACKAGES = ("torch", "transformers", "bitsandbytes")
 Tell = Callable[[str], None]
 
 
+COPYING = [name for name, method in METHODS.items() if "store" in method.uses]
 KNOWN = (
-    "The shipped datastore holds answers to these very prompts: auto, composite and retrieval know them. "
+    "The shipped datastore holds answers to these very prompts: {} know them. "
     "`--store none`, or another --suite, shows what they give on new ones."
 )
 
@@ -108,9 +109,6 @@ class Bench:
             **self.facts,
             "notes": self.notes,
             "rows": self.report.rows(),
-            "calibration_errors": {
-                one: self.report.survival_error(one) for one in self.report.lanes
-            },
             "throughput": [asdict(result) for result in self.throughput],
         }
 
@@ -122,7 +120,7 @@ class Bench:
             markdown(rows),
             summary(rows, self.facts["memory_mb"], self.facts["training_minutes"]),
             against(self.report, [*PEERS, FLOOR]),
-            "By position:\n\n" + by_position(self.report),
+            "By position:\n\n" + by_position(rows),
             regret_table(own, self.oracle.speedup()),
             as_table(self.throughput) if self.throughput else "",
         ]
@@ -167,7 +165,7 @@ def run_bench(
     with _opened(studio, settings, bench, progress) as lanes:
         bench.facts = _facts(studio, items, options, settings, lanes)
         if options.suite == EXAMPLES and _copy_from_store(studio, settings):
-            bench.note(KNOWN)
+            bench.note(KNOWN.format(", ".join(COPYING)))
         progress(Progress("bench", 0.0, "warming up"))
         list(run_lanes(lanes, [WARM_UP], lost=bench.lose))  # not counted
         runs = [(number, item) for number in range(options.repeat) for item in items]
@@ -184,8 +182,7 @@ def run_bench(
 
 def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
     """Whether a lane may draft from the shipped datastore, which was made for the bundled prompts."""
-    copying = {name for name, method in METHODS.items() if "store" in method.uses}
-    copies = any(one.method in copying for one in settings.values())
+    copies = any(one.method in COPYING for one in settings.values())
     return copies and studio.shipped.store is not None and studio.settings.store == "auto"
 
 

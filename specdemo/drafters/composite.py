@@ -58,10 +58,9 @@ class Arm:
 
     def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
         """The drafter's proposal, with what it is expected to give by this arm's own calibration."""
-        proposal = replace(self.drafter.propose(committed, budget), source=self.name)
-        if not len(proposal):
-            return proposal
-        return foreseen(proposal, costs, self.calibration, self.token_seconds)
+        proposal = self.drafter.propose(committed, budget)
+        named = replace(proposal, source=self.name)
+        return foreseen(named, costs, self.calibration, self.token_seconds)
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from a step of its own."""

@@ -10,9 +10,8 @@ from typing import TypeAlias
 from specdemo.trace.events import Drafted, Event, Node, RunStarted, Status, Trace, Verified
 
 TENTHS = 10
-Foreseen: TypeAlias = tuple[
-    int, float, int
-]  # how many, the sum of their chances, and how many came true
+# How many, the sum of their chances, and how many came true.
+Foreseen: TypeAlias = tuple[int, float, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,6 @@ class Metrics:
     saved_seconds: float = 0.0
     positions: tuple[tuple[int, int], ...] = ()
     survivals: tuple[Foreseen, ...] = ()
-
-    @property
-    def survival_error(self) -> float | None:
-        """Expected calibration error of the foreseen chances."""
-        return calibration_error(self.survivals)
 
     @property
     def hit_rate(self) -> float | None:

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from specdemo.models.compact import rounded
 from specdemo.trace import metrics
-from specdemo.trace.metrics import TENTHS
 from specdemo.training.chain import Shared
 from specdemo.training.data import Row, batches, padded
 from specdemo.training.evaluate import Tally
@@ -174,10 +173,11 @@ class BlockTask:
             self.module.temperatures[place] = TEMPERATURES[best]
             chosen, before[:, place] = options[best], sure[:, place] / TEMPERATURES[best]
         raw, cooled = (_sigmoid(x).cumprod(axis=1)[1::2] for x in (sure, before))
-        return {
+        found = {
             "calibration_error_raw": calibration_error(raw.ravel(), truth[1::2].ravel()),
             "calibration_error": calibration_error(cooled.ravel(), truth[1::2].ravel()),
         }
+        return {name: error for name, error in found.items() if error is not None}
 
     def _states(self, plan: Plan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """The student's states at all guesses, and the target's: (n, H) bf16 each."""
@@ -203,11 +203,13 @@ class BlockTask:
         return logits.float(), confidence.float()
 
 
-def calibration_error(said: np.ndarray, true: np.ndarray) -> float:
-    """Expected calibration error of what was said of each guess, see `metrics`."""
-    bins = np.minimum((said * TENTHS).astype(int), TENTHS - 1)
-    counted = (np.bincount(bins, weights, TENTHS).tolist() for weights in (None, said, true))
-    return metrics.calibration_error(zip(*counted, strict=True)) or 0.0
+def calibration_error(said: np.ndarray, true: np.ndarray) -> float | None:
+    """Expected calibration error of what was said of each guess, see `metrics`; None without any."""
+    bins = np.minimum((said * metrics.TENTHS).astype(int), metrics.TENTHS - 1)
+    counted = (
+        np.bincount(bins, weights, metrics.TENTHS).tolist() for weights in (None, said, true)
+    )
+    return metrics.calibration_error(zip(*counted, strict=True))
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

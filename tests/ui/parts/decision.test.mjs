@@ -110,7 +110,7 @@ for (const { name, items } of recordedRuns()) {
         const { why, formula, rows, notes } = decide(words, { header: lane.header, step: judged, node: which });
         assert.ok(why && !/[{}]|undefined|NaN|“”/.test(why + formula), `${name}: ${why} ${formula}`);
         assert.ok(rows.some((row) => row.self), name);
-        assert.ok(notes.length <= 4);
+        assert.ok(notes.length <= 3);
       }
     }
   }
