@@ -10,7 +10,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 from specdemo.errors import UserError
-from specdemo.session import Studio
+from specdemo.session.studio import Studio
 from specdemo.settings import PRECISIONS, AppSettings
 from specdemo.ui.app import create_app, launch_options
 from specdemo.ui.desktop import open_window

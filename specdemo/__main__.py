@@ -1,6 +1,6 @@
 """python -m specdemo"""
 
-from specdemo.cli import main
+from specdemo.cli.parser import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

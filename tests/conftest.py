@@ -16,9 +16,9 @@ from tiny_trained import READS, TextFeatures, tiny_trained
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
-from specdemo.drafters.datastore import Datastore
-from specdemo.drafters.learned import FEATURES, LookaheadWeights
-from specdemo.drafters.memory import Memory
+from specdemo.drafters.memory.datastore import Datastore
+from specdemo.drafters.memory.visit import Memory
+from specdemo.drafters.policies.learned import FEATURES, LookaheadWeights
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate

@@ -12,7 +12,7 @@ import gradio as gr
 import pytest
 
 from specdemo.errors import UserError
-from specdemo.session import ReplayOnly, Studio
+from specdemo.session.studio import ReplayOnly, Studio
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.ui import words
 from specdemo.ui.app import create_app
@@ -32,7 +32,7 @@ sys.meta_path.insert(0, Hidden())
 PAGE = """
 import app
 from specdemo.drafters.methods import METHODS
-from specdemo.session import Studio
+from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
 
 studio = Studio(AppSettings())
@@ -66,7 +66,7 @@ def test_the_page_is_made_and_says_what_live_runs_need():
     ids=lambda command: command[0],
 )
 def test_commands_that_need_no_model_work_and_the_others_say_what_is_missing(command):
-    code = f"{HIDE}\nfrom specdemo.cli import main\nsys.exit(main({command!r}))"
+    code = f"{HIDE}\nfrom specdemo.cli.parser import main\nsys.exit(main({command!r}))"
     done = without_torch("-c", code)
     assert "Traceback" not in done.stderr
     assert done.returncode == int(command[0] in ("run", "doctor")), done.stderr

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from specdemo import docs
+from specdemo.cli import docs
 
 ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 1_000_000
@@ -80,7 +80,7 @@ def test_the_front_matter_suits_the_requirements() -> None:
 
 
 def test_the_front_matter_names_models_of_the_catalogue() -> None:
-    catalogue = json.loads(read("specdemo/models/catalogue.json"))
+    catalogue = json.loads(read("specdemo/models/files/catalogue.json"))
     repos = {model.get("repo") for model in catalogue["models"]}
     assert set(front_matter()["models"]) <= repos
 
@@ -133,7 +133,7 @@ def test_the_readme_tells_every_variable_and_command() -> None:
     assert fields
     for field in fields:
         assert f"`SPECDEMO_{field.removesuffix('_dir').upper()}`" in readme
-    for command in re.findall(r'commands\.add_parser\("([\w-]+)"', read("specdemo/cli.py")):
+    for command in re.findall(r'commands\.add_parser\("([\w-]+)"', read("specdemo/cli/parser.py")):
         assert f"`{command}" in readme, command
     assert readme.count("<!-- measured:start -->") == readme.count("<!-- measured:end -->") == 1
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from specdemo.drafters.base import METHODS
-from specdemo.models.catalogue import find, partner
-from specdemo.models.compact_files import export
-from specdemo.models.sources import resolve
-from specdemo.session import Studio
+from specdemo.models.drafts.compact_files import export
+from specdemo.models.files.catalogue import find, partner
+from specdemo.models.files.sources import resolve
+from specdemo.session.studio import Studio
+from specdemo.session.text import encode_conversation
 from specdemo.settings import POLICIES, AppSettings, RunSettings, Sampling
-from specdemo.text import encode_conversation
 from specdemo.trace.metrics import measure, output_ids
 
 pytestmark = pytest.mark.real

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader
-from specdemo.engine.sampling import Words
+from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
-from specdemo.models.compact import (
+from specdemo.models.drafts.compact import (
     CompactConfig,
     CompactLayer,
     CompactModel,
@@ -22,8 +22,8 @@ from specdemo.models.compact import (
     MarkovHead,
     pack_linear,
 )
-from specdemo.models.exit import ExitModel
-from specdemo.models.medusa import MedusaWeights
+from specdemo.models.drafts.exit import ExitModel
+from specdemo.models.drafts.medusa import MedusaWeights
 
 HIDDEN, DEPTH, RANK = 32, 4, 8
 READS = (1, 2)
@@ -86,7 +86,7 @@ def random_compact(
         norm=ones,
         embedding=embedding,
         head=pack_linear(embedding[word_ids] / 3, four_bit=False),
-        words=Words(word_ids, words),
+        words=ReducedVocabulary(word_ids, words),
         reads=reads,
         inject=Injection(
             torch.ones(len(reads) * HIDDEN).to(torch.bfloat16), linear(HIDDEN, len(reads) * HIDDEN)
@@ -117,7 +117,9 @@ def random_medusa(words: int) -> MedusaWeights:
     zero = torch.zeros(HIDDEN, dtype=torch.bfloat16)
     blocks = tuple((linear(HIDDEN), zero) for _ in range(DEPTH))
     word_ids = some(words)
-    return MedusaWeights(blocks, linear(len(word_ids)), Words(word_ids, words), READS[-1:])
+    return MedusaWeights(
+        blocks, linear(len(word_ids)), ReducedVocabulary(word_ids, words), READS[-1:]
+    )
 
 
 def tiny_trained(

@@ -17,7 +17,9 @@ from specdemo.bench.lanes import run_once, same_prefix
 from specdemo.bench.report import aligned
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress, ProgressCallback, silent
-from specdemo.session import Conversation, Studio, machine_name
+from specdemo.session.conversation import Conversation
+from specdemo.session.machine import machine_name
+from specdemo.session.studio import Studio
 from specdemo.settings import RunSettings, Sampling
 
 if TYPE_CHECKING:
@@ -231,7 +233,7 @@ class _Subject:
     ) -> None:
         from specdemo.engine.prefix import PrefixReader
         from specdemo.engine.target import CachedModel
-        from specdemo.text import encode_conversation
+        from specdemo.session.text import encode_conversation
 
         pair = studio.pair
         self.studio, self.prompts, self.runs, self.limit = studio, prompts, runs, limit

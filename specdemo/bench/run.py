@@ -36,11 +36,11 @@ from specdemo.bench.throughput import Throughput, as_table, measure_throughput
 from specdemo.drafters.methods import METHODS
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress, ProgressCallback, silent
-from specdemo.session import machine_name
+from specdemo.session.machine import machine_name
 from specdemo.trace.codec import dumps
 
 if TYPE_CHECKING:
-    from specdemo.session import Studio
+    from specdemo.session.studio import Studio
     from specdemo.settings import RunSettings
 
 WARM_UP = "Count from one to ten."

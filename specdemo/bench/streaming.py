@@ -26,7 +26,7 @@ from gradio_client.utils import apply_diff
 from specdemo.bench.page_speed import served
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
-from specdemo.session import Studio
+from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.codec import TYPES, decode
 from specdemo.trace.events import Event, RunFinished

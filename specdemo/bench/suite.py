@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdemo.errors import UserError
+from specdemo.paths import ASSETS
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "assets" / "examples.json"
+EXAMPLES = ASSETS / "examples.json"
 
 
 @dataclass(frozen=True, slots=True)

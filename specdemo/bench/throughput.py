@@ -10,7 +10,7 @@ from statistics import median
 
 from specdemo.bench.lanes import run_once
 from specdemo.bench.report import aligned
-from specdemo.session import Studio
+from specdemo.session.studio import Studio
 from specdemo.settings import RunSettings
 
 

@@ -7,9 +7,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from specdemo.drafters.automaton import SuffixAutomaton
 from specdemo.drafters.block import DSpark, JetSpec
-from specdemo.drafters.calibration import (
+from specdemo.drafters.composite import Arm, Auto, Composite
+from specdemo.drafters.draft_model import DraftModel
+from specdemo.drafters.draft_reader import DraftReader
+from specdemo.drafters.look_back import LookBack
+from specdemo.drafters.medusa import Medusa
+from specdemo.drafters.memory.automaton import SuffixAutomaton
+from specdemo.drafters.memory.markov import MarkovBias, MarkovCounts
+from specdemo.drafters.memory.visit import Memory
+from specdemo.drafters.methods import METHODS, NEEDED
+from specdemo.drafters.ngram import Ngram
+from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.parallel import Parallel
+from specdemo.drafters.policies.calibration import (
     Calibration,
     Prior,
     chosen_guess,
@@ -20,20 +31,9 @@ from specdemo.drafters.calibration import (
     sampled_ngram,
     sampled_retrieval,
 )
-from specdemo.drafters.composite import Arm, Auto, Composite
-from specdemo.drafters.draft_model import DraftModel
-from specdemo.drafters.draft_reader import DraftReader
-from specdemo.drafters.fallback import Fallback
-from specdemo.drafters.forecast import Forecast
-from specdemo.drafters.look_back import LookBack
-from specdemo.drafters.lookahead import CostAware, Lookahead, make_lookahead
-from specdemo.drafters.markov import MarkovBias, MarkovCounts
-from specdemo.drafters.medusa import Medusa
-from specdemo.drafters.memory import Memory
-from specdemo.drafters.methods import METHODS, NEEDED
-from specdemo.drafters.ngram import Ngram
-from specdemo.drafters.nothing import Nothing
-from specdemo.drafters.parallel import Parallel
+from specdemo.drafters.policies.fallback import Fallback
+from specdemo.drafters.policies.forecast import Forecast
+from specdemo.drafters.policies.lookahead import CostAware, Lookahead, make_lookahead
 from specdemo.drafters.retrieval import Retrieval
 from specdemo.drafters.tree import Tree
 from specdemo.engine.cost import CostProfile, Costs
@@ -42,12 +42,12 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter
 from specdemo.errors import UserError
-from specdemo.models.trained import KINDS
+from specdemo.models.drafts.trained import KINDS
 from specdemo.settings import RunSettings
 
 if TYPE_CHECKING:
-    from specdemo.drafters.datastore import Datastore
-    from specdemo.drafters.learned import LookaheadWeights
+    from specdemo.drafters.memory.datastore import Datastore
+    from specdemo.drafters.policies.learned import LookaheadWeights
 
 COPY_MOST = 24  # a good copy may be long: the policy stops it earlier
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specdemo.drafters.calibration import Calibration, stated
 from specdemo.drafters.depths import depth_tree
 from specdemo.drafters.draft_reader import DraftReader
+from specdemo.drafters.policies.calibration import Calibration, stated
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.types import Outcome, Proposal
-from specdemo.models.compact import CompactModel, MarkovHead
+from specdemo.models.drafts.compact import CompactModel, MarkovHead
 
 
 class Block:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from specdemo.drafters.calibration import Calibration
-from specdemo.drafters.forecast import foreseen
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.forecast import foreseen
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from specdemo.drafters.calibration import Calibration
-from specdemo.drafters.lookahead import TOGETHER
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.lookahead import TOGETHER
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.drafters.draft_reader import DraftReader
-from specdemo.drafters.lookahead import Lookahead
+from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
 
 

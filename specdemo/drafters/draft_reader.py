@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specdemo.drafters.lookahead import Lookahead
-from specdemo.drafters.markov import MarkovBias
-from specdemo.drafters.online_head import HeadBias, attach
+from specdemo.drafters.memory.markov import MarkovBias
+from specdemo.drafters.memory.online_head import HeadBias, attach
+from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.cost import Costs
-from specdemo.engine.guide import Chain, Guide
+from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.prefix import PrefixReader
-from specdemo.engine.sampling import Shaper, Words, draw, draw_at, likeliest
+from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
 
 
 class DraftReader:
@@ -49,7 +49,7 @@ class DraftReader:
         self._generator = torch.Generator()
 
     @property
-    def words(self) -> Words | None:
+    def words(self) -> ReducedVocabulary | None:
         """What columns stand for; None for all tokens."""
         return None if self.bias else self.reader.model.words
 
@@ -116,7 +116,7 @@ class DraftReader:
         if not self.greedy:
             uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64)
         if lookahead.rule and not (self.bias or self.head) and self.shaper.only_temperature:
-            guide = Guide(most, lookahead.rule, uniforms, self.shaper.sampling.temperature)
+            guide = DraftPlan(most, lookahead.rule, uniforms, self.shaper.sampling.temperature)
             found = self.reader.draft_on(committed, guide)
             if found:
                 if found.step_seconds:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdemo.models.trained import KINDS
+from specdemo.models.drafts.trained import KINDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdemo.drafters.automaton import SuffixAutomaton
-from specdemo.drafters.lookahead import Lookahead
+from specdemo.drafters.memory.automaton import SuffixAutomaton
+from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
 from specdemo.settings import MAX_LOOKAHEAD
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from specdemo.drafters.calibration import Calibration
 from specdemo.drafters.draft_reader import DraftReader
-from specdemo.drafters.lookahead import Lookahead
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.sampling import likeliest
 from specdemo.engine.types import Outcome, Proposal
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specdemo.drafters.datastore import Datastore
-from specdemo.drafters.lookahead import Lookahead
+from specdemo.drafters.memory.datastore import Datastore
+from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
 from specdemo.settings import MAX_LOOKAHEAD
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdemo.drafters.datastore import Datastore
-from specdemo.drafters.learned import LookaheadWeights
-
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
+from specdemo.drafters.memory.datastore import Datastore
+from specdemo.drafters.policies.learned import LookaheadWeights
+from specdemo.paths import ASSETS
 
 
 @dataclass(frozen=True, slots=True)

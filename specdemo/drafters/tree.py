@@ -9,9 +9,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from specdemo.drafters.calibration import Calibration
 from specdemo.drafters.draft_reader import DraftReader
-from specdemo.drafters.lookahead import TOGETHER
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.lookahead import TOGETHER
 from specdemo.engine.cost import Costs
 from specdemo.engine.sampling import likeliest
 from specdemo.engine.types import Outcome, Proposal

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.engine.ask import Ask, answer_together
 from specdemo.engine.clock import StepClock
 from specdemo.engine.detail import places
+from specdemo.engine.forward import ForwardRequest, answer_together
 from specdemo.engine.limits import Limits
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
@@ -33,7 +33,7 @@ from specdemo.trace.events import (
 def generate(*arguments: Any, **options: Any) -> Iterator[Event]:
     """The events of a run of its own, see `steps`: nobody shares its passes."""
     for item in steps(*arguments, **options):
-        if isinstance(item, Ask):
+        if isinstance(item, ForwardRequest):
             answer_together([item])
         else:
             yield item
@@ -49,7 +49,7 @@ def steps(
     started: RunStarted,
     cancelled: Callable[[], bool] = lambda: False,
     detail: int = 0,
-) -> Iterator[Event | Ask]:
+) -> Iterator[Event | ForwardRequest]:
     """Decode one lane, a step at a time. What it asks of the target is answered before it goes on.
 
     started: the lane's header; its prompt counts and times are filled in here

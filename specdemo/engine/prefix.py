@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.nn.functional import pad
 
-from specdemo.engine.guide import Chain, Guide
+from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.types import DraftsOn, LanguageModel
 
 
@@ -31,7 +31,7 @@ class PrefixReader:
         self.cached_ids = token_ids
         return logits
 
-    def draft_on(self, token_ids: Sequence[int], guide: Guide) -> Chain | None:
+    def draft_on(self, token_ids: Sequence[int], guide: DraftPlan) -> Chain | None:
         """A chain after a text of at least one token; None where the model does not draft on its own."""
         if not isinstance(self.model, DraftsOn):
             return None

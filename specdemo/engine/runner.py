@@ -11,13 +11,15 @@ from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from specdemo.engine.ask import Ask, answer_together
-from specdemo.engine.crew import Crew
+from specdemo.engine.forward import ForwardRequest, answer_together
+from specdemo.engine.thread_governor import ThreadGovernor
 from specdemo.trace.events import Event
 
 LOOK_SECONDS = 1 / 20  # between two looks of who need not see each event at once
 
-Steps = Iterator[Event | Ask]  # a run: events to show, and asks to answer before it goes on
+Steps = Iterator[
+    Event | ForwardRequest
+]  # a run: events to show, and asks to answer before it goes on
 
 
 @dataclass(eq=False)
@@ -31,7 +33,7 @@ class _Run:
     outbox: SimpleQueue[Event | BaseException | None] = field(default_factory=SimpleQueue)
     closed: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
-    ask: Ask | None = None
+    ask: ForwardRequest | None = None
 
 
 class Runner:
@@ -46,7 +48,7 @@ class Runner:
         self._inbox: SimpleQueue[_Run | tuple[Callable[[], Any], Future[Any]] | None] = (
             SimpleQueue()
         )
-        self._crew = Crew()
+        self._crew = ThreadGovernor()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._runs: list[_Run] = []
@@ -136,7 +138,7 @@ def _advance(run: _Run) -> bool:
             run.steps.close()  # type: ignore[attr-defined]
         else:
             for item in run.steps:
-                if isinstance(item, Ask):
+                if isinstance(item, ForwardRequest):
                     run.ask = item
                     return True
                 run.outbox.put(item)
@@ -148,6 +150,6 @@ def _advance(run: _Run) -> bool:
     return False
 
 
-def _kind(ask: Ask) -> tuple[int, int]:
+def _kind(ask: ForwardRequest) -> tuple[int, int]:
     """Asks of one kind can be one pass."""
     return id(ask.decoder), ask.one.depth or 0

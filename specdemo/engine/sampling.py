@@ -16,7 +16,7 @@ from specdemo.settings import Sampling
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ReducedVocabulary:
     """A reduced vocabulary: the tokens that the columns of a drafter's rows stand for.
 
     ids: (W,) int64 on the CPU, each token once; size: V; tokens: the same ids; places: the column of each
@@ -34,11 +34,11 @@ class Words:
             object.__setattr__(self, "tokens", tokens)
             self.places.update((token, column) for column, token in enumerate(tokens))
 
-    def extended(self, tokens: Sequence[int]) -> Words:
+    def extended(self, tokens: Sequence[int]) -> ReducedVocabulary:
         """These words and some more, none of which is among them."""
         ids = torch.cat([self.ids, torch.tensor(tokens, dtype=self.ids.dtype)])
         more = {token: column for column, token in enumerate(tokens, len(self.tokens))}
-        return Words(ids, self.size, (*self.tokens, *tokens), self.places | more)
+        return ReducedVocabulary(ids, self.size, (*self.tokens, *tokens), self.places | more)
 
     def token(self, column: int) -> int:
         """Which token a column stands for."""
@@ -78,7 +78,7 @@ class Shaper:
         logits: Tensor,
         committed: Sequence[int],
         paths: Sequence[Sequence[int]],
-        words: Words | None = None,
+        words: ReducedVocabulary | None = None,
     ) -> Tensor:
         """Shape rows of logits.
 
@@ -104,7 +104,7 @@ class Shaper:
         logits: Tensor,
         committed: Sequence[int],
         paths: Sequence[Sequence[int]],
-        words: Words | None = None,
+        words: ReducedVocabulary | None = None,
     ) -> Tensor:
         """Shaped probabilities, (R, V) float32. When greedy: of temperature 1, for pictures and policies."""
         return torch.softmax(self.logits(logits, committed, paths, words), dim=-1)
@@ -114,7 +114,7 @@ class Shaper:
         logits: Tensor,
         committed: Sequence[int],
         paths: Sequence[Sequence[int]],
-        words: Words | None,
+        words: ReducedVocabulary | None,
     ) -> Tensor:
         penalty = self.sampling.repetition_penalty
         shaped = logits.clone()

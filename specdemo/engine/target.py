@@ -10,16 +10,24 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from specdemo.engine.ask import Ask, answer_together
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.decoder import Answer, Decoder, ModuleDecoder, Pass
 from specdemo.engine.features import Features
+from specdemo.engine.forward import (
+    Decoder,
+    ForwardInput,
+    ForwardOutput,
+    ForwardRequest,
+    answer_together,
+)
+from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.errors import UserError
 
 Result = TypeVar("Result")
-Asking = Generator[Ask, None, Result]  # asks what it needs to know, and returns what it found
+Requesting = Generator[
+    ForwardRequest, None, Result
+]  # asks what it needs to know, and returns what it found
 
 
 class CachedModel:
@@ -59,7 +67,7 @@ class CachedModel:
         """Append tokens, in pieces. returns: (V,) logits that follow the last of them."""
         return answered(self.reading(token_ids))
 
-    def reading(self, token_ids: Sequence[int]) -> Asking[Tensor]:
+    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
         """The same by asks, that a driver may join with those of other runs."""
         logits = torch.empty(0)
         self._forget_grown()
@@ -108,7 +116,7 @@ class CachedModel:
         """
         return answered(self.judging(pending_id, proposal))
 
-    def judging(self, pending_id: int, proposal: Proposal) -> Asking[TargetOutput]:
+    def judging(self, pending_id: int, proposal: Proposal) -> Requesting[TargetOutput]:
         """The same by an ask, that a driver may join with those of other runs."""
         self._forget_grown()
         parents = [-1, *(parent + 1 for parent in proposal.parents)]
@@ -134,7 +142,7 @@ class CachedModel:
         parents: Sequence[int],
         rows: int,
         earlier: Sequence[int] = (),
-    ) -> Asking[TargetOutput]:
+    ) -> Requesting[TargetOutput]:
         """One pass over nodes that hang on the cached text; logits of the last `rows` nodes.
 
         earlier: parents of nodes read before that are still in place; `parents` index both together
@@ -153,17 +161,17 @@ class CachedModel:
         first: int,
         answers: int,
         depth: int | None = None,
-    ) -> Ask:
+    ) -> ForwardRequest:
         """A pass over the nodes of `tree` from `first` on."""
         self._cache.skip(first)
         positions = [self.length + below - 1 for below in depths(tree)[first:]]
         reads = self.features.layers if self._recording and depth is None else ()
         seen = self._seen(tree, first)
-        one = Pass(token_ids, positions, seen, self._cache, answers, reads, depth)
-        return Ask(self.decoder, one)
+        one = ForwardInput(token_ids, positions, seen, self._cache, answers, reads, depth)
+        return ForwardRequest(self.decoder, one)
 
     def _seen(self, tree: Sequence[int], first: int) -> Tensor | None:
-        """What the nodes from `first` on look at, see `Pass`."""
+        """What the nodes from `first` on look at, see `ForwardInput`."""
         chain = is_chain(tree)
         if chain and (len(tree) == first + 1 or (self.length == 0 and first == 0)):
             return None
@@ -174,7 +182,7 @@ class CachedModel:
         return seen
 
 
-def _asked(ask: Ask) -> Asking[Answer]:
+def _asked(ask: ForwardRequest) -> Requesting[ForwardOutput]:
     """Wait for an answer."""
     begun = time.perf_counter()
     yield ask
@@ -183,7 +191,7 @@ def _asked(ask: Ask) -> Asking[Answer]:
     return replace(answer, sharing=replace(answer.sharing, waited=waited))
 
 
-def answered(asking: Asking[Result]) -> Result:
+def answered(asking: Requesting[Result]) -> Result:
     """Drive what asks to its end, answering each ask alone and at once."""
     while True:
         try:
@@ -195,12 +203,12 @@ def answered(asking: Asking[Result]) -> Result:
 class Immediate:
     """For targets that are no models: what the loop asks for is answered by `read` and `forward` at once."""
 
-    def reading(self, token_ids: Sequence[int]) -> Asking[Tensor]:
+    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
         """`read`, asking nothing."""
         yield from ()
         return self.read(token_ids)  # type: ignore[attr-defined, no-any-return]
 
-    def judging(self, pending_id: int, proposal: Proposal) -> Asking[TargetOutput]:
+    def judging(self, pending_id: int, proposal: Proposal) -> Requesting[TargetOutput]:
         """`forward`, asking nothing."""
         yield from ()
         return self.forward(pending_id, proposal)  # type: ignore[attr-defined, no-any-return]

@@ -11,9 +11,9 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from specdemo.engine.ask import ALONE, Sharing
-from specdemo.engine.guide import Chain, Guide
-from specdemo.engine.sampling import Words
+from specdemo.engine.draft_plan import Chain, DraftPlan
+from specdemo.engine.forward import ALONE, Sharing
+from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.trace.events import Status
 
 
@@ -39,7 +39,7 @@ class Proposal:
     token_ids: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     draft_probs: Sequence[Tensor] | Tensor | None = None
-    words: Words | None = None
+    words: ReducedVocabulary | None = None
     chosen: bool = False
     confidences: tuple[float | None, ...] = ()
     lookahead: int = 0
@@ -151,7 +151,7 @@ class Drafter(Protocol):
 class DraftsOn(Protocol):
     """A language model that drafts chains without being asked between their tokens."""
 
-    def draft_on(self, token_ids: Sequence[int], guide: Guide) -> Chain | None:
+    def draft_on(self, token_ids: Sequence[int], guide: DraftPlan) -> Chain | None:
         """Append tokens, and draft after them; all drafted tokens but the last are in the cache then. None if it cannot now."""
 
 
@@ -159,7 +159,7 @@ class LanguageModel(Protocol):
     """A causal model with a cache of its own that can be rolled back."""
 
     @property
-    def words(self) -> Words | None:
+    def words(self) -> ReducedVocabulary | None:
         """The W tokens that its logits are of; None for all V."""
 
     @property

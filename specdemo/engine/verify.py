@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdemo.engine.sampling import Words, draw, likeliest
+from specdemo.engine.sampling import ReducedVocabulary, draw, likeliest
 from specdemo.engine.types import Proposal, Verdict
 from specdemo.trace.events import Status
 
@@ -106,7 +106,7 @@ def verify_sampling(
 
 
 def _residual(
-    left: Tensor, drawn_from: Tensor | None, token: int, words: Words | None = None
+    left: Tensor, drawn_from: Tensor | None, token: int, words: ReducedVocabulary | None = None
 ) -> Tensor:
     """What the target still has to give after `token` was refused: (V,) that sums to one.
 

@@ -1,1 +1,1 @@
-"""Where weights come from: the catalogue, the sources of model files, and loading in 4-bit."""
+"""Where models come from and how they are loaded as a pair."""

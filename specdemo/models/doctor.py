@@ -11,13 +11,13 @@ from importlib import metadata
 from pathlib import Path
 
 from specdemo.errors import UserError
-from specdemo.models.catalogue import ASSETS, DEFAULT_TARGET, find
+from specdemo.models.files.catalogue import ASSETS, DEFAULT_TARGET, find
+from specdemo.models.files.sources import embedded_folder, recipe
+from specdemo.models.files.store import free_bytes, is_complete
+from specdemo.models.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
 from specdemo.models.memory import free_ram
 from specdemo.models.progress import folder_bytes, megabytes
 from specdemo.models.quiet import import_bitsandbytes
-from specdemo.models.sources import embedded_folder, recipe
-from specdemo.models.store import free_bytes, is_complete
-from specdemo.models.wheel import LOCAL_WHEEL, installed_gguf, pip_command
 from specdemo.settings import AppSettings
 
 PACKAGES = (
@@ -147,7 +147,8 @@ def _four_bit() -> Fact:
     import_bitsandbytes()
     from bitsandbytes import functional
 
-    from specdemo.models import native, processor
+    from specdemo.kernels import cpu_features as processor
+    from specdemo.kernels import runtime as native
 
     if native.runs_here():
         return Fact("4-bit on the CPU", f"compiled pass on {processor.name()} (fastest)")

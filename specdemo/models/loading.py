@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.attention import use_shared_heads
-from specdemo.engine.decoder import Decoder
+from specdemo.engine.forward import Decoder
 from specdemo.errors import UserError
-from specdemo.models.decoders import COMPILED, open_decoder
-from specdemo.models.folder import check_folder, count_parameters
+from specdemo.models.decoders.choose import COMPILED, open_decoder
+from specdemo.models.files.folder import check_folder, count_parameters
+from specdemo.models.files.sources import ModelFiles
 from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
-from specdemo.models.sources import ModelFiles
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ one_at_a_time = (
 class LoadedModel:
     """A model ready to run. Never move or save it: its 4-bit weights are laid out for its device.
 
-    decoder: runs it, see `specdemo.models.decoders`; vocabulary_size: rows of the output head
+    decoder: runs it, see `specdemo.models.decoders.choose`; vocabulary_size: rows of the output head
     """
 
     model: PreTrainedModel

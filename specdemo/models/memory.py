@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from specdemo.models.folder import tensors
+from specdemo.models.files.folder import tensors
 
 BYTES_PER_WEIGHT = {
     "nf4": 0.5625,

@@ -12,18 +12,23 @@ from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.target import CachedModel, check_rollback
 from specdemo.engine.types import LanguageModel
 from specdemo.errors import UserError
-from specdemo.models.catalogue import DEFAULT_TARGET, partner
-from specdemo.models.compact import CompactModel, CompactWeights
-from specdemo.models.compact_files import is_compact, load_compact, read_config, read_embedding
-from specdemo.models.copy import QuantisedCopy, no_copy_why
-from specdemo.models.exit import ExitModel
+from specdemo.models.drafts.compact import CompactModel, CompactWeights
+from specdemo.models.drafts.compact_files import (
+    is_compact,
+    load_compact,
+    read_config,
+    read_embedding,
+)
+from specdemo.models.drafts.copy import QuantisedCopy, no_copy_why
+from specdemo.models.drafts.exit import ExitModel
+from specdemo.models.drafts.trained import KINDS, Trained, find_trained
+from specdemo.models.files.catalogue import DEFAULT_TARGET, partner
+from specdemo.models.files.sources import ModelFiles, resolve
 from specdemo.models.loading import LoadedModel, load_model
 from specdemo.models.measured import costs_of
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.progress import Progress, ProgressCallback, silent
-from specdemo.models.sources import ModelFiles, resolve
 from specdemo.models.tokenizers import check_pair, load_tokenizer, same_tokenizer
-from specdemo.models.trained import KINDS, Trained, find_trained
 from specdemo.settings import AppSettings
 from specdemo.trace.events import ModelInfo
 

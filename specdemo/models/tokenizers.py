@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from specdemo.errors import UserError
+from specdemo.models.files.sources import ModelFiles
 from specdemo.models.quiet import quiet_transformers
-from specdemo.models.sources import ModelFiles
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specdemo.drafters.datastore import CARD, FORMAT, SUFFIXES, TOKENS, fingerprint
+from specdemo.drafters.memory.datastore import CARD, FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.drafters.retrieval import LONGEST
 from specdemo.errors import UserError
+from specdemo.models.files.store import scratch
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.models.quiet import quiet_transformers
-from specdemo.models.store import scratch
-from specdemo.text import encode_conversation
+from specdemo.session.text import encode_conversation
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read

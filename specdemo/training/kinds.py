@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdemo.errors import UserError
-from specdemo.models.compact import rounded
-from specdemo.models.compact_files import load_state, read_config
+from specdemo.models.drafts.compact import rounded
+from specdemo.models.drafts.compact_files import load_state, read_config
 from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
 from specdemo.training.options import ABOVE

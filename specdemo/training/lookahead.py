@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from specdemo.drafters.learned import FEATURES, DraftFeatures, Learned, LookaheadWeights
-from specdemo.drafters.lookahead import Constant, Lookahead
+from specdemo.drafters.policies.learned import FEATURES, DraftFeatures, Learned, LookaheadWeights
+from specdemo.drafters.policies.lookahead import Constant, Lookahead
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.errors import UserError

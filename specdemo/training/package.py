@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.errors import UserError
-from specdemo.models.compact_files import FORMAT, save_compact
+from specdemo.models.drafts.compact_files import FORMAT, save_compact
 from specdemo.training.card import Card, render
 
 if TYPE_CHECKING:

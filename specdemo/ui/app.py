@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from specdemo.export import player_page
-from specdemo.session import Studio
+from specdemo.export.table import player_page
+from specdemo.session.studio import Studio
 from specdemo.ui import words
 from specdemo.ui.handlers import MOST_PROMPTS, Handlers, Visitor
 from specdemo.ui.lab import create_lab

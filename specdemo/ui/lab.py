@@ -10,9 +10,9 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo import lab
 from specdemo.errors import UserError
-from specdemo.session import Studio
+from specdemo.scenarios import lab
+from specdemo.session.studio import Studio
 from specdemo.ui.view import mounted
 from specdemo.ui.words.en.lab import WORDS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from specdemo.session import Studio
+from specdemo.session.studio import Studio
 from specdemo.ui import words
 from specdemo.ui.view import RUNS, mounted
 from specdemo.ui.words.en.lessons import WORDS

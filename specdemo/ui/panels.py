@@ -11,7 +11,8 @@ from typing import Any, Literal
 import gradio as gr
 
 from specdemo.errors import UserError
-from specdemo.session import MethodInfo, Studio
+from specdemo.session.menu import MethodInfo
+from specdemo.session.studio import Studio
 from specdemo.settings import MAX_LOOKAHEAD, MAX_NODES, PRECISIONS, RunSettings
 from specdemo.ui import present, words
 from specdemo.ui.runs import create_runs
@@ -42,7 +43,7 @@ TOGGLE_THEME = "() => { document.body.classList.toggle('dark'); }"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ForwardRequest:
     """The prompt and its buttons."""
 
     prompt: gr.Textbox
@@ -100,7 +101,7 @@ def create_replay_note(why: UserError) -> None:
     gr.HTML(f'<p class="sd-replay-note">{text}</p>', apply_default_css=False, padding=False)
 
 
-def create_ask() -> Ask:
+def create_ask() -> ForwardRequest:
     """The prompt, Run, Stop and New; under them the recorded runs and the examples."""
     with gr.Row(elem_id="sd-ask"):
         prompt = gr.Textbox(
@@ -122,7 +123,7 @@ def create_ask() -> Ask:
             for example in read_examples(EXAMPLES):
                 button = gr.Button(example["title"], size="sm")
                 button.click(None, None, prompt, js=f"() => {json.dumps(example['prompt'])}")
-    return Ask(prompt, run, stop, new, runs)
+    return ForwardRequest(prompt, run, stop, new, runs)
 
 
 def create_controls(studio: Studio) -> Controls:

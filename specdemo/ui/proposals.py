@@ -15,9 +15,9 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import UserError
-from specdemo.proposals import ANSWER, Guess, Place, Text
-from specdemo.race import recorded_together
-from specdemo.session import Studio
+from specdemo.scenarios.proposals import ANSWER, Guess, Place, Text
+from specdemo.scenarios.race import recorded_together
+from specdemo.session.studio import Studio
 from specdemo.settings import MAX_LOOKAHEAD, RunSettings, Sampling
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page

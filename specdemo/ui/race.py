@@ -15,8 +15,8 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import UserError
-from specdemo.race import LEAST, MOST, NOTHING, RecordedRace, recorded_races, run_race
-from specdemo.session import Studio
+from specdemo.scenarios.race import LEAST, MOST, NOTHING, RecordedRace, recorded_races, run_race
+from specdemo.session.studio import Studio
 from specdemo.settings import MAX_LOOKAHEAD, RunSettings, Sampling
 from specdemo.trace.codec import encode
 from specdemo.ui import present

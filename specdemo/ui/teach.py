@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import gradio as gr
 import segno
 
-from specdemo.session import Studio
+from specdemo.session.studio import Studio
 from specdemo.ui.runs import recorded_runs
 from specdemo.ui.view import SCRIPTS, mounted
 from specdemo.ui.words.en import teach as words

@@ -13,9 +13,9 @@ from typing import Any
 import gradio as gr
 import plotly
 
+from specdemo.paths import ASSETS
 from specdemo.ui import words
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
 SCRIPTS = ASSETS / "view"
 RUNS = ASSETS / "runs"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

@@ -36,7 +36,7 @@ from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.errors import UserError
-from specdemo.session import MethodInfo
+from specdemo.session.menu import MethodInfo
 from specdemo.settings import AppSettings, Sampling
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import output_ids

@@ -12,7 +12,7 @@ from specdemo.bench.policies import Oracle, regret_table
 from specdemo.bench.report import Report, by_position, summary
 from specdemo.drafters.methods import Method
 from specdemo.engine.cost import CostProfile
-from specdemo.models.trained import KINDS
+from specdemo.models.drafts.trained import KINDS
 from specdemo.trace.events import Node, Status, Verified
 from specdemo.trace.metrics import calibration_error, measure, output_ids
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from conftest import header, tiny_llama
 
-from specdemo import commands
 from specdemo.bench import floor, run
 from specdemo.bench.floor import FloorLane, pass_bytes
 from specdemo.bench.html_report import render
@@ -20,7 +19,8 @@ from specdemo.bench.report import Report, against, markdown, readme
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.bench.suite import Item
 from specdemo.bench.throughput import measure_throughput
-from specdemo.cli import main
+from specdemo.cli import commands
+from specdemo.cli.parser import main
 from specdemo.drafters.nothing import Nothing
 from specdemo.drafters.oracle import Scripted
 from specdemo.engine.cost import CostProfile
@@ -31,7 +31,7 @@ from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.errors import UserError
-from specdemo.session import MethodInfo
+from specdemo.session.menu import MethodInfo
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics

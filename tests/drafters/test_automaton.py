@@ -7,9 +7,9 @@ import random
 import pytest
 from conftest import reference_greedy, run_lane
 
-from specdemo.drafters.automaton import SuffixAutomaton
-from specdemo.drafters.lookahead import Confidence, Constant
+from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import Ngram
+from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.trace.events import Drafted
 from specdemo.trace.metrics import measure, output_ids
 

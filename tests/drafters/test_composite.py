@@ -8,8 +8,8 @@ from conftest import PROFILE
 
 from specdemo.drafters.composite import Arm, Auto, Composite
 from specdemo.drafters.oracle import Scripted
-from specdemo.engine.ask import ALONE, Sharing
 from specdemo.engine.cost import Costs
+from specdemo.engine.forward import ALONE, Sharing
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
 

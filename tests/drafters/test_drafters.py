@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from conftest import PROFILE
 
-from specdemo.drafters.automaton import SuffixAutomaton
 from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
-from specdemo.drafters.calibration import Calibration
-from specdemo.drafters.fallback import WINDOW, Fallback
-from specdemo.drafters.forecast import survivals
-from specdemo.drafters.lookahead import Confidence, Constant, CostAware, Heuristic
+from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import Ngram
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.fallback import WINDOW, Fallback
+from specdemo.drafters.policies.forecast import survivals
+from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
 from specdemo.engine.cost import Costs
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Outcome, Proposal, Verdict

@@ -10,7 +10,7 @@ from conftest import reference_greedy, run_lane
 
 from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.draft_reader import DraftReader
-from specdemo.drafters.learned import FEATURES, DraftFeatures, Learned, LookaheadWeights
+from specdemo.drafters.policies.learned import FEATURES, DraftFeatures, Learned, LookaheadWeights
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from conftest import drafter_for, reference_greedy, run_lane, tiny_llama
 
-from specdemo.drafters.markov import MarkovBias, MarkovCounts
-from specdemo.drafters.memory import Memory
+from specdemo.drafters.memory.markov import MarkovBias, MarkovCounts
+from specdemo.drafters.memory.visit import Memory
 from specdemo.engine.target import CachedModel
 from specdemo.trace.metrics import measure, output_ids
 

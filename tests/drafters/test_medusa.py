@@ -7,14 +7,14 @@ import torch
 from conftest import PROFILE, VOCABULARY, reference_greedy, run_lane
 from torch.nn import functional as F
 
-from specdemo.drafters.calibration import Calibration
 from specdemo.drafters.depths import best_paths, depth_tree
 from specdemo.drafters.medusa import Medusa, static_shape
+from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.features import Features
-from specdemo.engine.sampling import Shaper, Words
+from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.models.medusa import MedusaWeights
+from specdemo.models.drafts.medusa import MedusaWeights
 from specdemo.settings import Sampling
 from specdemo.trace.metrics import measure, output_ids
 
@@ -39,7 +39,7 @@ def weights(target_weights):
     return MedusaWeights(
         tuple(block() for _ in range(HEADS)),
         lambda x: F.linear(x, head),
-        Words(words, VOCABULARY),
+        ReducedVocabulary(words, VOCABULARY),
         (LAST,),
     )
 

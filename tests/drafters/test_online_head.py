@@ -8,14 +8,14 @@ from conftest import PROFILE, reference_greedy, run_lane, tiny_llama
 from torch.nn import functional as F
 
 from specdemo.drafters.base import DraftingContext, make_drafter
-from specdemo.drafters.markov import MarkovCounts
-from specdemo.drafters.memory import MOST_RUNS, Memory
-from specdemo.drafters.online_head import MOST_PAIRS, OnlineHead
+from specdemo.drafters.memory.markov import MarkovCounts
+from specdemo.drafters.memory.online_head import MOST_PAIRS, OnlineHead
+from specdemo.drafters.memory.visit import MOST_RUNS, Memory
 from specdemo.engine.prefix import PrefixReader
-from specdemo.engine.sampling import Shaper, Words
+from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.errors import UserError
-from specdemo.models.compact import CompactConfig, CompactLayer, CompactModel, CompactWeights
+from specdemo.models.drafts.compact import CompactConfig, CompactLayer, CompactModel, CompactWeights
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.metrics import Metrics, measure, output_ids
 
@@ -41,7 +41,9 @@ def weights() -> CompactWeights:
     )
     config = CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0)
     head = lambda x: F.linear(x, embedding[word_ids])  # noqa: E731 - a Linear
-    return CompactWeights(config, (layer,), one, embedding, head, Words(word_ids, VOCABULARY))
+    return CompactWeights(
+        config, (layer,), one, embedding, head, ReducedVocabulary(word_ids, VOCABULARY)
+    )
 
 
 def verdicts(weights: CompactWeights, seed: int, count: int = 300):

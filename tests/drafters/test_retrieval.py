@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from conftest import VOCABULARY, reference_greedy, run_lane
 
-from specdemo.drafters.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
-from specdemo.drafters.lookahead import Confidence, Constant
+from specdemo.drafters.memory.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
+from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.drafters.retrieval import Retrieval, most_frequent
 from specdemo.errors import UserError
 from specdemo.trace.codec import encode

@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import PROFILE
 
-from specdemo.drafters.calibration import Calibration
+from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import TreeBuilder
 from specdemo.engine.cost import Costs
 

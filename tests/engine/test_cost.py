@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from conftest import VOCABULARY
 
-from specdemo.engine.ask import ALONE, Sharing
 from specdemo.engine.cost import (
     CONTEXT,
     FAR,
@@ -15,6 +14,7 @@ from specdemo.engine.cost import (
     expected_tokens,
     measure_costs,
 )
+from specdemo.engine.forward import ALONE, Sharing
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status

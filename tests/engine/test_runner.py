@@ -12,13 +12,13 @@ from conftest import drafter_for, header, reference_greedy
 from transformers import LlamaForCausalLM
 
 from specdemo.drafters.nothing import Nothing
-from specdemo.engine.decoder import ModuleDecoder
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate, steps
+from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.models.lean import LeanDecoder
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.settings import Sampling
 from specdemo.trace.events import RunStarted, Verified
 from specdemo.trace.metrics import output_ids
@@ -212,5 +212,5 @@ def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weigh
 
 
 def test_a_session_imports_no_torch():
-    code = "import sys, specdemo.session; sys.exit('torch' in sys.modules)"
+    code = "import sys, specdemo.session.studio; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdemo.engine.sampling import Shaper, Words
+from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.settings import Sampling
 
 
 def test_words_are_widened_to_their_tokens():
-    words = Words(torch.tensor([4, 1, 2]), 6)
+    words = ReducedVocabulary(torch.tensor([4, 1, 2]), 6)
     (row,) = words.widen(torch.tensor([[0.5, 0.2, 0.3]])).tolist()
     assert row == pytest.approx([0, 0.2, 0.3, 0, 0.5, 0])
     assert [words.token(column) for column in range(3)] == [4, 1, 2]
@@ -27,7 +27,7 @@ def test_words_are_widened_to_their_tokens():
 )
 def test_shaping_words_is_shaping_all_tokens_with_the_others_ruled_out(sampling):
     generator = torch.Generator().manual_seed(5)
-    words = Words(torch.randperm(50, generator=generator)[:20], 50)
+    words = ReducedVocabulary(torch.randperm(50, generator=generator)[:20], 50)
     rows = torch.randn(2, 20, generator=generator)
     wide = torch.full((2, 50), -torch.inf)
     wide[:, words.ids] = rows

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from passes import BUILDS, tiny
 
-from specdemo.models.catalogue import Wheel
+from specdemo.models.files.catalogue import Wheel
 
 WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
 

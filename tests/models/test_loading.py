@@ -6,9 +6,9 @@ import pytest
 
 from specdemo.errors import UserError
 from specdemo.models import loading, memory
-from specdemo.models.folder import count_parameters
+from specdemo.models.files.folder import count_parameters
+from specdemo.models.files.sources import ModelFiles
 from specdemo.models.loading import choose_device, load_model
-from specdemo.models.sources import ModelFiles
 
 torch = pytest.importorskip("torch")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from specdemo.errors import UserError
-from specdemo.models.sources import ModelFiles
+from specdemo.models.files.sources import ModelFiles
 from specdemo.models.tokenizers import check_pair, load_tokenizer, same_tokenizer
 
 OTHER = "she sells sea shells by the sea shore and the shells she sells are surely sea shells"

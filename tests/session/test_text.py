@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from specdemo.errors import UserError
-from specdemo.text import TokenText, encode_conversation
+from specdemo.session.text import TokenText, encode_conversation
 from specdemo.trace.events import Node, Status, Verified
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from specdemo.drafters.learned import FEATURES, Learned, LookaheadWeights
-from specdemo.drafters.lookahead import Constant
+from specdemo.drafters.policies.learned import FEATURES, Learned, LookaheadWeights
+from specdemo.drafters.policies.lookahead import Constant
 from specdemo.engine.cost import CostProfile
 from specdemo.errors import UserError
 from specdemo.trace.codec import dumps

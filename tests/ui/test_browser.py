@@ -8,7 +8,8 @@ import pytest
 
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
-from specdemo.session import MethodInfo, PairInfo, Studio
+from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
 from specdemo.trace.events import (
     Drafted,

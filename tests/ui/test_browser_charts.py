@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from specdemo import cli, site
-from specdemo.ui import words
+from specdemo.cli import parser as cli
+from specdemo.ui import site, words
 
 pytestmark = pytest.mark.browser
 TABS = words.VIEW["charts"]["tabs"]

@@ -8,8 +8,8 @@ import pytest
 
 from specdemo.engine.cost import CostProfile
 from specdemo.errors import UserError
-from specdemo.lab import Lane
-from specdemo.session import Studio
+from specdemo.scenarios.lab import Lane
+from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
 from specdemo.trace.events import ModelInfo
 from specdemo.ui import lab

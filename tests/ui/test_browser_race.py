@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from specdemo.proposals import Guess, Place, Text
-from specdemo.session import MethodInfo, Studio
+from specdemo.scenarios.proposals import Guess, Place, Text
+from specdemo.session.menu import MethodInfo
+from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
 from specdemo.trace.events import (
     Drafted,

@@ -11,7 +11,8 @@ import threading
 import pytest
 from test_export import HOSTILE, hostile_trace
 
-from specdemo import cli, site
+from specdemo.cli import parser as cli
+from specdemo.ui import site
 
 pytestmark = pytest.mark.browser
 

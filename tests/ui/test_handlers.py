@@ -17,11 +17,11 @@ import gradio as gr
 import pytest
 from gradio.queueing import Queue
 
-from specdemo.batch import State
 from specdemo.drafters import base as drafters
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
-from specdemo.session import MethodInfo
+from specdemo.scenarios.batch import State
+from specdemo.session.menu import MethodInfo
 from specdemo.settings import POLICIES, AppSettings, RunSettings
 from specdemo.trace.events import (
     FinishReason,

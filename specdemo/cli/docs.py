@@ -1,0 +1,97 @@
+"""Writes the generated parts of docs/: the module map and the table of methods. `--check` only compares."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "specdemo"
+
+
+def module_map(root: Path = ROOT) -> str:
+    """Every module with the first line of its docstring, a folder a table."""
+    blocks = []
+    folders = sorted({path.parent for path in (root / PACKAGE).rglob("*.py")})
+    for folder in folders:
+        rows = [
+            f"| `{path.name}` | {_first_line(path)} |"
+            for path in sorted(folder.glob("*.py"))
+            if path.name != "__init__.py"
+        ]
+        title = f"### `{folder.relative_to(root).as_posix()}/`"
+        package = folder / "__init__.py"
+        about = _first_line(package) if package.is_file() else ""
+        table = "\n".join(["| module | what it is |", "|---|---|", *rows]) if rows else ""
+        blocks.append("\n\n".join(part for part in (title, about, table) if part))
+    return "\n\n".join(blocks)
+
+
+def methods_table() -> str:
+    """The table of drafting methods, from the one that the program uses."""
+    from specdemo.drafters.methods import METHODS, NEEDED
+
+    rows = []
+    for name, method in METHODS.items():
+        options = ", ".join(f"`{option}`" for option in method.options) or "none"
+        needs = ", ".join(NEEDED[need] for need in method.needs) or "nothing"
+        exact = "**lossy**" if method.lossy else "exact"
+        rows.append(
+            f"| `{name}` | {method.title} | {method.summary} | {needs} | {exact} | {options} |"
+        )
+    head = [
+        "| name | title | what it does | needs | output | settings |",
+        "|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *rows])
+
+
+def between(text: str, name: str, content: str) -> str:
+    """Replace what stands between `<!-- name:start -->` and `<!-- name:end -->`."""
+    start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
+    before, rest = text.split(start)
+    after = rest.split(end)[1]
+    return f"{before}{start}\n\n{content}\n\n{end}{after}"
+
+
+def generated(root: Path = ROOT) -> dict[Path, str]:
+    """Each document with generated parts, as it should be now."""
+    parts = {
+        "docs/architecture.md": ("map", module_map(root)),
+        "docs/algorithm.md": ("methods", methods_table()),
+    }
+    return {
+        root / name: between((root / name).read_text(encoding="utf-8"), marker, content)
+        for name, (marker, content) in parts.items()
+    }
+
+
+def stale(root: Path = ROOT) -> list[Path]:
+    """Documents whose generated parts are not up to date."""
+    return [
+        path for path, text in generated(root).items() if path.read_text(encoding="utf-8") != text
+    ]
+
+
+def _first_line(path: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0].replace("|", "\\|")
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m specdemo.cli.docs` writes; with `--check` it names what is out of date and fails."""
+    outdated = stale()
+    if "--check" in arguments:
+        for path in outdated:
+            sys.stderr.write(
+                f"{path.relative_to(ROOT)} is out of date: python -m specdemo.cli.docs\n"
+            )
+        return 1 if outdated else 0
+    for path, text in generated().items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What drafters remember: earlier texts, word pairs, an online head."""

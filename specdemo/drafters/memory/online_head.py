@@ -1,0 +1,229 @@
+"""Gradient steps on a small head between runs, from the target's verdicts (OSD, Liu 2310.07177)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import functional as F
+
+from specdemo.errors import UserError
+from specdemo.models.drafts.compact import CompactModel, CompactWeights
+
+RANK = 16
+MOST_PAIRS = 4096  # verdicts that are remembered, the newest
+FEWEST_PAIRS = 16  # of each part: fewer say too little to learn from or to judge by
+HEARD = 128  # steps of a run between two entries in bulk
+STEPS, BATCH = 16, 256  # of one `learn`: about a tenth of a second
+SURE = 2.0  # standard errors by which a step must help: chance alone would pass a smaller gain
+JUDGED = 256  # held-out verdicts that a step is judged by
+LEARNING_RATE = 1e-3
+PULL = 1.0  # towards the draft as it was trained: times how far its states are moved, relative to their size
+
+Verdicts = tuple[Tensor, Tensor]  # states (n, H), words (n,)
+
+
+class OnlineHead:
+    """A low-rank correction h + B A h of a draft's final states. One visitor's; it begins as no correction.
+
+    It learns from pairs of a state and the token that the target really committed there. The newest run
+    is held out: a step is kept only if that run says it helps, and a head that did harm there is dropped.
+    """
+
+    def __init__(self, weights: CompactWeights) -> None:
+        hidden = weights.config.hidden_size
+        self.weights = weights  # the draft's own, shared: never changed
+        generator = torch.Generator().manual_seed(0)
+        device = weights.embedding.device
+        self.down = (torch.randn(RANK, hidden, generator=generator) / hidden**0.5).to(device)
+        self.up = torch.zeros(hidden, RANK, device=device)
+        self._states = weights.embedding.new_empty(0, hidden)
+        self._words = torch.empty(0, dtype=torch.int64, device=device)
+        self._heard: list[
+            Verdicts
+        ] = []  # not entered yet: copying all of them each step would take time
+        self._newest = 0  # verdicts before the newest run
+        self._new_run = self._unread = False
+        self._lessons = 0
+
+    @property
+    def num_verdicts(self) -> int:
+        """How many are remembered."""
+        return len(self._words) + sum(len(words) for _, words in self._heard)
+
+    def adjust(self, states: Tensor) -> Tensor:
+        """The states that the draft's output matrix is to see. states: (n, H). returns: the same"""
+        return _adjusted(states, self.down.to(states.dtype), self.up.to(states.dtype))
+
+    def begin_run(self) -> None:
+        """What is remembered from here on belongs to a new run."""
+        self._new_run = True
+
+    def remember(self, states: Tensor, token_ids: Tensor) -> None:
+        """Verdicts: (n, H) states of the draft, unadjusted, and the tokens that the target said there (n,).
+
+        A token that the draft cannot say teaches nothing here and is skipped.
+        """
+        places = self.weights.words.places
+        columns = torch.tensor([places.get(token, -1) for token in token_ids.tolist()])
+        columns = columns.to(self._words.device)
+        known = columns >= 0
+        if not bool(known.any()):
+            return
+        if self._new_run:
+            self._settle()
+            self._newest, self._new_run = len(self._words), False
+        self._unread = True
+        self._heard.append((states[known], columns[known]))
+        if len(self._heard) >= HEARD:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Enter what was heard lately, and let the oldest go."""
+        if not self._heard:
+            return
+        states, words = zip(*self._heard, strict=True)
+        # Outside inference mode, whatever the caller is in: gradients are taken through these later.
+        with torch.inference_mode(mode=False):
+            self._states = torch.cat([self._states, *states])[-MOST_PAIRS:].clone()
+            entered = torch.cat([self._words, *words])
+        self._words = entered[-MOST_PAIRS:]
+        self._newest = max(0, self._newest - max(0, len(entered) - MOST_PAIRS))
+        self._heard.clear()
+
+    def learn(self) -> bool:
+        """Take a few steps; called between runs. returns: whether any was kept"""
+        if not self._unread:
+            return False
+        self._unread = False
+        self._settle()
+        self._lessons += 1
+        # The newest run judges; the very first one does both, by halves.
+        cut = self._newest or len(self._words) // 2
+        taught = (self._states[:cut], self._words[:cut])
+        judges = (self._states[cut:][-JUDGED:], self._words[cut:][-JUDGED:])
+        if min(len(taught[1]), len(judges[1])) < FEWEST_PAIRS:
+            return False
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            return self._steps(taught, judges)
+
+    def _steps(self, taught: Verdicts, judges: Verdicts) -> bool:
+        matrix = self.weights.embedding[self.weights.words.ids]
+        generator = torch.Generator().manual_seed(self._lessons)
+        with torch.no_grad():
+            self._drop_if_worse(judges, matrix)
+            before = best = _surprises(judges, self.down, self.up, matrix)
+        down, up = (x.clone().requires_grad_() for x in (self.down, self.up))
+        optimiser = torch.optim.AdamW([down, up], lr=LEARNING_RATE, weight_decay=0.0)
+        kept = False
+        for _ in range(STEPS):
+            rows = torch.randint(len(taught[1]), (BATCH,), generator=generator)
+            batch = (taught[0][rows], taught[1][rows])
+            loss = _surprises(batch, down, up, matrix).mean() + PULL * _moved(batch[0], down, up)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            with torch.no_grad():
+                judged = _surprises(judges, down, up, matrix)
+            if judged.mean() >= best.mean():
+                break
+            best = judged
+            if _surely_less(judged, before):
+                kept = True
+                self.down, self.up = down.detach().clone(), up.detach().clone()
+        return kept
+
+    def _drop_if_worse(self, judges: Verdicts, matrix: Tensor) -> None:
+        """The newest run was drafted with this head and never taught it: where it did harm there, begin anew."""
+        none = torch.zeros_like(self.up)
+        plain = _surprises(judges, self.down, none, matrix)
+        if _surprises(judges, self.down, self.up, matrix).mean() > plain.mean():
+            self.up = none
+
+    def save(self, path: Path) -> None:
+        """Write the correction alone: none of the verdicts."""
+        save_file({"down": self.down.contiguous(), "up": self.up.contiguous()}, path)
+
+    def load(self, path: Path) -> None:
+        """Go on from a saved correction. Raises UserError when it is not one of this draft model."""
+        try:
+            state = load_file(path, device=str(self.up.device))
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{path} holds no learned head: {error}.") from error
+        wanted = {"down": self.down.shape, "up": self.up.shape}
+        if {name: tensor.shape for name, tensor in state.items()} != wanted:
+            raise UserError(
+                f"{path} was not learned with this draft model.",
+                unharmed="Nothing was changed.",
+                advice="Name another file, or delete it to begin anew.",
+            )
+        self.down, self.up = (state[name].float() for name in ("down", "up"))
+
+
+class HeadBias:
+    """Puts a head before a draft's output matrix for one run, and collects what the target says after its states."""
+
+    def __init__(self, head: OnlineHead, model: CompactModel) -> None:
+        self.head = head
+        self.model = model
+        self._committed: list[int] = []
+        self._asked: dict[tuple[int, ...], Tensor] = {}  # states, by the drafted tokens before them
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """A run begins: learn from what earlier ones left, and stay in force until the next `attach`."""
+        self.head.learn()
+        self.head.begin_run()
+        self._committed = list(prompt_ids)
+        self._asked.clear()
+
+    def note(self, paths: Sequence[Sequence[int]]) -> None:
+        """The model has just been asked what follows these drafts, one for each of its states."""
+        for path, state in zip(paths, self.model.states, strict=True):
+            self._asked[tuple(path)] = state
+
+    def follow(self, committed: Sequence[int]) -> None:
+        """Remember what the target said since the last call; may be called twice for a text."""
+        added = list(committed[len(self._committed) :])
+        verdicts = [
+            (self._asked[tuple(added[:place])], token_id)
+            for place, token_id in enumerate(added)
+            if tuple(added[:place]) in self._asked
+        ]
+        if verdicts:
+            states, token_ids = zip(*verdicts, strict=True)
+            self.head.remember(torch.stack(states), torch.tensor(token_ids))
+        self._committed += added
+        self._asked.clear()
+
+
+def attach(model: object, bias: HeadBias | None) -> None:
+    """From now on a draft's states go through this head; None: as they are. Models of other kinds have no such place."""
+    if isinstance(model, CompactModel):
+        model.adjust = bias.head.adjust if bias else None
+
+
+def _adjusted(states: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    return states + F.linear(F.linear(states, down), up)
+
+
+def _surprises(verdicts: Verdicts, down: Tensor, up: Tensor, matrix: Tensor) -> Tensor:
+    """Cross-entropy of each thing that the target said. matrix: (W, H). returns: (n,)"""
+    states, words = verdicts
+    moved = _adjusted(states.float(), down, up).to(matrix.dtype)
+    return F.cross_entropy(F.linear(moved, matrix).float(), words, reduction="none")
+
+
+def _surely_less(one: Tensor, other: Tensor) -> bool:
+    """Whether one is less than the other in the mean by more than chance would have it, pair by pair."""
+    gain = other - one
+    return bool(gain.mean() > SURE * gain.std() / len(gain) ** 0.5)
+
+
+def _moved(states: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """How far states are moved, squared, relative to their size."""
+    states = states.float()
+    return (_adjusted(states, down, up) - states).square().mean() / states.square().mean()

@@ -1,0 +1,68 @@
+"""What one visitor's runs leave for the next: texts, what the target said after which words, a learned head, acceptance."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+from specdemo.drafters.memory.automaton import SuffixAutomaton
+from specdemo.drafters.memory.markov import MarkovCounts
+from specdemo.drafters.memory.online_head import HeadBias, OnlineHead
+from specdemo.errors import UserError
+from specdemo.models.drafts.compact import CompactModel
+from specdemo.trace.metrics import Metrics
+
+MOST_RUNS = 50  # whose acceptance is kept
+
+
+class Memory:
+    """One visitor's; never shared. In this process only, but for a head that the user asks to save.
+
+    saved_head: where a head begins from, if there is such a file
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start over."""
+        self.texts = SuffixAutomaton()
+        self.counts = MarkovCounts()
+        self.runs: deque[tuple[str, float]] = deque(maxlen=MOST_RUNS)  # method, accepted share
+        self._head: OnlineHead | None = None
+        self.saved_head: Path | None = None
+
+    def head_of(self, model: object) -> OnlineHead | None:
+        """The head of this draft model, made when first needed; None for a model whose states are not known."""
+        if not isinstance(model, CompactModel):
+            return None
+        if self._head is None or self._head.weights is not model.weights:
+            head = OnlineHead(model.weights)
+            if self.saved_head and self.saved_head.exists():
+                head.load(self.saved_head)
+            self._head = head
+        return self._head
+
+    def head_bias(self, model: object) -> HeadBias | None:
+        """The same, for one run."""
+        head = self.head_of(model)
+        return HeadBias(head, model) if isinstance(model, CompactModel) and head else None
+
+    def save_head(self, path: Path) -> None:
+        """Learn from the last run too, and write the head. Raises UserError where no run has used one."""
+        if self._head is None:
+            raise UserError(
+                "No run has learned online: nothing was saved.",
+                advice="Use --method online, with a trained draft model and without --no-memory.",
+            )
+        self._head.learn()
+        self._head.save(path)
+
+    def record(self, method: str, metrics: Metrics) -> None:
+        """A run has ended; one without drafts says nothing."""
+        if (rate := metrics.drafted_accept_rate) is not None:
+            self.runs.append((method, rate))
+
+    def rates(self, method: str) -> tuple[float, ...]:
+        """Accepted share of the drafts of this method's last runs, oldest first."""
+        return tuple(rate for name, rate in self.runs if name == method)

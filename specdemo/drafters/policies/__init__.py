@@ -1,0 +1,1 @@
+"""How far to draft: lookahead policies, and what is foreseen and learned for them."""

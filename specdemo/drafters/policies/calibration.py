@@ -1,0 +1,146 @@
+"""How often a drafted token of a given confidence is really kept: learned from the run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from specdemo.engine.draft_plan import TENTHS
+from specdemo.engine.types import Outcome
+
+BINS = TENTHS
+PRIOR_WEIGHT = 6.0  # tokens that the prior counts for, per bin
+FADE = 0.98  # what is left of older evidence after each tested token of the same bin
+
+
+Prior = Callable[[float], float]
+
+
+def greedy_model(confidence: float) -> float:
+    """A draft model's choice: right somewhat more often than it says, for only the target's likeliest token counts."""
+    return 0.03 + confidence + 0.3 * confidence * (1 - confidence)
+
+
+def sampled_model(confidence: float) -> float:
+    """A drawn token is kept with min(1, target / draft): often even when it was unlikely."""
+    return 0.32 + 0.62 * confidence
+
+
+def ngram_copy(confidence: float) -> float:
+    """A copy of the same text."""
+    return max(0.05, 1.2 * confidence - 0.15)
+
+
+def retrieved_copy(confidence: float) -> float:
+    """A copy of another text: shares among few matches promise more than they hold."""
+    return 0.05 + 0.8 * confidence**2
+
+
+def sampled_ngram(confidence: float) -> float:
+    """The same where the target draws: it leaves its own words more often."""
+    return max(0.05, 1.2 * confidence - 0.3)
+
+
+def sampled_retrieval(confidence: float) -> float:
+    """The same for another text."""
+    return 0.05 + 0.55 * confidence**2
+
+
+def greedy_sibling(confidence: float) -> float:
+    """The next choice after a refused one, its confidence among what is left: about as right as it says."""
+    return 0.05 + 0.8 * confidence
+
+
+def sampled_sibling(confidence: float) -> float:
+    """A further draw after a refused one: the target then wants just what the draft holds unlikely."""
+    return 0.1 + 0.5 * confidence
+
+
+def stated(confidence: float) -> float:
+    """A drafter that was trained to say how sure it is."""
+    return confidence
+
+
+def chosen_guess(confidence: float) -> float:
+    """A guess that was chosen, not drawn, and does not know the tokens before it."""
+    return 0.02 + 0.9 * confidence
+
+
+SIBLINGS = {greedy_model: greedy_sibling, sampled_model: sampled_sibling}
+
+
+class Calibration:
+    """Turns a drafter's confidence into the chance that the target keeps the token, once it is tested.
+
+    A table of bins over confidence, each a fading count that begins with a prior; one table for first
+    children, one for their later siblings, which are tested only after a refusal. The priors above are
+    fits to runs of the embedded pair on a few dozen instructions; evidence of the run soon outweighs them.
+    """
+
+    def __init__(self, prior: Prior = greedy_model) -> None:
+        self._first = _Table(prior)
+        self._later = _Table(SIBLINGS.get(prior, prior))
+
+    @property
+    def mean(self) -> float:
+        """Share of recent first children that was kept."""
+        return self._first.mean
+
+    def chance(self, confidence: float | None, *, sibling: bool = False) -> float:
+        """Chance to be kept, all tested before it being settled; the mean where the drafter names no confidence.
+
+        sibling: an older child of the same parent is refused first
+        """
+        table = self._later if sibling else self._first
+        return table.mean if confidence is None else table.rate(confidence)
+
+    @property
+    def rates(self) -> list[float]:
+        """`chance` of first children in the middle of each tenth of confidence, see `guide.Rule`."""
+        return self._first.rates
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from every tested node."""
+        proposal, kept, parents = outcome.proposal, set(outcome.verdict.path), set[int]()
+        for node, chance in enumerate(outcome.verdict.accept_probs):
+            table = self._later if proposal.parents[node] in parents else self._first
+            parents.add(proposal.parents[node])
+            if chance is not None:
+                confidence = proposal.confidences[node] if proposal.confidences else None
+                table.count(confidence, node in kept)
+
+
+class _Table:
+    """Fading counts of kept and tested tokens by confidence."""
+
+    def __init__(self, prior: Prior) -> None:
+        middles = [(place + 0.5) / BINS for place in range(BINS)]
+        self._kept = [PRIOR_WEIGHT * min(0.99, prior(middle)) for middle in middles]
+        self._seen = [PRIOR_WEIGHT] * BINS
+        self._total = [PRIOR_WEIGHT * min(0.99, prior(0.6)), PRIOR_WEIGHT]
+
+    @property
+    def mean(self) -> float:
+        return self._total[0] / self._total[1]
+
+    @property
+    def rates(self) -> list[float]:
+        return [kept / seen for kept, seen in zip(self._kept, self._seen, strict=True)]
+
+    def rate(self, confidence: float) -> float:
+        return sum(
+            share * self._kept[place] / self._seen[place] for place, share in _shares(confidence)
+        )
+
+    def count(self, confidence: float | None, kept: bool) -> None:  # noqa: FBT001
+        self._total = [FADE * self._total[0] + kept, FADE * self._total[1] + 1]
+        for place, share in _shares(confidence) if confidence is not None else ():
+            fade = 1 - (1 - FADE) * share
+            self._kept[place] = fade * self._kept[place] + share * kept
+            self._seen[place] = fade * self._seen[place] + share
+
+
+def _shares(confidence: float) -> list[tuple[int, float]]:
+    """The two bins around a confidence and their shares: a straight line, so that a policy sees no jumps."""
+    place = min(max(confidence * BINS - 0.5, 0.0), BINS - 1.0)
+    low = min(int(place), BINS - 2)
+    return [(low, low + 1 - place), (low + 1, place - low)]

@@ -1,0 +1,72 @@
+"""Foresees what each step will give and take, and keeps the run's costs and calibration up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
+from specdemo.engine.types import Drafter, Outcome, Proposal
+
+
+class Forecast:
+    """Wraps a drafter: its proposals carry the cost model's prediction, to be shown beside what was measured.
+
+    token_seconds: what drafting one token takes, at first; then what it took in this run
+    """
+
+    def __init__(
+        self, drafter: Drafter, costs: Costs, calibration: Calibration, token_seconds: float
+    ) -> None:
+        self.drafter = drafter
+        self.costs = costs
+        self.calibration = calibration
+        self.token_seconds = token_seconds
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """The drafter's own start."""
+        self.drafter.start(prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """The drafter's proposal with its expected tokens and seconds."""
+        self.costs.cached = len(committed)
+        proposal = self.drafter.propose(committed, budget)
+        if proposal.expected_tokens is not None:
+            return proposal
+        return foreseen(proposal, self.costs, self.calibration, self.token_seconds)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Tell the drafter first: it may ask the costs as they were."""
+        self.drafter.observe(outcome)
+        drafted = len(outcome.proposal)
+        if drafted:
+            self.token_seconds += FOLLOW * (outcome.draft_seconds / drafted - self.token_seconds)
+        self.calibration.observe(outcome)
+        self.costs.observe(outcome)
+
+
+def foreseen(
+    proposal: Proposal, costs: Costs, calibration: Calibration, token_seconds: float
+) -> Proposal:
+    """The proposal with what its step is expected to give and take. What a drafter itself foresees stands."""
+    kept = proposal.survivals or tuple(survivals(proposal, calibration))
+    return replace(
+        proposal,
+        survivals=kept,
+        expected_tokens=expected_tokens(kept),
+        expected_seconds=costs.verify_seconds(len(proposal)) + token_seconds * len(proposal),
+    )
+
+
+def survivals(proposal: Proposal, calibration: Calibration) -> list[float]:
+    """Chance, for each node, that the target keeps its whole path; siblings share what is left by those before."""
+    confidences = proposal.confidences or (None,) * len(proposal)
+    kept: list[float] = []
+    left: dict[int, float] = {}  # chance to come to a parent's next child
+    for node, parent in enumerate(proposal.parents):
+        reached = left.get(parent, kept[parent] if parent >= 0 else 1.0)
+        chance = calibration.chance(confidences[node], sibling=parent in left)
+        kept.append(reached * chance)
+        left[parent] = reached * (1 - chance)
+    return kept

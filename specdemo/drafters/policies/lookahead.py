@@ -1,0 +1,253 @@
+"""How many tokens to draft: policies that decide before and while drafting.
+
+A policy may look at how likely the drafted tokens are, but only to stop *after* one: dropping a drawn
+token because of its own probability would bias what is left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.learned import Learned, LookaheadWeights
+from specdemo.engine.cost import Costs
+from specdemo.engine.draft_plan import StopRule
+from specdemo.engine.types import Outcome
+from specdemo.errors import UserError
+from specdemo.settings import MAX_LOOKAHEAD, RunSettings
+
+TOGETHER = 4  # further tokens that `cost` weighs together
+REFRESHED = 4  # steps after which it looks at the costs again: they drift slowly
+
+
+class Lookahead(Protocol):
+    """Decides how far ahead to draft.
+
+    rule: what `go_on` will say in this step, in numbers, once `allowed` was called; None where it must be asked
+    """
+
+    reason: str
+
+    @property
+    def rule(self) -> StopRule | None:
+        """See above."""
+
+    def allowed(self, committed: Sequence[int]) -> int:
+        """Most tokens to draft in the step that begins; called once a step, before `go_on`."""
+
+    def go_on(self, confidence: float) -> bool:
+        """Whether to draft another token after one of this probability under the drafter; asked in order."""
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn what became of the draft."""
+
+
+class Constant:
+    """Always the same lookahead."""
+
+    def __init__(self, lookahead: int) -> None:
+        self.lookahead = lookahead
+        self.reason = f"constant: always {lookahead}"
+        self.rule = StopRule.never(lookahead)
+
+    def allowed(self, committed: Sequence[int]) -> int:
+        """The constant."""
+        return self.lookahead
+
+    def go_on(self, confidence: float) -> bool:
+        """Always."""
+        return True
+
+    def observe(self, outcome: Outcome) -> None:
+        """Nothing to learn."""
+
+
+class Heuristic:
+    """Two more after a draft that was kept whole, one less otherwise, never below one (transformers' `heuristic`)."""
+
+    def __init__(self, lookahead: int) -> None:
+        self.lookahead = lookahead
+        self.reason = f"heuristic: starts at {lookahead}"
+        self.rule = StopRule.never(MAX_LOOKAHEAD)
+
+    def allowed(self, committed: Sequence[int]) -> int:
+        """What the last outcomes left."""
+        return self.lookahead
+
+    def go_on(self, confidence: float) -> bool:
+        """Always."""
+        return True
+
+    def observe(self, outcome: Outcome) -> None:
+        """Grow or shrink. A step that drafted nothing says nothing."""
+        if not len(outcome.proposal):
+            return
+        whole = len(outcome.verdict.path) == len(outcome.proposal)
+        self.lookahead = (
+            min(MAX_LOOKAHEAD, self.lookahead + 2) if whole else max(1, self.lookahead - 1)
+        )
+        self.reason = "heuristic: all kept, +2" if whole else "heuristic: some refused, -1"
+
+
+class Confidence:
+    """Stop after a drafted token that the drafter itself holds unlikely; the threshold adapts to what was accepted.
+
+    After each step the threshold becomes the one that would have made the fewest weighted mistakes on the
+    recent drafted tokens: drafting on past a refused token costs 1, stopping at an accepted one costs 1/3
+    of it the other way round (transformers weighs false positives + 3 x false negatives; Mamou 2405.04304).
+    """
+
+    MIN_SAMPLES = 32
+
+    def __init__(self, threshold: float, most: int = 20) -> None:
+        self.threshold = threshold
+        self.most = most
+        self.reason = f"confidence: stops below {threshold:.2f}"
+        self.rule = StopRule.never(most, threshold)
+        self._seen: deque[tuple[float, bool]] = deque(maxlen=256)
+
+    def allowed(self, committed: Sequence[int]) -> int:
+        """At most this many, however sure the drafter is."""
+        return self.most
+
+    def go_on(self, confidence: float) -> bool:
+        """While the drafter is sure enough."""
+        return confidence >= self.threshold
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from every tested token of the draft."""
+        chances = outcome.verdict.accept_probs
+        kept = set(outcome.verdict.path)
+        tested = [node for node in range(len(outcome.proposal)) if chances[node] is not None]
+        for node in tested:
+            confidence = outcome.proposal.confidences[node]
+            if confidence is not None:
+                self._seen.append((confidence, node in kept))
+        if tested and len(self._seen) >= self.MIN_SAMPLES:
+            self.threshold = self._best_threshold()
+            self.rule = StopRule.never(self.most, self.threshold)
+        self.reason = f"confidence: stops below {self.threshold:.2f}"
+
+    def _best_threshold(self) -> float:
+        """The candidate with the least cost: (refused at or above it) + 3 x (accepted below it)."""
+        ordered = sorted(self._seen)
+        positives = sum(kept for _, kept in ordered)
+        above_refused, below_kept = len(ordered) - positives, 0
+        best, best_cost = 0.0, above_refused
+        for confidence, kept in ordered:
+            below_kept += kept
+            above_refused -= not kept
+            cost = above_refused + 3 * below_kept
+            if cost < best_cost:
+                best, best_cost = min(1.0, confidence + 1e-6), cost
+        return best
+
+
+class CostAware:
+    """Draft one more token while that is expected to give more tokens a second than the run reaches anyway.
+
+    A drafted token that survives with chance a is worth a tokens and costs one draft step and one more row
+    of the target's pass; it pays while a / cost beats tokens / seconds of the whole (the stopping rule of
+    renewal-reward processes). Survival comes from the calibrated confidences of this very run.
+
+    token_seconds: what drafting one token takes; None asks the costs for a step of the draft model
+    """
+
+    def __init__(
+        self,
+        most: int,
+        costs: Costs,
+        calibration: Calibration,
+        token_seconds: float | None = None,
+    ) -> None:
+        self.most = most
+        self.costs = costs
+        self.calibration = calibration
+        self.token_seconds = token_seconds
+        self.reason = "cost-aware"
+        self._floors: list[float] = []
+        self._rule = StopRule.never(most)
+        self._known = 0  # steps for which these hold
+        self._steps = 0
+        self._drafted = 0
+        self._survival = 1.0
+
+    def allowed(self, committed: Sequence[int]) -> int:
+        """At most this many, however sure the drafter is."""
+        self._drafted, self._survival = 0, 1.0
+        self.reason = f"cost-aware: paid up to {self.most} tokens"
+        self._steps += 1
+        return self.most
+
+    @property
+    def rule(self) -> StopRule:
+        """See `Lookahead`."""
+        self._look()
+        return self._rule
+
+    def _look(self) -> None:
+        """Look at the costs again where it is time. Only when something is drafted: copies often find nothing."""
+        if self._steps > self._known:
+            self._known = self._steps + REFRESHED - 1
+            self._floors = self._worth().tolist()
+            self._rule = StopRule.of(self._floors, self.calibration.rates)
+
+    def _worth(self) -> np.ndarray:
+        """Survival above which one more token, or a few more together, are worth their cost, by tokens so far.
+
+        Together, because a pass grows by steps of several rows: a dear row may be paid by the cheap ones after it.
+        """
+        more = np.arange(1, TOGETHER + 1)
+        gains = np.cumsum(self.calibration.mean**more)
+        cost = more * self._step + self.costs.rows_seconds(self.most, TOGETHER)
+        return (self.costs.rate() * cost / gains).min(axis=1)
+
+    @property
+    def _step(self) -> float:
+        return self.costs.draft_step if self.token_seconds is None else self.token_seconds
+
+    def go_on(self, confidence: float) -> bool:
+        """While more tokens are worth their cost."""
+        self._look()
+        self._drafted += 1
+        self._survival *= self.calibration.chance(confidence)
+        if self._survival > self._floors[min(self._drafted, self.most) - 1]:
+            return True
+        gain = self._survival * self.calibration.mean
+        cost = self.costs.rate() * (self._step + self.costs.row_seconds(self._drafted))
+        self.reason = f"cost-aware: token {self._drafted + 1} would give {gain:.2f} tokens and cost the time of {cost:.2f}"
+        return False
+
+    def observe(self, outcome: Outcome) -> None:
+        """Costs and calibration are told by whoever owns them."""
+
+
+def make_lookahead(
+    settings: RunSettings,
+    costs: Costs,
+    calibration: Calibration,
+    weights: LookaheadWeights | None = None,
+    token_seconds: float | None = None,
+) -> Lookahead:
+    """The policy that the settings name; see `CostAware` for `token_seconds`."""
+    match settings.policy:
+        case "constant":
+            return Constant(settings.lookahead)
+        case "heuristic":
+            return Heuristic(settings.lookahead)
+        case "confidence":
+            return Confidence(settings.threshold, settings.lookahead)
+        case "cost":
+            return CostAware(settings.lookahead, costs, calibration, token_seconds)
+        case "learned":
+            if weights is None:
+                raise UserError(
+                    "There is no learned lookahead for this pair.",
+                    advice="Choose another policy, or train one: python -m specdemo train lookahead.",
+                )
+            return Learned(weights, settings.lookahead, greedy=settings.sampling.greedy)
+    raise UserError(f"There is no lookahead policy {settings.policy!r}.")

@@ -1,0 +1,70 @@
+"""How a model drafts a chain on its own, without being asked between its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+TENTHS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """Where a draft ends, in numbers, so that compiled code can follow it.
+
+    After a token of confidence c: when c < least, or when the product of the rates of all tokens so far is not
+    above the floor of its place.
+
+    numbers: (11 + most,) float64: the rate in the middle of each tenth of confidence, straight lines between; least;
+        and a floor for each token
+    """
+
+    numbers: np.ndarray
+
+    @classmethod
+    def of(
+        cls, floors: Sequence[float], rates: Sequence[float] = (1.0,) * TENTHS, least: float = 0.0
+    ) -> StopRule:
+        """The rule of these numbers."""
+        return cls(np.array([*rates, least, *floors], dtype=np.float64))
+
+    @classmethod
+    def never(cls, most: int, least: float = 0.0) -> StopRule:
+        """No survival is too low."""
+        return cls.of([-1.0] * most, least=least)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPlan:
+    """What a draft needs to know before it begins.
+
+    most: tokens at most; rule: where it ends before that
+    uniforms: (most,) float64 on the CPU, what tokens are drawn by, see `sampling.draw_at`; None takes the likeliest
+    temperature: of the rows, when tokens are drawn
+    """
+
+    most: int
+    rule: StopRule
+    uniforms: Tensor | None = None
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A draft: N tokens as columns of a model's words.
+
+    rows: N of (W,) float32, the distributions that they were drawn or chosen from
+    step_seconds: what each token after the first took, where that is known
+    """
+
+    columns: Sequence[int] = ()
+    rows: Sequence[Tensor] = ()
+    confidences: Sequence[float] = ()
+    step_seconds: float | None = None
+
+    def begin(self, tokens: int) -> Chain:
+        """Its first tokens."""
+        return Chain(self.columns[:tokens], self.rows[:tokens], self.confidences[:tokens])

@@ -1,0 +1,82 @@
+"""A transformers module as it comes, as a decoder."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from specdemo.engine.forward import ForwardInput, ForwardOutput
+from specdemo.errors import UserError
+
+PIECE = 512  # rows; what a pass needs beside the weights grows with them
+PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
+
+
+class ModuleDecoder:
+    """A transformers module as it comes, one pass after the other."""
+
+    piece = PIECE
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.config = model.config.get_text_config()
+
+    @torch.inference_mode()
+    def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
+        """Answer each pass."""
+        answers = [self._run(one) for one in passes]
+        finish(self.model.device)
+        return answers
+
+    def _run(self, one: ForwardInput) -> ForwardOutput:
+        device = self.model.device
+        inputs = {
+            "input_ids": torch.tensor([list(one.token_ids)], device=device),
+            "position_ids": torch.tensor([list(one.positions)], device=device),
+            "attention_mask": self._mask(one.seen),
+            "past_key_values": one.cache,
+            "use_cache": True,
+        }
+        if one.depth is not None:
+            part = first_layers(self.model, one.depth)
+            return ForwardOutput(torch.empty(0), (part(**inputs).last_hidden_state[0],))
+        wanted = {"output_hidden_states": True} if one.reads else {}
+        output = self.model(**inputs, logits_to_keep=one.answers, **wanted)
+        states = tuple(output.hidden_states[layer][0] for layer in one.reads)
+        return ForwardOutput(output.logits[0], states)
+
+    def _mask(self, seen: Tensor | None) -> Tensor | None:
+        """Additive (1, 1, rows, keys), which every attention of transformers takes; None for plain causal ones."""
+        if seen is None or (len(seen) == 1 and bool(seen.all())):
+            return None
+        dtype = self.model.dtype
+        mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
+        return mask[None, None].to(self.model.device)
+
+
+def finish(device: torch.device) -> None:
+    """Wait until a GPU has done what it was given: a pass has ended, and is timed, when its answer is there."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def first_layers(model: Any, count: int) -> Any:
+    """The first `count` layers of a transformers model as a model without head and last norm; shares its weights.
+
+    Raises UserError for a model of another build.
+    """
+    base = getattr(model, "model", None)
+    if not all(hasattr(base, part) for part in PARTS):
+        raise UserError(
+            f"{model.config.model_type} is built differently: its first layers cannot run alone.",
+            unharmed="Every other method works.",
+            advice="Choose another method, or a model such as Llama, SmolLM2 or Qwen.",
+        )
+    part = copy.copy(base)
+    # A copy of the table of modules, not of the modules: the model itself stays as it is.
+    part._modules = {**base._modules, "layers": base.layers[:count], "norm": nn.Identity()}
+    return part

@@ -1,0 +1,66 @@
+"""How many threads compute: all that torch has, or one while others want the cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdemo.engine.forward import ForwardRequest
+
+RECENT = 6  # passes over which the strain is averaged
+CROWDED = 2.0  # what one thread alone takes, until it has shown it: times the fastest pass of all together
+MOST = 2 * CROWDED  # one pass that was held up for long says no more than this
+RETRY = 32  # passes alone before all threads are tried again
+SOME, NEAR = 8, 256  # rows, and tokens of context, within which passes are compared
+
+
+class ThreadGovernor:
+    """The number of torch's threads for the thread that asks.
+
+    Threads wait for each other some hundred times in a pass. One that has lost its core to a browser or
+    another program keeps all others waiting each time, and then one alone is faster. A memory that others
+    keep busy slows both down, and then all together stay the faster ones: so the two are compared.
+    """
+
+    def __init__(self) -> None:
+        self._fastest: dict[tuple[int, ...], float] = {}
+        # Time of recent passes over the fastest of their kind, by whether one thread was alone.
+        self._strain = {False: 1.0, True: CROWDED}
+        self._passes = 0  # since the number was changed
+        self._all = 1
+
+    def tell(self, asks: Sequence[ForwardRequest], seconds: float) -> None:
+        """Learn from a pass, and set the number for the next one."""
+        import torch
+
+        threads = torch.get_num_threads()
+        self._all, alone = max(self._all, threads), threads == 1
+        if self._all == 1:
+            return
+        kind = _kind(asks)
+        fastest = self._fastest[kind] = min(seconds, self._fastest.get(kind, seconds))
+        self._strain[alone] += (min(seconds / fastest, MOST) - self._strain[alone]) / RECENT
+        self._passes += 1
+        worse = self._strain[alone] > self._strain[not alone]
+        if not alone and worse:
+            self._change(1)
+        elif alone and (self._passes >= RETRY or (worse and self._passes >= RECENT)):
+            # What all together took is long ago. Two slow passes end the trial.
+            self._strain[False] = (1 + self._strain[True]) / 2
+            self._change(self._all)
+
+    def _change(self, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self._passes = 0
+
+
+def _kind(asks: Sequence[ForwardRequest]) -> tuple[int, ...]:
+    """What makes passes comparable."""
+    passes = [ask.one for ask in asks]
+    return (
+        id(asks[0].decoder),
+        passes[0].depth or 0,
+        (sum(len(one.token_ids) for one in passes) - 1) // SOME,
+        sum(one.positions[-1] // NEAR for one in passes),
+    )

@@ -1,0 +1,254 @@
+"""CUDA graphs: a lean pass of few rows is recorded once and replayed.
+
+A GPU runs the hundreds of small steps of such a pass faster than a processor can start them one by one. A
+recording knows addresses, so what it reads and writes stays where it is: its inputs, its answers, and the keys
+and values, which lie in a *home* that one conversation leaves to the next.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.cache import RollbackCache
+from specdemo.engine.forward import ForwardInput, ForwardOutput
+from specdemo.engine.module_decoder import finish
+from specdemo.models.decoders.lean import LeanDecoder, Rows
+from specdemo.models.decoders.operators import Look
+
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16)  # of recordings; a pass takes the next larger one
+SLOTS = 1024  # of the smallest home; each larger one has twice as many
+KEPT = 64  # recordings
+
+Work = Callable[[], tuple[Tensor, ...]]
+Record = Callable[[Work], Work]  # of what does the same work again, into the same tensors
+
+
+class Home:
+    """Keys and values of all layers at addresses that stay; (1, kv_heads, slots, head_dim) each.
+
+    The last slot is no text's: rows that only fill a recording up are written there.
+    """
+
+    def __init__(self, layers: int, like: Tensor, slots: int) -> None:
+        """like: (1, kv_heads, 1, head_dim)"""
+        _, heads, _, head_dim = like.shape
+        self.slots = slots
+        self.parts = [
+            (like.new_zeros(1, heads, slots, head_dim), like.new_zeros(1, heads, slots, head_dim))
+            for _ in range(layers)
+        ]
+
+    def holds(self, cache: RollbackCache) -> bool:
+        """Whether a conversation lies here; a cache that grew, or was batched, lies elsewhere."""
+        return cache.layers[0].keys is self.parts[0][0]
+
+    def take_in(self, cache: RollbackCache) -> None:
+        """Let a conversation lie here from now on."""
+        for layer, parts in zip(cache.layers, self.parts, strict=True):
+            if layer.is_initialized:
+                for part, old in zip(parts, (layer.keys, layer.values), strict=True):
+                    part[:, :, : cache.start] = old[:, :, : cache.start]
+            layer.keys, layer.values = parts
+            layer.is_initialized = True
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """One layer of a home as a recording sees it. slots: (rows,) where its rows are written"""
+
+    keys: Tensor
+    values: Tensor
+    slots: Tensor
+
+    def update(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write rows, (1, kv_heads, rows, head_dim) each. returns: all slots; the mask says which count"""
+        self.keys.index_copy_(2, self.slots, keys)
+        self.values.index_copy_(2, self.slots, values)
+        return self.keys, self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A home's layers, as `LeanDecoder` finds them in a cache."""
+
+    layers: Sequence[Slots]
+
+
+class Recording:
+    """A pass of so many rows over one home.
+
+    reads, depth: as in `ForwardInput`
+    """
+
+    def __init__(
+        self,
+        lean: LeanDecoder,
+        record: Record,
+        home: Home,
+        rows: int,
+        reads: Sequence[int],
+        depth: int | None,
+    ) -> None:
+        device = lean.embedding.device
+        self._rows, self._last = rows, home.slots - 1
+        # Token ids, positions, slots: numbers that are right for a recording without any text.
+        self._numbers = torch.zeros(3, rows, dtype=torch.int64, device=device)
+        self._numbers[2] = self._last
+        self._seen = torch.zeros(rows, home.slots, dtype=torch.bool, device=device)
+        self._seen[:, self._last] = True
+        stage = Stage([Slots(*parts, self._numbers[2]) for parts in home.parts])
+        group = lean.heads // lean.kv_heads
+
+        def work() -> tuple[Tensor, ...]:
+            mask = torch.zeros(rows, home.slots, dtype=lean.embedding.dtype, device=device)
+            mask = mask.masked_fill(~self._seen, -torch.inf)
+            folded = mask[:, None].expand(rows, group, home.slots).reshape(1, 1, -1, home.slots)
+            at = Rows(0, rows, stage, Look(folded, folded=True))
+            token_ids, positions, _ = self._numbers
+            x, states = lean.through(token_ids, positions, [at], set(reads), depth)
+            first = x if depth is not None else lean.logits(x)
+            return (first, *(states[layer] for layer in reads))
+
+        self._again = record(work)
+
+    def run(self, one: ForwardInput) -> ForwardOutput:
+        """Answer a pass of at most as many rows."""
+        rows, start = len(one.token_ids), one.cache.start
+        filling = self._rows - rows
+        numbers = (
+            [*one.token_ids, *[0] * filling],
+            [*one.positions, *[0] * filling],
+            [*range(start, start + rows), *[self._last] * filling],
+        )
+        seen = torch.zeros(self._seen.shape, dtype=torch.bool)
+        ordered = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
+        seen[:rows, : start + rows] = ordered if one.seen is None else one.seen
+        seen[rows:, self._last] = True
+        self._numbers.copy_(torch.tensor(numbers))
+        self._seen.copy_(seen)
+        first, *states = self._again()
+        # The next replay writes into the same tensors.
+        if one.depth is not None:
+            return ForwardOutput(torch.empty(0), (first[:rows].clone(),))
+        logits = first[rows - one.answers : rows].clone()
+        return ForwardOutput(logits, tuple(state[:rows].clone() for state in states))
+
+
+class GraphDecoder:
+    """Implements `Decoder`: passes of few rows of one conversation are replayed, others go the lean way.
+
+    record: `cuda_graph` of the model's device; records: whether recording has worked so far
+    """
+
+    def __init__(self, lean: LeanDecoder, record: Record) -> None:
+        self.config, self.piece = lean.config, lean.piece
+        self.records = True
+        self._lean, self._record = lean, record
+        self._lock = threading.Lock()
+        self._homes: weakref.WeakKeyDictionary[RollbackCache, tuple[Home, Any]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._empty: list[Home] = []
+        self._recordings: OrderedDict[tuple[Any, ...], Recording] = OrderedDict()
+        self._table: Tensor | None = None  # that the recordings know
+
+    @torch.inference_mode()
+    def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
+        """Answer passes of different conversations; their `depth` must be the same."""
+        with self._lock:
+            answers = self._answers(passes)
+            finish(self._lean.embedding.device)
+            return answers
+
+    def _answers(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
+        homes = [self._home(one) for one in passes]
+        if len(passes) == 1 and len(passes[0].token_ids) <= ROWS[-1] and self.records:
+            recording = self._recording(passes[0], homes[0])
+            if recording is not None:
+                return [recording.run(passes[0])]
+        return self._lean.run(passes)
+
+    def _recording(self, one: ForwardInput, home: Home) -> Recording | None:
+        """The one that answers a pass; None where this device, or this build of a model, cannot be recorded."""
+        table = self._lean.rotary.tables(max(one.positions) + 1)[0]
+        if table is not self._table:
+            self._recordings.clear()
+            self._table = table
+        rows = ROWS[bisect_left(ROWS, len(one.token_ids))]
+        key = (home, rows, tuple(one.reads), one.depth)
+        if key not in self._recordings:
+            try:
+                self._recordings[key] = Recording(self._lean, self._record, *key)
+            except RuntimeError:
+                # Of a step that waits for the GPU, as LLM.int8's, or of full memory.
+                self.records = False
+                self._recordings.clear()
+                return None
+            if len(self._recordings) > KEPT:
+                self._recordings.popitem(last=False)
+        self._recordings.move_to_end(key)
+        return self._recordings[key]
+
+    def _home(self, one: ForwardInput) -> Home:
+        """Where a conversation lies, with room for its next rows."""
+        cache, end = one.cache, one.cache.start + len(one.token_ids)
+        home, leave = self._homes.get(cache, (None, None))
+        if home is not None and home.holds(cache) and end < home.slots:
+            return home
+        new = self._vacant(end)
+        new.take_in(cache)
+        if leave is not None:
+            leave()
+        self._homes[cache] = new, weakref.finalize(cache, self._empty.append, new)
+        return new
+
+    def _vacant(self, end: int) -> Home:
+        fitting = [home for home in self._empty if end < home.slots]
+        if fitting:
+            home = min(fitting, key=lambda one: one.slots)
+            self._empty.remove(home)
+            return home
+        slots = SLOTS
+        while slots <= end:
+            slots *= 2
+        lean = self._lean
+        like = lean.embedding.new_zeros(1, lean.kv_heads, 1, lean.head_dim)
+        return Home(len(lean.layers), like, slots)
+
+
+def cuda_graph(device: torch.device) -> Record:
+    """How work on a GPU is recorded. Recording raises RuntimeError for work that waits for the GPU."""
+    pool = torch.cuda.graph_pool_handle()
+
+    def record(work: Work) -> Work:
+        with torch.cuda.device(device):
+            # Once aside: libraries choose kernels and get their memory before the recording begins.
+            before, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+            aside.wait_stream(before)
+            with torch.cuda.stream(aside):
+                work()
+            before.wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            try:
+                with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                    answers = work()
+            finally:
+                torch.cuda.set_stream(before)  # a recording that fails leaves its own in place
+
+        def again() -> tuple[Tensor, ...]:
+            with torch.cuda.device(device):
+                graph.replay()
+            return answers
+
+        return again
+
+    return record

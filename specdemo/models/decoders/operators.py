@@ -1,0 +1,309 @@
+"""The few large steps that passes are made of: products with stacked matrices, attention and norms."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from specdemo.kernels import cpu_features as processor
+from specdemo.kernels.packing import lay_codes
+
+PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
+
+FOLDED_ROWS = 32  # from here on attention is bound by arithmetic, and folding heads into rows costs more than it saves
+
+Stacked = Callable[[Tensor], Tensor]  # (rows, in) -> (rows, out of all parts)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """RMS norm (Zhang 1910.07467) as the layer norm of x beside -x, whose mean is zero. x: (..., H)
+
+    torch's own is five kernels on a CPU.
+    """
+    both = torch.cat((x, -x), dim=-1)
+    width = x.shape[-1]
+    return torch.layer_norm(both, (2 * width,), None, None, eps)[..., :width] * weight
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the rows of a pass look at.
+
+    mask: (1, 1, rows or folded rows, keys) additive; None for all keys, or, when `causal`, all up to the row itself
+    folded: heads that share keys are rows of one head
+    """
+
+    mask: Tensor | None
+    folded: bool
+    causal: bool = False
+
+
+def look(seen: Tensor | None, rows: int, group: int, like: Tensor) -> Look:
+    """How `rows` rows attend.
+
+    seen: (rows, keys) bool; None where each row sees all before it and, unless it is alone, nothing was cached
+    group: heads that share keys; like: a tensor of the dtype and device
+    """
+    folded = rows <= FOLDED_ROWS
+    if seen is None and rows > 1:
+        if not folded:
+            return Look(None, folded, causal=True)
+        seen = torch.ones(rows, rows, dtype=torch.bool).tril_()
+    if seen is None:
+        return Look(None, folded)
+    mask = torch.zeros(seen.shape, dtype=like.dtype).masked_fill_(~seen.cpu(), -torch.inf)
+    if folded:
+        mask = mask.repeat_interleave(group, dim=0)
+    return Look(mask[None, None].to(like.device), folded)
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, at: Look, scale: float) -> Tensor:
+    """Grouped-query attention (Ainslie 2305.13245) that reads shared heads where they lie.
+
+    query: (rows, heads, head_dim); keys, values: (1, kv_heads, keys, head_dim)
+    returns: (rows, heads * head_dim)
+    """
+    rows, heads, head_dim = query.shape
+    if not at.folded:
+        attended = F.scaled_dot_product_attention(
+            query.transpose(0, 1)[None], keys, values, attn_mask=at.mask, is_causal=at.causal,
+            scale=scale, enable_gqa=True,
+        )  # fmt: skip
+        return attended[0].transpose(0, 1).reshape(rows, -1)
+    # (1, kv_heads, rows x heads of a group, head_dim)
+    kv_heads = keys.shape[1]
+    grouped = query.reshape(rows, kv_heads, heads // kv_heads, head_dim).transpose(0, 1)
+    folded = grouped.reshape(1, kv_heads, -1, head_dim)
+    attended = F.scaled_dot_product_attention(folded, keys, values, attn_mask=at.mask, scale=scale)
+    return attended.view(kv_heads, rows, -1, head_dim).transpose(0, 1).reshape(rows, -1)
+
+
+def stack(parts: Sequence[Any]) -> Stacked:
+    """Linear layers of a loaded model, side by side. The layers stay usable: they become views of the stack.
+
+    Layers of a kind that cannot be joined are called one by one.
+    """
+    if all(type(part) is nn.Linear for part in parts):
+        return _stack_plain(parts)
+    if all(_packed(part) for part in parts):
+        return Nf4Stack(parts)
+    if all(_unpacked(part) for part in parts):
+        return Nf4Joined(parts)
+    if len(parts) == 1:
+        return lambda x: parts[0](x)
+    return lambda x: torch.cat([part(x) for part in parts], dim=-1)
+
+
+def _stack_plain(parts: Sequence[nn.Linear]) -> Stacked:
+    weight = parts[0].weight if len(parts) == 1 else torch.cat([part.weight.data for part in parts])
+    bias = _biases(parts)
+    row = 0
+    for part in parts:
+        part.weight.data = weight[row : row + part.out_features]
+        row += part.out_features
+    if bias is not None:
+        return lambda x: product(x, weight).add_(bias)
+    return lambda x: product(x, weight)
+
+
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """Rows times a matrix, in whichever order the CPU reads the matrix as it lies. x: (rows, in); weight: (out, in)
+
+    With matrix tiles oneDNN lays a bfloat16 matrix on the right out anew in every call, which takes as long as
+    reading it twice; on the left it is taken as it is. For one row a matrix-vector product does without either.
+    """
+    if weight.dtype != torch.bfloat16 or weight.device.type != "cpu" or not processor.has_tiles():
+        return F.linear(x, weight)
+    if len(x) == 1:
+        return torch.mv(weight, x[0])[None]
+    return torch.mm(weight, x.t().contiguous()).t().contiguous()
+
+
+def pack(weight: Tensor, bias: Tensor | None = None) -> Stacked:
+    """A product with a bfloat16 matrix of its own, laid out once as oneDNN wants it for a few rows. weight: (out, in)"""
+    if weight.dtype != torch.bfloat16 or weight.device.type != "cpu" or not _packs():
+        return lambda x: F.linear(x, weight, bias)
+    ops = torch.ops.mkldnn
+    packed = ops._reorder_linear_weight(weight, PACKED_ROWS)
+    run = ops._linear_pointwise
+    return lambda x: run(x, packed, bias, "none", [], "")
+
+
+def _packs() -> bool:
+    """Whether oneDNN multiplies bfloat16 on this processor (AVX-512 or newer)."""
+    ops = torch.ops.mkldnn
+    return (
+        torch.backends.mkldnn.is_available()
+        and hasattr(ops, "_linear_pointwise")
+        and bool(ops._is_mkldnn_bf16_supported())
+    )
+
+
+def _biases(parts: Sequence[Any]) -> Tensor | None:
+    if all(part.bias is None for part in parts):
+        return None
+    like = next(part.bias for part in parts if part.bias is not None)
+    return torch.cat(
+        [like.new_zeros(p.out_features) if p.bias is None else p.bias.data for p in parts]
+    )
+
+
+def _packed(layer: Any) -> bool:
+    """Whether bitsandbytes has laid a layer out for its fused CPU kernel, and we can call that directly."""
+    state = getattr(getattr(layer, "weight", None), "quant_state", None)
+    return (
+        getattr(state, "packing_format_for_cpu", False)
+        and state.quant_type == "nf4"
+        and layer.weight.device.type == "cpu"
+        and _kernel() is not None
+    )
+
+
+def _unpacked(layer: Any) -> bool:
+    """Whether a layer is in NF4 as bitsandbytes stores it."""
+    state = getattr(getattr(layer, "weight", None), "quant_state", None)
+    return (
+        getattr(state, "quant_type", "") == "nf4"
+        and not getattr(state, "packing_format_for_cpu", False)
+        and state.shape[0] % 32 == 0
+        and state.shape[1] % state.blocksize == 0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FourBit:
+    """NF4 matrices on top of each other.
+
+    codes: as in `packing.Packed`; scales: (in // block, out); code: (16,), what codes mean; bias: (out,)
+    """
+
+    codes: Tensor
+    scales: Tensor
+    code: Tensor
+    block: int
+    bias: Tensor | None
+
+
+class Nf4Joined:
+    """NF4 matrices as bitsandbytes stores them, on top of each other: on a GPU, and on a CPU without a fused kernel."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        from bitsandbytes.functional import QuantState
+
+        states = [part.weight.quant_state for part in parts]
+        first = states[0]
+        self.in_features = int(first.shape[1])
+        self.bias = _biases(parts)
+        self._packed = torch.cat([part.weight.data.view(torch.uint8).view(-1, 1) for part in parts])
+        out_features = sum(int(state.shape[0]) for state in states)
+        self._state = QuantState(
+            torch.cat([_scales_of(state) for state in states]), quant_type="nf4",
+            shape=torch.Size((out_features, self.in_features)), code=first.code,
+            blocksize=first.blocksize, dtype=first.dtype,
+        )  # fmt: skip
+        at = 0
+        for part in parts:
+            part.weight.data = self._packed[at : at + part.weight.data.nbytes]
+            at += part.weight.data.nbytes
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: (rows, in). returns: (rows, out)"""
+        from bitsandbytes import matmul_4bit
+
+        return matmul_4bit(x, self._packed, self._state, bias=self.bias)
+
+    def four_bit(self) -> FourBit:
+        """Laid out anew, beside what bitsandbytes keeps."""
+        state = self._state
+        pairs = self._packed.view(state.shape[0], -1)
+        levels = torch.stack([pairs >> 4, pairs & 15], dim=-1).view(state.shape)
+        codes = lay_codes(levels).view(pairs.shape)
+        scales = state.absmax.view(state.shape[0], -1).t()
+        return FourBit(codes, scales, state.code, int(state.blocksize), self.bias)
+
+
+def _scales_of(state: Any) -> Tensor:
+    """Of all blocks, (blocks,) float32; those of a doubly quantised matrix are in 8-bit."""
+    if not state.nested:
+        return state.absmax.float()
+    from bitsandbytes.functional import dequantize_blockwise
+
+    return (dequantize_blockwise(state.absmax, state.state2) + state.offset).float()
+
+
+def _kernel() -> Any:
+    """bitsandbytes' compiled NF4 product for rows in bfloat16; None in a build without it."""
+    from bitsandbytes import cextension
+
+    return getattr(cextension.lib, "gemv_4bit_inference_cpu_nf4_bf16", None)
+
+
+class Nf4Stack:
+    """NF4 matrices on a CPU, through the kernel that `Linear4bit` uses, called without the layers around it.
+
+    The way through module and dispatcher takes as long as the product of one row with a small matrix.
+
+    wide: the product with the same weights as bfloat16, for many rows; None where that does not pay
+    wide_from: rows from which it is used
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        states = [part.weight.quant_state for part in parts]
+        self.in_features = int(states[0].shape[1])
+        self.out_features = sum(int(state.shape[0]) for state in states)
+        # Blocks of 32 rows lie one behind the other, scales by columns: stacking keeps both layouts.
+        self.packed = torch.cat([part.weight.data for part in parts])
+        self.scales = torch.cat([state.absmax for state in states], dim=1).contiguous()
+        self.code, self.block = states[0].code, int(states[0].blocksize)
+        self.bias = _biases(parts)
+        row = 0
+        for part in parts:
+            part.weight.data = self.packed[row : row + part.out_features]
+            row += part.out_features
+        self.wide: Stacked | None = None
+        self.wide_from = 0
+        self._kernel = _kernel()
+        sizes = (ctypes.c_int64(self.out_features), ctypes.c_int64(self.in_features))
+        self._sizes = sizes
+        self._block = ctypes.c_int64(self.block)
+        self._weights = (
+            ctypes.c_void_p(self.packed.data_ptr()), ctypes.c_void_p(self.scales.data_ptr()),
+        )  # fmt: skip
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: (rows, in), its columns next to each other; multiplied as bfloat16. returns: (rows, out)"""
+        if x.dtype != torch.bfloat16:
+            return self(x.bfloat16()).to(x.dtype)
+        if self.wide is not None and x.shape[0] >= self.wide_from:
+            return self.wide(x)
+        rows, step = x.shape[0], x.stride(0)
+        out = x.new_empty(rows, self.out_features)
+        self._kernel(
+            ctypes.c_int64(rows), *self._sizes, ctypes.c_void_p(x.data_ptr()), *self._weights,
+            ctypes.c_void_p(out.data_ptr()), self._block, ctypes.c_int64(step), self._sizes[0],
+        )  # fmt: skip
+        return out if self.bias is None else out.add_(self.bias)
+
+    def four_bit(self) -> FourBit:
+        """The same tensors."""
+        return FourBit(self.packed, self.scales, self.code, self.block, self.bias)
+
+    def widen(self) -> None:
+        """Keep the weights as bfloat16 too, for passes of many rows."""
+        self.wide = pack(self.dequantised(), self.bias)
+
+    def dequantised(self) -> Tensor:
+        """(out, in) bfloat16: the values that the kernel multiplies with."""
+        # The kernel's layout: blocks of 32 rows; in each, column pairs; in each, 32 bytes of two 4-bit codes.
+        bytes_ = self.packed.reshape(-1, 32)
+        codes = torch.cat([bytes_ & 15, bytes_ >> 4], dim=-1)
+        codes = codes.reshape(-1, self.in_features // 2, 32, 2).transpose(1, 2)
+        values = self.code.bfloat16()[codes.reshape(self.out_features, self.in_features).long()]
+        scales = self.scales.T.repeat_interleave(self.block, dim=1)
+        return values * scales

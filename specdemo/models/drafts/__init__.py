@@ -1,0 +1,1 @@
+"""Models that draft: the compact draft model, trained drafters, the quantised copy."""

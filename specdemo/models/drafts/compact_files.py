@@ -1,0 +1,228 @@
+"""The files of a compact draft: 8-bit layers and a word list; the embedding is the target's and is not shipped.
+
+A folder holds config.json (a transformers Llama config with one more key, `specdemo`) and safetensors
+parts below 10 MB. `export` writes the same model as an ordinary transformers causal LM.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.errors import UserError
+from specdemo.models.drafts.compact import (
+    CompactConfig,
+    CompactLayer,
+    CompactWeights,
+    Injection,
+    MarkovHead,
+    compiled,
+    pack_linear,
+)
+
+FORMAT = "compact-1"
+PART_BYTES = 8_000_000
+EMBEDDING = "model.embed_tokens.weight"
+
+
+def is_compact(folder: Path) -> bool:
+    """Whether a folder holds a draft of this kind."""
+    config = folder / "config.json"
+    return config.is_file() and "specdemo" in json.loads(config.read_text(encoding="utf-8"))
+
+
+def read_config(folder: Path) -> dict[str, object]:
+    """config.json; raises UserError for a format of another version."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config["specdemo"].get("format") != FORMAT:
+        raise UserError(
+            f"The draft in {folder.name} has the format {config['specdemo'].get('format')!r}; "
+            f"this version reads {FORMAT!r}.",
+            advice="Train it again: python -m specdemo train draft.",
+        )
+    return config
+
+
+def save_compact(
+    folder: Path, config: dict[str, object], state: dict[str, Tensor], word_ids: Tensor
+) -> None:
+    """Write a draft. state: a Llama's tensors without its embedding; word_ids: (W,) int64.
+
+    Matrices are stored as int8 with one float scale a row; the error is far below that of 4-bit.
+    """
+    tensors: dict[str, Tensor] = {"word_ids": word_ids.to(torch.int32)}
+    for name, tensor in state.items():
+        if tensor.ndim < 2:
+            tensors[name] = tensor.to(torch.bfloat16)
+            continue
+        scale = tensor.float().abs().amax(dim=1).clamp(min=1e-8) / 127
+        tensors[name] = (tensor.float() / scale[:, None]).round().to(torch.int8)
+        tensors[f"{name}.scale"] = scale
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.safetensors"):
+        old.unlink()
+    for number, part in enumerate(_parts(tensors), start=1):
+        save_file(part, folder / f"part-{number:02d}.safetensors")
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8")
+
+
+def load_state(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a draft, matrices in float32, and `word_ids` (W,) int64."""
+    raw: dict[str, Tensor] = {}
+    try:
+        for path in sorted(folder.glob("*.safetensors")):
+            raw |= load_file(path)
+        state = {name: tensor for name, tensor in raw.items() if not name.endswith(".scale")}
+        for name, tensor in state.items():
+            if tensor.dtype == torch.int8:
+                state[name] = tensor.float() * raw[f"{name}.scale"][:, None]
+        state["word_ids"] = state["word_ids"].long()
+    except Exception as error:  # safetensors raises its own errors for cut or corrupt files
+        raise UserError(
+            f"The draft weights in {folder.name} are damaged.",
+            unharmed="Methods without a draft model work.",
+            advice="Get the files again, or train the draft: python -m specdemo train draft.",
+        ) from error
+    return state
+
+
+def read_embedding(model_folder: Path) -> Tensor:
+    """The embedding matrix (V, H) of a model folder, without loading the rest of it."""
+    for path in sorted(model_folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            if EMBEDDING in file.keys():  # noqa: SIM118 - safe_open is not a dict
+                return file.get_tensor(EMBEDDING)
+    raise UserError(
+        f"{model_folder.name} has no embedding matrix.", advice="Choose another target."
+    )
+
+
+def load_compact(
+    folder: Path,
+    embedding: Tensor,
+    *,
+    device: torch.device,
+    base: CompactWeights | None = None,
+    four_bit: bool = True,
+) -> CompactWeights:
+    """Weights ready to run.
+
+    embedding: (V, H), of the model that the draft was trained with; base: the draft model that it was trained on top
+    of; both are shared, not copied
+    """
+    config, state = read_config(folder), load_state(folder)
+    if (base is not None) != ("extends" in config["specdemo"]):
+        raise UserError(
+            f"The drafter {folder.name} works on top of the draft model that it was trained with.",
+            unharmed="Methods without it work.",
+            advice="Load that draft model too.",
+        )
+    embedding = embedding.to(device=device, dtype=torch.bfloat16)
+    shape = CompactConfig(
+        hidden_size=config["hidden_size"],
+        num_heads=config["num_attention_heads"],
+        num_key_value_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"],
+        rms_norm_eps=config["rms_norm_eps"],
+        rope_theta=config["rope_parameters"]["rope_theta"],
+    )
+
+    def matrix(*names: str, in_pass: bool = False):  # noqa: ANN202 - a Linear, fused from the rows of several
+        weight = torch.cat([state[name] for name in names]).to(device, torch.bfloat16)
+        return pack_linear(weight, four_bit=four_bit, in_pass=in_pass)
+
+    def vector(name: str) -> torch.Tensor:
+        return state[name].to(device, torch.bfloat16)
+
+    def layer(index: int) -> CompactLayer:
+        at = f"layers.{index}."
+        fused = partial(matrix, in_pass=True)
+        return CompactLayer(
+            input_norm=vector(f"{at}input_layernorm.weight"),
+            qkv=fused(*(f"{at}self_attn.{part}_proj.weight" for part in "qkv")),
+            output=fused(f"{at}self_attn.o_proj.weight"),
+            post_norm=vector(f"{at}post_attention_layernorm.weight"),
+            gate_up=fused(f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight"),
+            down=fused(f"{at}mlp.down_proj.weight"),
+        )
+
+    word_ids, facts = state["word_ids"].to(device), config["specdemo"]
+
+    inject = markov = None
+    if "inject.gain" in state:
+        inject = Injection(vector("inject.gain"), matrix("inject.project.weight"))
+    if "markov.token.weight" in state:
+        markov = MarkovHead(
+            token=vector("markov.token.weight"),
+            bias=matrix("markov.bias.weight"),
+            confidence=state["markov.confidence.weight"][0].to(device),
+            constant=float(state["markov.confidence.bias"]),
+            temperatures=tuple(state["temperatures"].tolist()),
+        )
+    weights = CompactWeights(
+        config=shape,
+        layers=(
+            *(base.layers if base else ()),
+            *(layer(index) for index in range(config["num_hidden_layers"])),
+        ),
+        norm=vector("norm.weight"),
+        embedding=embedding,
+        head=pack_linear(embedding[word_ids], four_bit=four_bit, in_pass=True),
+        words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
+        extends=len(base.layers) if base else 0,
+        reads=tuple(facts.get("reads", ())),
+        inject=inject,
+        mask=state["mask"].to(device, torch.bfloat16) if "mask" in state else None,
+        depth=int(facts.get("depth", 1)),
+        causal=bool(facts.get("causal", True)),
+        markov=markov,
+    )
+    return compiled(weights)
+
+
+def export(folder: Path, target_folder: Path, out: Path) -> None:
+    """Write a draft as an ordinary transformers causal LM, tokenizer included.
+
+    Its head is the whole tied embedding, so it may also say words outside the reduced vocabulary.
+    """
+    config, state = read_config(folder), load_state(folder)
+    state = {
+        name: tensor for name, tensor in state.items() if name.startswith(("layers.", "norm."))
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        f"model.{name}": tensor.to(torch.bfloat16).contiguous() for name, tensor in state.items()
+    }
+    tensors[EMBEDDING] = read_embedding(target_folder).to(torch.bfloat16)
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    plain = {key: value for key, value in config.items() if key != "specdemo"}
+    (out / "config.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+    for name in (
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+        "generation_config.json",
+    ):
+        if (target_folder / name).is_file():
+            shutil.copyfile(target_folder / name, out / name)
+
+
+def _parts(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    parts: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if size and size + tensor.nbytes > PART_BYTES:
+            parts.append({})
+            size = 0
+        parts[-1][name] = tensor.contiguous()
+        size += tensor.nbytes
+    return parts

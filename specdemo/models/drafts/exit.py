@@ -1,0 +1,89 @@
+"""Early exit: the target's first layers and a trained adapter draft for the whole target (LayerSkip 2404.16710, Kangaroo 2404.18911).
+
+For all that the target has read, its states are there already. Only the pending and the drafted tokens run
+through the first layers, in rows of the target's own cache that its next pass overwrites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.engine.target import CachedModel
+from specdemo.models.drafts.compact import CompactModel, CompactWeights
+
+
+class ExitModel:
+    """One conversation of the target's first layers and an adapter; implements `LanguageModel`.
+
+    Drive it by a `FeatureReader`, and only while the target is idle: both write into the same rows.
+
+    target: keeps the states that the adapter reads, see `CachedModel.record`
+    weights: `reads` names the one layer whose states are the adapter's input
+    """
+
+    def __init__(self, target: CachedModel, weights: CompactWeights) -> None:
+        self.target = target
+        self.adapter = CompactModel(weights)
+        (self._layers,) = weights.reads
+        self._grown: list[int] = []  # parents of the nodes that `grow` has read
+
+    @property
+    def length(self) -> int:
+        """Tokens in the adapter's cache."""
+        return self.adapter.length
+
+    @property
+    def words(self) -> ReducedVocabulary:
+        """What it can say after the text that it has read."""
+        return self.adapter.words
+
+    def rollback(self, length: int) -> None:
+        """Forget every cached token from position `length` on, and what was grown."""
+        self._grown.clear()
+        self.adapter.rollback(length)
+
+    @torch.inference_mode()
+    def read(self, token_ids: Sequence[int]) -> Tensor:
+        """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
+        self._grown.clear()
+        self.adapter.meet(token_ids)
+        states, features = [], self.target.features
+        known = max(0, min(features.length - self.length, len(token_ids)))
+        if known:
+            begin, reads = self.length, self.adapter.weights.reads
+            states.append(features.read(begin, begin + known, reads))
+        fresh = token_ids[known:]
+        if fresh:
+            ahead = self._ahead(self.length + known)
+            tree = range(-1, ahead + len(fresh) - 1)
+            states.append(self.target.lower(self._layers, fresh, tree[ahead:], tree[:ahead]))
+        return self.adapter.read_inputs(self._fit(torch.cat(states)))[0]
+
+    @torch.inference_mode()
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
+
+        parents: index among all nodes grown so far, -1 = follows the text
+        returns: (N, W) float32 logits, row i follows node i
+        """
+        ahead = self._ahead(self.length)
+        earlier = [*range(-1, ahead - 1), *(ahead + parent for parent in self._grown)]
+        below = [ahead + parent for parent in parents]
+        states = self.target.lower(self._layers, token_ids, below, earlier)
+        self._grown += parents
+        return self.adapter.grow_inputs(self._fit(states), parents)
+
+    def _ahead(self, place: int) -> int:
+        """How many tokens before a place the target has not read: they are in its first layers' spare rows."""
+        ahead = place - self.target.length
+        if ahead < 0:
+            raise ValueError("the target has read on without keeping its states: see `record`")
+        return ahead
+
+    def _fit(self, states: Tensor) -> Tensor:
+        embedding = self.adapter.weights.embedding
+        return states.to(device=embedding.device, dtype=embedding.dtype)

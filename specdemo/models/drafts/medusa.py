@@ -1,0 +1,58 @@
+"""Medusa's heads (Cai 2401.10774): a residual block each on the target's last state, one output matrix for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.models.drafts.compact import Linear, pack_linear
+from specdemo.models.drafts.compact_files import load_state, read_config
+
+
+@dataclass(frozen=True, slots=True)
+class MedusaWeights:
+    """Shared, immutable weights.
+
+    blocks: H to H, and its constant (H,), for each head; head: H to W
+    words: what the head speaks; reads: the layer whose state goes in
+    """
+
+    blocks: tuple[tuple[Linear, Tensor], ...]
+    head: Linear
+    words: ReducedVocabulary
+    reads: tuple[int, ...]
+
+    @torch.inference_mode()
+    def guess(self, state: Tensor) -> Tensor:
+        """What each head expects. state: (1, H), of the token before the pending one. returns: (depth, W) float32 logits
+
+        Row k is for the token k + 1 places after the pending one.
+        """
+        guesses = torch.cat([state + F.silu(block(state) + bias) for block, bias in self.blocks])
+        return self.head(guesses).float()
+
+
+def load_medusa(
+    folder: Path, embedding: Tensor, *, device: torch.device, four_bit: bool = True
+) -> MedusaWeights:
+    """Heads ready to run. embedding: (V, H), the target's"""
+    facts, state = read_config(folder)["specdemo"], load_state(folder)
+    embedding = embedding.to(device=device, dtype=torch.bfloat16)
+
+    def block(index: int) -> tuple[Linear, Tensor]:
+        weight = state[f"heads.{index}.weight"].to(device, torch.bfloat16)
+        bias = state[f"heads.{index}.bias"].to(device, torch.bfloat16)
+        return pack_linear(weight, four_bit=four_bit), bias
+
+    word_ids = state["word_ids"].to(device)
+    return MedusaWeights(
+        blocks=tuple(block(index) for index in range(int(facts["depth"]))),
+        head=pack_linear(embedding[word_ids], four_bit=four_bit),
+        words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
+        reads=tuple(facts["reads"]),
+    )

@@ -1,0 +1,105 @@
+"""Drafters that were trained for a target and lie in assets/ beside its draft model: found at loading, read at first use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specdemo.errors import UserError
+from specdemo.paths import ASSETS
+from specdemo.trace.events import ModelInfo
+
+if TYPE_CHECKING:
+    from specdemo.models.drafts.compact import CompactWeights
+    from specdemo.models.loading import LoadedModel
+
+DRAFTS = ASSETS / "drafts"
+KINDS = {
+    "feature": "a feature drafter",
+    "exit": "an exit adapter",
+    "medusa": "Medusa heads",
+    "block": "a DSpark drafter",
+    "jet": "a JetSpec drafter",
+}
+
+
+@dataclass(slots=True)
+class Trained:
+    """One drafter's folder; its weights are read when first asked for, once, whoever asks.
+
+    reads: hidden states of the target that it needs, by layer
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    _load: Callable[[Path], Any]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _weights: Any = None
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Hidden states of the target that go in."""
+        return tuple(self.config["specdemo"].get("reads", ()))
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        """How it was trained, see `training.card`."""
+        return self.config["specdemo"].get("card", {})
+
+    @property
+    def info(self) -> ModelInfo:
+        """Which weights draft."""
+        parameters = int(self.config["specdemo"].get("parameters", 0))
+        return ModelInfo(self.folder.name, "", "int4", "", parameters)
+
+    def weights(self) -> Any:
+        """CompactWeights, or MedusaWeights. Raises UserError for damaged files."""
+        with self._lock:
+            if self._weights is None:
+                self._weights = self._load(self.folder)
+            return self._weights
+
+
+def find_trained(
+    target: LoadedModel, draft: CompactWeights | None, wanted: str = "auto"
+) -> dict[str, Trained]:
+    """Those that are there for a target, by kind; those that go on top of a draft model only together with it.
+
+    wanted: a folder that holds a folder a kind; "auto" for what is shipped; "none"
+    Raises UserError for a named folder that is not there, and for drafters of another target.
+    """
+    from specdemo.models.drafts.compact_files import load_compact, read_config
+    from specdemo.models.drafts.medusa import load_medusa
+
+    if wanted == "none":
+        return {}
+    auto = wanted == "auto"
+    folder = DRAFTS / f"{target.info.name}-trained" if auto else Path(wanted).expanduser()
+    if not auto and not folder.is_dir():
+        raise UserError(f"There is no folder {folder}.", advice="Check the path of --trained.")
+    embedding: Any = target.model.get_input_embeddings().weight
+
+    def load(kind: str, base: CompactWeights | None) -> Callable[[Path], Any]:
+        if kind == "medusa":
+            return lambda path: load_medusa(path, embedding, device=target.device)
+        return lambda path: load_compact(path, embedding, device=target.device, base=base)
+
+    found = {}
+    for kind in KINDS:
+        if (folder / kind / "config.json").is_file():
+            config = read_config(folder / kind)
+            if config["hidden_size"] != embedding.shape[1]:
+                raise UserError(
+                    f"The drafter in {folder / kind} was trained for another target.",
+                    unharmed="Methods without it work.",
+                    advice=f"Train one: python -m specdemo train {kind} --target {target.info.name}.",
+                )
+            extends = config["specdemo"].get("extends", 0)
+            base = draft if extends else None
+            if extends and (base is None or len(base.layers) != extends):
+                continue
+            found[kind] = Trained(folder / kind, config, load(kind, base))
+    return found

@@ -1,0 +1,199 @@
+"""Models on the Hugging Face hub: pinned revisions, safe files, a sentence for each failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from specdemo.errors import UserError
+from specdemo.models.files.folder import (
+    broken_files,
+    check_causal_lm,
+    check_folder,
+    read_config,
+    weight_files,
+)
+from specdemo.models.files.store import check_space, full_disk_is_told
+from specdemo.models.progress import (
+    Progress,
+    ProgressCallback,
+    bytes_progress,
+    folder_bytes,
+    silent,
+    watched,
+)
+
+FILES = [
+    "*.safetensors",
+    "*.json",
+    "*.jinja",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "LICENSE*",
+]
+NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same weights
+HTTP_CLIENTS = ("http", "requests", "urllib3")
+KEPT = "Models that are already on this machine are unharmed."
+
+
+def cached_folder(repo: str, revision: str | None) -> Path | None:
+    """The folder of a repository that is whole on this disk, without asking the network."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(
+            snapshot_download(
+                repo, revision=revision, local_files_only=True, allow_patterns=["config.json"]
+            )
+        )
+        check_folder(folder, repo)
+    except (OSError, ValueError, UserError):  # the hub's own errors for "not here" are OSErrors
+        return None
+    return folder
+
+
+def is_cached(repo: str, revision: str | None) -> bool:
+    """Whether a model can be loaded without the network."""
+    return cached_folder(repo, revision) is not None
+
+
+def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) -> tuple[Path, str]:
+    """The folder of a repository and the commit it is at; downloads what is missing or damaged.
+
+    A pinned revision that is whole on disk never touches the network. A broken transfer
+    continues where it stopped.
+    """
+    if revision and (folder := cached_folder(repo, revision)):
+        return folder, revision
+    try:
+        with _told(repo, revision):
+            return _download(repo, revision, progress)
+    except Unreachable:
+        if folder := cached_folder(repo, revision):  # main, as it was the last time
+            return folder, folder.name
+        raise
+
+
+class Unreachable(UserError):
+    """The hub did not answer; what is on this disk may still do."""
+
+
+def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tuple[Path, str]:
+    from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
+
+    endpoint = os.environ.get("HF_ENDPOINT")
+    progress(Progress("download", 0.0, f"asking the hub for {repo}"))
+    listing = HfApi(endpoint=endpoint).model_info(repo, revision=revision, files_metadata=True)
+    commit = listing.sha or revision or "main"
+    sizes = {
+        file.rfilename: file.size or 0 for file in listing.siblings or [] if _wanted(file.rfilename)
+    }
+    if not any(name.endswith(".safetensors") for name in sizes):
+        raise UserError(
+            f"{repo} offers no safetensors weights.",
+            unharmed="Pickled weights (.bin, .pt) can run code, so they are never downloaded.",
+            advice="Choose another model, or download its GGUF file and choose that.",
+        )
+    if "config.json" in sizes:  # a few hundred bytes tell whether gigabytes are worth fetching
+        small = hf_hub_download(repo, "config.json", revision=commit, endpoint=endpoint)
+        check_causal_lm(read_config(Path(small).parent, repo), repo)
+    blobs = Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
+    total, present = sum(sizes.values()), folder_bytes(blobs) if blobs.exists() else 0
+    check_space(Path(constants.HF_HUB_CACHE), max(0, total - present), f"Downloading {repo}")
+    already = present if present > total else 0  # more than this commit has: files of other commits
+    options = {
+        "revision": revision,  # by name: the cache then finds it without network
+        "endpoint": endpoint,
+        "allow_patterns": FILES,
+        "ignore_patterns": NOT_FILES,
+    }
+    with watched(blobs, total, progress, repo, already):
+        folder = Path(snapshot_download(repo, tqdm_class=_no_bar(), **options))
+        for path in broken_files(weight_files(folder, repo)):
+            hf_hub_download(
+                repo, path.name, revision=commit, endpoint=endpoint, force_download=True
+            )
+    check_folder(folder, repo)
+    progress(bytes_progress("download", total, total, repo))
+    return folder, commit
+
+
+def _wanted(name: str) -> bool:
+    from huggingface_hub.utils import filter_repo_objects
+
+    return any(filter_repo_objects([name], allow_patterns=FILES, ignore_patterns=NOT_FILES))
+
+
+def _no_bar() -> type:
+    """A tqdm that draws nothing: progress goes through the callback."""
+    from tqdm.auto import tqdm
+
+    class Silent(tqdm):
+        def __init__(self, *args: object, **options: object) -> None:
+            options.pop("name", None)
+            super().__init__(*args, **{**options, "disable": True})
+
+    return Silent
+
+
+@contextmanager
+def _told(repo: str, revision: str | None) -> Iterator[None]:
+    """Turn the hub's errors into sentences; the specific ones inherit from the general ones."""
+    from huggingface_hub import errors
+
+    try:
+        with full_disk_is_told(f"downloading {repo}"):
+            yield
+    except errors.GatedRepoError as error:
+        raise UserError(
+            f"{repo} is gated: its authors want you to accept their terms first.",
+            unharmed=KEPT,
+            advice="Accept them on the model's page, set HF_TOKEN to your token, and try again.",
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise UserError(
+            f"The hub knows no model {repo}, or it is private.",
+            unharmed=KEPT,
+            advice="Check the spelling; for a private model set HF_TOKEN.",
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise UserError(
+            f"{repo} has no revision {revision}.",
+            unharmed=KEPT,
+            advice="Check the revision in the catalogue.",
+        ) from error
+    except errors.HFValidationError as error:
+        raise UserError(
+            f"{repo!r} is not a valid model id.", advice="It looks like owner/name."
+        ) from error
+    except errors.HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", "an error")
+        raise Unreachable(
+            f"The hub answered {status} for {repo}.", unharmed=KEPT, advice="Try again later."
+        ) from error
+    except UserError:
+        raise
+    except Exception as error:
+        if not _is_connection_error(error):
+            raise
+        raise Unreachable(
+            f"The hub could not be reached, so {repo} could not be downloaded.",
+            unharmed=KEPT,
+            advice="Check the network and try again; what has arrived is kept. "
+            "The embedded model and local files work without the hub.",
+        ) from error
+
+
+def _is_connection_error(error: BaseException | None) -> bool:
+    """Whether the network is to blame, in the terms of any HTTP library below the hub's client."""
+    while error is not None:
+        client = type(error).__module__.split(".")[0]
+        if isinstance(error, ConnectionError | TimeoutError) or client.startswith(HTTP_CLIENTS):
+            return True
+        if type(error).__name__ in ("LocalEntryNotFoundError", "OfflineModeIsEnabled"):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

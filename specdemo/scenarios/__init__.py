@@ -1,0 +1,1 @@
+"""Several runs with one question: races, experiments, batches, drafts side by side."""

@@ -1,0 +1,190 @@
+"""Several prompts at once: each in a conversation and a thread of its own, so that their runs share passes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from queue import SimpleQueue
+
+from specdemo.engine.runner import LOOK_SECONDS
+from specdemo.errors import UserError
+from specdemo.session.studio import Studio
+from specdemo.settings import RunSettings
+from specdemo.trace.events import Event, FinishReason, RunFailed, RunFinished, RunStarted, Verified
+from specdemo.trace.metrics import output_ids
+
+AT_ONCE = 8  # runs that share a pass; more rows make it dearer without making it fuller
+
+
+class State(StrEnum):
+    """How far a prompt has come."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardOutput:
+    """What has become of one prompt so far.
+
+    place: its index among the prompts
+    seconds: decoding time of its run, in which it shared the device with the others
+    error: what broke it, kept with what there is of its text
+    """
+
+    place: int
+    prompt: str
+    state: State = State.WAITING
+    text: str = ""
+    new_tokens: int = 0
+    seconds: float = 0.0
+    error: UserError | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state not in (State.WAITING, State.RUNNING)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """New tokens of this prompt per second of its decoding."""
+        return self.new_tokens / self.seconds if self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """All prompts together; seconds on the wall clock, reading the prompts included."""
+
+    prompts: int
+    failed: int
+    new_tokens: int
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """New tokens of all prompts per second."""
+        return self.new_tokens / self.seconds if self.seconds else None
+
+
+def answer_all(
+    studio: Studio,
+    prompts: Sequence[str],
+    settings: RunSettings,
+    *,
+    at_once: int = AT_ONCE,
+    system: str = "",
+    cancel: threading.Event | None = None,
+) -> Iterator[ForwardOutput | Totals]:
+    """Answer prompts, at most `at_once` together, without plain decoding beside them.
+
+    yields: an Answer whenever one has grown, each prompt's last one `ended`; then Totals
+    cancel: stops all of them; set here too when the generator is closed, which waits for its threads
+
+    A prompt that fails keeps its error, and the others go on. Raises UserError before the first answer.
+    """
+    settings = replace(settings, baseline=False).checked()
+    if at_once < 1:
+        raise UserError(f"{at_once} prompts at once is not possible.", advice="Take 1 or more.")
+    cancel = cancel or threading.Event()
+    told: SimpleQueue[ForwardOutput] = SimpleQueue()
+    latest = [ForwardOutput(place, prompt) for place, prompt in enumerate(prompts)]
+
+    def work(answer: ForwardOutput) -> None:
+        for grown in _answer(studio, answer, settings, system, cancel):
+            told.put(grown)
+
+    begun = time.perf_counter()
+    with ThreadPoolExecutor(at_once, "specdemo-batch") as pool:
+        try:
+            for answer in latest:
+                pool.submit(work, answer)
+            left = len(prompts)
+            while left:
+                answer = told.get()
+                latest[answer.place] = answer
+                left -= answer.ended
+                yield answer
+        except BaseException:  # also GeneratorExit: nobody looks any more
+            cancel.set()
+            raise
+    yield Totals(
+        len(prompts),
+        sum(answer.state is State.FAILED for answer in latest),
+        sum(answer.new_tokens for answer in latest),
+        time.perf_counter() - begun,
+    )
+
+
+def new_texts(step: Verified) -> list[str]:
+    """The texts of the tokens that a step adds to an answer."""
+    own = [step.next.text] if step.next else []
+    return [step.nodes[place].text for place in step.path] + own
+
+
+def _answer(
+    studio: Studio,
+    answer: ForwardOutput,
+    settings: RunSettings,
+    system: str,
+    cancel: threading.Event,
+) -> Iterator[ForwardOutput]:
+    """One prompt's answer each time that it has grown; the last one has ended, whatever happened."""
+    if cancel.is_set():
+        yield replace(answer, state=State.STOPPED)
+        return
+    conversation = studio.open()
+    last = ""  # the text of the last token
+    try:
+        for event in conversation.run(
+            answer.prompt, settings, system=system, cancel=cancel, every=LOOK_SECONDS
+        ):
+            grown = _after(answer, event, last)
+            if isinstance(event, Verified):
+                last = new_texts(event)[-1]
+            if grown is not answer:
+                answer = grown
+                yield answer
+        if not answer.ended:  # cancelled before it began
+            yield replace(answer, state=State.STOPPED)
+    except UserError as error:
+        yield replace(answer, state=State.FAILED, error=error)
+    except Exception as error:  # noqa: BLE001 - one prompt must not take the others with it
+        broke = UserError(f"The run broke: {error}.", advice="Run again.")
+        yield replace(answer, state=State.FAILED, error=broke)
+    finally:
+        conversation.close()
+
+
+def _after(answer: ForwardOutput, event: Event, last: str) -> ForwardOutput:
+    """The answer after one more event; the same one when the event adds nothing to it.
+
+    last: text of the last token, which is no part of the answer when it is the one that ends it
+    """
+    match event:
+        case RunStarted():
+            return replace(answer, state=State.RUNNING)
+        case Verified():
+            return replace(
+                answer,
+                text=answer.text + "".join(new_texts(event)),
+                new_tokens=answer.new_tokens + len(output_ids([event])),
+                seconds=event.elapsed_seconds,
+            )
+        case RunFinished(reason=FinishReason.CANCELLED):
+            return replace(answer, state=State.STOPPED)
+        case RunFinished(reason=FinishReason.STOP):
+            return replace(answer, state=State.DONE, text=answer.text.removesuffix(last))
+        case RunFinished():
+            return replace(answer, state=State.DONE)
+        case RunFailed():
+            error = UserError(event.message, unharmed=event.unharmed, advice=event.advice)
+            return replace(answer, state=State.FAILED, error=error)
+        case _:
+            return answer

@@ -1,0 +1,162 @@
+"""What would each have drafted here? Every drafter's proposal at the same place of the same text, judged by the target."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from specdemo.engine.forward import ForwardRequest
+from specdemo.errors import UserError
+from specdemo.session.conversation import SPECULATIVE, Conversation
+from specdemo.session.text import encode_conversation
+from specdemo.settings import RunSettings, Sampling
+from specdemo.trace.events import Drafted, Event, Node, RunFailed, RunStarted, Verified
+
+if TYPE_CHECKING:
+    from specdemo.models.pair import LoadedPair
+
+ANSWER = "nothing"  # the method that writes the text: the target's own
+TAKES = 2  # of each step; the first warms up, and the last is told
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """One method's proposal at a place, before and after the target judged it; or a sentence why there is none."""
+
+    method: str
+    drafted: Drafted | None = None
+    verified: Verified | None = None
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A prompt and what the target answered, token by token, without the token that ends an answer."""
+
+    prompt: str
+    tokens: tuple[Node, ...]
+    system: str = ""
+
+
+class Place(Conversation):
+    """A conversation that stands at one place of a text and asks drafter after drafter what comes next."""
+
+    _writer: LoadedPair | None = None  # what the text was written with
+
+    def write(
+        self,
+        prompt: str,
+        *,
+        most: int,
+        system: str = "",
+        sampling: Sampling | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Iterator[Text]:
+        """The target's own answer. most: tokens. yields: the text, longer each time
+
+        Raises UserError for a prompt that cannot be answered, and for what breaks later.
+        """
+        self.reset()
+        settings = RunSettings(
+            method=ANSWER, max_new_tokens=most, memory=False, sampling=sampling or Sampling()
+        )
+        self._writer = self._open_pair()
+        stops = self._writer.stop_ids()
+        text = Text(prompt, (), system)
+        for event in self.run(prompt, settings, system=system, cancel=cancel):
+            if isinstance(event, RunFailed):
+                raise UserError(event.message, unharmed=event.unharmed, advice=event.advice)
+            if isinstance(event, Verified):
+                new = tuple(node for node in _committed(event) if node.token_id not in stops)
+                text = replace(text, tokens=(*text.tokens, *new))
+                yield text
+
+    def guesses(
+        self,
+        text: Text,
+        position: int,
+        settings: RunSettings,
+        *,
+        cancel: threading.Event | None = None,
+    ) -> Iterator[Guess]:
+        """What each method drafts after the first `position` tokens of an answer, in the order of the menu.
+
+        Each is alone, begins anew at this place and remembers nothing; a method that breaks says so, and the
+        others go on. cancel: asked between two methods
+        Raises UserError for settings out of range, and when another pair was loaded since the text was written.
+        """
+        if self._writer is not self._studio.pair:
+            raise UserError(
+                "Another model was loaded since this text was written.",
+                unharmed="The text is kept.",
+                advice="Write the text anew.",
+            )
+        cancel = cancel or threading.Event()
+        settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
+        settings = settings.checked()
+        for method in self._studio.methods():
+            if cancel.is_set():
+                return
+            if method.name == ANSWER:
+                continue
+            if not method.available:
+                yield Guess(method.name, why_not=method.why_not)
+                continue
+            asked = replace(settings, method=method.name)
+            try:
+                events = list(self._studio.runner.run(self._guess(text, position, asked, cancel)))
+            except UserError as error:
+                yield Guess(method.name, why_not=str(error))
+                continue
+            guess = _guess_of(method.name, events)
+            if guess.verified or guess.why_not:  # else it was cancelled
+                yield guess
+
+    def _guess(
+        self, text: Text, position: int, settings: RunSettings, cancel: threading.Event
+    ) -> Iterator[Event | ForwardRequest]:
+        """The events of one step of the loop, on the text up to the place; an earlier take's are dropped."""
+        pair = self._open_pair()
+        messages = [{"role": "user", "content": text.prompt}]
+        if text.system.strip():
+            messages.insert(0, {"role": "system", "content": text.system})
+        token_ids = [
+            *encode_conversation(pair.tokenizer, messages, pair.context),
+            *(node.token_id for node in text.tokens[:position]),
+        ]
+        header = RunStarted(SPECULATIVE, settings.method, text.prompt, {}, pair.target.info)
+        events: list[Event] = []
+        for _ in range(TAKES):
+            events = []
+            with closing(self._lane(pair, token_ids, settings, header, cancel)) as lane:
+                for event in lane:
+                    if isinstance(event, ForwardRequest):
+                        yield event
+                        continue
+                    events.append(event)
+                    if isinstance(event, Verified):
+                        break
+        yield from events
+
+
+def _guess_of(method: str, events: Sequence[Event]) -> Guess:
+    """What the events of one step say."""
+    guess = Guess(method)
+    for event in events:
+        match event:
+            case Drafted():
+                guess = replace(guess, drafted=event)
+            case Verified():
+                guess = replace(guess, verified=event)
+            case RunFailed():
+                why = UserError(event.message, unharmed=event.unharmed, advice=event.advice)
+                return Guess(method, why_not=str(why))
+    return guess
+
+
+def _committed(step: Verified) -> list[Node]:
+    """The tokens that a step adds to the answer."""
+    return [*(step.nodes[node] for node in step.path), *([step.next] if step.next else [])]

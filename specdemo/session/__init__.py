@@ -1,0 +1,1 @@
+"""The door to the engine: one studio a process, one conversation a visitor."""

@@ -1,0 +1,34 @@
+"""What the menus of methods and pairs show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MethodInfo:
+    """One entry of the method menu.
+
+    needs: in words; why_not: a sentence when it is not available
+    memory_mb: what it takes beside the target
+    """
+
+    name: str
+    title: str
+    summary: str
+    options: tuple[str, ...]
+    available: bool
+    why_not: str = ""
+    needs: tuple[str, ...] = ()
+    lossy: bool = False
+    memory_mb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PairInfo:
+    """One entry of the menu of pairs; detail: memory, licence and what it suits."""
+
+    target: str
+    draft: str
+    title: str
+    detail: str

@@ -1,0 +1,215 @@
+"""The one door to the engine: loads a pair, opens conversations. Knows nothing of any view."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from specdemo.drafters.methods import METHODS, NEEDED
+from specdemo.engine.runner import Runner
+from specdemo.errors import UserError
+from specdemo.models.doctor import installed
+from specdemo.models.files.catalogue import choose_default, pairs
+from specdemo.models.progress import Progress
+from specdemo.session.conversation import Conversation
+from specdemo.session.machine import set_threads
+from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.settings import AppSettings
+
+if TYPE_CHECKING:
+    from specdemo.drafters.shipped import Shipped
+    from specdemo.models.pair import LoadedPair
+
+LIBRARIES = ("torch", "transformers")  # what live runs cannot do without
+
+
+class ReplayOnly(UserError):
+    """There are no live runs here; recorded ones need nothing that is missing."""
+
+
+class Studio:
+    """One per process: the loaded pair and the one device. Safe to use from several threads.
+
+    Runs that go on at the same time share the target's passes; each step in the trace tells how many did.
+    """
+
+    def __init__(self, settings: AppSettings) -> None:
+        self.settings = settings
+        self.replay_only = _why_replay_only(settings)
+        self.error: UserError | None = self.replay_only
+        self.shipped: Shipped
+        self._pair: LoadedPair | None = None
+        self._progress = Progress("start", None, "starting")
+        self._loading = threading.Lock()
+        self.runner = Runner()
+        self._started = False
+
+    def start(self) -> None:
+        """Begin loading in a thread of its own; returns at once, and does nothing the second time."""
+        with self._loading:
+            if self._started:
+                return
+            self._started = True
+        threading.Thread(target=self.load, name="specdemo-load", daemon=True).start()
+
+    def load(self, report: Callable[[Progress], None] | None = None) -> None:
+        """Load the pair in this thread. A failure is kept in `error`, where a view can show it."""
+        if self.replay_only:
+            return
+        try:
+            pair, self.shipped = self.runner.call(
+                lambda: self._load(self.settings, report or self._report)
+            )
+            self._pair = pair  # last: from here on other threads see the studio as ready
+            self.error = None
+        except UserError as error:
+            self.error = error
+        except Exception as error:  # noqa: BLE001 - a loader thread must not die without a word
+            self.error = UserError(
+                f"The model could not be loaded: {error}.", advice="Run python -m specdemo doctor."
+            )
+
+    @property
+    def pair(self) -> LoadedPair:
+        """The loaded pair; raises UserError while there is none."""
+        if self._pair is None:
+            raise self.error or UserError(
+                "The model is still loading.", advice="Wait until it is ready, then run again."
+            )
+        return self._pair
+
+    @property
+    def ready(self) -> bool:
+        """Whether runs are possible."""
+        return self._pair is not None
+
+    def progress(self) -> Progress | None:
+        """What loading is doing; None when the pair is ready or loading failed."""
+        return None if self.ready or self.error else self._progress
+
+    def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]:
+        """Load another pair for everybody. Raises UserError, and then the old one stays."""
+        if self.replay_only:
+            raise self.replay_only
+        settings = replace(self.settings, target=target, draft=draft, precision=precision)
+        reports: list[Progress] = []
+        outcome: list[tuple[LoadedPair, Shipped] | BaseException] = []
+
+        def work() -> None:
+            try:
+                outcome.append(self._load(settings, reports.append))
+            except BaseException as error:  # noqa: BLE001 - handed to the caller below
+                outcome.append(error)
+
+        loader = threading.Thread(target=work, name="specdemo-switch", daemon=True)
+        loader.start()
+        while loader.is_alive():
+            loader.join(0.2)
+            if reports:
+                yield reports[-1]
+        if isinstance(outcome[0], BaseException):
+            raise outcome[0]
+        (pair, self.shipped), self.settings, self.error = outcome[0], settings, None
+        self._pair = pair  # runs that go on keep the old one
+
+    def methods(self) -> list[MethodInfo]:
+        """Every drafting method, and whether the loaded pair can do it."""
+        infos = []
+        for name, method in METHODS.items():
+            whys = [why for need in method.needs if (why := self._missing(need))]
+            infos.append(
+                MethodInfo(
+                    name,
+                    method.title,
+                    method.summary,
+                    method.options,
+                    not whys,
+                    " ".join(whys),
+                    tuple(NEEDED[need] for need in method.needs),
+                    method.lossy,
+                    sum(self._memory_mb(one) for one in method.uses),
+                )
+            )
+        return infos
+
+    def last_audit(self) -> dict[str, object] | None:
+        """The proof that `python -m specdemo audit` ran last on this machine; None without one."""
+        try:
+            found = json.loads((self.settings.cache_dir / "audit.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def card(self, method: str) -> Mapping[str, Any] | None:
+        """How the weights were trained that a method drafts with; None for a method without such weights."""
+        if self._pair is None or method not in METHODS:
+            return None
+        cards = (self._pair.card(one) for one in METHODS[method].uses)
+        return next((card for card in cards if card), None)
+
+    def _memory_mb(self, need: str) -> float:
+        if self._pair is None:
+            return 0.0
+        if need == "store":
+            return self.shipped.store.memory_bytes / 1e6 if self.shipped.store else 0.0
+        return self._pair.memory_bytes(need) / 1e6
+
+    def _missing(self, need: str) -> str:
+        """Why a need is not met; empty when it is, or while nothing is loaded yet."""
+        if self._pair is None:
+            return ""
+        if need == "store" and self.shipped.store is None:
+            return "There is no datastore for this target; python -m specdemo datastore builds one."
+        return self._pair.missing(need)
+
+    def pairs(self) -> list[PairInfo]:
+        """The catalogue's pairs."""
+        return [
+            PairInfo(
+                pair.target.name,
+                pair.draft.name,
+                pair.title,
+                f"{pair.memory_4bit_gb} GB in 4-bit, {pair.licence}. {pair.target.suits}",
+            )
+            for pair in pairs()
+        ]
+
+    def open(self) -> Conversation:
+        """A conversation for one visitor."""
+        return Conversation(self)
+
+    def _report(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def _load(
+        self, settings: AppSettings, report: Callable[[Progress], None]
+    ) -> tuple[LoadedPair, Shipped]:
+        from specdemo.drafters.memory.datastore import fingerprint
+        from specdemo.drafters.shipped import find_shipped
+        from specdemo.models.pair import load_pair
+
+        set_threads(settings.threads)
+        if settings.target == "auto":
+            settings = replace(settings, target=choose_default().target.name)
+        pair = load_pair(settings, report)
+        tokenizer = fingerprint(pair.tokenizer.get_vocab())
+        return pair, find_shipped(pair.target.info.name, tokenizer, settings.store)
+
+
+def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:
+    """Why nothing can be run live, if so: as was asked for, or for want of a library."""
+    works = "Recorded runs, the lab and the lessons work."
+    if settings.replay:
+        advice = "Start without --replay and SPECDEMO_REPLAY for live runs."
+        return ReplayOnly("Live runs are switched off here.", unharmed=works, advice=advice)
+    missing = [name for name in LIBRARIES if not installed(name)]
+    if not missing:
+        return None
+    return ReplayOnly(
+        f"Live runs need {' and '.join(missing)}, which this installation does not have.",
+        unharmed=works,
+        advice="For live runs: pip install -r requirements.txt, then start again.",
+    )

@@ -1,0 +1,123 @@
+"""Recorded runs, lab and lessons as static files: a site for any web server, without Gradio, Python or a model."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from specdemo.errors import UserError
+from specdemo.export.table import SCRIPTS, data_block, modules, player_page, plotly_path
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings
+
+ASSETS = SCRIPTS.parent
+RUNS = ASSETS / "runs"
+MARK = "specdemo-site"
+# Nothing is loaded from another place, whatever a trace holds; Plotly sets styles of its own.
+POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
+README = """---
+title: {title}
+emoji: ⚡
+colorFrom: blue
+colorTo: gray
+sdk: static
+app_file: index.html
+license: apache-2.0
+short_description: Speculative decoding, recorded and explained.
+---
+
+# {title}
+
+{subtitle}
+
+Static files, written by `python -m specdemo export-site`. Any web server can hand them out
+(`python -m http.server` in this folder, for one), and so does a static Space. Nothing is loaded from elsewhere.
+"""
+
+
+def write_site(folder: Path) -> None:
+    """Write the site. Raises UserError for a folder with other things in it."""
+    from specdemo.ui.words import VIEW
+
+    if folder.exists() and any(folder.iterdir()) and not _is_site(folder):
+        raise UserError(
+            f"{folder} holds other things than a site of this program.",
+            unharmed="Nothing was written.",
+            advice="Name a new or an empty folder.",
+        )
+    for name, source in (("view", SCRIPTS), ("runs", RUNS), ("icons", ASSETS / "icons")):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("package.json"))
+    shutil.copyfile(plotly_path(), folder / "plotly.min.js")
+    words: Any = VIEW
+    page = words["export"]["page"]
+    for name, text in {
+        "index.html": index(page, {"words": VIEW, "parts": parts()}),
+        "player.html": player_page(VIEW),
+        "README.md": README.format(title=page["title"], subtitle=page["subtitle"]),
+    }.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def parts() -> dict[str, dict[str, Any]]:
+    """What the tabs show, by name: `words` beside the view's, and a `value`, or `choices` of a menu with a value each."""
+    from specdemo.ui.lessons import lessons_value, lessons_words
+    from specdemo.ui.present import recorded_line
+    from specdemo.ui.race import Races
+    from specdemo.ui.runs import recorded_runs
+    from specdemo.ui.words.en.lab import WORDS as LAB
+    from specdemo.ui.words.en.race import WORDS as RACE
+
+    races = Races(Studio(AppSettings(replay=True)), RUNS)
+    runs = [(run.name, run.title, recorded_line(run, run.name)) for run in recorded_runs(RUNS)]
+    raced = [(str(place), title, races.stream(place)) for title, place in races.choices()]
+    lessons = {name: value for name, value in lessons_words().items() if name != "view"}
+    return {
+        "play": {"choices": runs, "words": {}},
+        **({"race": {"choices": raced, "words": RACE}} if raced else {}),
+        "lab": {"value": "{}", "words": LAB},
+        "lessons": {"value": lessons_value(RUNS, live=False), "words": lessons},
+    }
+
+
+def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
+    """The site's one page. What is needed first is named in its head, so that it all comes in one round."""
+    first, *_ = data["parts"]["play"]["choices"][0]
+    styles = sorted(path.name for path in SCRIPTS.glob("*.css"))
+    head = [
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<meta name="generator" content="{MARK}">',
+        f"<title>{escape(page['title'])}</title>",
+        '<link rel="icon" href="icons/favicon.svg">',
+        *(f'<link rel="stylesheet" href="view/{name}">' for name in styles),
+        *(
+            f'<link rel="modulepreload" href="view/{name}">'
+            for name in ("site.js", *modules("replay.js"))
+            if name != "replay.js"
+        ),
+        f'<link rel="preload" href="runs/{first}.jsonl" as="fetch" crossorigin>',
+    ]
+    body = [
+        "<main></main>",
+        data_block("sd-data", data),
+        '<script type="module" src="view/site.js"></script>',
+    ]
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>',
+            *head,
+            "</head>\n<body>",
+            *body,
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def _is_site(folder: Path) -> bool:
+    page = folder / "index.html"
+    return page.is_file() and MARK in page.read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,78 @@
+"""One thread computes while others want the cores, and all do again when those have gone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from specdemo.engine.thread_governor import CROWDED, RETRY, ThreadGovernor
+
+QUIET, SLOW = 0.01, 0.01 * 4 * CROWDED
+DECODER = object()
+
+
+def asks(rows: int = 1, place: int = 10):
+    one = SimpleNamespace(depth=None, token_ids=[0] * rows, positions=range(place, place + rows))
+    return [SimpleNamespace(decoder=DECODER, one=one)]
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_it_goes_alone_while_passes_are_slow_and_tries_again():
+    crew = ThreadGovernor()
+    for _ in range(50):
+        crew.tell(asks(), QUIET)
+    assert torch.get_num_threads() == 2
+    crew.tell(asks(), SLOW)
+    assert torch.get_num_threads() == 2  # one slow pass is nothing
+    for _ in range(2):
+        crew.tell(asks(), SLOW)
+    for _ in range(RETRY):
+        assert torch.get_num_threads() == 1
+        crew.tell(asks(), 2 * QUIET)
+    for _ in range(2):  # still crowded: two passes are enough to know
+        assert torch.get_num_threads() == 2
+        crew.tell(asks(), SLOW)
+    for _ in range(RETRY):
+        assert torch.get_num_threads() == 1
+        crew.tell(asks(), 2 * QUIET)
+    for _ in range(50):
+        crew.tell(asks(), QUIET)
+        assert torch.get_num_threads() == 2
+
+
+def test_where_one_alone_takes_longer_all_go_on_together():
+    """Others keep the memory busy: passes are slow whoever computes, and slower with one thread."""
+    crew, alone = ThreadGovernor(), 0
+    for _ in range(20):
+        crew.tell(asks(), QUIET)
+    for number in range(400):
+        single = torch.get_num_threads() == 1
+        alone += single
+        crew.tell(asks(), QUIET * (3.0 if single else 2.2 if number % 2 else 2.5))
+    assert 0 < alone < 100
+
+
+def test_passes_of_other_sizes_are_not_compared():
+    crew = ThreadGovernor()
+    for _ in range(20):
+        crew.tell(asks(), QUIET)
+        crew.tell(asks(rows=60), SLOW)
+        crew.tell(asks(place=3000), SLOW)
+    assert torch.get_num_threads() == 2
+
+
+def test_one_thread_stays_one():
+    torch.set_num_threads(1)
+    crew = ThreadGovernor()
+    for seconds in (QUIET, *[SLOW] * 20):
+        crew.tell(asks(), seconds)
+    assert torch.get_num_threads() == 1

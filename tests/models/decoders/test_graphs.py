@@ -1,0 +1,201 @@
+"""Recorded passes give what passes give. No GPU is needed: what a recording may know, a traced function may know.
+
+Like a CUDA graph, a traced function is a list of operations on tensors that are where they were: it sees no
+number that Python knows later. `Unwaiting` refuses what a GPU that is being recorded refuses.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from conftest import VOCABULARY, drafter_for, reference_greedy, run_lane, tiny_llama
+from passes import TEXT, TREE, nf4_layers, passes_of, tiny
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.models.decoders import graphs
+from specdemo.models.decoders.choose import agrees, open_on_gpu
+from specdemo.models.decoders.graphs import GraphDecoder
+from specdemo.models.decoders.lean import TABLE, LeanDecoder
+from specdemo.models.decoders.operators import stack
+from specdemo.trace.metrics import output_ids
+
+aten = torch.ops.aten
+
+
+class Unwaiting(TorchDispatchMode):
+    """Refuses operations whose outcome the processor would have to wait for."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.overloadpacket in (aten._local_scalar_dense, aten.nonzero, aten.equal):
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return func(*args, **(kwargs or {}))
+
+
+class Tracing:
+    """Records as a GPU would, and counts what was replayed."""
+
+    def __init__(self):
+        self.recorded = self.replayed = 0
+
+    def __call__(self, work):
+        with Unwaiting():
+            work()
+        traced = make_fx(work)()
+        answers = traced()
+        self.recorded += 1
+
+        def again():
+            self.replayed += 1
+            for answer, new in zip(answers, traced(), strict=True):
+                answer.copy_(new)
+            return answers
+
+        return again
+
+
+def close(got, want):
+    torch.testing.assert_close(got, want, atol=2e-4, rtol=1e-4)
+
+
+def test_recorded_passes_are_the_passes(model):
+    lean, tracing = LeanDecoder(model), Tracing()
+    graphed = GraphDecoder(lean, tracing)
+    want = passes_of(lean)
+    for _ in range(2):  # the second text lies in the home of the first
+        for got, wanted in zip(passes_of(graphed), want, strict=True):
+            close(got, wanted)
+        gc.collect()
+    assert tracing.replayed == 12
+    assert tracing.recorded == 5  # passes of 6, 2, 8 and 3 rows, and 2 rows of two layers
+    assert agrees(graphed, lean, texts=2)
+
+
+def test_4_bit_products_are_recorded_too():
+    """As a GPU stores them, and by the call that multiplies there."""
+    lean, tracing = LeanDecoder(tiny("llama")), Tracing()
+    joined = stack(nf4_layers(3))
+    lean.head = lambda x: joined(F.pad(x, (0, 32)).bfloat16()).float()
+    graphed = GraphDecoder(lean, tracing)
+    for got, want in zip(passes_of(graphed), passes_of(lean), strict=True):
+        torch.testing.assert_close(got, want, atol=0.05, rtol=0.05)
+    assert graphed.records
+
+
+@pytest.mark.parametrize("method", ["nothing", "draft_model", "tree"])
+def test_greedy_output_is_that_of_transformers(target_weights, draft_weights, method):
+    graphed = GraphDecoder(LeanDecoder(target_weights), Tracing())
+    drafter = drafter_for(method, CachedModel(draft_weights))
+    events = run_lane(target_weights, drafter, TEXT, target=CachedModel(graphed))
+    assert output_ids(events) == reference_greedy(target_weights, TEXT, 40)
+    assert graphed.records
+
+
+def test_a_text_may_outgrow_its_home_and_the_rotary_tables():
+    model, tracing = tiny_llama(0), Tracing()
+    lean = LeanDecoder(model)
+    graphed, plain = (CachedModel(one) for one in (GraphDecoder(lean, tracing), lean))
+    text = torch.arange(TABLE - 6).remainder(VOCABULARY).tolist()
+    close(graphed.read(text), plain.read(text))
+    for _ in range(6):
+        pair = [one.forward(5, Proposal.chain([6, 7])).logits for one in (graphed, plain)]
+        close(*pair)
+        for one in (graphed, plain):
+            one.keep([])
+    assert tracing.replayed == 6
+    assert tracing.recorded == 3  # at first, in the larger home, with the longer tables
+
+
+def test_conversations_do_not_see_each_other():
+    lean = LeanDecoder(tiny_llama(0))
+    graphed = GraphDecoder(lean, Tracing())
+    texts = TEXT, TEXT[::-1]
+    want = []
+    for text in texts:
+        target = CachedModel(lean)
+        target.read(text)
+        want.append(target.forward(1, TREE).logits)
+    targets = [CachedModel(graphed) for _ in texts]
+    for target, text in zip(targets, texts, strict=True):
+        target.read(text)
+    for _ in range(2):
+        for target, wanted in zip(targets, want, strict=True):
+            close(target.forward(1, TREE).logits, wanted)
+    # Asked together they go the lean way, over the same keys.
+    passes = []
+
+    class Collecting:
+        config, piece = lean.config, lean.piece
+
+        def run(self, asked):
+            passes.extend(asked)
+            return graphed.run(asked)
+
+    for target in targets:
+        target.decoder = Collecting()
+        target.forward(1, TREE)
+    for answer, wanted in zip(graphed.run(passes), want, strict=True):
+        close(answer.logits, wanted)
+
+
+def test_an_answer_outlives_the_next_pass():
+    target = CachedModel(GraphDecoder(LeanDecoder(tiny_llama(0)), Tracing()))
+    first = target.read(TEXT)
+    kept = first.clone()
+    target.forward(3, Proposal.chain([]))
+    target.rollback(0)
+    target.read(TEXT[::-1])
+    assert torch.equal(first, kept)
+
+
+@pytest.mark.parametrize("look", [float, bool, torch.nonzero])
+def test_a_model_that_waits_for_a_value_goes_the_lean_way(monkeypatch, look):
+    model = tiny("llama")
+    lean = LeanDecoder(model)
+    logits = lean.logits
+
+    def looking(x):
+        look(x.sum()[None])
+        return logits(x)
+
+    monkeypatch.setattr(lean, "logits", looking)
+    graphed = GraphDecoder(lean, Tracing())
+    for got, want in zip(passes_of(graphed), passes_of(LeanDecoder(model)), strict=True):
+        close(got, want)
+    assert not graphed.records
+
+
+def test_on_a_gpu_the_fastest_way_that_agrees_is_taken(monkeypatch):
+    model = tiny("llama")
+    lean, module = LeanDecoder(model), ModuleDecoder(model)
+    assert open_on_gpu(lean, module, Tracing())[1] == "lean pass in CUDA graphs"
+
+    def refuse(*_args):
+        raise RuntimeError("out of memory")
+
+    decoder, way = open_on_gpu(lean, module, refuse)
+    assert way == "lean pass"
+    close(passes_of(decoder)[0], passes_of(module)[0])
+    monkeypatch.setattr(lean, "scaling", 0.5 * lean.scaling)
+    assert open_on_gpu(lean, module, Tracing()) == (module, "transformers' own pass")
+    monkeypatch.setattr(lean, "through", refuse)
+    assert open_on_gpu(lean, module, Tracing()) == (module, "transformers' own pass")
+
+
+def test_recordings_and_homes_are_bounded(monkeypatch):
+    monkeypatch.setattr(graphs, "KEPT", 3)
+    graphed = GraphDecoder(LeanDecoder(tiny_llama(0)), Tracing())
+    for rows in range(1, graphs.ROWS[-1] + 1):
+        target = CachedModel(graphed)
+        target.read(TEXT)
+        target.forward(3, Proposal.chain([4] * (rows - 1)))
+        del target
+        gc.collect()
+    assert len(graphed._recordings) == 3
+    assert len(graphed._empty) == 1

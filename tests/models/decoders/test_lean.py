@@ -1,0 +1,187 @@
+"""The lean pass computes what transformers computes, for every build that it knows, and leaves the rest alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import VOCABULARY, drafter_for, reference_greedy, run_lane, tiny_llama
+from passes import TEXT, TREE, nf4_layers, passes_of, tiny
+from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from specdemo.engine.forward import ForwardInput
+from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.target import CachedModel
+from specdemo.models.decoders import choose as decoders
+from specdemo.models.decoders.choose import agrees, open_decoder
+from specdemo.models.decoders.lean import TABLE, LeanDecoder
+from specdemo.models.decoders.operators import FOLDED_ROWS, Nf4Joined, Nf4Stack, stack
+from specdemo.trace.metrics import output_ids
+
+
+def test_it_is_transformers_pass(model):
+    want = passes_of(ModuleDecoder(model))
+    lean = LeanDecoder(model)
+    for got, wanted in zip(passes_of(lean), want, strict=True):
+        torch.testing.assert_close(got, wanted, atol=2e-4, rtol=1e-4)
+    # The module, whose weights now lie in the stacks, is what it was.
+    for got, wanted in zip(passes_of(ModuleDecoder(model)), want, strict=True):
+        torch.testing.assert_close(got, wanted, atol=2e-4, rtol=1e-4)
+
+
+def test_long_prompts_and_long_texts_too(model):
+    """Past the folded rows, past the first rotary table, and with a cache before the piece."""
+    torch.manual_seed(0)
+    text = torch.randint(0, VOCABULARY, (TABLE + 2 * FOLDED_ROWS,)).tolist()
+    got, want = (
+        torch.stack([one.read(text[: 3 * FOLDED_ROWS]), one.read(text[3 * FOLDED_ROWS :])])
+        for one in (CachedModel(LeanDecoder(model)), CachedModel(model))
+    )
+    torch.testing.assert_close(got, want, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["nothing", "draft_model", "tree"])
+def test_greedy_output_is_that_of_transformers(target_weights, draft_weights, method):
+    lean = LeanDecoder(target_weights)
+    drafter = drafter_for(method, CachedModel(draft_weights))
+    events = run_lane(target_weights, drafter, TEXT, target=CachedModel(lean))
+    assert output_ids(events) == reference_greedy(target_weights, TEXT, 40)
+
+
+def test_bfloat16_agrees_up_to_its_rounding(model):
+    model = model.bfloat16()
+    decoder, words = open_decoder(model)
+    assert isinstance(decoder, LeanDecoder), words
+    got, want = (passes_of(one)[0].float() for one in (decoder, ModuleDecoder(model)))
+    assert (got - want).norm() < 0.04 * want.norm()
+
+
+def test_conversations_answered_together_are_as_alone(model):
+    lean = LeanDecoder(model)
+    alone = []
+    for begin in (0, 2):
+        target = CachedModel(lean)
+        target.read(TEXT[begin:-1])
+        alone.append(target.forward(TEXT[-1], TREE).logits)
+
+    class Recording:
+        """Collects what is asked, to ask it together."""
+
+        config, piece = lean.config, lean.piece
+        passes: list[ForwardInput] = []
+
+        def run(self, passes):
+            self.passes += passes
+            return lean.run(passes)
+
+    targets = [CachedModel(Recording()) for _ in range(2)]
+    for target, begin in zip(targets, (0, 2), strict=True):
+        target.read(TEXT[begin:-1])
+        target.forward(TEXT[-1], TREE)
+    together = lean.run([Recording.passes[1], Recording.passes[3]])
+    for got, want in zip(together, alone, strict=True):
+        torch.testing.assert_close(got.logits, want, atol=1e-4, rtol=1e-4)
+
+
+def test_other_builds_keep_their_own_pass():
+    gpt = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2)).eval()
+    assert isinstance(open_decoder(gpt)[0], ModuleDecoder)
+    dynamic = tiny(
+        "llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    )
+    assert isinstance(open_decoder(dynamic)[0], ModuleDecoder)
+
+
+def test_a_model_that_computes_something_else_keeps_its_own_pass():
+    model = tiny_llama(0)
+    assert isinstance(open_decoder(model)[0], LeanDecoder)
+    for layer in model.model.layers:
+        layer.mlp.act_fn = nn.GELU()
+    assert not agrees(LeanDecoder(model), ModuleDecoder(model))
+    assert isinstance(open_decoder(model)[0], ModuleDecoder)
+
+
+def packed_layers(count: int):
+    layers = nf4_layers(count, fused=True)
+    if not layers[0].support_avx512bf16_for_cpu:
+        pytest.skip("this processor has no AVX512-BF16")
+    return layers
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("rows", [1, 17])
+def test_joined_4_bit_layers_are_the_layers(rows, nested):
+    layers = nf4_layers(3, nested=nested)
+    x = torch.randn(rows, 128, dtype=torch.bfloat16)
+    want = torch.cat([layer(x) for layer in layers], dim=-1)
+    joined = stack(layers)
+    assert isinstance(joined, Nf4Joined)
+    torch.testing.assert_close(joined(x), want)
+    # The layers lie in the stack now, and are what they were.
+    torch.testing.assert_close(torch.cat([layer(x) for layer in layers], dim=-1), want)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 17])
+def test_stacked_4_bit_layers_are_the_layers(rows):
+    layers = packed_layers(3)
+    x = torch.randn(rows, 128, dtype=torch.bfloat16)
+    want = torch.cat([layer(x) for layer in layers], dim=-1)
+    stacked = stack(layers)
+    assert isinstance(stacked, Nf4Stack)
+    torch.testing.assert_close(stacked(x), want, atol=0, rtol=0)
+    # Rows that lie apart, as a norm leaves them.
+    apart = torch.zeros(rows, 256, dtype=torch.bfloat16)
+    apart[:, :128] = x
+    torch.testing.assert_close(stacked(apart[:, :128]), want, atol=0, rtol=0)
+    torch.testing.assert_close(torch.cat([layer(x) for layer in layers], dim=-1), want)
+    stacked.widen()
+    stacked.wide_from = 1
+    wide = stacked(x)
+    assert (wide - want).float().norm() < 0.01 * want.float().norm()
+    # A model whose other parts are in float32 gets what it gave: the layers round such rows themselves.
+    full = stacked(x.float())
+    assert full.dtype == torch.float32
+    assert (full - want.float()).norm() < 0.01 * want.float().norm()
+
+
+def test_a_processor_without_bfloat16_takes_the_ordinary_product():
+    code = """
+import torch
+from specdemo.models.decoders.operators import pack
+weight, x = torch.randn(24, 16).bfloat16(), torch.randn(3, 16).bfloat16()
+assert not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+torch.testing.assert_close(pack(weight)(x), x @ weight.T)
+"""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_kinds_that_cannot_be_joined_are_called_one_by_one():
+    class Other(nn.Linear):
+        pass
+
+    parts = [Other(8, 4), Other(8, 6)]
+    x = torch.randn(2, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(stack(parts)(x), torch.cat([p(x) for p in parts], -1))
+
+
+def test_the_wide_copy_is_taken_only_where_there_is_room(monkeypatch):
+    model = tiny_llama(0)
+    lean = LeanDecoder(model)
+    assert decoders.widen(lean) == 0  # nothing of it is 4-bit
+    monkeypatch.setattr(decoders, "free_ram", lambda: 0)
+    layers = packed_layers(4)
+    for layer in lean.layers:
+        object.__setattr__(layer, "qkv", stack(layers[:1]))
+        for name, part in zip(("output", "gate_up", "down"), layers[1:], strict=True):
+            object.__setattr__(layer, name, stack([part]))
+    assert decoders.widen(lean) == 0
+    assert all(one.wide is None for layer in lean.layers for one in layer.matrices())

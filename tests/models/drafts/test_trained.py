@@ -1,0 +1,194 @@
+"""What runs is what was trained: the runtime's networks against the trainer's, and how trained folders are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import LlamaConfig
+
+from specdemo.engine.features import Features
+from specdemo.errors import UserError
+from specdemo.models.drafts.compact import CompactModel, rounded
+from specdemo.models.drafts.compact_files import load_compact
+from specdemo.models.drafts.medusa import load_medusa
+from specdemo.models.drafts.trained import find_trained
+from specdemo.training.block import plan_blocks
+from specdemo.training.card import Card
+from specdemo.training.data import Row
+from specdemo.training.medusa import MedusaHeads
+from specdemo.training.package import draft_config, package
+from specdemo.training.student import Student
+from specdemo.training.trainer import trained_state
+
+HIDDEN, WORDS, READS, DEPTH = 64, 96, (1, 3), 4
+TEXT = [5, 17, 9, 40, 2, 61, 33, 8, 70, 11]
+CONFIG = LlamaConfig(
+    vocab_size=WORDS, hidden_size=HIDDEN, intermediate_size=128, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True,
+    initializer_range=0.1,
+)  # fmt: skip
+
+
+@pytest.fixture
+def target_folder(tmp_path):
+    folder = tmp_path / "target"
+    CONFIG.save_pretrained(folder)
+    return folder
+
+
+def make_student(**options) -> Student:
+    """A layer with random parts on top of a draft of two."""
+    torch.manual_seed(1)
+    base = Student(CONFIG).eval()
+    student = Student(draft_config(CONFIG, 1), base=base, **options).eval()
+    student.embed_tokens.weight.data = base.embed_tokens.weight.data
+    with torch.no_grad():
+        for name, parameter in student.named_parameters():
+            if name in ("mask", "inject.project.weight") or name.startswith("markov."):
+                parameter.normal_(std=0.1)
+    return student
+
+
+def stored(student, kind, target_folder, folder, **facts):
+    """Write and load with its draft; matrices are not rounded to 4 bits."""
+    options = {"device": torch.device("cpu"), "four_bit": False}
+    embedding, base = student.embed_tokens.weight.data, None
+    for part, name in ((student.base, "draft"), (student, kind)):
+        card = Card("target", "bf16", name, (0, 1), WORDS, (), 0, 0, 0.0, 0)
+        more = {} if part is student.base else {"extends": 2, **facts}
+        out = folder / name
+        package(trained_state(part), torch.arange(WORDS), target_folder, out, card, more)
+        base = load_compact(out, embedding, base=base, **options)
+    return base
+
+
+def states_of(length: int) -> torch.Tensor:
+    """(length, 2, H): the target's states over a text."""
+    return torch.randn(length, 2, HIDDEN, generator=torch.Generator().manual_seed(2))
+
+
+def kept(states: torch.Tensor) -> Features:
+    features = Features(READS)
+    features.write(0, list(states.unbind(1)))
+    features.gather(range(len(states)))
+    return features
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> None:
+    """Equal but for what is stored in 8 bits and computed in bf16."""
+    one, other = one.float(), other.float()
+    assert F.cosine_similarity(one, other, dim=-1).min() > 0.998
+
+
+@pytest.mark.parametrize("known", [9, 6, 1])
+def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, known):
+    student = make_student(num_states=2)
+    weights = stored(student, "feature", target_folder, tmp_path / "out", reads=list(READS))
+    states = states_of(known)
+    model = CompactModel(weights, kept(states))
+    model.read(TEXT[:4])
+    model.read(TEXT[4:])
+    before = torch.zeros(1, len(TEXT), 2 * HIDDEN)
+    before[0, 1 : known + 1] = states.flatten(1)
+    with torch.no_grad():
+        final, _ = student.read(torch.tensor([TEXT]), before)
+    same(model.states[0], final[0, -1])
+    same(model.read([7]), F.linear(model.states[0].float(), weights.embedding.float()))
+    if known == len(TEXT) - 1:
+        without = CompactModel(weights)
+        without.read(TEXT)
+        assert F.cosine_similarity(without.states[0].float(), final[0, -1], dim=-1) < 0.99
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_block_is_guessed_as_it_was_trained(tmp_path, target_folder, causal):
+    student = make_student(num_states=2, depth=DEPTH, markov=(0, 0) if causal else (WORDS, 32))
+    facts = {"reads": list(READS), "depth": DEPTH, "causal": causal}
+    weights = stored(student, "jet" if causal else "block", target_folder, tmp_path / "o", **facts)
+    states = states_of(len(TEXT) - 1)
+    model = CompactModel(weights, kept(states))
+    model.read(TEXT[:3])
+    model.guess(TEXT[3:])
+    assert model.length == len(TEXT)
+    # The trainer's own layout: one block whose last known token is the text's last.
+    longer = [*TEXT, *[0] * (DEPTH - 1)]
+    row = Row("x", np.array(longer), len(TEXT) - 1, 0.0, 0)
+    plan = plan_blocks([row], DEPTH, [0], causal=causal)
+    width = plan.where.shape[1]
+    assert width == len(longer) + DEPTH - 1
+    before = torch.zeros(1, len(longer), 2 * HIDDEN)
+    before[0, 1 : len(TEXT)] = states.flatten(1)
+    unseen = torch.zeros(1, 1, width, width).masked_fill_(~torch.from_numpy(plan.seen), -1e30)
+    with torch.no_grad():
+        token_ids, where, anchors, ahead = (
+            torch.from_numpy(x) for x in (plan.token_ids, plan.where, plan.anchors, plan.ahead)
+        )
+        final, _ = student.read(token_ids, before, where, unseen, anchors, ahead)
+    same(model.states, final[0, torch.from_numpy(plan.here)])
+    if weights.markov:
+        previous, words = 12, torch.zeros(1, WORDS)
+        head = weights.markov
+        with torch.no_grad():
+            logits, sure = student.markov(final[0, -1:], words, torch.tensor([previous]))
+        same(head.bias(head.token[previous][None]), logits)
+        inputs = torch.cat([model.states[-1].float(), head.token[previous].float()])
+        assert float(inputs @ head.confidence) + head.constant == pytest.approx(
+            sure.item(), abs=0.15
+        )
+
+
+def test_medusa_guesses_as_it_was_trained(tmp_path, target_folder):
+    torch.manual_seed(3)
+    heads = MedusaHeads(3, HIDDEN)
+    with torch.no_grad():
+        for parameter in heads.parameters():
+            parameter.normal_(std=0.1)
+    card = Card("target", "bf16", "medusa", (), WORDS, (), 0, 0, 0.0, 0)
+    facts = {"reads": [3], "depth": 3}
+    package(heads.state_dict(), torch.arange(WORDS), target_folder, tmp_path / "o", card, facts)
+    embedding = torch.randn(WORDS, HIDDEN)
+    weights = load_medusa(tmp_path / "o", embedding, device=torch.device("cpu"), four_bit=False)
+    state = torch.randn(1, HIDDEN).bfloat16()
+    with torch.no_grad():
+        wanted = torch.cat(heads(state.float())) @ embedding.T
+    same(weights.guess(state), wanted)
+
+
+def test_rounding_gives_what_the_kernel_computes_with():
+    weight = torch.randn(64, 64)
+    coarse = rounded(weight)
+    assert 0 < (weight - coarse).abs().max() < 0.3
+    assert all(len(group.unique()) <= 16 for group in coarse.reshape(-1, 32))
+    assert rounded(torch.ones(3, 5)).equal(torch.ones(3, 5))
+
+
+def loaded(hidden: int) -> SimpleNamespace:
+    """As much of a loaded target as is looked at."""
+    model = SimpleNamespace(get_input_embeddings=lambda: torch.nn.Embedding(WORDS, hidden))
+    return SimpleNamespace(
+        model=model, info=SimpleNamespace(name="tiny"), device=torch.device("cpu")
+    )
+
+
+def test_trained_folders_are_found_read_once_and_refused_for_other_targets(tmp_path, target_folder):
+    folder = str(tmp_path / "all")
+    student = make_student(num_states=2, depth=DEPTH)
+    weights = stored(student, "jet", target_folder, tmp_path / "all", reads=[1, 3], depth=DEPTH)
+    draft = replace(weights, layers=weights.layers[:2], extends=0)
+    found = find_trained(loaded(HIDDEN), draft, folder)
+    assert list(found) == ["jet"]
+    assert found["jet"].reads == READS
+    assert found["jet"].card["kind"] == "jet"
+    assert found["jet"].weights() is found["jet"].weights()
+    assert len(found["jet"].weights().layers) == 3
+    assert find_trained(loaded(HIDDEN), draft, "none") == find_trained(loaded(HIDDEN), draft) == {}
+    assert find_trained(loaded(HIDDEN), None, folder) == {}
+    with pytest.raises(UserError, match="another target"):
+        find_trained(loaded(32), draft, folder)
+    with pytest.raises(UserError, match="no folder"):
+        find_trained(loaded(HIDDEN), draft, str(tmp_path / "nothing"))

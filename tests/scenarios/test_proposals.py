@@ -1,0 +1,169 @@
+"""What each would have drafted at a place: every method asked alone, judged as the target would, nothing kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import PROFILE, tiny_llama
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from specdemo.engine.target import CachedModel
+from specdemo.errors import UserError
+from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.models.loading import LoadedModel
+from specdemo.models.pair import LoadedPair
+from specdemo.scenarios.proposals import Place
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings, RunSettings, Sampling
+from specdemo.trace.events import ModelInfo, Status
+from specdemo.ui.proposals import Proposals
+from specdemo.ui.view import RUNS
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+CONSTANT = RunSettings(policy="constant", lookahead=4)
+
+
+def tiny_pair(draft_weights):
+    vocabulary = {
+        letter: place for place, letter in enumerate([*LETTERS, "?", *map(str, range(37))])
+    }
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    backend.decoder = decoders.Fuse()
+    weights, info = tiny_llama(0), ModelInfo("tiny", precision="fp32")
+    return LoadedPair(
+        LoadedModel(weights, LeanDecoder(weights), info, torch.device("cpu"), 64),
+        PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?"),
+        info,
+        lambda: CachedModel(draft_weights),
+        costs=PROFILE,
+    )
+
+
+@pytest.fixture
+def studio(draft_weights):
+    """A real studio whose pair is a tiny target with a letter a token, and a draft."""
+    studio = Studio(AppSettings(target="tiny", draft="none"))
+    studio.shipped = SimpleNamespace(store=None, lookahead=None)
+    studio._pair = tiny_pair(draft_weights)
+    return studio
+
+
+def written(place, prompt="abcabc", most=24, **options):
+    *_, text = place.write(prompt, most=most, **options)
+    return text
+
+
+def test_every_method_is_asked_and_judged_by_the_text_itself(studio):
+    place = Place(studio)
+    text = written(place)
+    assert len(text.tokens) == 24
+    position = 10
+    guesses = {guess.method: guess for guess in place.guesses(text, position, CONSTANT)}
+    methods = [method.name for method in studio.methods() if method.name != "nothing"]
+    assert list(guesses) == methods  # in the order of the menu
+    ahead = [node.token_id for node in text.tokens[position:]]
+    drafted = 0
+    for guess in guesses.values():
+        if guess.why_not:
+            continue
+        step = guess.verified
+        drafted += len(step.nodes)
+        said = [step.nodes[node].token_id for node in step.path] + [step.next.token_id]
+        if not next(m for m in studio.methods() if m.name == guess.method).lossy:
+            assert said == ahead[: len(said)], guess.method
+        assert guess.drafted.draft_seconds >= 0
+        assert all(node.text for node in step.nodes)
+    assert drafted > 8
+    assert guesses["medusa"].why_not
+    assert guesses["draft_model"].verified.nodes[0].target_prob is not None
+    chain = guesses["draft_model"].verified
+    assert len(chain.nodes) == 4
+    if chain.next.status is Status.CORRECTION:
+        assert chain.nodes[len(chain.path)].status is Status.REJECTED
+
+
+def test_asking_leaves_nothing_behind(studio):
+    place = Place(studio)
+    text = written(place)
+    once = [guess.verified and guess.verified.path for guess in place.guesses(text, 5, CONSTANT)]
+    list(place.guesses(text, 17, CONSTANT))
+    again = [guess.verified and guess.verified.path for guess in place.guesses(text, 5, CONSTANT)]
+    assert once == again
+    assert written(place) == text
+    assert place._memory is None
+
+
+def test_cancel_is_heeded_between_two_methods(studio):
+    place, cancel = Place(studio), threading.Event()
+    text = written(place)
+    seen = []
+    for guess in place.guesses(text, 3, CONSTANT, cancel=cancel):
+        seen.append(guess)
+        cancel.set()
+    assert len(seen) == 1
+
+
+def test_sampling_judges_by_its_own_rule_and_the_seed_decides(studio):
+    place, sampling = Place(studio), Sampling(temperature=1.0, seed=3)
+    text = written(place, sampling=sampling)
+    settings = RunSettings(policy="constant", lookahead=4, sampling=sampling)
+    (step,) = (
+        guess.verified
+        for guess in place.guesses(text, 4, settings)
+        if guess.method == "draft_model"
+    )
+    assert any(node.draw is not None for node in step.nodes)
+    assert all(node.accept_prob is None or 0 <= node.accept_prob <= 1 for node in step.nodes)
+
+
+def test_a_text_of_another_model_is_not_gone_on_with(studio, draft_weights):
+    place = Place(studio)
+    text = written(place)
+    studio._pair = tiny_pair(draft_weights)
+    with pytest.raises(UserError, match="Another model"):
+        next(place.guesses(text, 3, CONSTANT))
+    with pytest.raises(UserError, match="lookahead"):
+        next(place.guesses(written(place), 3, RunSettings(lookahead=0)))
+
+
+def shown(values):
+    return [json.loads(value) for value in values if isinstance(value, str)]
+
+
+def test_the_page_writes_asks_and_answers_a_chosen_place(studio):
+    page = Proposals(studio, RUNS)
+    looker, first = page.begin(None)
+    assert json.loads(first)["phase"] == "writing"
+    last = shown(page.write(looker, "abcabc", "", 16, 0.0))[-1]
+    assert len(last["tokens"]) == 16
+    assert last["position"] == 4
+    *_, asked = shown(page.ask(looker, "constant", 3, 0.0))
+    assert asked["phase"] == "done"
+    assert {row["method"] for row in asked["rows"]} >= {"draft_model", "tree", "medusa"}
+    looker, chosen = page.choose(looker, json.dumps({"position": 99}))
+    assert json.loads(chosen)["position"] == 16
+    page.stop(looker)
+    assert shown(page.ask(looker, "constant", 3, 0.0)) == []
+
+
+def test_the_page_says_what_is_wrong(studio):
+    page = Proposals(studio, RUNS)
+    looker, _ = page.begin(None)
+    assert "prompt is empty" in shown(page.write(looker, " ", "", 16, 0.0))[-1]["error"]
+    _, value = page.choose(None, '{"position": 3}')
+    assert "no text yet" in json.loads(value)["error"]
+
+
+def test_an_older_turn_shows_nothing_more(studio):
+    page = Proposals(studio, RUNS)
+    looker, _ = page.begin(None)
+    writing = page.write(looker, "abcabc", "", 16, 0.0)
+    assert shown([next(writing)])
+    looker.next_turn()
+    assert shown(writing) == []

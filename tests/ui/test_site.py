@@ -1,0 +1,73 @@
+"""The static site: whole, relative, and never written over something else."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import yaml
+
+from specdemo.cli import parser as cli
+from specdemo.errors import UserError
+from specdemo.ui import site
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site") / "out"
+    assert cli.main(["export-site", str(folder)]) == 0
+    return folder
+
+
+def test_every_address_is_relative_and_there(folder):
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    addresses = re.findall(r'(?:href|src)="([^"]+)"', page)
+    assert len(addresses) > 10
+    for address in addresses:
+        assert not address.startswith("/")
+        assert (folder / address).is_file(), address
+    assert "://" not in re.sub(r"<script type=.application/json.*?</script>", "", page)
+
+
+def test_every_script_of_the_site_imports_what_is_there(folder):
+    for script in (folder / "view").glob("*.js"):
+        for name in re.findall(r'(?:from|import\()\s*"([^"]+)"', script.read_text("utf-8")):
+            assert name.startswith("./"), f"{script.name}: {name}"
+            assert (script.parent / name).is_file(), f"{script.name}: {name}"
+
+
+def test_its_data_names_runs_that_are_there_and_its_parts(folder):
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="sd-data">(.*?)</script>', page)[1])
+    parts = data["parts"]
+    assert list(parts) == ["play", "race", "lab", "lessons"]
+    named = [value for _, _, value in parts["play"]["choices"] + parts["race"]["choices"]]
+    runs = {json.loads(line).get("run") for value in named for line in value.splitlines()}
+    assert len(runs - {None, ""}) >= 4
+    for run in runs - {None, ""}:
+        assert (folder / "runs" / f"{run}.jsonl").is_file()
+    assert json.loads(data["parts"]["lessons"]["value"])["live"] is False
+    assert set(data["parts"]) <= set(data["words"]["export"]["page"]["tabs"])
+
+
+def test_its_readme_is_that_of_a_static_space(folder):
+    matter = yaml.safe_load((folder / "README.md").read_text(encoding="utf-8").split("---\n")[1])
+    assert matter["sdk"] == "static"
+    assert (folder / matter["app_file"]).is_file()
+    assert len(matter["short_description"]) <= 60
+    assert all(path.stat().st_size < 10_000_000 for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_site_is_written_anew_and_other_folders_are_left_alone(tmp_path):
+    site.write_site(tmp_path / "site")
+    left_over = tmp_path / "site" / "runs" / "left-over.jsonl"
+    left_over.write_text("")
+    site.write_site(tmp_path / "site")
+    assert not left_over.exists()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "index.html").write_text("mine")
+    with pytest.raises(UserError, match="other things"):
+        site.write_site(other)
+    assert [path.name for path in other.iterdir()] == ["index.html"]
