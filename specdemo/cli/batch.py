@@ -16,7 +16,7 @@ from rich.text import Text
 
 from specdemo.bench.suite import read_suite
 from specdemo.errors import UserError
-from specdemo.scenarios.batch import ForwardOutput, Totals, answer_all
+from specdemo.scenarios.batch import Answer, Totals, answer_all
 from specdemo.session.studio import Studio
 from specdemo.settings import RunSettings
 
@@ -37,7 +37,7 @@ def run_all(
     failed = 0
     with closing(batch):
         for told in batch:
-            if isinstance(told, ForwardOutput) and not told.ended:
+            if isinstance(told, Answer) and not told.ended:
                 continue
             bar.live.stop()  # the bar and standard output may be one terminal
             (_print_json if options.json else _print)(told)
@@ -78,15 +78,15 @@ def printable(text: str) -> str:
     )
 
 
-def _print_json(told: ForwardOutput | Totals) -> None:
+def _print_json(told: Answer | Totals) -> None:
     values = asdict(told) | {"tokens_per_second": told.tokens_per_second}
-    if isinstance(told, ForwardOutput):
+    if isinstance(told, Answer):
         values["error"] = told.error and str(told.error)
     sys.stdout.write(json.dumps(values) + "\n")
     sys.stdout.flush()
 
 
-def _print(told: ForwardOutput | Totals) -> None:
+def _print(told: Answer | Totals) -> None:
     rate = f"{told.tokens_per_second or 0:.0f} tokens/s"
     if isinstance(told, Totals):
         sums = f"{told.prompts} prompts, {told.new_tokens} tokens in {told.seconds:.1f} s"

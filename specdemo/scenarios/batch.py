@@ -31,7 +31,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardOutput:
+class Answer:
     """What has become of one prompt so far.
 
     place: its index among the prompts
@@ -81,7 +81,7 @@ def answer_all(
     at_once: int = AT_ONCE,
     system: str = "",
     cancel: threading.Event | None = None,
-) -> Iterator[ForwardOutput | Totals]:
+) -> Iterator[Answer | Totals]:
     """Answer prompts, at most `at_once` together, without plain decoding beside them.
 
     yields: an Answer whenever one has grown, each prompt's last one `ended`; then Totals
@@ -93,10 +93,10 @@ def answer_all(
     if at_once < 1:
         raise UserError(f"{at_once} prompts at once is not possible.", advice="Take 1 or more.")
     cancel = cancel or threading.Event()
-    told: SimpleQueue[ForwardOutput] = SimpleQueue()
-    latest = [ForwardOutput(place, prompt) for place, prompt in enumerate(prompts)]
+    told: SimpleQueue[Answer] = SimpleQueue()
+    latest = [Answer(place, prompt) for place, prompt in enumerate(prompts)]
 
-    def work(answer: ForwardOutput) -> None:
+    def work(answer: Answer) -> None:
         for grown in _answer(studio, answer, settings, system, cancel):
             told.put(grown)
 
@@ -130,11 +130,11 @@ def new_texts(step: Verified) -> list[str]:
 
 def _answer(
     studio: Studio,
-    answer: ForwardOutput,
+    answer: Answer,
     settings: RunSettings,
     system: str,
     cancel: threading.Event,
-) -> Iterator[ForwardOutput]:
+) -> Iterator[Answer]:
     """One prompt's answer each time that it has grown; the last one has ended, whatever happened."""
     if cancel.is_set():
         yield replace(answer, state=State.STOPPED)
@@ -162,7 +162,7 @@ def _answer(
         conversation.close()
 
 
-def _after(answer: ForwardOutput, event: Event, last: str) -> ForwardOutput:
+def _after(answer: Answer, event: Event, last: str) -> Answer:
     """The answer after one more event; the same one when the event adds nothing to it.
 
     last: text of the last token, which is no part of the answer when it is the one that ends it

@@ -28,7 +28,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardOutput:
+class Answer:
     """What the target wrote after a prompt.
 
     prompt_ids: (P,) int64; answer_ids: (A,) int64
@@ -85,7 +85,7 @@ def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
     return prompts
 
 
-def save_answers(path: Path, answers: Sequence[ForwardOutput], vocabulary_size: int) -> None:
+def save_answers(path: Path, answers: Sequence[Answer], vocabulary_size: int) -> None:
     """Write a shard in one move."""
     dtype = np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
     arrays = {
@@ -106,7 +106,7 @@ def save_answers(path: Path, answers: Sequence[ForwardOutput], vocabulary_size: 
     temporary.replace(path)
 
 
-def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[ForwardOutput]:
+def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
     """Every answer of the shards that has a prompt and at least one token."""
     answers = []
     for path in paths:
@@ -132,15 +132,13 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[ForwardOut
                     f"The answers in {path.name} hold tokens that the target does not have.",
                     advice="Use answers that this target wrote.",
                 )
-            answers.append(
-                ForwardOutput(str(source), int(row_id), float(temperature), prompt, text)
-            )
+            answers.append(Answer(str(source), int(row_id), float(temperature), prompt, text))
     return answers
 
 
 def choose(
-    answers: list[ForwardOutput], *, max_answers: int, max_positions: int, seed: int
-) -> list[ForwardOutput]:
+    answers: list[Answer], *, max_answers: int, max_positions: int, seed: int
+) -> list[Answer]:
     """A random selection in random order, within both limits (0: no limit on answers)."""
     chosen, positions = [], 0
     for index in np.random.default_rng(seed).permutation(len(answers)):
@@ -153,7 +151,7 @@ def choose(
     return chosen
 
 
-def to_rows(answers: Sequence[ForwardOutput], max_length: int) -> list[Row]:
+def to_rows(answers: Sequence[Answer], max_length: int) -> list[Row]:
     """Training rows, laid out one after another in the cache of hidden states."""
     rows, start = [], 0
     for answer in answers:

@@ -19,7 +19,7 @@ from specdemo.engine.cache import RollbackCache
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress, ProgressCallback
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
-from specdemo.training.data import ForwardOutput, Prompt, Row, batches, padded, save_answers
+from specdemo.training.data import Answer, Prompt, Row, batches, padded, save_answers
 
 TEMPERATURES = (0.0, 0.7, 0.0, 1.0)  # half greedy, a quarter each
 SHARD = 512
@@ -80,7 +80,7 @@ def answer_prompts(
         texts = [text for text in texts if len(text[1]) <= limit]
         texts.sort(key=lambda text: len(text[1]))
         generator = torch.Generator(teacher.device).manual_seed(seed + number)
-        answers: list[ForwardOutput] = []
+        answers: list[Answer] = []
         for first in range(0, len(texts), GENERATE_ROWS):
             group = texts[first : first + GENERATE_ROWS]
             answers += _generate(teacher, group, _stops(teacher), max_answer_tokens, generator)
@@ -113,7 +113,7 @@ def _generate(
     stop_ids: list[int],
     max_answer_tokens: int,
     generator: torch.Generator,
-) -> list[ForwardOutput]:
+) -> list[Answer]:
     """Answer a batch of prompts, each row at its own temperature; texts are padded on the left.
 
     Rows that have ended are dropped from the batch when they are a quarter of it.
@@ -154,7 +154,7 @@ def _generate(
             cache.keep_rows(left)
             rows, tokens, where, mask = rows[left], tokens[left], where[left], mask[left]
     return [
-        ForwardOutput(
+        Answer(
             prompt.source, prompt.row_id, float(temperatures[row]), np.array(prompt_ids),
             np.array([token for token, _, _ in words]),
             np.stack([ids.numpy() for _, ids, _ in words]),

@@ -26,7 +26,7 @@ from specdemo.training.plot import write_plot
 if TYPE_CHECKING:
     from transformers import LlamaConfig
 
-    from specdemo.training.data import ForwardOutput, Row
+    from specdemo.training.data import Answer, Row
     from specdemo.training.teacher import HiddenStates
     from specdemo.training.trainer import Trainer
 
@@ -105,7 +105,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
 
 def _gather(
     options: TrainOptions, files: ModelFiles, teacher: Any, work: Path, progress: ProgressCallback
-) -> list[ForwardOutput]:
+) -> list[Answer]:
     """Answers that were given, and the target's own to the prompts."""
     from specdemo.training.data import read_answers, read_prompts
     from specdemo.training.teacher import answer_prompts
@@ -131,7 +131,7 @@ def _prepare(
     options: TrainOptions,
     config: LlamaConfig,
     teacher: Any,
-    answers: list[ForwardOutput],
+    answers: list[Answer],
     work: Path,
     progress: ProgressCallback,
 ) -> tuple[list[Row], HiddenStates]:
@@ -187,7 +187,7 @@ def _digest(facts: list[object]) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
 
-def _data_lines(options: TrainOptions, answers: list[ForwardOutput]) -> tuple[str, ...]:
+def _data_lines(options: TrainOptions, answers: list[Answer]) -> tuple[str, ...]:
     """A line for each file that was used, with the licences that its rows name."""
     lines = []
     for path in options.prompts:

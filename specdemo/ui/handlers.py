@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import gradio as gr
 
 from specdemo.errors import UserError
-from specdemo.scenarios.batch import ForwardOutput, Totals, answer_all, new_texts
+from specdemo.scenarios.batch import Answer, Totals, answer_all, new_texts
 from specdemo.session.conversation import Conversation
 from specdemo.session.menu import MethodInfo
 from specdemo.session.studio import Studio
@@ -300,8 +300,8 @@ def _checked(prompts: list[str]) -> list[str]:
     return prompts
 
 
-def _rows(prompts: Sequence[str]) -> list[ForwardOutput]:
-    return [ForwardOutput(place, prompt) for place, prompt in enumerate(prompts)]
+def _rows(prompts: Sequence[str]) -> list[Answer]:
+    return [Answer(place, prompt) for place, prompt in enumerate(prompts)]
 
 
 def _unexpected(error: Exception) -> UserError:

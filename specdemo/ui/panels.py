@@ -43,7 +43,7 @@ TOGGLE_THEME = "() => { document.body.classList.toggle('dark'); }"
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardRequest:
+class Ask:
     """The prompt and its buttons."""
 
     prompt: gr.Textbox
@@ -101,7 +101,7 @@ def create_replay_note(why: UserError) -> None:
     gr.HTML(f'<p class="sd-replay-note">{text}</p>', apply_default_css=False, padding=False)
 
 
-def create_ask() -> ForwardRequest:
+def create_ask() -> Ask:
     """The prompt, Run, Stop and New; under them the recorded runs and the examples."""
     with gr.Row(elem_id="sd-ask"):
         prompt = gr.Textbox(
@@ -123,7 +123,7 @@ def create_ask() -> ForwardRequest:
             for example in read_examples(EXAMPLES):
                 button = gr.Button(example["title"], size="sm")
                 button.click(None, None, prompt, js=f"() => {json.dumps(example['prompt'])}")
-    return ForwardRequest(prompt, run, stop, new, runs)
+    return Ask(prompt, run, stop, new, runs)
 
 
 def create_controls(studio: Studio) -> Controls:

@@ -10,7 +10,7 @@ from specdemo.errors import UserError
 from specdemo.ui import words
 
 if TYPE_CHECKING:
-    from specdemo.scenarios.batch import ForwardOutput, Totals
+    from specdemo.scenarios.batch import Answer, Totals
     from specdemo.session.menu import MethodInfo
     from specdemo.ui.runs import RecordedRun
 
@@ -91,7 +91,7 @@ def training_card(method: MethodInfo, card: Mapping[str, object] | None) -> str:
 
 
 def batch(
-    answers: Sequence[ForwardOutput],
+    answers: Sequence[Answer],
     *,
     totals: Totals | None = None,
     waiting: str = "",

@@ -19,7 +19,7 @@ from specdemo.errors import UserError
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.loading import LoadedModel
 from specdemo.models.pair import LoadedPair
-from specdemo.scenarios.batch import ForwardOutput, State, Totals, answer_all
+from specdemo.scenarios.batch import Answer, State, Totals, answer_all
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import (
@@ -280,5 +280,5 @@ def test_run_refuses_what_does_not_go_together(terminal, tmp_path, capsys, argum
 
 
 def test_an_answer_begins_as_one_that_waits():
-    assert ForwardOutput(0, "a").state is State.WAITING
-    assert not ForwardOutput(0, "a").ended
+    assert Answer(0, "a").state is State.WAITING
+    assert not Answer(0, "a").ended

@@ -19,7 +19,7 @@ from specdemo.models.pair import load_pair
 from specdemo.models.progress import Progress
 from specdemo.settings import AppSettings
 from specdemo.training.data import (
-    ForwardOutput,
+    Answer,
     batches,
     hold_out,
     positions,
@@ -178,7 +178,7 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(
 def test_answers_alone_are_enough(options: TrainOptions, tmp_path: Path):
     random = np.random.default_rng(0)
     rows = [
-        ForwardOutput("made", i, 0.0, random.integers(3, 280, 4), random.integers(3, 280, 6))
+        Answer("made", i, 0.0, random.integers(3, 280, 4), random.integers(3, 280, 6))
         for i in range(10)
     ]
     save_answers(tmp_path / "a.npz", rows, 300)
@@ -220,7 +220,7 @@ def test_the_head_has_the_gradient_of_its_loss(along: bool):
 
 def test_positions_line_up_with_the_cache():
     # Prompt "a b", answer "x y z": b predicts x, x predicts y, y predicts z.
-    answer = ForwardOutput("made", 0, 0.0, np.array([10, 11]), np.array([20, 21, 22]))
+    answer = Answer("made", 0, 0.0, np.array([10, 11]), np.array([20, 21, 22]))
     rows = to_rows([answer, answer], 100)
     assert rows[1].token_ids.tolist() == [10, 11, 20, 21]
     here, there = positions([rows[1]], answers_only=True)
@@ -228,9 +228,7 @@ def test_positions_line_up_with_the_cache():
 
 
 def test_batches_and_held_out_prompts_share_nothing():
-    answers = [
-        ForwardOutput("made", i // 2, 0.0, np.arange(3 + i), np.arange(4)) for i in range(40)
-    ]
+    answers = [Answer("made", i // 2, 0.0, np.arange(3 + i), np.arange(4)) for i in range(40)]
     rows = to_rows(answers, 1000)
     kept, held = hold_out(rows, 3, 0)
     assert len({row.key for row in held}) == 3
