@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/: the module map and the table of methods. `--check` only compares."""
+"""Writes what is generated: the module map, the table of methods, the events' TypeScript. `--check` only compares."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import ast
 import sys
 from pathlib import Path
 
+from specdemo.trace.typescript import declarations
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "specdemo"
+TYPES = "assets/view/types.d.ts"
 
 
 def module_map(root: Path = ROOT) -> str:
@@ -56,21 +59,24 @@ def between(text: str, name: str, content: str) -> str:
 
 
 def generated(root: Path = ROOT) -> dict[Path, str]:
-    """Each document with generated parts, as it should be now."""
+    """Each file with generated parts, as it should be now."""
     parts = {
         "docs/architecture.md": ("map", module_map(root)),
         "docs/algorithm.md": ("methods", methods_table()),
     }
-    return {
+    documents = {
         root / name: between((root / name).read_text(encoding="utf-8"), marker, content)
         for name, (marker, content) in parts.items()
     }
+    return {**documents, root / TYPES: declarations()}
 
 
 def stale(root: Path = ROOT) -> list[Path]:
-    """Documents whose generated parts are not up to date."""
+    """Files whose generated parts are not up to date, or that are missing."""
     return [
-        path for path, text in generated(root).items() if path.read_text(encoding="utf-8") != text
+        path
+        for path, text in generated(root).items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
 
 

@@ -1,0 +1,29 @@
+"""The TypeScript declarations tell every field of every event, and what a line may leave out."""
+
+from dataclasses import fields
+
+from specdemo.trace.codec import TYPES
+from specdemo.trace.typescript import declarations
+
+
+def interface(name: str) -> list[str]:
+    body = declarations().split(f"export interface {name} {{\n")[1].split("\n}")[0]
+    return [line.strip() for line in body.split("\n")]
+
+
+def test_every_event_is_declared_with_all_its_fields():
+    for name, cls in TYPES.items():
+        first, *rest = interface(cls.__name__)
+        assert first == f'type: "{name}";'
+        assert [line.split(":")[0].rstrip("?") for line in rest] == [f.name for f in fields(cls)]
+
+
+def test_types_and_what_may_be_missing():
+    verified = interface("Verified")
+    assert "step: number;" in verified
+    assert "next?: Node;" in verified  # it has no default, and None is left out of a line
+    assert "places?: Place[];" in verified
+    started = interface("RunStarted")
+    assert "verify_costs?: [number, number][];" in started
+    assert "settings: Record<string, any>;" in started
+    assert 'export type FinishReason = "stop" | "length" | "cancelled";' in declarations()
