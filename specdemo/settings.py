@@ -1,10 +1,14 @@
-"""Frozen settings of a run and of the program; limits, defaults and the SPECDEMO_* environment."""
+"""Settings of a run and of the program: one table of ranges, defaults, flags, widgets, links and variables."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from specdemo.errors import UserError
 
@@ -14,17 +18,168 @@ MAX_LOOKAHEAD = 32
 MAX_NODES = 64
 MAX_DETAIL = 20
 MAX_NEW_TOKENS = 4096
+_CACHE = Path.home() / ".cache" / "specdemo"
+_SHOWN = 60  # characters of a wrong value in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Widget:
+    """How the page asks for a setting.
+
+    kind: dropdown, slider, number or checkbox
+    low, high, step: of a slider, which may offer less than the setting's range
+    folded: under "More settings"
+    """
+
+    kind: str
+    low: float = 0
+    high: float = 0
+    step: float = 1
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table: what is known about one setting.
+
+    name: of the dataclass field; the page's words are looked up by it too
+    kind: bool, int, float, str or Path
+    label: what messages call it
+    group: drafting, sampling, answer, model, page or files; options of a command and widgets stand in this order
+    help: one clause without a full stop, for `--help` and the documentation
+    low, high: the range, both ends included; None where there is none
+    choices: the only values that are possible; empty for any
+    unit: of the number
+    flag: on the command line, with `--no-...` for what is on by default; "" for none
+    aliases: earlier names of the flag, still taken and not shown
+    link: name in links to the page; "" for what links do not hold
+    widget: None for what the page does not ask for
+    variable: of the environment; "" for none
+    """
+
+    name: str
+    kind: type
+    default: Any
+    label: str
+    group: str
+    help: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+    flag: str = ""
+    aliases: tuple[str, ...] = ()
+    link: str = ""
+    widget: Widget | None = None
+    variable: str = ""
+
+    @property
+    def range(self) -> str:
+        """What values are possible, as words."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        if self.kind is bool:
+            return "true or false"
+        if self.low is None or self.high is None:
+            return "a text"
+        whole = "a whole number" if self.kind is int else "a number"
+        return f"{whole} between {_plain(self.low)} and {_plain(self.high)}"
+
+    def check(self, value: object) -> None:
+        """Raises UserError, naming the setting and its range, for a value that it cannot have."""
+        if self.kind in (int, float):
+            kinds = (int,) if self.kind is int else (int, float)
+            right = isinstance(value, kinds) and not isinstance(value, bool)
+            if right and self.low is not None and self.high is not None:
+                right = self.low <= value <= self.high  # type: ignore[operator]  # NaN fails both
+        else:
+            right = isinstance(value, self.kind) and (not self.choices or value in self.choices)
+        if not right:
+            raise UserError(
+                f"The {self.label} is {_shown(value)}; it must be {self.range}.",
+                unharmed="Nothing was run." if self.group in RUN_GROUPS else "",
+                advice="Change it and run again."
+                if self.group in RUN_GROUPS
+                else "Change it and start again.",
+            )
+
+    def taken(self, value: object) -> Any:
+        """A plain value as the setting's own type: 8.0 is 8 for a whole number. Raises UserError."""
+        if self.kind is int and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        self.check(value)
+        return float(value) if self.kind is float else value  # type: ignore[arg-type]
+
+    def read(self, text: str) -> Any:
+        """The text of an environment variable as a value. Raises UserError."""
+        if self.kind is bool:
+            return text != "0"
+        if self.kind is Path:
+            return Path(text)
+        value: object = text
+        if self.kind is int:
+            try:
+                value = int(text)
+            except ValueError:  # `check` refuses the text
+                value = text
+        try:
+            return self.taken(value)
+        except UserError as error:
+            message = f"{self.variable} is {_shown(text)}; it must be {self.range}."
+            raise UserError(message, advice=error.advice) from None
+
+
+RUN_GROUPS = ("drafting", "sampling", "answer")
+GROUPS = (*RUN_GROUPS, "model", "files", "page")
+
+
+def _plain(number: float) -> str:
+    return f"{int(number):,}" if number == int(number) else str(number)
+
+
+def _shown(value: object) -> str:
+    """A wrong value for a message: short, whatever it is."""
+    if value is None:
+        return "empty"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of more digits than Python writes
+        return "far out of range" if isinstance(value, int) else "no plain value"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _row(default: Any, label: str, group: str, about: str, **known: Any) -> Any:
+    """A dataclass field with a row of the table; name and type are those of the field."""
+    row = {"label": label, "group": group, "help": about, **known}
+    return dataclasses.field(default=default, metadata={"row": row})
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How the target's next token is drawn. Temperature 0 is greedy; top_k 0 and top_p 1 are off."""
 
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    repetition_penalty: float = 1.0
-    seed: int = 0
+    temperature: float = _row(
+        0.0, "temperature", "sampling", "0 always takes the most likely token; higher is more varied",
+        low=0, high=5, link="temperature", flag="--temperature", widget=Widget("slider", 0, 2, 0.05),
+    )  # fmt: skip
+    top_k: int = _row(
+        0, "top-k", "sampling", "draw from this many most likely tokens; 0 is off",
+        low=0, high=1_000_000, unit="tokens", link="top_k", flag="--top-k",
+        widget=Widget("number", folded=True),
+    )  # fmt: skip
+    top_p: float = _row(
+        1.0, "top-p", "sampling", "draw from the most likely tokens that hold this probability together; 1 is off",
+        low=0.01, high=1, link="top_p", flag="--top-p", widget=Widget("slider", 0.05, 1, 0.05, folded=True),
+    )  # fmt: skip
+    repetition_penalty: float = _row(
+        1.0, "repetition penalty", "sampling", "make tokens that are already in the text less likely; 1 is off",
+        low=0.5, high=3, link="penalty", flag="--repetition-penalty",
+        widget=Widget("slider", 0.5, 2, 0.05, folded=True),
+    )  # fmt: skip
+    seed: int = _row(
+        0, "seed", "sampling", "of the random numbers",
+        low=0, high=2**63 - 1, link="seed", flag="--seed", widget=Widget("number", folded=True),
+    )  # fmt: skip
 
     @property
     def greedy(self) -> bool:
@@ -45,49 +200,95 @@ class RunSettings:
     baseline: also run plain decoding of the same prompt, for a measured speedup
     """
 
-    method: str = "auto"
-    policy: str = "cost"
-    lookahead: int = 8
-    threshold: float = 0.4
-    nodes: int = 12
-    memory: bool = True
-    fallback: bool = True
-    baseline: bool = True
-    max_new_tokens: int = 128
-    detail: int = 0
+    method: str = _row(
+        "auto", "method", "drafting", "how tokens are drafted; `specdemo methods` lists them all",
+        link="method", flag="--method", widget=Widget("dropdown"),
+    )  # fmt: skip
+    policy: str = _row(
+        "cost", "lookahead policy", "drafting", "decides how many tokens a step drafts",
+        choices=POLICIES, link="policy", flag="--policy", widget=Widget("dropdown"),
+    )  # fmt: skip
+    lookahead: int = _row(
+        8, "lookahead", "drafting",
+        "tokens drafted per step: always (constant), at first (heuristic) or at most (other policies); the depth of a tree",
+        low=1, high=MAX_LOOKAHEAD, unit="tokens", link="lookahead", flag="--lookahead",
+        widget=Widget("slider", 1, MAX_LOOKAHEAD),
+    )  # fmt: skip
+    threshold: float = _row(
+        0.4, "confidence threshold", "drafting", "the confidence policy stops after a drafted token less likely than this",
+        low=0, high=1, unit="probability", link="threshold", flag="--threshold",
+        widget=Widget("slider", 0, 1, 0.05, folded=True),
+    )  # fmt: skip
+    nodes: int = _row(
+        12, "tree nodes", "drafting", "drafted tokens in one tree, at most",
+        low=1, high=MAX_NODES, unit="tokens", link="nodes", flag="--nodes",
+        widget=Widget("slider", 1, MAX_NODES),
+    )  # fmt: skip
+    memory: bool = _row(
+        True, "memory", "drafting", "learn from earlier runs of the same visit",
+        link="memory", flag="--memory", widget=Widget("checkbox"),
+    )  # fmt: skip
+    fallback: bool = _row(
+        True, "fallback", "drafting", "stop drafting while it is slower than plain decoding, and try again from time to time",
+        link="fallback", flag="--fallback", widget=Widget("checkbox", folded=True),
+    )  # fmt: skip
+    baseline: bool = _row(
+        True, "baseline", "drafting", "run plain decoding first, for a measured speedup",
+        link="baseline", flag="--baseline", widget=Widget("checkbox", folded=True),
+    )  # fmt: skip
+    max_new_tokens: int = _row(
+        128, "maximum of tokens", "answer", "length of the answer, at most",
+        low=1, high=MAX_NEW_TOKENS, unit="tokens", link="tokens", flag="--max-new-tokens",
+        widget=Widget("slider", 8, 1024, 8),
+    )  # fmt: skip
+    detail: int = _row(
+        0, "detail", "answer", "alternatives of both models that the trace records for each token",
+        low=0, high=MAX_DETAIL, unit="tokens",
+    )  # fmt: skip
     sampling: Sampling = Sampling()
 
     def checked(self) -> RunSettings:
         """Return self, or raise UserError naming the value that is out of range and its range."""
-        _check("lookahead", self.lookahead, 1, MAX_LOOKAHEAD)
-        _check("confidence threshold", self.threshold, 0, 1)
-        _check("tree nodes", self.nodes, 1, MAX_NODES)
-        _check("maximum tokens", self.max_new_tokens, 1, MAX_NEW_TOKENS)
-        _check("detail", self.detail, 0, MAX_DETAIL)
-        _check("temperature", self.sampling.temperature, 0, 5)
-        _check("top-k", self.sampling.top_k, 0, 1_000_000)
-        _check("top-p", self.sampling.top_p, 0.01, 1)
-        _check("repetition penalty", self.sampling.repetition_penalty, 0.5, 3)
-        _check("seed", self.sampling.seed, 0, 2**63 - 1)
-        if self.policy not in POLICIES:
-            raise UserError(
-                f"There is no lookahead policy {self.policy!r}.",
-                advice=f"Choose one of {', '.join(POLICIES)}.",
-            )
+        for setting in fields(RunSettings):
+            setting.check(self.value(setting.name))
         return self
+
+    def value(self, name: str) -> Any:
+        """The value of a setting by its name, those of `sampling` included."""
+        return getattr(self.sampling if name in _names(Sampling) else self, name)
+
+    def values(self) -> dict[str, Any]:
+        """Plain values by name, those of `sampling` among them: what `from_values` takes."""
+        return {setting.name: self.value(setting.name) for setting in fields(RunSettings)}
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, object]) -> RunSettings:
+        """Settings from plain values by name; what is not named has its default.
+
+        values: from the page, a link, a file: anything may stand in it. The values of `sampling` stand
+            beside the others, or in a mapping of their own as `to_dict` writes them.
+        Raises UserError for the first name or value that is not possible.
+        """
+        flat = dict(values)
+        nested = flat.pop("sampling", {})
+        if not isinstance(nested, Mapping):
+            raise _unknown(f"The sampling is {_shown(nested)}; it must be a group of settings.")
+        flat |= nested
+        for name in flat:
+            if name not in _names(RunSettings):
+                raise _unknown(f"There is no setting {_shown(name)}.")
+        taken = {name: field(name).taken(value) for name, value in flat.items()}
+        drawn = {name: taken.pop(name) for name in _names(Sampling) if name in taken}
+        return cls(**taken, sampling=Sampling(**drawn))
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, as they stand in a trace header."""
-        return asdict(self)
+        return dataclasses.asdict(self)
 
 
-def _check(name: str, value: float, low: float, high: float) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not low <= value <= high:  # a NaN fails both comparisons
-        raise UserError(
-            f"The {name} is {value!r}; it must lie between {low} and {high}.",
-            advice="Change it and run again.",
-        )
+def _unknown(message: str) -> UserError:
+    names = ", ".join(setting.name for setting in fields(RunSettings))
+    return UserError(message, unharmed="Nothing was run.", advice=f"The settings are {names}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,49 +297,107 @@ class AppSettings:
 
     draft "auto" is the catalogue's partner of the target; device "auto" takes CUDA when there is one.
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
-    trained: folder with a folder for each kind of trained drafter; "auto" is what is shipped for the target
+    trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
     replay: load no model; recorded runs alone are shown
     """
 
-    target: str = "smollm2-135m-instruct"
-    draft: str = "auto"
-    precision: str = "nf4"
-    device: str = "auto"
-    threads: int = 0  # 0: every core
-    cache_dir: Path = Path.home() / ".cache" / "specdemo"
-    host: str = "127.0.0.1"
-    port: int = 7860
-    store: str = "auto"
-    trained: str = "auto"
-    replay: bool = False
+    target: str = _row(
+        "smollm2-135m-instruct", "target", "model",
+        "the model that decides: a catalogue name, a hub id, a local folder or a GGUF file; `auto` chooses one for this machine",
+        flag="--target", variable="SPECDEMO_TARGET",
+    )  # fmt: skip
+    draft: str = _row(
+        "auto", "draft model", "model",
+        "the draft model, named in the same ways; `auto` is the catalogue's partner of the target, `none` is none",
+        flag="--draft", variable="SPECDEMO_DRAFT",
+    )  # fmt: skip
+    store: str = _row(
+        "auto", "datastore", "model",
+        "folder of the datastore that `retrieval` reads; `auto` is the shipped one, `none` is none",
+        flag="--store", variable="SPECDEMO_STORE",
+    )  # fmt: skip
+    trained: str = _row(
+        "auto", "folder of trained drafters", "model",
+        "folder with one subfolder per kind of trained drafter; `auto` is the shipped one, `none` is none",
+        flag="--trained", variable="SPECDEMO_TRAINED",
+    )  # fmt: skip
+    precision: str = _row(
+        "nf4", "precision", "model", "of the target's weights",
+        choices=PRECISIONS, flag="--precision", variable="SPECDEMO_PRECISION",
+    )  # fmt: skip
+    device: str = _row(
+        "auto", "device", "model", "`cpu` or `cuda`; `auto` takes CUDA when there is one",
+        flag="--device", variable="SPECDEMO_DEVICE",
+    )  # fmt: skip
+    threads: int = _row(
+        0, "number of threads", "model", "processor threads; 0 uses every core",
+        low=0, high=4096, unit="threads", flag="--threads", variable="SPECDEMO_THREADS",
+    )  # fmt: skip
+    cache_dir: Path = _row(  # noqa: RUF009 - it returns a dataclass field
+        _CACHE, "cache folder", "files",
+        "folder where downloaded and converted models are kept", variable="SPECDEMO_CACHE",
+    )  # fmt: skip
+    host: str = _row(
+        "127.0.0.1", "host", "page", "address to serve the page on; 0.0.0.0 lets other machines reach it",
+        flag="--host", variable="SPECDEMO_HOST",
+    )  # fmt: skip
+    port: int = _row(
+        7860, "port", "page", "port to serve the page on",
+        low=0, high=65_535, flag="--port", variable="SPECDEMO_PORT",
+    )  # fmt: skip
+    replay: bool = _row(
+        False, "replay", "page", "load no model and show recorded runs only",
+        flag="--replay", variable="SPECDEMO_REPLAY",
+    )  # fmt: skip
 
     @classmethod
     def from_environment(cls, **overrides: object) -> AppSettings:
-        """Defaults, then SPECDEMO_TARGET, _DRAFT, _STORE, _TRAINED, _PRECISION, _DEVICE, _THREADS, _CACHE, _HOST, _PORT, _REPLAY, then overrides."""
-        env = os.environ
-        settings = cls()
-        texts = {
-            name: env[f"SPECDEMO_{name.upper()}"]
-            for name in ("target", "draft", "store", "trained", "precision", "device", "host")
-            if env.get(f"SPECDEMO_{name.upper()}")
+        """Defaults, then what the variables of the table say, then overrides that are not None. Raises UserError."""
+        values: dict[str, Any] = {
+            setting.name: setting.read(text)
+            for setting in fields(AppSettings)
+            if (text := os.environ.get(setting.variable))
         }
-        numbers = {}
-        for name in ("threads", "port"):
-            if text := env.get(f"SPECDEMO_{name.upper()}"):
-                if not text.isdigit():
-                    raise UserError(
-                        f"SPECDEMO_{name.upper()} is {text!r}; it must be a whole number."
-                    )
-                numbers[name] = int(text)
-        paths = {"cache_dir": Path(env["SPECDEMO_CACHE"])} if env.get("SPECDEMO_CACHE") else {}
-        switches = {"replay": True} if env.get("SPECDEMO_REPLAY", "0") not in ("", "0") else {}
-        if "host" not in texts and env.get("SPACE_ID"):
-            texts["host"] = "0.0.0.0"  # noqa: S104 - a Space serves its container's port
+        if "host" not in values and os.environ.get("SPACE_ID"):
+            values["host"] = "0.0.0.0"  # noqa: S104 - a Space serves its container's port
         given = {name: value for name, value in overrides.items() if value is not None}
-        settings = replace(settings, **{**texts, **numbers, **paths, **switches, **given})
-        if settings.precision not in PRECISIONS:
-            raise UserError(
-                f"There is no precision {settings.precision!r}.",
-                advice=f"Choose one of {', '.join(PRECISIONS)}.",
-            )
+        settings = replace(cls(), **{**values, **given})
+        for setting in fields(AppSettings):
+            setting.check(getattr(settings, setting.name))
         return settings
+
+
+@cache
+def fields(settings: type = RunSettings) -> tuple[Setting, ...]:
+    """The table of a settings class, in the order of its fields; those of `sampling` stand in its place."""
+    kinds = get_type_hints(settings)
+    rows: list[Setting] = []
+    for item in dataclasses.fields(settings):
+        if item.name == "sampling":
+            rows += fields(Sampling)
+        else:
+            known = item.metadata["row"]
+            rows.append(
+                Setting(name=item.name, kind=kinds[item.name], default=item.default, **known)
+            )
+    return tuple(rows)
+
+
+@cache
+def _names(settings: type) -> frozenset[str]:
+    return frozenset(setting.name for setting in fields(settings))
+
+
+def field(name: str, settings: type = RunSettings) -> Setting:
+    """The row of one setting. Raises KeyError."""
+    for setting in fields(settings):
+        if setting.name == name:
+            return setting
+    raise KeyError(name)
+
+
+def widget_order() -> tuple[str, ...]:
+    """Names of the settings that the page asks for, in its order: those in sight first, a group at a time."""
+    shown = [(setting, setting.widget) for setting in fields() if setting.widget]
+    shown.sort(key=lambda pair: (pair[1].folded, GROUPS.index(pair[0].group)))
+    return tuple(setting.name for setting, _ in shown)

@@ -12,6 +12,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from specdemo.cli import docs
+from specdemo.settings import AppSettings, fields
 
 ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 1_000_000
@@ -65,10 +66,9 @@ def test_the_spacefile_names_what_exists() -> None:
     (micro,) = yaml.safe_load(read("Spacefile"))["micros"]
     assert micro["primary"]
     assert all((ROOT / name).exists() for name in micro["include"])
-    settings = read("specdemo/settings.py")
+    defaults = {setting.variable: setting.default for setting in fields(AppSettings)}
     for preset in micro["presets"]["env"]:
-        field = preset["name"].removeprefix("SPECDEMO_").lower()
-        assert f'    {field}: str = "{preset["default"]}"' in settings
+        assert defaults[preset["name"]] == preset["default"]
 
 
 def test_the_front_matter_suits_the_requirements() -> None:
@@ -125,14 +125,9 @@ def test_the_two_commands_are_in_the_readme_and_ci_runs_the_test_command() -> No
 
 def test_the_readme_tells_every_variable_and_command() -> None:
     readme = read("README.md")
-    fields = re.findall(
-        r"^    (\w+): (?:str|int|Path) = ",
-        read("specdemo/settings.py").split("class AppSettings")[1],
-        re.M,
-    )
-    assert fields
-    for field in fields:
-        assert f"`SPECDEMO_{field.removesuffix('_dir').upper()}`" in readme
+    assert len(fields(AppSettings)) > 10
+    for setting in fields(AppSettings):
+        assert f"`{setting.variable}`" in readme
     for command in re.findall(r'commands\.add_parser\("([\w-]+)"', read("specdemo/cli/parser.py")):
         assert f"`{command}" in readme, command
     assert readme.count("<!-- measured:start -->") == readme.count("<!-- measured:end -->") == 1
