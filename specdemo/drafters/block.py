@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from specdemo.drafters.depths import depth_tree
-from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.policies.calibration import Calibration, stated
 from specdemo.engine.cost import FOLLOW, Costs
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.types import Outcome, Proposal
-from specdemo.models.drafts.compact import CompactModel, MarkovHead
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specdemo.drafters.draft_reader import DraftReader
+    from specdemo.models.drafts.compact import CompactModel, MarkovHead
 
 
 class Block:
@@ -26,6 +26,9 @@ class Block:
     """
 
     def __init__(self, draft: DraftReader) -> None:
+        from specdemo.engine.prefix import FeatureReader
+        from specdemo.models.drafts.compact import CompactModel
+
         assert isinstance(draft.reader, FeatureReader)
         assert isinstance(draft.reader.model, CompactModel)
         self.draft, self.reader = draft, draft.reader
@@ -84,15 +87,13 @@ class DSpark(Block):
         other = len(self._reduced)
         previous = self._reduced.get(committed[-1], other)
         for place in range(allowed):
-            sure = self._confidence(place, states[place], previous)
+            sure = self.markov.survival(place, states[place], previous)
             survival *= self.calibration.chance(sure)
             if self.scheduled and place and not self._pays(place, expected, survival):
                 reason = f"block: place {place + 1} would not pay, {survival:.0%} to get there"
                 break
             expected += survival
-            logits = words[place : place + 1].clone()
-            with torch.inference_mode():
-                logits[:, :other] += self.markov.bias(self.markov.token[previous : previous + 1])
+            logits = self.markov.corrected(words[place : place + 1], previous)
             probs = self.draft.shaped(logits, committed, [token_ids])[0]
             column = self.draft.pick(probs)
             token_ids.append(self.draft.token(column))
@@ -123,12 +124,6 @@ class DSpark(Block):
         before = self.costs.draft_step + self.costs.verify_seconds(place)
         after = self.costs.draft_step + self.costs.verify_seconds(place + 1)
         return (expected + survival) / after > expected / before
-
-    def _confidence(self, place: int, state: Tensor, previous: int) -> float:
-        markov = self.markov
-        inputs = torch.cat([state.float(), markov.token[previous].float()])
-        logit = float(inputs @ markov.confidence) + markov.constant
-        return 1 / (1 + math.exp(-logit / markov.temperatures[place]))
 
 
 class JetSpec(Block):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import TOGETHER
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WIDEST = 10  # children of one parent, as in Medusa's own trees
 

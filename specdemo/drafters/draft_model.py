@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from specdemo.drafters.draft_reader import DraftReader
-from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
+
+if TYPE_CHECKING:
+    from specdemo.drafters.draft_reader import DraftReader
+    from specdemo.drafters.policies.lookahead import Lookahead
 
 
 class DraftModel:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from specdemo.drafters.depths import WIDEST, best_paths, depth_tree, hang, likeliest
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
-from specdemo.engine.features import Features
-from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Outcome, Proposal
-from specdemo.models.drafts.medusa import MedusaWeights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specdemo.engine.features import Features
+    from specdemo.engine.sampling import Shaper
+    from specdemo.models.drafts.medusa import MedusaWeights
 
 # The static tree holds the likeliest paths if the choice of rank r, d places further on, were right with chance
 # FIRST * FADE ** d * (1 + r) ** -(STEEP * EASE ** d). The numbers are a fit to the published tree for a 7B Vicuna

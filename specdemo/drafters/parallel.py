@@ -7,15 +7,16 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.sampling import likeliest
 from specdemo.engine.types import Outcome, Proposal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specdemo.drafters.draft_reader import DraftReader
 
 GUESSES = 3  # outcomes of a verification that are prepared for, likeliest first
 
@@ -119,6 +120,8 @@ class Parallel:
 
     def _outcomes(self, text: list[int], chain: Chain) -> list[list[int]]:
         """What the step may commit, likeliest first: all kept and one more, or refused somewhere and replaced."""
+        from specdemo.engine.sampling import likeliest
+
         found: list[tuple[float, list[int]]] = []
         survival = 1.0
         for place, confidence in enumerate(chain.confidences):
@@ -154,6 +157,8 @@ def _one_thread_worker() -> ThreadPoolExecutor:
 
     torch keeps the number for each thread and, for threads to come, the number last set: so it is set back.
     """
+    import torch
+
     threads = torch.get_num_threads()
     worker = ThreadPoolExecutor(1, thread_name_prefix="specdemo-draft")
     worker.submit(torch.set_num_threads, 1).result()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor
-
-from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import TOGETHER
 from specdemo.engine.cost import Costs
-from specdemo.engine.sampling import likeliest
 from specdemo.engine.types import Outcome, Proposal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specdemo.drafters.draft_reader import DraftReader
 
 WIDTH = 4  # nodes that are read together when one of them must be: further rows of a pass are nearly free
 
@@ -143,7 +144,7 @@ class TreeBuilder:
     def _child(self, tree: GrownTree, family: _Family) -> int:
         """Choose or draw the family's next child, and take it out of what is left."""
         row = family.left
-        column = int(likeliest(row)) if self.chosen else self.pick(row)
+        column = self.pick(row)
         confidence = float(row[column])
         node = tree.add(family.parent, self.token(column), row, confidence)
         chance = self.calibration.chance(confidence, sibling=family.children > 0)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.forward import ALONE, Sharing
-from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.trace.events import Status
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specdemo.engine.sampling import ReducedVocabulary
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 ORDER = 3  # longest context, in tokens
 MOST_CONTEXTS = 200_000  # then it starts over: a visitor's memory is bounded

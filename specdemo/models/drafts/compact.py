@@ -7,6 +7,7 @@ projections and a preallocated cache, because at this size Python and small oper
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -82,6 +83,19 @@ class MarkovHead:
     confidence: Tensor
     constant: float
     temperatures: tuple[float, ...]
+
+    def corrected(self, logits: Tensor, previous: int) -> Tensor:
+        """A place's logits once the word before it is known, as new values. logits: (1, W). returns: the same shape"""
+        logits = logits.clone()
+        with torch.inference_mode():
+            logits[:, : len(self.token) - 1] += self.bias(self.token[previous : previous + 1])
+        return logits
+
+    def survival(self, place: int, state: Tensor, previous: int) -> float:
+        """How sure it is that a guess will be kept. state: (H,) of the place"""
+        inputs = torch.cat([state.float(), self.token[previous].float()])
+        logit = float(inputs @ self.confidence) + self.constant
+        return 1 / (1 + math.exp(-logit / self.temperatures[place]))
 
 
 @dataclass(frozen=True, slots=True)
