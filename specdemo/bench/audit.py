@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from specdemo.bench.lanes import run_once, same_prefix
-from specdemo.bench.report import aligned
+from specdemo.bench.audit_result import (
+    CONDITIONS,
+    LEVEL,
+    AuditResult,
+    MethodAudit,
+    SamplingAudit,
+    save_last,
+)
+from specdemo.bench.judges import judge_greedy, judge_sampling
+from specdemo.bench.lanes import run_once
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.session.conversation import Conversation
 from specdemo.session.machine import machine_name
 from specdemo.session.studio import Studio
-from specdemo.settings import RunSettings, Sampling
+from specdemo.settings import RunSettings
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from specdemo.engine.prefix import PrefixReader
+    pass
 
 CONTROL = "nothing"  # plain decoding, audited as every method is
-LEVEL = 0.01  # of one audit: the chance that it blames any method of a program without fault
 TESTS = 3  # a method and condition
 TOKENS, RUNS = 24, 24
-FILE = "audit.json"
-CONDITIONS = {
-    "temperature 1": Sampling(temperature=1.0),
-    "top-p 0.9, repetition penalty 1.2": Sampling(
-        temperature=1.0, top_p=0.9, repetition_penalty=1.2
-    ),
-}
 PROMPTS = (
     "Tell me a short story about a lighthouse keeper.",
     "Why is the sky blue?",
@@ -46,119 +40,6 @@ PROMPTS = (
     "List ten tips for learning a new language.",
     "Write a polite e-mail to a landlord about a broken heater.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class GreedyAudit:
-    """How far greedy outputs equal plain decoding's.
-
-    same_share: share of plain decoding's tokens that stand before the outputs part
-    median_margin: where they part, the gap between the target's probabilities of the two tokens
-    required: fp32, where they must be equal; a pass of several rows rounds differently in less
-    """
-
-    outputs: int
-    equal: int
-    same_share: float
-    median_margin: float | None
-    required: bool
-
-    @property
-    def held(self) -> bool:
-        """Whether the outputs are equal, where they must be."""
-        return self.equal == self.outputs or not self.required
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingAudit:
-    """Whether tokens came from the target's own distributions, each given the tokens before it.
-
-    samples: tokens judged; impossible: those among them that the target, read again, rules out
-    p_uniform, p_independent: p-values of the values of `specdemo.bench.statistics.transform`
-    p_draft: the same in the order of what the pair's draft overrates, None without a draft
-    held: none is below the limit
-    """
-
-    condition: str
-    samples: int
-    impossible: int
-    p_uniform: float
-    p_independent: float
-    p_draft: float | None
-    held: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MethodAudit:
-    """What became of one method. why_not: why it was not run; problem: how it broke."""
-
-    name: str
-    title: str
-    lossy: bool
-    available: bool
-    why_not: str = ""
-    problem: str = ""
-    greedy: GreedyAudit | None = None
-    sampling: tuple[SamplingAudit, ...] = ()
-
-    @property
-    def verdict(self) -> str:
-        """In two words: held, did not hold, lossy by design, not available, broke."""
-        if not self.available:
-            return "not available"
-        if self.problem or self.greedy is None:
-            return "broke"
-        if self.lossy:
-            return "lossy by design"
-        held = self.greedy.held and all(row.held for row in self.sampling)
-        return "held" if held else "did not hold"
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> MethodAudit:
-        """From plain values."""
-        data = {name: value for name, value in data.items() if name != "verdict"}
-        greedy = data["greedy"] and GreedyAudit(**data["greedy"])
-        sampling = tuple(SamplingAudit(**row) for row in data["sampling"])
-        return cls(**{**data, "greedy": greedy, "sampling": sampling})
-
-
-@dataclass(frozen=True, slots=True)
-class AuditResult:
-    """One audit. limit: a p-value below it counts against a method (LEVEL shared among all tests, Bonferroni)."""
-
-    machine: str
-    model: str
-    draft: str
-    precision: str
-    kernel: str
-    date: str  # ISO 8601, UTC
-    seconds: float
-    runs: int
-    tokens: int
-    limit: float
-    methods: tuple[MethodAudit, ...]
-
-    @property
-    def held(self) -> bool:
-        """Whether nothing that should hold did not."""
-        return not {"broke", "did not hold"} & {method.verdict for method in self.methods}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; with the verdicts, for readers that know no more than JSON."""
-        verdicts = [method.verdict for method in self.methods]
-        data = asdict(self)
-        methods = [
-            {**row, "verdict": verdict}
-            for row, verdict in zip(data["methods"], verdicts, strict=True)
-        ]
-        return {**data, "held": self.held, "methods": methods}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> AuditResult:
-        """From plain values; verdicts are found anew."""
-        data = {name: value for name, value in data.items() if name != "held"}
-        methods = tuple(MethodAudit.from_dict(method) for method in data["methods"])
-        return cls(**{**data, "methods": methods})
 
 
 def run_audit(
@@ -291,149 +172,6 @@ class _Subject:
     def _say(self, conversation: Conversation, prompt: int, settings: RunSettings) -> Sequence[int]:
         conversation.reset()
         return run_once(conversation, settings.method, self.prompts[prompt], settings).ids
-
-
-def judge_greedy(
-    reader: PrefixReader,
-    prompt_ids: Sequence[Sequence[int]],
-    plain: Sequence[Sequence[int]],
-    said: Sequence[Sequence[int]],
-    *,
-    required: bool,
-) -> GreedyAudit:
-    """Compare greedy outputs with plain decoding's, one of each for each prompt."""
-    same = [same_prefix(one, other) for one, other in zip(said, plain, strict=True)]
-    margins = []
-    for prompt, mine, theirs, place in zip(prompt_ids, said, plain, same, strict=True):
-        if place < min(len(mine), len(theirs)):
-            probs = reread(reader, prompt, theirs, Sampling(temperature=1.0))[place]
-            margins.append(abs(float(probs[mine[place]] - probs[theirs[place]])))
-    return GreedyAudit(
-        outputs=len(plain),
-        equal=sum(tuple(one) == tuple(other) for one, other in zip(said, plain, strict=True)),
-        same_share=sum(same) / max(1, sum(map(len, plain))),
-        median_margin=median(margins) if margins else None,
-        required=required,
-    )
-
-
-def judge_sampling(
-    reader: PrefixReader,
-    draft: PrefixReader | None,
-    condition: str,
-    sampling: Sampling,
-    said: Iterable[tuple[Sequence[int], Sequence[int]]],
-    limit: float,
-) -> SamplingAudit:
-    """Test sampled outputs against the target's own distributions.
-
-    reader: a fresh one of the target's weights, so that nothing of the engine's own passes is believed
-    draft: a fresh one of the pair's draft; a fault of drafting is most likely a lean towards it
-    said: prompt ids and new ids of each run
-    """
-    import torch
-
-    from specdemo.bench.statistics import independence_p, overrated, transform, uniformity_p
-
-    generator = torch.Generator().manual_seed(2**40)  # no run has this seed
-    values: list[float] = []
-    by_draft: list[float] = []
-    impossible = 0
-    for prompt_ids, ids in said:
-        rows = reread(reader, prompt_ids, ids, sampling)
-        for place, (probs, token_id) in enumerate(zip(rows, ids, strict=True)):
-            uniforms = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
-            values.append(transform(probs, token_id, uniforms[0]))
-            if draft is not None:
-                guess = draft.probs_after([*prompt_ids, *ids[:place]], len(probs))
-                by_draft.append(transform(probs, token_id, uniforms[1], overrated(probs, guess)))
-            impossible += not probs[token_id] > 0
-    p_uniform, p_independent = uniformity_p(values), independence_p(values)
-    p_draft = uniformity_p(by_draft) if draft is not None else None
-    held = min(p for p in (p_uniform, p_independent, p_draft) if p is not None) >= limit
-    return SamplingAudit(
-        condition, len(values), impossible, p_uniform, p_independent, p_draft, held
-    )
-
-
-def reread(
-    reader: PrefixReader, prompt_ids: Sequence[int], ids: Sequence[int], sampling: Sampling
-) -> Tensor:
-    """The distribution that each token of an output should have been drawn from, in one pass over the output.
-
-    reader: of a CachedModel, whose cache keeps what prompts share
-    returns: (len(ids), V) float32 — row t follows the prompt and the first t new tokens
-    """
-    from specdemo.engine.sampling import Shaper
-    from specdemo.engine.types import Proposal
-
-    reader.prepare(prompt_ids[:-1])
-    output = reader.model.forward(prompt_ids[-1], Proposal.chain(ids[:-1]))  # type: ignore[attr-defined]
-    paths = [ids[:place] for place in range(len(ids))]
-    return Shaper(sampling).probs(output.logits, prompt_ids, paths).cpu()
-
-
-def save_last(result: AuditResult, cache_dir: Path) -> None:
-    """Keep a result as the last one; a reader sees the old file or the new one, never half of it."""
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    part = cache_dir / f"{FILE}.{os.getpid()}.part"
-    part.write_text(json.dumps(result.to_dict(), indent=1) + "\n", encoding="utf-8")
-    part.replace(cache_dir / FILE)
-
-
-def load_last(cache_dir: Path) -> AuditResult | None:
-    """The last audit; None when there is none or its file cannot be read."""
-    try:
-        return AuditResult.from_dict(json.loads((cache_dir / FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def as_table(result: AuditResult) -> str:
-    """The audit as Markdown, also readable in a terminal."""
-    heads = ["method", "greedy = plain", "same until", "tie margin"]
-    for condition in CONDITIONS:
-        heads += [condition, "p uniform", "p independent", "p draft"]
-    pair = f"{result.model} with {result.draft}" if result.draft else result.model
-    lines = [
-        f"{pair}, {result.precision} ({result.kernel}), {result.machine}, {result.date}, {result.seconds:.0f} s.",
-        "",
-        aligned([*heads, "verdict"], [_cells(method) for method in result.methods]),
-        "",
-        f"{result.runs} sampled runs of at most {result.tokens} tokens a method and condition. A p-value below "
-        f"{result.limit:.1g} counts against a method: {LEVEL:g} shared among all tests.",
-    ]
-    judged = [method.greedy for method in result.methods if method.greedy]
-    if judged and not judged[0].required:
-        lines.append(
-            f"Greedy outputs are compared, not judged: in {result.precision} a pass of several rows rounds differently "
-            "from a pass of one and near-ties may fall the other way. In fp32 they must be equal."
-        )
-    for method in result.methods:
-        lines += [f"{method.name}: {note}" for note in (method.why_not, method.problem) if note]
-        lines += [
-            f"{method.name}, {row.condition}: {row.impossible} of {row.samples} tokens are ruled out when read again."
-            for row in method.sampling
-            if row.impossible
-        ]
-    return "\n".join(lines)
-
-
-def _cells(method: MethodAudit) -> list[str]:
-    greedy = ["-"] * 3
-    if method.greedy:
-        margin = method.greedy.median_margin
-        greedy = [
-            f"{method.greedy.equal} of {method.greedy.outputs}",
-            f"{100 * method.greedy.same_share:.0f} %",
-            "-" if margin is None else f"{margin:.3f}",
-        ]
-    sampling: list[str] = []
-    for row in method.sampling:
-        ps = (row.p_uniform, row.p_independent, row.p_draft)
-        sampling += [f"{row.samples} tokens", *("-" if p is None else f"{p:.2g}" for p in ps)]
-    sampling = sampling or ["-"] * (4 * len(CONDITIONS))
-    return [method.name, *greedy, *sampling, method.verdict]
 
 
 def _part(report: ProgressCallback, place: int, parts: int) -> ProgressCallback:

@@ -23,7 +23,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from specdemo.bench.audit import aligned
+from specdemo.bench.report import aligned
 from specdemo.bench.statistics import chi_square_p
 from specdemo.drafters.look_back import LookBack
 from specdemo.engine.limits import Limits

@@ -193,7 +193,8 @@ def bench(options: argparse.Namespace) -> int:
 
 def audit(options: argparse.Namespace) -> int:
     """Prove that methods are lossless on the real model; fails when one that claims it does not hold."""
-    from specdemo.bench.audit import RUNS, TOKENS, as_table, run_audit
+    from specdemo.bench.audit import RUNS, TOKENS, run_audit
+    from specdemo.bench.audit_result import as_table
 
     names = None if options.method == "all" else options.method.split(",")
     studio = _studio(options)

@@ -241,7 +241,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     """Read the text again with both models, and sum up what taking back does at each place."""
     import torch
 
-    from specdemo.bench.audit import reread
+    from specdemo.bench.judges import reread
     from specdemo.engine.prefix import PrefixReader
 
     threshold = RunSettings().threshold

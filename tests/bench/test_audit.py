@@ -10,7 +10,8 @@ import pytest
 import torch
 from conftest import VOCABULARY, header, run_lane, tiny_llama
 
-from specdemo.bench.audit import (
+from specdemo.bench.audit import run_audit
+from specdemo.bench.audit_result import (
     CONDITIONS,
     FILE,
     AuditResult,
@@ -18,13 +19,10 @@ from specdemo.bench.audit import (
     MethodAudit,
     SamplingAudit,
     as_table,
-    judge_greedy,
-    judge_sampling,
     load_last,
-    reread,
-    run_audit,
     save_last,
 )
+from specdemo.bench.judges import judge_greedy, judge_sampling, reread
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.nothing import Nothing
 from specdemo.drafters.oracle import Scripted
