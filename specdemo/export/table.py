@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 import json
+import posixpath
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -23,7 +24,7 @@ COLUMNS = (
     *("draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds"),
 )
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s+|\bimport\()(["'])\./([\w.-]+)\2""")
+IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s+|\bimport\()(["'])(\.{1,2}/[\w./-]+)\2""")
 # What the browser may load for a replay: nothing that is not in the file.
 POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
 
@@ -68,7 +69,7 @@ def player_page(words: Mapping[str, object]) -> str:
 
     A page cannot import modules from a disk, so they stand in its import map as data.
     """
-    scripts = modules("replay.js")
+    scripts = modules("site/replay.js")
     imports = {bare(name): _as_data(source) for name, source in scripts.items()}
     plotly = plotly_path().read_text(encoding="utf-8")
     return "\n".join(
@@ -82,30 +83,35 @@ def player_page(words: Mapping[str, object]) -> str:
             "</head>\n<body>\n<main></main>",
             data_block("sd-words", words),
             data_block("sd-run", None),
-            f'<script type="module">import "{bare("replay.js")}";</script>',
+            f'<script type="module">import "{bare("site/replay.js")}";</script>',
             f'<script type="text/plain" id="sd-plotly">{_inside("script", plotly)}</script>',
             "</body>\n</html>\n",
         )
     )
 
 
-def modules(entry: str) -> dict[str, str]:
-    """A script of `assets/view` and all that it imports, by file name, with bare names instead of relative ones."""
+def modules(*entries: str) -> dict[str, str]:
+    """Scripts of `assets/view` and all that they import, by path in that folder, with bare names instead of relative ones."""
     found: dict[str, str] = {}
-    waiting = [entry]
+    waiting = list(entries)
     while waiting:
         name = waiting.pop()
         if name in found:
             continue
         source = (SCRIPTS / name).read_text(encoding="utf-8")
-        found[name] = bare_imports(source)
-        waiting += [match[3] for match in IMPORT.finditer(source)]
+        found[name] = bare_imports(source, name)
+        waiting += [imported(match[3], name) for match in IMPORT.finditer(source)]
     return found
 
 
-def bare_imports(source: str) -> str:
-    """`from "./dom.js"` as `from "specdemo/dom.js"`: only a bare name can be found in an import map from data."""
-    return IMPORT.sub(lambda match: f"{match[1]}{match[2]}{bare(match[3])}{match[2]}", source)
+def bare_imports(source: str, name: str) -> str:
+    """`from "./dom.js"` in "parts/text.js" as `from "specdemo/parts/dom.js"`.
+
+    Only a bare name can be found in an import map from data.
+    """
+    return IMPORT.sub(
+        lambda match: f"{match[1]}{match[2]}{bare(imported(match[3], name))}{match[2]}", source
+    )
 
 
 def bare(name: str) -> str:
@@ -113,9 +119,19 @@ def bare(name: str) -> str:
     return f"specdemo/{name}"
 
 
+def style_files() -> list[Path]:
+    """The style sheets of the page, in the order in which they apply."""
+    return sorted(SCRIPTS.glob("css/*.css"))
+
+
 def style_sheets() -> str:
     """All of the page's style."""
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(SCRIPTS.glob("*.css")))
+    return "\n".join(path.read_text(encoding="utf-8") for path in style_files())
+
+
+def imported(address: str, name: str) -> str:
+    """The path of a script that another one, `name`, imports by a relative address."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), address))
 
 
 def plotly_path() -> Path:

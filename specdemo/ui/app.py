@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from specdemo.export.table import player_page
+from specdemo.export.table import player_page, style_files
 from specdemo.session.studio import Studio
 from specdemo.ui import words
 from specdemo.ui.handlers import MOST_PROMPTS, Handlers, Visitor
@@ -30,7 +30,7 @@ from specdemo.ui.proposals import create_proposals
 from specdemo.ui.race import create_race
 from specdemo.ui.runs import opening_line
 from specdemo.ui.teach import create_teach, follow, script
-from specdemo.ui.view import ASSETS, SCRIPTS, Preload, page_head, run_view, serve_assets
+from specdemo.ui.view import ASSETS, Preload, page_head, run_view, serve_assets
 
 VISITOR_SECONDS = 3600
 QUEUE, RUNS = 32, 8  # visitors who wait, and who are answered at the same time
@@ -145,7 +145,7 @@ def launch_options() -> dict[str, object]:
     """What Gradio takes at launch: looks, Plotly, the empty player and what must stay off."""
     return {
         "theme": _theme(),
-        "css_paths": sorted(SCRIPTS.glob("*.css")),
+        "css_paths": style_files(),
         "head": page_head(),
         "app_kwargs": {
             "routes": [Route("/player.html", _player), Route("/words/{language}.json", _words)],

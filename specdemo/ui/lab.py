@@ -40,7 +40,7 @@ def create_lab(studio: Studio) -> None:
     words: Any = WORDS
     handlers = LabHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
-    mounted("", "lab.js", "mountLab", "sd-lab", own_words=WORDS, answers=[handlers.machine])
+    mounted("", "lab/lab.js", "mountLab", "sd-lab", own_words=WORDS, answers=[handlers.machine])
     heading = f'<div class="sd-tried-head"><h2>{words["tried"]["title"]}</h2><p>{words["tried"]["lead"]}</p></div>'
     gr.HTML(heading, elem_id="sd-lab-heading", apply_default_css=False)
     with gr.Row(elem_id="sd-lab-buttons"):
@@ -49,7 +49,9 @@ def create_lab(studio: Studio) -> None:
             for name in EXPERIMENTS
         }
         stop = gr.Button(words["buttons"]["stop"], elem_id="sd-try-stop")
-    results = mounted("{}", "experiments.js", "mountExperiments", "sd-lab-tried", own_words=WORDS)
+    results = mounted(
+        "{}", "lab/experiments.js", "mountExperiments", "sd-lab-tried", own_words=WORDS
+    )
 
     quick: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
     for name, button in buttons.items():

@@ -16,18 +16,16 @@ from specdemo.ui.words.en.lessons import WORDS
 def create_lessons(studio: Studio) -> gr.HTML:
     """The tab's component; called inside its tab. All of it happens in the browser."""
     value = lessons_value(RUNS, live=not studio.replay_only)
-    return mounted(value, "lessons.js", "mountLessons", "sd-lessons", own_words=lessons_words())
+    return mounted(
+        value, "lessons/lessons.js", "mountLessons", "sd-lessons", own_words=lessons_words()
+    )
 
 
 def lessons_value(folder: Path, *, live: bool) -> str:
-    """What the script reads: recorded runs by name, those whose file is there, and whether there is a model.
-
-    Addresses are relative to the folder of the script, as they are in assets/.
-    """
+    """What the script reads: recorded runs by name, those whose file is there, and whether there is a model."""
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
     runs = {
         run["name"]: {
-            "url": f"../runs/{run['name']}.jsonl",
             "prompt": run["prompt"],
             "settings": run["settings"],
         }

@@ -275,7 +275,7 @@ def create_proposals(studio: Studio) -> None:
         system = gr.Textbox(label=words.SYSTEM, lines=2)
     view = mounted(
         proposals.first(),
-        "proposals.js",
+        "proposals/proposals.js",
         "mountProposals",
         "sd-proposals-view",
         own_words={"view": page.VIEW, **words.WORDS},

@@ -248,7 +248,7 @@ def create_race(studio: Studio) -> None:
         gr.Markdown(words.NOTE, elem_classes="sd-note")
     view = mounted(
         races.first(),
-        "race.js",
+        "race/race.js",
         "mountRace",
         "sd-race-view",
         own_words={"view": page.VIEW, **words.WORDS},

@@ -38,5 +38,5 @@ def create_runs() -> gr.HTML:
     """The menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
     runs = [[run.name, run.title] for run in recorded_runs()]
     return mounted(
-        "", "runs.js", "mountRuns", "sd-runs", own_words={"label": WORDS["runs"], "runs": runs}
+        "", "play/runs.js", "mountRuns", "sd-runs", own_words={"label": WORDS["runs"], "runs": runs}
     )

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.errors import UserError
-from specdemo.export.table import SCRIPTS, data_block, modules, player_page, plotly_path
+from specdemo.export.table import (
+    SCRIPTS,
+    data_block,
+    modules,
+    player_page,
+    plotly_path,
+    style_files,
+)
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
 
@@ -50,7 +57,9 @@ def write_site(folder: Path) -> None:
         )
     for name, source in (("view", SCRIPTS), ("runs", RUNS), ("icons", ASSETS / "icons")):
         shutil.rmtree(folder / name, ignore_errors=True)
-        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("package.json"))
+        shutil.copytree(
+            source, folder / name, ignore=shutil.ignore_patterns("package.json", "*.d.ts")
+        )
     shutil.copyfile(plotly_path(), folder / "plotly.min.js")
     words: Any = VIEW
     page = words["export"]["page"]
@@ -86,7 +95,7 @@ def parts() -> dict[str, dict[str, Any]]:
 def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
     """The site's one page. What is needed first is named in its head, so that it all comes in one round."""
     first, *_ = data["parts"]["play"]["choices"][0]
-    styles = sorted(path.name for path in SCRIPTS.glob("*.css"))
+    styles = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
     head = [
         '<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
@@ -97,15 +106,15 @@ def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
         *(f'<link rel="stylesheet" href="view/{name}">' for name in styles),
         *(
             f'<link rel="modulepreload" href="view/{name}">'
-            for name in ("site.js", *modules("replay.js"))
-            if name != "replay.js"
+            for name in ("site/site.js", *modules("site/replay.js"))
+            if name != "site/replay.js"
         ),
         f'<link rel="preload" href="runs/{first}.jsonl" as="fetch" crossorigin>',
     ]
     body = [
         "<main></main>",
         data_block("sd-data", data),
-        '<script type="module" src="view/site.js"></script>',
+        '<script type="module" src="view/site/site.js"></script>',
     ]
     return "\n".join(
         [

@@ -49,7 +49,7 @@ def create_teach(studio: Studio, share: gr.Button, fields: Mapping[str, Any]) ->
     }
     teach = mounted(
         json.dumps(given),
-        "teach.js",
+        "page/teach.js",
         "mountTeach",
         "sd-teach",
         own_words=words.WORDS,
@@ -61,7 +61,7 @@ def create_teach(studio: Studio, share: gr.Button, fields: Mapping[str, Any]) ->
 
 def script(function: str) -> str:
     """JavaScript that calls a function of teach.js with the values of an event's inputs."""
-    return _CALL.format(path=json.dumps((SCRIPTS / "teach.js").as_posix()), function=function)
+    return _CALL.format(path=json.dumps((SCRIPTS / "page/teach.js").as_posix()), function=function)
 
 
 def follow(query: str | None, fields: Mapping[str, Any], tabs: tuple[str, ...]) -> list[Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import mimetypes
-import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,18 @@ from typing import Any
 import gradio as gr
 import plotly
 
+from specdemo.export.table import SCRIPTS, modules
 from specdemo.paths import ASSETS
 from specdemo.ui import words
 
-SCRIPTS = ASSETS / "view"
 RUNS = ASSETS / "runs"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 # Scripts of what is seen first.
-OPENING = ("language.js", "view.js", "runs.js", "status.js", "note.js", "teach.js")
+OPENING = (
+    *("page/language.js", "play/view.js", "play/runs.js"),
+    *("page/status.js", "methods/note.js", "page/teach.js"),
+)
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.
 _MOUNT = """
@@ -66,32 +68,32 @@ def mounted(
 
 def run_view(value: str) -> gr.HTML:
     """The run: an append-only text of JSON lines, page lines and events (see docs/trace-format.md)."""
-    return mounted(value, "view.js", "mount", "sd-view")
+    return mounted(value, "play/view.js", "mount", "sd-view")
 
 
 def status_view() -> gr.HTML:
     """What the model is doing: one JSON object with state, text and done."""
-    return mounted("{}", "status.js", "mountStatus", "sd-model", own_words=_only("loading"))
+    return mounted("{}", "page/status.js", "mountStatus", "sd-model", own_words=_only("loading"))
 
 
 def note_view(value: str) -> gr.HTML:
     """What the chosen method is and needs: a JSON list of [kind, sentence]."""
-    return mounted(value, "note.js", "mountNote", "sd-note", own_words=_only())
+    return mounted(value, "methods/note.js", "mountNote", "sd-note", own_words=_only())
 
 
 def audit_view() -> gr.HTML:
     """The last audit: one JSON object, or null."""
-    return mounted("null", "audit.js", "mountAudit", "sd-audit", own_words=_only("audit"))
+    return mounted("null", "methods/audit.js", "mountAudit", "sd-audit", own_words=_only("audit"))
 
 
 def card_view() -> gr.HTML:
     """How the chosen method's weights were trained: a JSON object with a `card`, or with a sentence as `none`."""
-    return mounted("{}", "card.js", "mountCard", "sd-card", own_words=_only("card"))
+    return mounted("{}", "methods/card.js", "mountCard", "sd-card", own_words=_only("card"))
 
 
 def batch_view() -> gr.HTML:
     """Several prompts and their answers: one JSON object, see `present.batch`."""
-    return mounted("{}", "batch.js", "mountBatch", "sd-batch", own_words=_only("batch"))
+    return mounted("{}", "play/batch.js", "mountBatch", "sd-batch", own_words=_only("batch"))
 
 
 def page_head() -> str:
@@ -110,7 +112,7 @@ class Preload:
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self.app = app
-        scripts = [f"<{_address(path)}>; rel=modulepreload" for path in _imported(OPENING)]
+        scripts = [f"<{_address(path)}>; rel=modulepreload" for path in _opening()]
         self.header = (b"link", ", ".join(scripts).encode())
 
     async def __call__(
@@ -138,16 +140,9 @@ def _address(path: Path) -> str:
     return f"gradio_api/file={path.as_posix()}"
 
 
-def _imported(names: Iterable[str]) -> list[Path]:
-    """Scripts and everything that they import, each once."""
-    found: dict[str, None] = {}
-    wanted = list(names)
-    while wanted:
-        if (name := wanted.pop()) not in found:
-            found[name] = None
-            text = (SCRIPTS / name).read_text(encoding="utf-8")
-            wanted += re.findall(r'^import .*? from "\./([\w-]+\.js)";$', text, re.MULTILINE)
-    return [SCRIPTS / name for name in found]
+def _opening() -> list[Path]:
+    """Scripts of what is seen first and everything that they import, each once."""
+    return [SCRIPTS / name for name in modules(*OPENING)]
 
 
 def _only(*names: str) -> dict[str, object]:
@@ -168,7 +163,7 @@ def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:
 def _mount(file: str, function: str, given: dict[str, object]) -> str:
     return _MOUNT % {
         "path": json.dumps((SCRIPTS / file).as_posix()),
-        "language": json.dumps((SCRIPTS / "language.js").as_posix()),
+        "language": json.dumps((SCRIPTS / "page/language.js").as_posix()),
         "mount": function,
         "words": json.dumps(given, ensure_ascii=True),
     }

@@ -100,8 +100,8 @@ def test_the_script_writes_the_same_table(path, tmp_path):
         path.write_text(hostile_trace(), encoding="utf-8", newline="")
     code = f"""
         import {{ readFileSync }} from "node:fs";
-        import {{ csvTable }} from {json.dumps((export.SCRIPTS / "export.js").as_uri())};
-        import {{ readTrace }} from {json.dumps((export.SCRIPTS / "lines.js").as_uri())};
+        import {{ csvTable }} from {json.dumps((export.SCRIPTS / "play/export.js").as_uri())};
+        import {{ readTrace }} from {json.dumps((export.SCRIPTS / "core/lines.js").as_uri())};
         process.stdout.write(csvTable(readTrace(readFileSync({json.dumps(str(path))}, "utf8")).items));
     """
     command = ["node", "--input-type=module", "-e", code]
@@ -140,13 +140,13 @@ def test_a_replay_asks_the_network_for_nothing():
 def test_every_import_of_the_player_is_found_in_its_import_map():
     page = Blocks(export.player_page(VIEW))
     found = json.loads(page.data["importmap"])["imports"]
-    scripts = export.modules("replay.js")
+    scripts = export.modules("site/replay.js")
     assert set(found) == {export.bare(name) for name in scripts}
-    assert {"view.js", "dom.js", "charts.js"} <= set(scripts)
+    assert {"play/view.js", "parts/dom.js", "charts/charts.js"} <= set(scripts)
     for source in scripts.values():
         specifiers = re.findall(r"""(?:\bfrom|\bimport\(?)\s*["']([^"']+)["']""", source)
         assert set(specifiers) <= set(found)
-    assert export.bare("replay.js") in page.data["module"]
+    assert export.bare("site/replay.js") in page.data["module"]
 
 
 def test_relative_imports_become_bare_and_nothing_else_does():
@@ -158,16 +158,18 @@ import "./d.js";
 export * from "./e.js";
 const f = import("./f.js");
 const text = "see ./g.js from here";
+import { h } from "../core/h.js";
 import fs from "node:fs";
 """
     expected = source
     for name in "abcdef":
-        expected = expected.replace(f"./{name}.js", f"specdemo/{name}.js")
-    assert export.bare_imports(source) == expected
+        expected = expected.replace(f"./{name}.js", f"specdemo/parts/{name}.js")
+    expected = expected.replace("../core/h.js", "specdemo/core/h.js")
+    assert export.bare_imports(source, "parts/x.js") == expected
 
 
 def test_the_script_knows_the_place_for_the_run():
-    script = (export.SCRIPTS / "export.js").read_text(encoding="utf-8")
+    script = (export.SCRIPTS / "play/export.js").read_text(encoding="utf-8")
     assert f"'{export.data_block('sd-run', None)}'" in script
     assert export.player_page(VIEW).count(export.data_block("sd-run", None)) == 1
 

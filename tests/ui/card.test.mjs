@@ -27,7 +27,7 @@ globalThis.ResizeObserver = globalThis.MutationObserver = class {
   observe() {}
 };
 
-const { curve, facts, mountCard, results } = await import("../../assets/view/card.js");
+const { curve, facts, mountCard, results } = await import("../../assets/view/methods/card.js");
 const all = JSON.parse(process.argv[2]);
 const words = all.card;
 

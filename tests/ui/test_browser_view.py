@@ -16,9 +16,9 @@ pytestmark = pytest.mark.browser
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 STEPS = 170
 PAGE = """<!doctype html><meta charset=utf-8><link rel=icon href="data:,">
-<link rel=stylesheet href="/view/view.css"><input id=box><div id=one></div><div id=two></div>
+<link rel=stylesheet href="/view/css/view.css"><input id=box><div id=one></div><div id=two></div>
 <script type=module>
-const { mount } = await import("/view/view.js");
+const { mount } = await import("/view/play/view.js");
 const words = await (await fetch("/words")).json();
 window.items = (await (await fetch("/run")).text()).trim().split("\\n").map((line) => JSON.parse(line));
 window.selected = [];

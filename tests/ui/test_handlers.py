@@ -19,6 +19,7 @@ from gradio.queueing import Queue
 
 from specdemo.drafters import base as drafters
 from specdemo.errors import UserError
+from specdemo.export.table import SCRIPTS
 from specdemo.models.progress import Progress
 from specdemo.scenarios.batch import State
 from specdemo.session.menu import MethodInfo
@@ -515,9 +516,9 @@ def test_the_page_names_the_scripts_that_it_will_import():
     links = answered("/")[b"link"].decode().split(", ")
     named = [re.fullmatch(r"<gradio_api/file=(.*)>; rel=modulepreload", link)[1] for link in links]
     assert all(Path(path).is_file() for path in named)
-    names = [Path(path).name for path in named]
-    assert len(set(names)) == len(names)
-    assert {"view.js", "reducer.js", "dom.js", "permalink.js"} < set(names)
+    assert len(set(named)) == len(named)
+    names = {Path(path).relative_to(SCRIPTS).as_posix() for path in named}
+    assert {"play/view.js", "core/reducer.js", "parts/dom.js", "core/permalink.js"} < names
     assert answered("/gradio_api/queue/join") == {b"a": b"b"}
 
 

@@ -78,7 +78,7 @@ def test_terms_and_code_are_marked_in_pairs():
             assert sentence.count("`") % 2 == 0
 
 
-def test_the_script_reads_runs_that_are_there_by_an_address_beside_it(tmp_path):
+def test_the_script_reads_runs_that_are_there_by_their_names(tmp_path):
     entry = {"name": "01-a", "title": "A", "prompt": "Hello", "settings": {"method": "ngram"}}
     index = {"runs": [entry, {**entry, "name": "02-b"}]}
     (tmp_path / "index.json").write_text(json.dumps(index), encoding="utf-8")
@@ -88,7 +88,6 @@ def test_the_script_reads_runs_that_are_there_by_an_address_beside_it(tmp_path):
         "live": False,
         "runs": {
             "01-a": {
-                "url": "../runs/01-a.jsonl",
                 "prompt": "Hello",
                 "settings": {"method": "ngram"},
             }

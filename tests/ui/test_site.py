@@ -31,9 +31,12 @@ def test_every_address_is_relative_and_there(folder):
 
 
 def test_every_script_of_the_site_imports_what_is_there(folder):
-    for script in (folder / "view").glob("*.js"):
+    scripts = list((folder / "view").rglob("*.js"))
+    assert len(scripts) > 40
+    for script in scripts:
         for name in re.findall(r'(?:from|import\()\s*"([^"]+)"', script.read_text("utf-8")):
-            assert name.startswith("./"), f"{script.name}: {name}"
+            assert name.startswith(("./", "../")), f"{script.name}: {name}"
+            assert (folder / "view") in (script.parent / name).resolve().parents
             assert (script.parent / name).is_file(), f"{script.name}: {name}"
 
 

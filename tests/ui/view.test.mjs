@@ -1,11 +1,11 @@
 // The view's pure parts, fed with a real recorded run. Run by tests/ui/test_view.py: node view.test.mjs TRACE
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { sum } from "../../assets/view/batch.js";
-import { LineReader, readTrace } from "../../assets/view/lines.js";
-import { acceptRate, positions, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/metrics.js";
-import { emptyState, fold, laneText, reduce } from "../../assets/view/reducer.js";
-import { split } from "../../assets/view/symbols.js";
+import { sum } from "../../assets/view/play/batch.js";
+import { LineReader, readTrace } from "../../assets/view/core/lines.js";
+import { acceptRate, positions, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/core/metrics.js";
+import { emptyState, fold, laneText, reduce } from "../../assets/view/core/reducer.js";
+import { split } from "../../assets/view/core/symbols.js";
 
 const text = readFileSync(process.argv[2], "utf8");
 const { items, problem } = readTrace(text);

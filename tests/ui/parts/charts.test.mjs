@@ -1,12 +1,12 @@
 // What the charts show: pure functions of a run, fed with steps written by hand and with the recorded runs.
 import assert from "node:assert/strict";
-import { roundUp } from "../../../assets/view/charts.js";
-import { FIGURES, RECENT, ceiling, keyOfFigure, readRun, wrap } from "../../../assets/view/figures.js";
-import { positions } from "../../../assets/view/metrics.js";
-import { picture } from "../../../assets/view/plot.js";
-import { fold } from "../../../assets/view/reducer.js";
-import { forecastSteps, plainRates, rateCurve } from "../../../assets/view/series.js";
-import { Timeline } from "../../../assets/view/timeline.js";
+import { roundUp } from "../../../assets/view/charts/charts.js";
+import { FIGURES, RECENT, ceiling, keyOfFigure, readRun, wrap } from "../../../assets/view/charts/figures.js";
+import { positions } from "../../../assets/view/core/metrics.js";
+import { picture } from "../../../assets/view/charts/plot.js";
+import { fold } from "../../../assets/view/core/reducer.js";
+import { forecastSteps, plainRates, rateCurve } from "../../../assets/view/core/series.js";
+import { Timeline } from "../../../assets/view/core/timeline.js";
 import { recordedRuns, words as all } from "./fixtures.mjs";
 
 const words = all.charts;

@@ -1,7 +1,7 @@
 // Why a token was kept or refused: sentence, formula and rows, on steps written by hand and on the recorded runs.
 import assert from "node:assert/strict";
-import { apart, decide } from "../../../assets/view/decision.js";
-import { fold } from "../../../assets/view/reducer.js";
+import { apart, decide } from "../../../assets/view/core/decision.js";
+import { fold } from "../../../assets/view/core/reducer.js";
 import { recordedRuns, words } from "./fixtures.mjs";
 
 const node = (token_id, text, parent, status, more = {}) => ({ token_id, text, parent, status, ...more });

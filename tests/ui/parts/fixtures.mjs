@@ -1,7 +1,7 @@
 // What tests of the script share: the recorded runs and the words of the page, named by the environment.
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { readTrace } from "../../../assets/view/lines.js";
+import { readTrace } from "../../../assets/view/core/lines.js";
 
 /** The page's words as the script gets them. */
 export const words = JSON.parse(process.env.SPECDEMO_WORDS);

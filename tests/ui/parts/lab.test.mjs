@@ -1,9 +1,9 @@
 // The cost model against numbers worked out by hand and published ones, and what recorded runs say of its terms.
 import assert from "node:assert/strict";
-import { byLookahead } from "../../../assets/view/experiments.js";
-import { best, bestTrees, breakEven, chainStep, chainTokens, chains, firstWord, foresee, measure, step, trees, verifyCost } from "../../../assets/view/model.js";
-import { fold } from "../../../assets/view/reducer.js";
-import { acceptRate, speedup, tokensPerStep } from "../../../assets/view/metrics.js";
+import { byLookahead } from "../../../assets/view/lab/experiments.js";
+import { best, bestTrees, breakEven, chainStep, chainTokens, chains, firstWord, foresee, measure, step, trees, verifyCost } from "../../../assets/view/lab/model.js";
+import { fold } from "../../../assets/view/core/reducer.js";
+import { acceptRate, speedup, tokensPerStep } from "../../../assets/view/core/metrics.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const near = (one, other, within = 1e-9) => assert.ok(Math.abs(one - other) <= within, `${one} is not ${other}`);

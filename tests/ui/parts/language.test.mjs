@@ -1,6 +1,6 @@
 // Another language: which one is wished for, words by their English texts, and sentences that Python has filled in.
 import assert from "node:assert/strict";
-import { isLanguage, languageOf, translator } from "../../../assets/view/language.js";
+import { isLanguage, languageOf, translator } from "../../../assets/view/page/language.js";
 
 assert.equal(languageOf("?lang=de", "en-GB"), "de");
 assert.equal(languageOf("?lang=en", "de-AT"), "en");

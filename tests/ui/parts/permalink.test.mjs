@@ -1,6 +1,6 @@
 // Addresses: what is written is read back, what is not ours or not readable is left out, and whoever applies is followed.
 import assert from "node:assert/strict";
-import { applyState, onApply, readState, remember, remembered, writeState } from "../../../assets/view/permalink.js";
+import { applyState, onApply, readState, remember, remembered, writeState } from "../../../assets/view/core/permalink.js";
 
 const state = {
   prompt: "Is 1 + 1 = 2 & why? ü\n<b>", method: "tree", lookahead: 12, threshold: 0.35, nodes: 20, tokens: 64, temperature: 0,

@@ -1,6 +1,6 @@
 // The same place in several runs: only as long as they say the same text.
 import assert from "node:assert/strict";
-import { bestPlace, sharedPlaces } from "../../../assets/view/places.js";
+import { bestPlace, sharedPlaces } from "../../../assets/view/proposals/places.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const step = (lane, index, drafted, kept, next) => ({

@@ -1,8 +1,8 @@
 // A race of recorded runs on one clock, and how it came out. Fed with the recorded runs and with lanes written by hand.
 import assert from "node:assert/strict";
-import { Course, compared, markdown, parting, standings, tableOf, tokensOf } from "../../../assets/view/course.js";
-import { laneText, fold } from "../../../assets/view/reducer.js";
-import { Timeline } from "../../../assets/view/timeline.js";
+import { Course, compared, markdown, parting, standings, tableOf } from "../../../assets/view/race/course.js";
+import { tokensOf, laneText, fold } from "../../../assets/view/core/reducer.js";
+import { Timeline } from "../../../assets/view/core/timeline.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const [{ items }] = recordedRuns();

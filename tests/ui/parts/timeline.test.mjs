@@ -1,8 +1,8 @@
 // A place in a run: wherever one scrubs, what shows is the fold up to there. Fed with the recorded runs.
 import assert from "node:assert/strict";
-import { Player } from "../../../assets/view/player.js";
-import { fold, tested } from "../../../assets/view/reducer.js";
-import { Timeline } from "../../../assets/view/timeline.js";
+import { Player } from "../../../assets/view/core/player.js";
+import { fold, tested } from "../../../assets/view/core/reducer.js";
+import { Timeline } from "../../../assets/view/core/timeline.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 // Numbers that look random and are the same each time.

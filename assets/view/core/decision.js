@@ -1,0 +1,233 @@
+// Why a token of a step was kept or refused: the decision in one sentence, its formula with the numbers filled in, and
+// what both models thought of the place. Pure: a step in, sentences and rows out.
+
+import { fill } from "./sentence.js";
+import { two } from "./metrics.js";
+import { spell } from "./symbols.js";
+import { depths, isTree } from "./tree.js";
+
+const COPIES = new Set(["ngram", "retrieval"]); // drafters that repeat earlier text and have no distribution
+const CLOSE = 1e-3; // of two probabilities that are the same but for how they were rounded
+
+/**
+ * returns: { token, status, place, why, formula, branch, rows, residual, notes }
+ * node: index among the step's nodes, -1 for the target's own token; count: tokens of a folded piece instead, or 0
+ * rows: { token_id, text, target, draft, residual, status, self }; the probabilities are null where the trace has none
+ */
+export function decide(words, { header, step, node, count = 0 }) {
+  if (count) return { ...NOTHING, token: `+${count}`, status: "unreached", why: fill(words.explain.folded, { count }) };
+  const at = new Decision(words, header, step, node);
+  return {
+    token: quote(at.value) || words.part_of_character,
+    status: at.status,
+    place: at.place(),
+    why: at.why(),
+    formula: at.formula(),
+    branch: at.branch(),
+    rows: at.rows(),
+    residual: Boolean(at.thoughts?.residual?.length),
+    notes: at.notes(),
+  };
+}
+
+const NOTHING = { place: "", formula: "", branch: [], rows: [], residual: false, notes: [] };
+
+class Decision {
+  constructor(words, header, step, node) {
+    this.words = words;
+    this.header = header;
+    this.step = step;
+    this.node = node;
+    this.value = node < 0 ? step.next : step.nodes[node];
+    this.status = this.value.status ?? "drafted";
+    this.parent = node < 0 ? (step.path.at(-1) ?? -1) : (this.value.parent ?? -1);
+    this.thoughts = step.places?.find((place) => place.after === this.parent);
+    this.siblings = step.nodes.map((value, index) => ({ ...value, index })).filter((value) => (value.parent ?? -1) === this.parent);
+    // Refused at this place before this token was tested, or before the target's own was drawn.
+    this.refused = this.siblings.filter((value) => value.status === "rejected" && (node < 0 || value.index < node));
+    this.kept = this.siblings.find((value) => step.path.includes(value.index)) ?? (this.reached ? step.next : null);
+    this.lossy = Boolean(header.lossy);
+    this.drawn = this.value.draw !== undefined && this.value.accept_prob !== undefined;
+    this.sampled = step.nodes.some((value) => value.draw !== undefined);
+    this.copies = COPIES.has(step.source || header.method);
+  }
+
+  /** Whether the walk of the target came as far as the place of this token. */
+  get reached() {
+    return this.parent === (this.step.path.at(-1) ?? -1);
+  }
+
+  /** Probability that the target still had to give this token when it was tested: exact below 1, else a bound. */
+  get left() {
+    return this.value.accept_prob * (this.fromDraft ? this.value.draft_prob : 1);
+  }
+
+  /** Whether the step's tokens were drawn from the draft's distribution; otherwise they were chosen, with all weight on them. */
+  get fromDraft() {
+    if (this.copies || this.value.draft_prob === undefined) return false;
+    const first = this.step.nodes.find((value, i) => value.accept_prob !== undefined && value.target_prob !== undefined
+      && value.draft_prob > 0 && !this.step.nodes.slice(0, i).some((other) => (other.parent ?? -1) === (value.parent ?? -1)));
+    if (!first) return true;
+    return Math.abs(first.accept_prob - Math.min(1, first.target_prob / first.draft_prob)) < CLOSE;
+  }
+
+  place() {
+    const { words, step, node } = this;
+    const sentence = node < 0 ? words.place_next : isTree(step.nodes) ? words.place_tree : words.place_draft;
+    return fill(sentence, { step: step.index + 1, node: node + 1, depth: depths(step.nodes)[node] });
+  }
+
+  why() {
+    const { words, value, status } = this;
+    if (this.lossy && words.explain_lossy[status]) return words.explain_lossy[status];
+    const tested = this.drawn ? "drawn" : "greedy";
+    const name = {
+      accepted: () => `accepted_${tested}`,
+      rejected: () => (this.drawn || this.kept ? `rejected_${tested}` : "rejected"),
+      unreached: () => this.#unreached(),
+      correction: () => (!this.sampled ? "correction_greedy" : this.#residualProb === null ? "correction_drawn" : "correction_listed"),
+      bonus: () => (this.sampled ? "bonus_drawn" : "bonus_greedy"),
+    }[status]?.() ?? status;
+    const [draw, accept] = apart(value.draw, value.accept_prob);
+    return fill(words.explain[name] ?? words.explain[status] ?? "", {
+      token: quote(value), draw, accept, target: two(value.target_prob), draft: two(value.draft_prob),
+      best: quote(this.kept), best_prob: two(this.kept?.target_prob), refused: this.refused.map(quote).join(", "),
+      before: quote(this.#before()), residual: two(this.#residualProb), count: this.step.path.length,
+    });
+  }
+
+  get #residualProb() {
+    return this.#row(this.value.token_id).residual;
+  }
+
+  // Of an untested token: whether a token before it was refused, or another was kept in the place of one.
+  #unreached() {
+    const { status } = this.#before();
+    return status === "rejected" ? "unreached_refused" : status === "unreached" ? "unreached" : "unreached_kept";
+  }
+
+  #before() {
+    const { nodes, path } = this.step;
+    let node = this.node;
+    const parentOf = (index) => nodes[index].parent ?? -1;
+    while (node >= 0 && parentOf(node) >= 0 && !path.includes(parentOf(node))) node = parentOf(node);
+    if (node < 0 || nodes[node].status === "rejected") return nodes[node] ?? this.value;
+    return nodes.find((value, i) => path.includes(i) && (value.parent ?? -1) === parentOf(node)) ?? nodes[node];
+  }
+
+  formula() {
+    const words = this.words.formula;
+    const { value, status } = this;
+    if (this.lossy) return "";
+    if (this.drawn) return `${this.#accept()}\n${this.#test()}`;
+    const tested = status === "accepted" || status === "rejected";
+    if (tested && this.kept && !this.sampled) {
+      const values = { best: quote(this.kept), best_prob: two(this.kept.target_prob), token: quote(value) };
+      return fill(status === "accepted" ? words.greedy_kept : words.greedy_refused, values);
+    }
+    return status === "correction" && this.sampled ? this.#residual() : "";
+  }
+
+  #accept() {
+    const words = this.words.formula;
+    const { value } = this;
+    const later = this.refused.length > 0;
+    const name = `${later ? "left" : "target"}_${this.fromDraft ? "drawn" : "chosen"}${later && this.fromDraft && value.accept_prob >= 1 ? "_whole" : ""}`;
+    return fill(words[name], {
+      target: two(value.target_prob), draft: two(value.draft_prob), left: two(this.left), count: this.refused.length,
+      accept: apart(value.accept_prob, value.draw)[0],
+    });
+  }
+
+  #test() {
+    const [draw, accept] = apart(this.value.draw, this.value.accept_prob);
+    return fill(this.words.formula[this.status === "rejected" ? "draw_refused" : "draw_kept"], { draw, accept });
+  }
+
+  // With one refused sibling everything that the residual is made of is known.
+  #residual() {
+    const words = this.words.formula;
+    const own = this.#row(this.value.token_id);
+    const [only] = this.refused;
+    if (this.refused.length !== 1 || own.residual === null) return "";
+    if (!this.#wasDrawn(only)) return fill(words.residual_chosen, { target: two(own.target), refused: two(only.target_prob), residual: two(own.residual) });
+    const draft = own.draft ?? 0;
+    const rest = (own.target - draft) / own.residual;
+    return fill(own.draft === null ? words.residual_unlisted : words.residual, {
+      target: two(own.target), draft: two(draft), rest: two(rest), residual: two(own.residual),
+    });
+  }
+
+  #wasDrawn(refused) {
+    return new Decision(this.words, this.header, this.step, refused.index).fromDraft;
+  }
+
+  /** Texts of the tokens from the root to this one; empty for a chain, where the text shows them. */
+  branch() {
+    const { step } = this;
+    if (!isTree(step.nodes)) return [];
+    const path = [];
+    for (let node = this.node < 0 ? this.parent : this.node; node >= 0; node = step.nodes[node].parent ?? -1) path.unshift(step.nodes[node]);
+    return [...path, ...(this.node < 0 ? [this.value] : [])].map(quote);
+  }
+
+  /** What both models thought of this place, likeliest for the target first, with what was drafted and committed there. */
+  rows() {
+    const ids = new Set();
+    for (const list of [this.siblings, this.#own, ...LISTS.map((name) => this.thoughts?.[name] ?? [])]) {
+      for (const { token_id } of list) ids.add(token_id);
+    }
+    const rows = [...ids].map((id) => this.#row(id));
+    return rows.sort((one, other) => (other.target ?? -1) - (one.target ?? -1) || (other.draft ?? -1) - (one.draft ?? -1));
+  }
+
+  // The target's own token, where it stands at this place.
+  get #own() {
+    return this.step.next && this.reached ? [this.step.next] : [];
+  }
+
+  #row(id) {
+    const listed = (name) => this.thoughts?.[name]?.find((choice) => choice.token_id === id);
+    const node = this.siblings.find((value) => value.token_id === id);
+    const own = this.#own.find((value) => value.token_id === id);
+    const said = node ?? own;
+    return {
+      token_id: id,
+      text: quote([said, ...LISTS.map(listed)].find((value) => value?.text)),
+      target: listed("target")?.prob ?? node?.target_prob ?? own?.target_prob ?? null,
+      draft: listed("draft")?.prob ?? node?.draft_prob ?? null,
+      residual: listed("residual")?.prob ?? null,
+      status: said?.status ?? "",
+      self: id === this.value.token_id,
+    };
+  }
+
+  notes() {
+    const { words, step, thoughts } = this;
+    const notes = [];
+    if (this.refused.length && this.drawn) notes.push(fill(words.notes.left, { count: this.refused.length }));
+    if (this.value.survival !== undefined) notes.push(fill(words.notes.foreseen, { chance: two(this.value.survival) }));
+    if (step.open) return notes;
+    if (!step.places?.length) notes.push(words.notes.no_detail);
+    else if (!thoughts) notes.push(words.notes.not_there);
+    if (this.siblings.length && !thoughts?.draft?.length && (thoughts || this.copies)) notes.push(this.copies ? words.notes.copies : words.notes.no_draft);
+    if (thoughts && !this.sampled && this.header.settings?.sampling?.temperature === 0) notes.push(words.notes.greedy);
+    return notes;
+  }
+}
+
+const LISTS = ["target", "draft", "residual"];
+
+/** A token as it is named in a sentence: without the blank before it, invisible characters by name. */
+const quote = (value) => spell((value?.text ?? "").trim() || (value?.text ?? ""));
+
+/** Two numbers with as many digits, from two significant on, as it takes to see which is larger. */
+export function apart(one, other) {
+  if (one === undefined || other === undefined) return [two(one), two(other)];
+  if (one === other || two(one) !== two(other)) return [two(one), two(other)];
+  for (let digits = 3; digits < 9; digits += 1) {
+    const shown = [one, other].map((value) => value.toFixed(digits));
+    if (shown[0] !== shown[1]) return shown;
+  }
+  return [two(one), two(other)];
+}

@@ -1,0 +1,213 @@
+// The one reducer: lines of a stream, folded into the state that every part of the view draws.
+//
+// state.source    { kind: "live" | "recorded", key, title, waiting }
+// state.earlier   turns before this one: { prompt, answer }
+// state.lanes     by name, in order of appearance: "plain", then "speculative"
+// state.lane      the lane that is shown now
+// state.problems  { message, unharmed, advice }
+// A lane holds its header, its steps and its running totals; a step is "open" until it is verified.
+
+import { isTree } from "./tree.js";
+
+export const emptyState = () => ({
+  source: { kind: "live", key: "", title: "", waiting: "" },
+  earlier: [],
+  lanes: {},
+  lane: null,
+  problems: [],
+});
+
+const emptyLane = (header) => ({
+  header,
+  steps: [],
+  tokens: 0,
+  drafted: 0,
+  accepted: 0,
+  draftSeconds: 0,
+  verifySeconds: 0,
+  overheadSeconds: 0,
+  elapsed: 0,
+  trees: false, // whether some step branches
+  known: 0, // steps of which it is known whether their draft had been prepared
+  hits: 0, // those of them whose draft had been
+  savedSeconds: 0,
+  runs: 1, // most runs that shared a pass with it, itself included
+  end: null, // "stop", "length", "cancelled" or "failed"
+});
+
+/** The state after one more line. It owns the state it is given and changes nothing else. */
+export function reduce(state, item) {
+  const change = CHANGES[item.type];
+  if (change) change(state, item);
+  return state;
+}
+
+/** The state after all lines, from nothing. */
+export const fold = (items) => items.reduce(reduce, emptyState());
+
+const CHANGES = {
+  open(state, item) {
+    state.source = {
+      kind: item.source,
+      key: item.key ?? "",
+      title: item.title ?? "",
+      waiting: item.waiting ?? "",
+    };
+  },
+  earlier(state, item) {
+    state.earlier.push({ prompt: item.prompt, answer: item.answer });
+  },
+  notice(state, item) {
+    state.problems.push(problem(item));
+    state.source.waiting = "";
+  },
+  started(state, item) {
+    state.lanes[item.lane] = emptyLane(item);
+    state.lane = item.lane;
+    state.source.waiting = "";
+  },
+  drafted(state, item) {
+    const lane = laneOf(state, item);
+    lane.trees ||= isTree(item.nodes);
+    lane.steps.push({ ...proposal(item), index: item.step, open: true, nodes: item.nodes, path: [], next: null });
+  },
+  // A verified event, of which the target has judged the first `count` tokens: never sent, made by the timeline.
+  judging(state, item) {
+    const lane = laneOf(state, item);
+    const known = new Set(tested(item).slice(0, item.count));
+    const nodes = item.nodes.map((node, i) => (known.has(i) ? node : unjudged(node)));
+    lane.steps.push({ ...takeOpen(lane, item), index: item.step, open: true, nodes, judged: item.count, path: item.path.filter((i) => known.has(i)), next: null });
+  },
+  verified(state, item) {
+    const lane = laneOf(state, item);
+    const drafted = takeOpen(lane, item);
+    lane.tokens += item.path.length + (item.next ? 1 : 0);
+    lane.drafted += item.nodes.length;
+    lane.accepted += item.path.length;
+    lane.draftSeconds += item.draft_seconds;
+    lane.verifySeconds += item.verify_seconds;
+    lane.overheadSeconds += item.overhead_seconds;
+    lane.elapsed = item.elapsed_seconds;
+    lane.trees ||= isTree(item.nodes);
+    lane.known += drafted.hit === null ? 0 : 1;
+    lane.hits += drafted.hit ? 1 : 0;
+    lane.savedSeconds += drafted.savedSeconds ?? 0;
+    lane.runs = Math.max(lane.runs, item.runs ?? 1);
+    lane.steps.push({
+      ...drafted,
+      index: item.step,
+      open: false,
+      nodes: item.nodes,
+      path: item.path,
+      next: item.next ?? null,
+      draftSeconds: item.draft_seconds,
+      verifySeconds: item.verify_seconds,
+      overheadSeconds: item.overhead_seconds,
+      elapsed: item.elapsed_seconds,
+      tokens: lane.tokens,
+      places: item.places ?? [],
+    });
+  },
+  finished(state, item) {
+    laneOf(state, item).end = item.reason;
+  },
+  failed(state, item) {
+    if (item.lane in state.lanes) state.lanes[item.lane].end = "failed";
+    state.problems.push(problem(item));
+    state.source.waiting = "";
+  },
+};
+
+// The proposal that a verdict is about, taken out of the lane's steps.
+function takeOpen(lane, item) {
+  const last = lane.steps.at(-1);
+  return last?.open && last.index === item.step ? lane.steps.pop() : proposal({});
+}
+
+function unjudged({ accept_prob: _, draw: __, target_prob: ___, ...node }) {
+  return { ...node, status: "drafted" };
+}
+
+/** Nodes that the target judged, in the order in which it did: at each kept one the next are its children. */
+export function tested(step) {
+  const kept = new Set(step.path);
+  const out = [];
+  let at = -1;
+  while (at !== null) {
+    let next = null;
+    for (let i = 0; i < step.nodes.length; i += 1) {
+      const node = step.nodes[i];
+      if ((node.parent ?? -1) !== at || (!kept.has(i) && node.status !== "rejected")) continue;
+      out.push(i);
+      if (kept.has(i)) {
+        next = i;
+        break;
+      }
+    }
+    at = next !== null && next > at ? next : null;
+  }
+  return out;
+}
+
+// A trace that lost its header still shows what is whole.
+const laneOf = (state, item) => {
+  if (!(item.lane in state.lanes)) CHANGES.started(state, { lane: item.lane, method: "", prompt: "", settings: {} });
+  return state.lanes[item.lane];
+};
+
+const problem = ({ message, unharmed = "", advice = "" }) => ({ message, unharmed, advice });
+
+// What a step's proposal says beside its nodes; a trace that lost it, or an older one, says nothing.
+const proposal = (item) => ({
+  lookahead: item.lookahead ?? 0,
+  reason: item.reason ?? "",
+  source: item.source ?? "",
+  expectedTokens: item.expected_tokens ?? null,
+  expectedSeconds: item.expected_seconds ?? null,
+  hit: item.hit ?? null,
+  savedSeconds: item.saved_seconds ?? null,
+});
+
+/**
+ * Tokens of a step in reading order: kept, then what was discarded, then the target's own.
+ * Of a tree, refused siblings are shown and the rest is one piece with `count`; while it waits for its
+ * verdict, what is kept so far and the first branch from there on stand for it.
+ */
+export function pieces(step) {
+  const tree = isTree(step.nodes);
+  const kept = new Set(tree && step.open ? firstBranch(step) : step.path);
+  const out = [...kept].map((node) => piece(step.nodes[node], node, false));
+  let count = 0;
+  step.nodes.forEach((value, node) => {
+    if (kept.has(node)) return;
+    if (tree && value.status !== "rejected") count += 1;
+    else out.push(piece(value, node, !step.open));
+  });
+  if (count) out.push({ value: { text: ` +${count}` }, node: -1, discarded: true, status: step.open ? "drafted" : "unreached", count });
+  if (step.next) out.push(piece(step.next, -1, false));
+  return out;
+}
+
+const piece = (value, node, discarded) => ({ value, node, discarded, status: value.status ?? "drafted" });
+
+// What is kept, and from there down each time the sibling that is tested first of those not refused.
+function firstBranch({ nodes, path }) {
+  const out = [...path];
+  nodes.forEach((node, i) => {
+    if (node.status !== "rejected" && (node.parent ?? -1) === (out.at(-1) ?? -1)) out.push(i);
+  });
+  return out;
+}
+
+/** What a drawn step shows, as a text that is equal when nothing must be drawn anew. */
+export const keyOf = (lane, step) => `${lane} ${step.index} ${step.open ? (step.judged ?? 0) : "done"}`;
+
+/** Kept text of a lane. */
+export const laneText = (lane) =>
+  lane.steps
+    .flatMap((step) => [...step.path.map((node) => step.nodes[node].text ?? ""), step.next?.text ?? ""])
+    .join("");
+
+/** The tokens of a lane: { token_id, text } each, the target's own at the end of each step. */
+export const tokensOf = (lane) =>
+  lane.steps.flatMap((step) => [...step.path.map((node) => step.nodes[node]), ...(step.next ? [step.next] : [])]);

@@ -1,0 +1,171 @@
+// The lab's chart: speedup over drafted tokens. Lines are modelled, points are measured; the chosen lookahead can be dragged.
+
+import { el, svg } from "../parts/dom.js";
+import { fill } from "../core/sentence.js";
+import { two } from "../core/metrics.js";
+
+const LEFT = 44;
+const RIGHT = 18;
+const TOP = 22;
+const BOTTOM = 42;
+
+export class CostChart {
+  #words;
+  #pick;
+  #drawn = null;
+  #scale = null;
+
+  /** pick(k): told when another lookahead is chosen */
+  constructor(words, pick) {
+    this.#words = words;
+    this.#pick = pick;
+    this.picture = svg("svg", { class: "sd-cost-picture" });
+    this.grip = svg("g", { class: "sd-cost-grip", role: "slider", tabindex: 0, "aria-label": words.k, "aria-valuemin": 1 });
+    this.legend = el("ul", { class: "sd-cost-legend" });
+    this.box = el("div", { class: "sd-cost-box" }, this.picture);
+    this.root = el("div", { class: "sd-cost-chart" }, this.box, this.legend);
+    new ResizeObserver(() => this.#draw()).observe(this.box);
+    this.#listen();
+  }
+
+  /**
+   * most, top   where the axes end
+   * lines       { name, steps, soft } of `model.js`; name: of its look and its words
+   * points      { name, x, y, size, said } measured; name likewise
+   * chosen      the chosen step; `best` the best of its line, null while it is to be guessed
+   * edge        the most that can be chosen
+   */
+  render(shown) {
+    this.#drawn = shown;
+    this.#draw();
+  }
+
+  #draw() {
+    const { clientWidth: width, clientHeight: height } = this.box;
+    if (!this.#drawn || !width || !height) return;
+    const { most, top, lines, points, chosen, best } = this.#drawn;
+    const x = (drafted) => LEFT + (drafted / most) * (width - LEFT - RIGHT);
+    const y = (value) => height - BOTTOM - (Math.min(value, top) / top) * (height - TOP - BOTTOM);
+    this.#scale = { x, y, width, height };
+    this.picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    const parts = [...this.#axes(most, top)];
+    for (const line of lines) {
+      const path = line.steps.filter((one) => one.drafted <= most).map((one, i) => `${i ? "L" : "M"}${x(one.drafted).toFixed(1)} ${y(one.speedup).toFixed(1)}`);
+      parts.push(svg("path", { d: path.join(""), class: `sd-cost-line sd-cost-${line.name}` }));
+      if (line.mark) parts.push(svg("circle", { cx: x(line.mark.drafted), cy: y(line.mark.speedup), r: 4, class: `sd-cost-dot sd-cost-${line.name}` }));
+    }
+    if (best) parts.push(...this.#best(best));
+    for (const point of points.filter((one) => one.x <= most)) parts.push(this.#point(point));
+    parts.push(this.#chosen(chosen, best));
+    const focused = document.activeElement === this.grip;
+    this.picture.replaceChildren(...parts);
+    if (focused) this.grip.focus();
+    this.#names(lines, points);
+  }
+
+  *#axes(most, top) {
+    const { x, y, width, height } = this.#scale;
+    const tick = [0.25, 0.5, 1, 2, 5, 10].find((step) => top / step <= 7) ?? 20;
+    for (let value = 0; value <= top + 1e-9; value += tick) {
+      yield svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value), class: "sd-cost-grid" });
+      yield label(`${+value.toFixed(2)}×`, { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" });
+    }
+    const every = most > 16 ? 4 : width < 480 ? 2 : 1;
+    for (let drafted = 0; drafted <= most; drafted += every) {
+      yield label(drafted, { x: x(drafted), y: height - BOTTOM + 17, "text-anchor": "middle" });
+    }
+    yield label(this.#words.x_axis, { x: (LEFT + width - RIGHT) / 2, y: height - 6, "text-anchor": "middle" });
+    yield label(this.#words.y_axis, { x: 4, y: 12 });
+    yield svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(1), y2: y(1), class: "sd-cost-even" });
+    yield label(this.#words.even, { x: width - RIGHT, y: y(1) + 14, "text-anchor": "end", class: "sd-cost-text sd-cost-halo" });
+  }
+
+  #point({ name, x: at, y: value, size, said }) {
+    const { x, y } = this.#scale;
+    const shape = svg("path", { d: SHAPES[name](size), class: `sd-cost-point sd-cost-${name}`, transform: `translate(${x(at).toFixed(1)} ${y(value).toFixed(1)})` });
+    const title = svg("title", {});
+    title.textContent = said;
+    shape.append(title);
+    return shape;
+  }
+
+  *#best(best) {
+    const { x, y, width } = this.#scale;
+    const [left, above] = [x(best.drafted), y(best.speedup)];
+    const words = this.#words;
+    const said = best.drafted ? fill(words.best_label, { k: best.drafted, speedup: two(best.speedup) }) : words.never;
+    yield svg("path", { d: SHAPES.best(11), class: "sd-cost-star", transform: `translate(${left} ${above})` });
+    const anchor = left < 120 ? "start" : left > width - 120 ? "end" : "middle";
+    yield label(said, { x: anchor === "start" ? Math.max(left - 6, LEFT + 4) : left, y: Math.max(14, above - 17), "text-anchor": anchor, class: "sd-cost-text sd-cost-strong sd-cost-halo" });
+  }
+
+  // The chosen lookahead: a line from the axis up, with a grip that the pointer drags and the arrow keys move.
+  #chosen(chosen, best) {
+    const { x, y, height } = this.#scale;
+    const [left, above] = [x(chosen.drafted), y(chosen.speedup)];
+    const hidden = !best;
+    this.grip.setAttribute("aria-valuemax", this.#drawn.edge);
+    this.grip.setAttribute("aria-valuenow", chosen.drafted);
+    this.grip.setAttribute("aria-valuetext", hidden ? String(chosen.drafted) : fill(this.#words.chosen, { k: chosen.drafted, speedup: two(chosen.speedup) }));
+    this.grip.replaceChildren(
+      svg("line", { x1: left, x2: left, y1: hidden ? TOP : above, y2: height - BOTTOM, class: "sd-cost-stem" }),
+      svg("rect", { x: left - 11, y: height - BOTTOM - 11, width: 22, height: 22, rx: 11, class: "sd-cost-handle" }),
+      svg("path", { d: `M${left - 2} ${height - BOTTOM - 4}l-4 4l4 4M${left + 2} ${height - BOTTOM - 4}l4 4l-4 4`, class: "sd-cost-arrows" }),
+      ...(hidden ? [] : [svg("circle", { cx: left, cy: above, r: 5.5, class: "sd-cost-here" })]),
+    );
+    return this.grip;
+  }
+
+  #names(lines, points) {
+    const names = [...new Set([...lines, ...points].map((one) => one.name))];
+    if (this.legend.dataset.names === names.join()) return;
+    this.legend.dataset.names = names.join();
+    this.legend.replaceChildren(...names.map((name) => {
+      const sample = svg("svg", { width: 26, height: 12, viewBox: "0 0 26 12", "aria-hidden": "true" });
+      sample.append(name in SHAPES
+        ? svg("path", { d: SHAPES[name](5), transform: "translate(13 6)", class: `sd-cost-point sd-cost-${name}` })
+        : svg("path", { d: "M1 6H25", class: `sd-cost-line sd-cost-${name}` }));
+      return el("li", {}, sample, this.#words.names[name]);
+    }));
+  }
+
+  #listen() {
+    const { picture, grip } = this;
+    const at = (event) => {
+      const { left, width } = picture.getBoundingClientRect();
+      const { most, edge } = this.#drawn;
+      const drafted = ((event.clientX - left - LEFT) / (width - LEFT - RIGHT)) * most;
+      this.#pick(Math.min(edge, Math.max(1, Math.round(drafted))));
+    };
+    picture.addEventListener("pointerdown", (event) => {
+      if (!this.#drawn || event.button) return;
+      picture.setPointerCapture(event.pointerId);
+      at(event);
+    });
+    picture.addEventListener("pointermove", (event) => picture.hasPointerCapture(event.pointerId) && at(event));
+    grip.addEventListener("keydown", (event) => {
+      const { chosen, edge } = this.#drawn;
+      const to = { ArrowRight: chosen.drafted + 1, ArrowUp: chosen.drafted + 1, ArrowLeft: chosen.drafted - 1, ArrowDown: chosen.drafted - 1, Home: 1, End: edge }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      this.#pick(Math.min(edge, Math.max(1, to)));
+    });
+  }
+}
+
+function label(text, attributes) {
+  const node = svg("text", { class: "sd-cost-text", ...attributes });
+  node.textContent = text;
+  return node;
+}
+
+// Every kind of point has a shape of its own beside its colour; the argument is half its width.
+const circle = (r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
+const SHAPES = {
+  recorded: circle,
+  measured: circle,
+  whole: (r) => `M${-r} ${-r}H${r}V${r}H${-r}Z`,
+  perfect: (r) => `M0 ${-r * 1.1}L${r} ${r * 0.8}H${-r}Z`,
+  random: (r) => `M0 ${r * 1.1}L${r} ${-r * 0.8}H${-r}Z`,
+  best: (r) => `M0 ${-r}L${r} 0L0 ${r}L${-r} 0Z`,
+};

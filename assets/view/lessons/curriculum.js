@@ -1,0 +1,376 @@
+// The eight lessons as data: which recorded runs they show and how each question's answer is read off a run. Pure.
+//
+// `reveal(runs)` gets { plain, fast } of each run that the question names and returns { answer, values, bars, step }:
+// the answer (an option, or a number on the scale), what the evidence's sentence is filled with, bars to compare
+// ({ values, share, marked }), and a step of the first run that shows it. Nothing here was typed in from a run.
+
+import { acceptRate, draftPerStep, judged, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
+import { laneText } from "../core/reducer.js";
+import { EXAMPLE, outcome } from "./threewords.js";
+
+const PERCENT = { min: 0, max: 100, step: 1 };
+const SAME = 0.03; // speedups and shares that are nearer than this are called the same
+
+export const LESSONS = [
+  {
+    id: "slow",
+    runs: ["05-plain"],
+    live: { run: "05-plain" },
+    questions: [
+      {
+        id: "passes",
+        options: ["one", "half", "each"],
+        reveal([{ plain }]) {
+          const share = judged(plain) / plain.tokens;
+          const answer = share > 0.9 ? "each" : share > 0.1 ? "half" : "one";
+          const milliseconds = two((1000 * plain.elapsed) / judged(plain));
+          return { answer, values: { tokens: plain.tokens, passes: judged(plain), milliseconds } };
+        },
+      },
+      {
+        id: "rows",
+        scale: { min: 1, max: 8, step: 0.1 },
+        reveal([{ plain }]) {
+          const one = passSeconds(plain.header, 1);
+          const eight = passSeconds(plain.header, 8);
+          const costs = [1, 2, 4, 8, 16, 32].map((rows) => [rows, passSeconds(plain.header, rows)]);
+          const most = Math.max(...costs.map(([, seconds]) => seconds));
+          const bars = costs.map(([rows, seconds]) => ({
+            values: { rows, milliseconds: two(1000 * seconds) },
+            share: seconds / most,
+            marked: rows === 1 || rows === 8,
+          }));
+          return { answer: eight / one, values: { one: two(1000 * one), eight: two(1000 * eight), ratio: two(eight / one) }, bars };
+        },
+      },
+    ],
+  },
+  {
+    id: "check",
+    runs: ["01-guess-and-check"],
+    live: { run: "01-guess-and-check" },
+    questions: [
+      {
+        id: "kept",
+        scale: PERCENT,
+        reveal([{ fast }]) {
+          return { answer: 100 * acceptRate(fast), values: { accepted: fast.accepted, drafted: fast.drafted } };
+        },
+      },
+      {
+        id: "behind",
+        options: ["kept", "tested", "dropped"],
+        reveal([{ fast }]) {
+          const steps = judgedSteps(fast);
+          const dropped = count(steps.flatMap((step) => step.nodes), (node) => node.status === "unreached");
+          const known = ["unreached", "rejected"].every((status) => steps.some((step) => has(step, status)));
+          return {
+            answer: known ? "dropped" : "kept",
+            values: { dropped, drafted: fast.drafted },
+            step: steps.find((step) => has(step, "rejected") && has(step, "unreached"))?.index,
+          };
+        },
+      },
+      {
+        id: "per_step",
+        scale: { min: 1, max: 6, step: 0.1 },
+        reveal([{ plain, fast }]) {
+          return {
+            answer: tokensPerStep(fast),
+            values: { tokens: fast.tokens, steps: judged(fast), speedup: two(speedup(plain, fast)) },
+            step: judgedSteps(fast).find((step) => step.path.length >= 2)?.index,
+          };
+        },
+      },
+    ],
+  },
+  {
+    id: "exact",
+    runs: ["03-story-sampled"],
+    live: { run: "03-story-sampled" },
+    exercise: true,
+    questions: [
+      {
+        id: "accept",
+        runs: [],
+        scale: { min: 0, max: 1, step: 0.01 },
+        reveal() {
+          const { target, draft, drafted } = EXAMPLE;
+          const { accept, residual } = outcome(target, draft);
+          const values = { target: two(target[drafted]), draft: two(draft[drafted]), accept: two(accept[drafted]), first: two(residual[0]) };
+          return { answer: accept[drafted], values };
+        },
+      },
+      {
+        id: "seed",
+        options: ["same", "other", "worse"],
+        reveal([{ plain, fast }]) {
+          const [one, two_] = [tokenIds(plain), tokenIds(fast)];
+          const same = laneText(plain) === laneText(fast);
+          const parted = one.findIndex((id, i) => id !== two_[i]);
+          return { answer: same ? "same" : "other", values: { agree: parted < 0 ? one.length : parted } };
+        },
+      },
+      {
+        id: "share",
+        scale: PERCENT,
+        reveal([{ fast }]) {
+          const nodes = judgedSteps(fast).flatMap((step) => step.nodes).filter((node) => Number.isFinite(node.accept_prob));
+          const kept = count(nodes, (node) => node.status === "accepted");
+          const expected = nodes.reduce((sum, node) => sum + node.accept_prob, 0);
+          const lucky = judgedSteps(fast).find((step) => step.nodes.some((node) => node.status === "accepted" && node.accept_prob < 0.9));
+          return {
+            answer: (100 * kept) / nodes.length,
+            values: { kept, tested: nodes.length, expected: two((100 * expected) / nodes.length) },
+            step: lucky?.index,
+          };
+        },
+      },
+    ],
+  },
+  {
+    id: "ahead",
+    runs: ["07-constant-three", "01-guess-and-check", "06-too-far"],
+    live: { run: "07-constant-three", changes: { policy: "cost", lookahead: 8 } },
+    questions: [
+      {
+        id: "whole",
+        scale: PERCENT,
+        reveal([{ fast }]) {
+          const steps = judgedSteps(fast).filter((step) => step.nodes.length);
+          const whole = steps.filter((step) => step.path.length === step.nodes.length);
+          const none = count(steps, (step) => !step.path.length);
+          return {
+            answer: (100 * whole.length) / steps.length,
+            values: { whole: whole.length, none, steps: steps.length },
+            step: whole[0]?.index,
+          };
+        },
+      },
+      {
+        id: "chosen",
+        runs: ["01-guess-and-check"],
+        scale: { min: 1, max: 8, step: 0.1 },
+        reveal([{ fast }]) {
+          const steps = judgedSteps(fast).filter((step) => step.nodes.length);
+          const lengths = steps.map((step) => step.nodes.length);
+          const told = steps.find((step) => step.reason.includes("would give"));
+          return {
+            answer: fast.drafted / steps.length,
+            values: { least: Math.min(...lengths), most: Math.max(...lengths), reason: told?.reason ?? "–" },
+            step: told?.index,
+          };
+        },
+      },
+      {
+        id: "waste",
+        runs: ["06-too-far"],
+        scale: { min: 0, max: 16, step: 0.5 },
+        reveal([{ fast }]) {
+          const steps = judgedSteps(fast).filter((step) => step.nodes.length);
+          const kept = fast.accepted / steps.length;
+          return { answer: kept, values: { kept: two(kept), drafted: two(fast.drafted / steps.length), steps: steps.length }, step: steps[0]?.index };
+        },
+      },
+    ],
+  },
+  {
+    id: "slower",
+    runs: ["06-too-far"],
+    live: { run: "06-too-far", changes: { policy: "cost", fallback: true } },
+    questions: [
+      {
+        id: "faster",
+        options: ["faster", "same", "slower"],
+        reveal([{ plain, fast }]) {
+          const values = { speedup: two(speedup(plain, fast)), fast: two(tokensPerSecond(fast)), plain: two(tokensPerSecond(plain)) };
+          return { answer: compared(speedup(plain, fast)), values };
+        },
+      },
+      {
+        id: "price",
+        scale: { min: 1, max: 8, step: 0.1 },
+        reveal([{ plain, fast }]) {
+          const pass = plain.elapsed / plain.tokens;
+          const step = fast.elapsed / judged(fast);
+          const values = {
+            pass: two(1000 * pass), step: two(1000 * step), draft: two(1000 * draftPerStep(fast)),
+            price: two(step / pass), gives: two(tokensPerStep(fast)), speedup: two(speedup(plain, fast)),
+          };
+          return { answer: step / pass, values };
+        },
+      },
+    ],
+  },
+  {
+    id: "other",
+    runs: ["02-copy-and-edit", "08-early-exit", "09-medusa", "10-feature"],
+    live: { run: "02-copy-and-edit" },
+    questions: [
+      {
+        id: "copied",
+        scale: { min: 1, max: 16, step: 0.5 },
+        reveal([{ plain, fast }]) {
+          const longest = judgedSteps(fast).reduce((best, step) => (step.path.length > best.path.length ? step : best));
+          return {
+            answer: tokensPerStep(fast),
+            values: { longest: longest.path.length, speedup: two(speedup(plain, fast)), draft: two(1000 * draftPerStep(fast)) },
+            step: longest.index,
+          };
+        },
+      },
+      {
+        id: "cheapest",
+        runs: ["02-copy-and-edit", "08-early-exit", "09-medusa", "10-feature"],
+        options: ["02-copy-and-edit", "08-early-exit", "09-medusa", "10-feature"],
+        reveal(runs) {
+          const each = runs.map(({ fast }) => (1000 * fast.draftSeconds) / fast.drafted);
+          const cheapest = each.indexOf(Math.min(...each));
+          return { answer: this.options[cheapest], values: {}, bars: compareRuns(this.runs, runs, each, cheapest) };
+        },
+      },
+      {
+        id: "exit",
+        runs: ["08-early-exit"],
+        options: ["faster", "same", "slower"],
+        reveal([{ plain, fast }]) {
+          const each = fast.draftSeconds / fast.drafted;
+          const pass = plain.elapsed / plain.tokens;
+          return {
+            answer: compared(speedup(plain, fast)),
+            values: { speedup: two(speedup(plain, fast)), share: two((100 * each) / pass), accepted: two(100 * acceptRate(fast)) },
+          };
+        },
+      },
+    ],
+  },
+  {
+    id: "trees",
+    runs: ["04-tree", "11-feature-tree"],
+    live: { run: "04-tree" },
+    questions: [
+      {
+        id: "share",
+        runs: ["04-tree", "01-guess-and-check"],
+        options: ["larger", "same", "smaller"],
+        reveal([{ fast: tree }, { fast: chain }]) {
+          const values = { tree: two(100 * acceptRate(tree)), chain: two(100 * acceptRate(chain)) };
+          const more = acceptRate(tree) - acceptRate(chain);
+          return { answer: Math.abs(more) <= SAME ? "same" : more > 0 ? "larger" : "smaller", values };
+        },
+      },
+      {
+        id: "per_step",
+        runs: ["04-tree", "01-guess-and-check"],
+        scale: { min: 1, max: 6, step: 0.1 },
+        reveal([tree, chain]) {
+          const values = { chain: two(tokensPerStep(chain.fast)), tree_x: two(speedup(tree.plain, tree.fast)), chain_x: two(speedup(chain.plain, chain.fast)) };
+          return { answer: tokensPerStep(tree.fast), values };
+        },
+      },
+      {
+        id: "rescued",
+        scale: PERCENT,
+        reveal([{ fast }]) {
+          const steps = judgedSteps(fast);
+          const rescued = steps.filter(sidestepped);
+          return { answer: (100 * rescued.length) / steps.length, values: { rescued: rescued.length, steps: steps.length }, step: rescued[0]?.index };
+        },
+      },
+    ],
+  },
+  {
+    id: "latest",
+    runs: ["12-dspark", "13-jetspec", "14-parallel", "15-online"],
+    live: { run: "12-dspark" },
+    questions: [
+      {
+        id: "admitted",
+        scale: { min: 0, max: 5, step: 0.1 },
+        reveal([{ fast }]) {
+          const steps = judgedSteps(fast);
+          const lengths = steps.map((step) => step.nodes.length);
+          const values = { least: Math.min(...lengths), most: Math.max(...lengths), accepted: two(100 * acceptRate(fast)) };
+          return { answer: fast.drafted / steps.length, values, step: steps.find((step) => step.nodes.length)?.index };
+        },
+      },
+      {
+        id: "wider",
+        runs: ["13-jetspec", "12-dspark"],
+        options: ["13-jetspec", "12-dspark"],
+        reveal(runs) {
+          const [jet, spark] = runs.map(({ fast }) => fast);
+          const values = {
+            jet: two(tokensPerStep(jet)), spark: two(tokensPerStep(spark)),
+            jet_nodes: two(jet.drafted / judged(jet)), spark_nodes: two(spark.drafted / judged(spark)),
+          };
+          return { answer: this.options[tokensPerStep(jet) > tokensPerStep(spark) ? 0 : 1], values };
+        },
+      },
+      {
+        id: "ahead",
+        runs: ["14-parallel"],
+        options: ["faster", "same", "slower"],
+        reveal([{ plain, fast }]) {
+          const ready = judgedSteps(fast).find((step) => step.hit);
+          const values = { speedup: two(speedup(plain, fast)), hits: fast.hits, known: fast.known, saved: two(1000 * fast.savedSeconds) };
+          return { answer: compared(speedup(plain, fast)), values, step: ready?.index };
+        },
+      },
+      {
+        id: "learned",
+        runs: ["15-online"],
+        options: ["more", "fewer"],
+        reveal([{ fast }]) {
+          const steps = judgedSteps(fast);
+          const [early, late] = [steps.slice(0, steps.length >> 1), steps.slice(steps.length >> 1)].map((half) =>
+            half.reduce((sum, step) => sum + step.path.length, 0) / half.reduce((sum, step) => sum + step.nodes.length, 0));
+          return { answer: late > early ? "more" : "fewer", values: { early: two(100 * early), late: two(100 * late) } };
+        },
+      },
+    ],
+  },
+];
+
+/** The runs that a question's answer is read off; the lesson's first where it names none. */
+export const runsOf = (lesson, question) => question.runs ?? lesson.runs.slice(0, 1);
+
+/** Seconds of a target pass of so many rows, as measured when the pair was loaded; between two measured counts on their line. */
+export function passSeconds(header, rows) {
+  const costs = header.verify_costs ?? [];
+  const after = costs.find(([count_]) => count_ >= rows);
+  const before = costs.findLast(([count_]) => count_ <= rows);
+  if (!after || !before) return NaN;
+  if (after === before) return after[1];
+  const part = (rows - before[0]) / (after[0] - before[0]);
+  return before[1] + part * (after[1] - before[1]);
+}
+
+/** What the Play tab is set to for a lesson: the settings of a recorded run by the names of an address, and the lesson's changes. */
+export function liveState({ prompt, settings }, changes = {}) {
+  const { sampling = {}, max_new_tokens: tokens, ...rest } = settings;
+  const { repetition_penalty: penalty = 1, ...drawn } = sampling;
+  const usual = { temperature: 0, top_k: 0, top_p: 1, penalty, seed: 0, memory: false, fallback: false };
+  return { prompt, tokens, ...usual, ...drawn, ...rest, ...changes };
+}
+
+const judgedSteps = (lane) => lane.steps.filter((step) => !step.open);
+const count = (items, wanted) => items.filter(wanted).length;
+const has = (step, status) => step.nodes.some((node) => node.status === status);
+
+const tokenIds = (lane) =>
+  lane.steps.flatMap((step) => [...step.path.map((node) => step.nodes[node].token_id), ...(step.next ? [step.next.token_id] : [])]);
+
+const compared = (ratio) => (ratio > 1 + SAME ? "faster" : ratio < 1 - SAME ? "slower" : "same");
+
+// Whether a kept token had a refused sibling that was tested before it.
+const sidestepped = ({ nodes, path }) =>
+  path.some((kept) => nodes.some((node, i) => i < kept && node.parent === nodes[kept].parent && node.status === "rejected"));
+
+const compareRuns = (names, runs, each, marked) =>
+  runs.map(({ plain, fast }, i) => ({
+    option: names[i],
+    values: { milliseconds: two(each[i]), accepted: two(100 * acceptRate(fast)), speedup: two(speedup(plain, fast)) },
+    share: each[i] / Math.max(...each),
+    marked: i === marked,
+  }));

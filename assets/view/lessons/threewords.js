@@ -1,0 +1,166 @@
+// The rejection rule by hand: three words, a target, a draft, every number exact, and a sampler that really draws.
+
+import { el } from "../parts/dom.js";
+import { fill } from "../core/sentence.js";
+import { two } from "../core/metrics.js";
+import { button } from "./question.js";
+
+/** The exercise as it opens: probabilities of the target and the draft, and the word that the draft drew. */
+export const EXAMPLE = { target: [0.5, 0.3, 0.2], draft: [0.2, 0.6, 0.2], drafted: 1 };
+const WEIGHTS = { target: [5, 3, 2], draft: [2, 6, 2] };
+const MOST = 10; // of a weight
+const SERIES = [1, 100, 10_000];
+
+/** Weights as probabilities; nothing at all is taken for indifference. */
+export function normal(weights) {
+  const sum = weights.reduce((all, weight) => all + weight, 0);
+  return weights.map((weight) => (sum ? weight / sum : 1 / weights.length));
+}
+
+/**
+ * The rule of Leviathan (2211.17192) and Chen (2302.01318) in full.
+ *
+ * accept: min(1, target / draft), null for a word that is never drafted; kept: drafted and kept;
+ * refused: the chance of a refusal; residual: what a replacement is drawn from; said: what comes out
+ * wrong: the replacement is drawn from the target itself, a mistake to look at
+ */
+export function outcome(target, draft, { wrong = false } = {}) {
+  const accept = target.map((prob, i) => (draft[i] ? Math.min(1, prob / draft[i]) : null));
+  const kept = target.map((prob, i) => Math.min(prob, draft[i]));
+  const refused = 1 - kept.reduce((all, share) => all + share, 0);
+  const left = target.map((prob, i) => Math.max(0, prob - draft[i]));
+  const nothing = left.every((share) => share < 1e-12);
+  const residual = wrong || nothing ? target : normal(left);
+  const said = kept.map((share, i) => share + (nothing ? 0 : refused) * residual[i]);
+  return { accept, kept, refused: nothing ? 0 : refused, residual, said };
+}
+
+/** One token by the rule. random(): uniform in [0, 1). returns: what was drafted, the draw, whether it was kept, what is said */
+export function draw(draft, { accept, residual }, random) {
+  const drafted = pick(draft, random());
+  const uniform = random();
+  const kept = uniform < accept[drafted];
+  return { drafted, uniform, kept, said: kept ? drafted : pick(residual, random()) };
+}
+
+function pick(probs, uniform) {
+  let left = uniform;
+  const last = probs.findLastIndex((prob) => prob > 0);
+  const found = probs.findIndex((prob) => (left -= prob) < 0);
+  return found < 0 ? last : found;
+}
+
+/** The gap between shares and probabilities: total variation, 0 when equal, 1 when nothing is shared. */
+export const gap = (shares, probs) => shares.reduce((all, share, i) => all + Math.abs(share - probs[i]), 0) / 2;
+
+export class ThreeWords {
+  #weights = structuredClone(WEIGHTS);
+  #counts = [0, 0, 0];
+  #words;
+  #say;
+  #cells = [];
+
+  /** say(sentence): tells a screen reader, politely. */
+  constructor(words, say) {
+    this.#words = words;
+    this.#say = say;
+    this.told = el("p", { class: "sd-three-told" });
+    this.sum = el("p", { class: "sd-three-sum" });
+    this.wrong = el("input", { type: "checkbox", onchange: () => this.#restart() });
+    const rule = el("label", { class: "sd-three-rule" }, this.wrong, words.wrong);
+    const buttons = SERIES.map((times) => button(fill(words.draw, { times: counted(times) }), () => this.#draw(times)));
+    this.root = el("section", { class: "sd-three" }, el("h3", {}, words.title), el("p", {}, words.intro),
+      el("div", { class: "sd-three-box", tabindex: "0", role: "region", "aria-label": words.table }, this.#table()),
+      this.sum, el("div", { class: "sd-three-buttons" }, ...buttons, button(words.reset, () => this.#reset())), rule, this.told);
+    this.#restart();
+  }
+
+  #table() {
+    const { words: names, columns } = this.#words;
+    const head = el("tr", {}, ...["word", "target", "draft", "accept", "kept", "residual", "said", "drawn"].map((name) => {
+      const { title, rule } = columns[name];
+      return el("th", { scope: "col" }, title, el("small", {}, rule));
+    }));
+    const rows = names.map((name, i) => {
+      const cells = Object.fromEntries(["target", "draft", "accept", "kept", "residual", "said", "drawn"].map((column) => [column, value(column)]));
+      for (const side of ["target", "draft"]) cells[side].cell.append(this.#slider(side, i, name));
+      this.#cells.push(cells);
+      return el("tr", {}, el("th", { scope: "row" }, name), ...Object.values(cells).map(({ cell }) => cell));
+    });
+    return el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows));
+  }
+
+  #slider(side, i, name) {
+    const label = fill(this.#words.weight, { side: this.#words.columns[side].title, word: name });
+    const slider = el("input", { type: "range", min: 0, max: MOST, step: 1, value: this.#weights[side][i], "aria-label": label, "data-side": side });
+    slider.addEventListener("input", () => {
+      this.#weights[side][i] = Number(slider.value);
+      this.#restart();
+    });
+    return slider;
+  }
+
+  #reset() {
+    this.#weights = structuredClone(WEIGHTS);
+    this.wrong.checked = false;
+    for (const slider of this.root.querySelectorAll("input[type=range]")) {
+      const row = [...slider.closest("tbody").children].indexOf(slider.closest("tr"));
+      slider.value = this.#weights[slider.dataset.side][row];
+    }
+    this.#restart();
+  }
+
+  #restart() {
+    this.#counts = [0, 0, 0];
+    this.told.textContent = this.#words.none;
+    this.target = normal(this.#weights.target);
+    this.draft = normal(this.#weights.draft);
+    this.rule = outcome(this.target, this.draft, { wrong: this.wrong.checked });
+    const { accept, kept, refused, residual, said } = this.rule;
+    this.#cells.forEach((cells, i) => {
+      const shown = { target: this.target[i], draft: this.draft[i], accept: accept[i], kept: kept[i], residual: refused ? residual[i] : null, said: said[i] };
+      for (const [column, number] of Object.entries(shown)) cells[column].show(number);
+    });
+    const off = gap(said, this.target);
+    const sentence = off < 1e-9 ? this.#words.equal : this.#words.biased;
+    this.sum.textContent = fill(sentence, { accepted: two(1 - refused), refused: two(refused), gap: two(off) });
+    this.sum.classList.toggle("sd-three-off", off >= 1e-9);
+    this.#paintDrawn();
+  }
+
+  #draw(times) {
+    let last = null;
+    for (let i = 0; i < times; i += 1) {
+      last = draw(this.draft, this.rule, Math.random);
+      this.#counts[last.said] += 1;
+    }
+    this.#paintDrawn();
+    const total = this.#counts.reduce((all, times_) => all + times_, 0);
+    const names = this.#words.words;
+    const numbers = { draw: two(last.uniform), accept: two(this.rule.accept[last.drafted]), drafted: names[last.drafted], said: names[last.said] };
+    const one = times === 1 ? `${fill(last.kept ? this.#words.kept : this.#words.refused, numbers)} ` : "";
+    const off = gap(this.#counts.map((times_) => times_ / total), this.target);
+    this.told.textContent = one + fill(this.#words.told, { total: counted(total), gap: two(off) });
+    this.#say(this.told.textContent);
+  }
+
+  #paintDrawn() {
+    const total = this.#counts.reduce((all, times) => all + times, 0);
+    this.#cells.forEach((cells, i) => cells.drawn.show(total ? this.#counts[i] / total : null));
+  }
+}
+
+const counted = (number) => number.toLocaleString(document.documentElement.lang || "en");
+
+// A cell with a number and a bar.
+function value(column) {
+  const number = el("span", { class: "sd-three-number" });
+  const bar = el("i", { class: `sd-lesson-bar sd-three-bar-${column}`, "aria-hidden": "true" });
+  return {
+    cell: el("td", {}, el("span", { class: "sd-three-value" }, number, bar)),
+    show(prob) {
+      number.textContent = prob === null ? "–" : two(prob);
+      bar.style.setProperty("--share", prob ?? 0);
+    },
+  };
+}

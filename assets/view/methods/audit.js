@@ -1,0 +1,64 @@
+// The last audit as a table, one row a method; what it lacks is left out.
+
+import { el } from "../parts/dom.js";
+import { fill } from "../core/sentence.js";
+import { two } from "../core/metrics.js";
+
+/** Draw the audit in `element`; `read()` gives it as JSON, null when there is none, `watch(call)` tells of changes. */
+export function mountAudit(element, { read, watch, words }) {
+  const audit = el("div", { class: "sd-audit" });
+  element.replaceChildren(audit);
+  const draw = () => audit.replaceChildren(...content(JSON.parse(read() || "null"), words.audit));
+  watch(draw);
+  draw();
+}
+
+function content(audit, words) {
+  if (!audit?.methods?.length) return [said("p", words.none)];
+  const about = [audit.model, audit.precision, audit.machine, (audit.date ?? "").slice(0, 10)].filter(Boolean).join(" · ");
+  const head = el("tr", {}, ...words.columns.map((name) => said("th", name, { scope: "col" })));
+  const rows = audit.methods.map((method) => {
+    const name = said("th", method.title ?? method.name, { scope: "row" });
+    if (method.lossy) name.append(" ", said("span", words.lossy, { class: "sd-lossy" }));
+    return el("tr", {}, name, ...verdicts(method, words).map(cell));
+  });
+  const table = el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows));
+  const meaning = has(audit.limit) ? fill(words.meaning, { limit: two(audit.limit) }) : "";
+  return [said("p", about), el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table), said("p", meaning)];
+}
+
+/** What to say of a method under each heading: greedy and sampling, a list of { held, text } each; held null judges nothing. */
+export function verdicts(method, words) {
+  if (method.available === false) return [[{ held: null, text: method.why_not || words.missing }], []];
+  if (method.problem) return [[{ held: false, text: method.problem }], []];
+  const { greedy } = method;
+  const parts = greedy && [fill(words.greedy, greedy)];
+  if (greedy && greedy.equal < greedy.outputs) {
+    if (has(greedy.same_share)) parts.push(fill(words.same, { share: two(100 * greedy.same_share) }));
+    if (has(greedy.median_margin)) parts.push(fill(words.margin, { margin: two(greedy.median_margin) }));
+  }
+  const one = greedy && { held: greedy.equal === greedy.outputs || (greedy.required ? false : null), text: parts.join("; ") };
+  const many = (method.sampling ?? []).map((test) => ({
+    held: test.held ?? null,
+    text: fill(words.sampling, {
+      ...test,
+      ps: [test.p_uniform, test.p_independent, test.p_draft].filter(has).map(two).join(", "),
+    }),
+  }));
+  return [one ? [one] : [], many];
+}
+
+const has = (value) => value !== null && value !== undefined;
+
+function cell(list) {
+  return el("td", {}, ...list.map(({ held, text }) => {
+    const mark = held === null ? "" : held ? "✓ " : "✗ ";
+    return said("div", mark + text, { class: held === false ? "sd-audit-not" : "" });
+  }));
+}
+
+function said(tag, text, attributes = {}) {
+  const node = el(tag, attributes);
+  node.textContent = text ?? "";
+  return node;
+}

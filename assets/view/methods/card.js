@@ -1,0 +1,126 @@
+// The training card of the chosen method's weights: what they are, how well they do, from what and how they were made.
+
+import { el } from "../parts/dom.js";
+import { fill } from "../core/sentence.js";
+import { two } from "../core/metrics.js";
+import { Pen, Plot, keyItems } from "../charts/plot.js";
+
+const LOOKS = {
+  losses: { shape: "line", colour: "accepted", width: 2 },
+  checks: { shape: "line", colour: "rejected", width: 2, dash: "6px,3px", symbol: "circle" },
+};
+const FIGURES = [1, 1.5, 2, 3, 5, 7]; // of the axis of nats, times a power of ten
+const LEAST = 1e-3; // nats; a logarithm needs an end
+
+/** Draw the card in `element`; `read()` gives JSON with a `card`, or a sentence as `none`; `watch(call)` tells of changes. */
+export function mountCard(element, { read, watch, words }) {
+  const root = el("div", { class: "sd-card" });
+  element.replaceChildren(root);
+  const draw = () => root.replaceChildren(...content(JSON.parse(read() || "{}"), words.card));
+  watch(draw);
+  draw();
+}
+
+function content({ card, none }, words) {
+  if (!card) return [said("p", none, { class: "sd-card-about" })];
+  const what = words.kinds[card.kind ?? "draft"] ?? "";
+  const { plain, placed } = results(card.results ?? {}, words);
+  return [
+    said("p", fill(words.about, { what, ...card }).trim(), { class: "sd-card-about" }),
+    part(words.results, plain.length ? table([], plain, words.results_label) : said("p", words.unmeasured)),
+    ...(placed.rows.length ? [part(words.by_place, table(["", ...placed.heads], placed.rows, words.by_place))] : []),
+    ...(drawable(card) ? [part(words.curve, ...picture(card, words))] : []),
+    part(words.data, el("ul", {}, ...(card.data ?? []).map((line) => said("li", line)))),
+    part(words.recipe, list([...Object.entries(card.recipe ?? {}), ...facts(card, words)])),
+  ];
+}
+
+/** The results as rows of texts: `plain` with one value each, `placed` with one for each position in the draft. */
+export function results(values, words) {
+  const plain = [];
+  const places = new Map(); // measure -> place -> value
+  for (const [name, value] of Object.entries(values)) {
+    const [, measure, place] = name.match(/^(.+)_(\d+)$/) ?? [];
+    if (!place) plain.push([words.names[name] ?? name.replaceAll("_", " "), shown(name, value, words)]);
+    else {
+      if (!places.has(measure)) places.set(measure, new Map());
+      places.get(measure).set(Number(place), shown(measure, value, words));
+    }
+  }
+  const columns = [...new Set([...places.values()].flatMap((row) => [...row.keys()]))].sort((a, b) => a - b);
+  const rows = [...places].map(([measure, row]) => [
+    words.names[measure] ?? measure.replaceAll("_", " "),
+    ...columns.map((place) => row.get(place) ?? "–"),
+  ]);
+  return { plain, placed: { heads: columns.map((place) => fill(words.place, { place })), rows } };
+}
+
+function shown(name, value, words) {
+  if (words.shares.includes(name)) return `${(100 * value).toFixed(1)} %`;
+  return Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(3);
+}
+
+/** What the card says of the making, as [name, text]; what it lacks is left out. */
+export function facts(card, words) {
+  return Object.entries(words.facts).flatMap(([key, name]) => {
+    const value = card[key];
+    if (value === undefined || value === null || value === "" || value.length === 0) return [];
+    if (key === "minutes") return [[name, two(value)]];
+    if (Array.isArray(value)) return [[name, value.join(", ")]];
+    return [[name, typeof value === "number" && key !== "seed" ? value.toLocaleString("en") : String(value)]];
+  });
+}
+
+const drawable = (card) => Boolean(card.losses?.length || card.checks?.length);
+
+/** The curve as `Plot.show` takes it: both series over steps, on a logarithmic axis that encloses them. */
+export function curve({ losses = [], checks = [] }, words, colours) {
+  const pen = new Pen(colours, LOOKS, words);
+  const pairs = [...losses, ...checks];
+  const levels = ticks(pairs.map(([, nats]) => Math.max(LEAST, nats)));
+  const drawn = Object.entries({ losses, checks }).filter(([, series]) => series.length);
+  const end = (series) => (series.length ? two(series.at(-1)[1]) : "–");
+  return {
+    traces: drawn.map(([name, series]) => pen.line(name, series.map(([step]) => step), series.map(([, nats]) => Math.max(LEAST, nats)))),
+    names: Object.fromEntries(drawn.map(([name]) => [name, words[name]])),
+    x: { title: words.steps, range: [0, 1.01 * Math.max(1, ...pairs.map(([step]) => step))] },
+    y: { title: "", type: "log", range: [levels[0], levels.at(-1)].map(Math.log10), tickvals: levels, ticktext: levels.map((nats) => String(Number(nats.toPrecision(3)))) },
+    label: fill(words.curve_label, { losses: end(losses), checks: end(checks) }),
+  };
+}
+
+// Round numbers that enclose the values, at least two.
+function ticks(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const marks = [];
+  for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.ceil(Math.log10(high)) + 1; power++) {
+    marks.push(...FIGURES.map((figure) => figure * 10 ** power));
+  }
+  const first = marks.findLastIndex((mark) => mark <= low);
+  const last = marks.findIndex((mark) => mark >= high);
+  return marks.slice(first, Math.max(last, first + 1) + 1);
+}
+
+function picture(card, words) {
+  const plot = new Plot();
+  plot.show((colours) => curve(card, words, colours));
+  const { names } = curve(card, words, {});
+  const key = keyItems(Object.entries(names).map(([name, text]) => [LOOKS[name], text]));
+  return [el("ul", { class: "sd-chart-key" }, ...key), plot.root, said("p", words.steps, { class: "sd-card-steps" })];
+}
+
+const part = (title, ...children) => el("section", {}, said("h3", title), ...children);
+
+function table(heads, rows, label) {
+  const head = heads.length ? [el("thead", {}, el("tr", {}, ...heads.map((name) => said("th", name, { scope: "col" }))))] : [];
+  const body = rows.map(([name, ...cells]) => el("tr", {}, said("th", name, { scope: "row" }), ...cells.map((cell) => said("td", cell))));
+  return el("div", { class: "sd-card-box", tabindex: "0", role: "region", "aria-label": label }, el("table", {}, ...head, el("tbody", {}, ...body)));
+}
+
+const list = (pairs) => el("dl", {}, ...pairs.flatMap(([name, text]) => [said("dt", name), said("dd", String(text))]));
+
+function said(tag, text, attributes = {}) {
+  const node = el(tag, attributes);
+  node.textContent = text ?? "";
+  return node;
+}

@@ -1,0 +1,29 @@
+// The status of the model: a bar that fills while it loads, then a sentence.
+
+import { el } from "../parts/dom.js";
+
+/** Draw the status in `element`; `read()` gives it as JSON, `watch(call)` tells of changes. */
+export function mountStatus(element, { read, watch, words }) {
+  const dot = el("span", { class: "sd-model-dot" });
+  const text = el("span", { class: "sd-model-text" });
+  const bar = el("span", { class: "sd-model-fill" });
+  const track = el("span", { class: "sd-model-track", role: "progressbar", "aria-label": words.loading, "aria-valuemin": 0, "aria-valuemax": 100 }, bar);
+  element.replaceChildren(el("div", { class: "sd-model", role: "status" }, dot, text, track));
+  const draw = () => {
+    const status = JSON.parse(read() || "{}");
+    const loading = status.state === "loading";
+    const known = typeof status.done === "number";
+    text.textContent = text.title = status.text ?? "";
+    dot.hidden = loading;
+    dot.style.display = loading ? "none" : "";
+    dot.classList.toggle("sd-off", status.state === "failed");
+    track.style.display = loading ? "" : "none";
+    track.classList.toggle("sd-unknown", !known);
+    if (known) {
+      track.setAttribute("aria-valuenow", String(Math.round(100 * status.done)));
+      bar.style.setProperty("--done", String(status.done));
+    } else track.removeAttribute("aria-valuenow");
+  };
+  watch(draw);
+  draw();
+}

@@ -1,0 +1,110 @@
+// What a lesson needs around the page: links, simplified pages, the presenter mode, the keys, and what is said about them.
+
+import { el } from "../parts/dom.js";
+import { fill } from "../core/sentence.js";
+import { keysDialog, listen } from "./keys.js";
+import { isLanguage } from "./language.js";
+import { onApply, readState, remembered } from "../core/permalink.js";
+import { Presenter, pageRoot } from "./presenter.js";
+import { Share } from "./share.js";
+
+let part = null;
+
+/** Buttons of the page. values: of the controls that a link holds, in the order of its fields */
+export const share = (values) => part?.share(values);
+export const present = () => part?.presenter.toggle();
+export const keys = () => part?.keys.showModal();
+
+/** Called by the page once the controls have taken a state. */
+export const applied = () => part?.applied();
+
+/**
+ * Build it in `element`. What `read` gives at first are the fields of a link, [name, default] each, and the opening
+ * run; what `send` takes is a query, what `read` gives then a JSON list of sentences.
+ */
+export function mountTeach(element, given) {
+  part = new Teach(element, given);
+}
+
+class Teach {
+  constructor(element, { read, watch, send, server, words }) {
+    this.words = words;
+    this.asked = {};
+    const { fields, opening } = JSON.parse(read());
+    this.fields = fields.map(([name]) => name);
+    const defaults = { ...Object.fromEntries(fields), tab: "play", recorded: opening };
+    delete defaults.method; // always named: the default may change
+    this.presenter = new Presenter((on) => this.#presenting(on));
+    this.keys = keysDialog(words.keys, words.close);
+    this.dialog = new Share(words.share, words.close, server, defaults);
+    this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
+    this.list = el("div", { class: "sd-told", role: "status" });
+    element.replaceChildren(this.keys, this.dialog.root, this.live, this.list);
+    listen({ presenter: this.presenter, list: this.keys });
+    watch(() => this.#tell(read()));
+    const follow = (query) => {
+      this.asked = readState(query);
+      this.#tell(JSON.stringify(this.#here(this.asked)));
+      send(query);
+    };
+    this.arriving = Boolean(location.search);
+    if (this.arriving) follow(location.search.slice(1)); // unread: what is wrong with it is told
+    onApply(follow);
+  }
+
+  share(values) {
+    const state = Object.fromEntries(this.fields.map((name, index) => [name, values[index]]));
+    const tab = document.querySelector("#sd-tabs [role=tab][aria-selected=true]")?.id ?? "";
+    const dark = document.body.classList.contains("dark");
+    const theme = dark === matchMedia("(prefers-color-scheme: dark)").matches ? "" : dark ? "dark" : "light";
+    const { lang } = readState(location.search);
+    const recorded = document.querySelector("#sd-view .sd-root")?.dataset.run;
+    this.dialog.open({ ...state, recorded, ...remembered(), tab: tab.replace(/^sd-tab-|-button$/g, ""), theme, lang });
+  }
+
+  applied() {
+    const { recorded, run } = this.asked;
+    // On arrival the view itself opens the run that the address names.
+    if (recorded && !this.arriving) choose("#sd-runs select", recorded);
+    this.arriving = false;
+    if (run) document.getElementById("sd-run")?.click();
+  }
+
+  // What needs no control: theme, presenter mode, parts that are left out. returns: what was not possible
+  #here({ theme, presenter, hide, lang }) {
+    const wrong = (name, value) => fill(this.words.unknown_value, { name, value });
+    const problems = [];
+    if (["dark", "light"].includes(theme)) document.body.classList.toggle("dark", theme === "dark");
+    else if (theme) problems.push(wrong("theme", theme));
+    if (lang && !isLanguage(lang)) problems.push(wrong("lang", lang));
+    if (presenter !== undefined) this.presenter.set(presenter);
+    for (const name of hide ?? []) {
+      if (name in this.words.share.parts) pageRoot().classList.add(`sd-hide-${name}`);
+      else problems.push(wrong("hide", name));
+    }
+    return problems;
+  }
+
+  #presenting(on) {
+    document.getElementById("sd-present")?.setAttribute("aria-pressed", String(on));
+    this.live.textContent = on ? this.words.presenter.entered : this.words.presenter.left;
+  }
+
+  #tell(text) {
+    if (!text?.startsWith("[")) return; // the query itself
+    for (const sentence of JSON.parse(text)) {
+      const close = el("button", { type: "button", "aria-label": this.words.dismiss, onclick: () => block.remove() });
+      close.textContent = "\u00d7";
+      const block = el("p", {}, "", close);
+      block.prepend(sentence);
+      this.list.append(block);
+    }
+  }
+}
+
+function choose(selector, value) {
+  const menu = document.querySelector(selector);
+  if (!menu) return;
+  menu.value = value;
+  menu.dispatchEvent(new Event("change"));
+}

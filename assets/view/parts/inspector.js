@@ -1,0 +1,89 @@
+// The inspector: for one token, or for two side by side, why it was kept or refused, and what the models thought.
+
+import { decide } from "../core/decision.js";
+import { el } from "./dom.js";
+import { fill } from "../core/sentence.js";
+import { two } from "../core/metrics.js";
+
+const COLUMNS = ["target", "draft", "residual"];
+
+/** Shows subjects, see `View`; `act.unpin()` and `act.compare()` are called by its buttons. */
+export class InspectorView {
+  #words;
+  #shown = "";
+
+  constructor(words, act) {
+    this.#words = words;
+    const { inspector } = words;
+    this.origin = el("span", { class: "sd-origin" });
+    this.compare = button(inspector.compare, inspector.compare_hint, act.compare);
+    this.unpin = button(inspector.unpin, inspector.unpin, act.unpin);
+    this.why = el("span", { class: "sd-why-shown" });
+    this.hint = el("p", { class: "sd-inspector-hint" });
+    this.cards = el("div", { class: "sd-cards" });
+    this.root = el("section", { class: "sd-inspector", "aria-label": inspector.label },
+      el("header", {}, this.why, this.origin, this.compare, this.unpin), el("div", { class: "sd-inspector-box", tabindex: "0", role: "group", "aria-label": inspector.label }, this.cards, this.hint));
+  }
+
+  /** subjects: at most two; why: a name in the words, of how they were chosen; armed: a second one is waited for */
+  render(subjects, { why, armed, source }) {
+    const key = [why, armed, source, ...subjects.map(keyOf)].join("|");
+    if (key === this.#shown) return;
+    this.#shown = key;
+    const words = this.#words.inspector;
+    const pinned = why === "pinned";
+    this.why.textContent = subjects.length ? words[why] : "";
+    this.origin.textContent = subjects.length ? this.#words.source[source] : "";
+    this.origin.className = `sd-origin sd-origin-${source}`;
+    this.compare.hidden = this.unpin.hidden = !pinned;
+    this.compare.setAttribute("aria-pressed", String(armed));
+    this.hint.textContent = armed && subjects.length < 2 ? words.second : pinned ? "" : words.hint;
+    this.cards.classList.toggle("sd-two", subjects.length > 1);
+    this.cards.replaceChildren(...subjects.map((subject) => this.#card(decide(this.#words, subject))));
+  }
+
+  /** One line about a subject. */
+  summary(subject) {
+    const { token, status, place, why } = decide(this.#words, subject);
+    return fill(this.#words.inspector.summary, { token, status: this.#words.status[status] ?? status, place, why });
+  }
+
+  #card(told) {
+    const words = this.#words.inspector;
+    const title = el("h4", {}, span("sd-inspected", told.token), span(`sd-verdict sd-key-${told.status}`, this.#words.status[told.status] ?? told.status), span("sd-where", told.place));
+    const card = el("article", { class: "sd-decision" }, title, el("p", { class: "sd-why" }, told.why));
+    if (told.formula) card.append(el("p", { class: "sd-formula" }, told.formula));
+    if (told.branch.length) card.append(el("p", { class: "sd-branch" }, `${words.branch}: `, ...told.branch.flatMap((token, i) => [i ? " › " : "", span("sd-word", token)])));
+    if (told.rows.length) card.append(this.#table(told));
+    if (told.notes.length) card.append(el("p", { class: "sd-notes" }, told.notes.join(" ")));
+    return card;
+  }
+
+  // Paired bars: what is drafted and committed has its state in words and a shape, the inspected token a mark of its own.
+  #table({ rows, residual }) {
+    const words = this.#words.inspector;
+    const columns = COLUMNS.filter((name) => (name === "residual" ? residual : rows.some((row) => row[name] !== null)));
+    const head = el("tr", {}, ...["token", ...columns].map((name) => el("th", { scope: "col" }, words.columns[name])));
+    const body = rows.map((row) => {
+      const state = row.status ? [" ", span(`sd-verdict sd-key-${row.status}`, this.#words.status[row.status])] : [];
+      const name = el("th", { scope: "row" }, span("sd-word", row.text || this.#words.part_of_character), ...state);
+      return el("tr", { class: row.self ? "sd-self" : "", "aria-current": row.self ? "true" : null }, name, ...columns.map((column) => bar(row[column], column)));
+    });
+    return el("table", { "aria-label": words.thoughts }, el("thead", {}, head), el("tbody", {}, ...body));
+  }
+}
+
+const keyOf = ({ lane, step, node, count, header }) => [lane, step.index, step.open ? (step.judged ?? 0) : "done", step.places?.length, node, count, header.method].join(" ");
+
+function bar(value, name) {
+  const cell = el("td", {}, span("", two(value)));
+  if (value !== null) cell.append(el("i", { class: `sd-bar sd-bar-${name}`, style: `--share:${value.toFixed(4)}` }));
+  return cell;
+}
+
+// A string child is a text node: what a model said never becomes markup.
+const span = (name, text) => el("span", { class: name }, text);
+
+function button(label, title, act) {
+  return el("button", { type: "button", class: "sd-button", title, onclick: act }, label);
+}

@@ -1,0 +1,66 @@
+// The big numbers: two significant digits, fixed width, at most four changes a second.
+
+import { el } from "./dom.js";
+import { fill } from "../core/sentence.js";
+import { acceptRate, draftPerStep, preparedRate, speedup, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
+
+const CELLS = ["speedup", "fast", "plain", "accepted", "per_step", "draft", "verify", "prepared", "saved"];
+const AHEAD = ["prepared", "saved"]; // shown for runs that draft while the target is busy
+
+export class NumbersView {
+  #cells = {};
+  #words;
+
+  constructor(words) {
+    this.#words = words.numbers;
+    this.strip = el("dl", { class: "sd-numbers" });
+    this.shared = el("p", { class: "sd-shared", hidden: true });
+    this.root = el("div", {}, this.strip, this.shared);
+    for (const name of CELLS) {
+      const [value, unit, label, origin] = ["b", "span", "span", "span"].map((tag) => el(tag));
+      unit.className = "sd-unit";
+      origin.className = "sd-origin";
+      unit.textContent = this.#words[name].unit;
+      label.textContent = this.#words[name].label;
+      const term = el("dt", { title: this.#words[name].hint }, label, origin);
+      const cell = el("div", { class: `sd-number sd-number-${name}` }, el("dd", {}, value, unit), term);
+      this.strip.append(cell);
+      this.#cells[name] = { cell, term, value, origin };
+    }
+  }
+
+  render(state) {
+    const { plain, speculative } = state.lanes;
+    const values = {
+      speedup: two(speedup(plain, speculative)),
+      fast: two(tokensPerSecond(speculative)),
+      plain: two(tokensPerSecond(plain)),
+      accepted: speculative ? two(scale(acceptRate(speculative), 100)) : "–",
+      per_step: speculative ? two(tokensPerStep(speculative)) : "–",
+      draft: speculative ? two(scale(draftPerStep(speculative), 1000)) : "–",
+      verify: speculative ? two(scale(verifyPerStep(speculative), 1000)) : "–",
+      prepared: speculative ? two(scale(preparedRate(speculative), 100)) : "–",
+      saved: speculative?.known ? two(1000 * speculative.savedSeconds) : "–",
+    };
+    for (const name of AHEAD) this.#cells[name].cell.hidden = !speculative?.known;
+    this.strip.classList.toggle("sd-ahead", Boolean(speculative?.known));
+    const kind = `sd-origin sd-origin-${state.source.kind}`;
+    for (const [name, { value, origin }] of Object.entries(this.#cells)) {
+      if (origin.className !== kind) origin.className = kind;
+      if (value.textContent !== values[name]) value.textContent = values[name];
+      const word = values[name] === "–" ? "" : this.#words.origin[state.source.kind];
+      if (origin.textContent !== word) origin.textContent = word;
+    }
+    if (speculative?.known) {
+      const { hits, known } = speculative;
+      this.#cells.prepared.term.title = fill(this.#words.prepared.count, { hits, known });
+    }
+    const runs = Math.max(plain?.runs ?? 1, speculative?.runs ?? 1);
+    this.shared.hidden = runs < 2;
+    this.shared.textContent = runs < 2 ? "" : fill(this.#words.shared, { runs });
+    const ratio = speedup(plain, speculative);
+    this.strip.classList.toggle("sd-slower", ratio !== null && ratio < 1);
+  }
+}
+
+const scale = (value, factor) => (value === null ? null : value * factor);

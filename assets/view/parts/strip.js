@@ -1,0 +1,119 @@
+// One column per step: drafted tokens and the target's own in the shapes of the legend, and below where the time went.
+
+import { el } from "./dom.js";
+import { fill } from "../core/sentence.js";
+import { two } from "../core/metrics.js";
+import { pieces } from "../core/reducer.js";
+import { Steps } from "./steps.js";
+
+const TIMES = { draft: "draftSeconds", verify: "verifySeconds", overhead: "overheadSeconds" };
+const NUMBERED = 5; // every fifth step says its number
+
+/** All steps that have been seen; those after the place are pale. `choose(i)` is called for the step one picks; `key` explains the times. */
+export class StripView {
+  #words;
+  #source; // measured or recorded
+  #steps;
+  #place = -1;
+  #followed = -1;
+
+  constructor(words, choose) {
+    this.#words = words.strip;
+    this.#source = words.source;
+    this.choose = choose;
+    this.columns = el("div", { class: "sd-columns", role: "listbox", "aria-orientation": "horizontal", tabindex: "0", "aria-label": words.strip.label });
+    this.origin = el("span", { class: "sd-origin" });
+    this.key = el("ul", { class: "sd-strip-key", title: words.strip.time_hint }, el("li", {}, words.strip.time, " ", this.origin),
+      ...Object.keys(TIMES).map((name) => el("li", {}, el("i", { class: `sd-time-key sd-time-${name}` }), words.strip[name])));
+    this.veil = el("div", { class: "sd-veil" });
+    this.root = el("div", { class: "sd-strip" }, this.columns);
+    const drawn = el("div", { class: "sd-drawn", role: "presentation" });
+    this.columns.append(el("div", { class: "sd-band", role: "presentation" }, drawn, this.veil));
+    this.#steps = new Steps(drawn, (step, i) => this.#draw(step, i));
+    this.columns.addEventListener("click", (event) => this.#pick(this.find(event.target)));
+    this.columns.addEventListener("keydown", (event) => this.#walk(event));
+  }
+
+  clear() {
+    this.#steps.clear();
+    this.#place = this.#followed = -1;
+  }
+
+  render(state) {
+    const place = (state.lanes[state.lane]?.steps.length ?? 0) - 1;
+    const origin = this.#source[state.source.kind];
+    if (this.origin.textContent !== origin) this.origin.textContent = origin;
+    this.#steps.render(state);
+    if (place === this.#place) return;
+    this.#steps.at(this.#place)?.removeAttribute("aria-selected");
+    this.#steps.at(place)?.setAttribute("aria-selected", "true");
+    this.#place = place;
+  }
+
+  columnElement(i) {
+    return this.#steps.at(i);
+  }
+
+  /** Place in the lane of the step under an element, or -1. */
+  find(element) {
+    return Number(element.closest?.(".sd-column")?.dataset.step ?? -1);
+  }
+
+  /** Keep the place in sight, and three columns around it; what comes after it is pale. Apart from `render`, as in the text. */
+  follow() {
+    if (this.#followed === this.#place) return;
+    this.#followed = this.#place;
+    const column = this.#steps.at(this.#place);
+    this.veil.style.left = column ? `${column.offsetLeft + column.offsetWidth}px` : 0;
+    if (!column) return;
+    const { columns } = this;
+    const room = 3 * column.offsetWidth;
+    const left = column.offsetLeft;
+    if (left - room < columns.scrollLeft) columns.scrollLeft = left - room;
+    else if (left + room > columns.scrollLeft + columns.clientWidth) columns.scrollLeft = left + room - columns.clientWidth;
+  }
+
+  #pick(i) {
+    if (i < 0) return;
+    this.choose(i);
+    this.#steps.at(i)?.focus({ preventScroll: true });
+  }
+
+  // Arrow keys, Home and End go from step to step; Enter picks the one in focus again.
+  #walk(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const focused = this.find(document.activeElement);
+    const at = focused < 0 ? this.#place : focused;
+    const last = this.#steps.length - 1;
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last, Enter: at, " ": at }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    this.#pick(Math.max(0, Math.min(last, to)));
+  }
+
+  #draw(step, i) {
+    const slots = el("span", { class: "sd-slots" }, ...pieces(step).flatMap((part) =>
+      Array.from({ length: Math.min(8, part.count ?? 1) }, () => el("i", { class: `sd-slot sd-slot-${part.status}` }))));
+    const told = this.#tell(step);
+    const column = el("span", { class: "sd-column", role: "option", tabindex: "-1", "data-step": i, "aria-label": told, title: told }, slots, time(step));
+    if ((step.index + 1) % NUMBERED === 0) column.append(el("b", {}, String(step.index + 1)));
+    return column;
+  }
+
+  #tell(step) {
+    const words = this.#words;
+    const values = { step: step.index + 1, accepted: step.path.length, drafted: step.nodes.length };
+    if (step.open) return fill(words.open, values);
+    const [draft, verify, overhead] = Object.values(TIMES).map((name) => two(1000 * step[name]));
+    return fill(words.step, { ...values, draft, verify, overhead });
+  }
+}
+
+/** The shares of a step's time, bottom up: draft, verify, overhead. */
+function time(step) {
+  const seconds = Object.values(TIMES).map((name) => step[name] ?? 0);
+  const all = seconds.reduce((sum, part) => sum + part, 0);
+  if (step.open || !all) return el("span", { class: "sd-time" });
+  const [draft, verify] = seconds.map((part) => (100 * part) / all);
+  return el("span", { class: "sd-time sd-time-known", style: `--draft:${draft.toFixed(1)}%;--verify:${(draft + verify).toFixed(1)}%` });
+}

@@ -1,0 +1,149 @@
+// The hero: what the model wrote, token by token, with what was drafted and refused.
+
+import { el } from "./dom.js";
+import { fill } from "../core/sentence.js";
+import { pieces } from "../core/reducer.js";
+import { Steps } from "./steps.js";
+import { split } from "../core/symbols.js";
+
+const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
+
+/** The text of a lane; `render(state)` draws what has changed since the last call. */
+export class TextView {
+  #words;
+  #steps;
+  #atEnd = true;
+  #earlier = 0;
+  #tokens = new WeakMap(); // element -> { step, piece }
+
+  constructor(words) {
+    this.#words = words;
+    this.before = el("div", { class: "sd-earlier" });
+    this.prompt = el("p", { class: "sd-asked" });
+    this.body = el("div", { class: "sd-answer" });
+    this.empty = el("p", { class: "sd-empty" });
+    this.root = el("div", { class: "sd-text", role: "region", tabindex: "0", "aria-label": words.text_label });
+    this.root.append(this.before, this.prompt, this.body, this.empty);
+    this.root.addEventListener("keydown", (event) => this.#walk(event));
+    // Shift and a click choose a second token; the browser would select the text between.
+    this.root.addEventListener("mousedown", (event) => event.shiftKey && event.preventDefault());
+    this.root.addEventListener("scroll", () => {
+      this.#atEnd = this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < 40;
+    }, { passive: true });
+    this.#steps = new Steps(this.body, (step, i) => this.#draw(step, i));
+  }
+
+  clear() {
+    this.#steps.clear();
+    this.before.replaceChildren();
+    this.#earlier = 0;
+  }
+
+  render(state) {
+    this.#renderEarlier(state.earlier);
+    const lane = state.lane ? state.lanes[state.lane] : null;
+    this.#renderPrompt(lane);
+    this.empty.hidden = Boolean(lane) || (state.earlier.length > 0 && !state.source.waiting);
+    const waiting = state.source.waiting || this.#words.empty;
+    if (this.empty.textContent !== waiting) this.empty.textContent = waiting;
+    this.#steps.render(state);
+    this.body.classList.toggle("sd-live", Boolean(lane && !lane.end));
+  }
+
+  /** Keep the end in sight, unless the reader has gone up. Apart from `render`, for it makes the browser lay out the page. */
+  follow() {
+    if (this.#atEnd) this.root.scrollTop = 1e9;
+  }
+
+  /** { token, step, piece, at } of the token that an element belongs to, or null; `at` is the step's place in its lane. */
+  find(element) {
+    const token = element.closest?.(".sd-token");
+    return token ? { token, ...this.#tokens.get(token), at: Number(token.closest(".sd-step").dataset.step) } : null;
+  }
+
+  stepElement(i) {
+    return this.#steps.at(i);
+  }
+
+  // Arrow keys move the focus from token to token.
+  #walk(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const tokens = [...this.body.querySelectorAll(".sd-step:not(.sd-later) .sd-token")].filter((token) => token.checkVisibility());
+    const at = tokens.indexOf(document.activeElement);
+    if (!tokens.length) return;
+    event.preventDefault();
+    tokens[at < 0 ? 0 : at + by]?.focus();
+  }
+
+  #renderEarlier(turns) {
+    for (; this.#earlier < turns.length; this.#earlier += 1) {
+      const { prompt, answer } = turns[this.#earlier];
+      const asked = el("p", { class: "sd-asked" });
+      asked.textContent = prompt;
+      const answered = el("p", { class: "sd-answered" });
+      write(answered, answer);
+      this.before.append(asked, answered);
+    }
+  }
+
+  #renderPrompt(lane) {
+    const prompt = lane?.header.prompt ?? "";
+    this.prompt.hidden = !prompt;
+    if (this.prompt.textContent !== prompt) this.prompt.textContent = prompt;
+  }
+
+  #draw(step, i) {
+    const element = el("span", { class: step.open ? "sd-step sd-open" : "sd-step", "data-step": i });
+    let group = null;
+    for (const part of pieces(step)) {
+      const wanted = part.discarded ? "sd-discarded" : part.node < 0 ? "" : "sd-kept";
+      if (group?.className !== wanted || !wanted) {
+        group = wanted ? el("span", { class: wanted }) : element;
+        if (wanted) element.append(group);
+      }
+      group.append(this.#token(part, step));
+    }
+    return element;
+  }
+
+  #token(part, step) {
+    const text = part.value.text ?? "";
+    const token = el("span", { class: `sd-token sd-${part.status}`, tabindex: "-1" });
+    if (part.discarded) {
+      const word = text.trimStart();
+      token.append(word && text.startsWith(" ") ? " " : "", mark(word || text, true));
+    } else {
+      // Marks hug the word: blanks and line ends around it stand outside of them.
+      const [, before, word, after] = /^([ \n]*)([^]*?)([ \n]*)$/.exec(text);
+      const alone = !word && MARKED.has(part.status);
+      if (!alone) token.append(document.createTextNode(before));
+      if (word || alone || !text) token.append(mark(word || text, alone));
+      if (alone && before.includes("\n")) token.append(document.createTextNode(before));
+      if (after) token.append(document.createTextNode(after));
+    }
+    const named = fill(this.#words.token_label, { status: this.#words.status[part.status] ?? part.status });
+    token.setAttribute("aria-roledescription", named);
+    this.#tokens.set(token, { step, piece: part });
+    return token;
+  }
+}
+
+function mark(text, discarded) {
+  const inner = el("span", { class: "sd-mark" });
+  write(inner, discarded ? text.replaceAll("\n", "↵") : text);
+  if (!text) inner.classList.add("sd-part");
+  if (text && !text.trim()) inner.classList.add("sd-blank");
+  return inner;
+}
+
+function write(element, text) {
+  for (const { text: part, name } of split(text)) {
+    if (!name) element.append(document.createTextNode(part));
+    else {
+      const chip = el("span", { class: "sd-name" });
+      chip.textContent = name;
+      element.append(chip);
+    }
+  }
+}

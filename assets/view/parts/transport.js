@@ -1,0 +1,121 @@
+// Play, pause, step, scrub, speed: the controls of a player. Says where it stands in steps of the run.
+
+import { el, svg } from "./dom.js";
+import { fill } from "../core/sentence.js";
+import { SPEEDS } from "../core/player.js";
+
+const ICONS = {
+  start: "M3 3h2v10H3zM13 3v10L6 8z",
+  back_round: "M8 3v10L2 8zM14 3v10L8 8z",
+  back: "M11 3v10L4 8z",
+  play: "M4 2.5v11L13 8z",
+  pause: "M4 3h3v10H4zM9 3h3v10H9z",
+  forward: "M5 3v10l7-5z",
+  round: "M2 3v10l6-5zM8 3v10l6-5z",
+  rejection: "M2 3v10l6-5zM9.2 5.2l1-1L12 6l1.8-1.8 1 1L13 7l1.8 1.8-1 1L12 8l-1.8 1.8-1-1L11 7z",
+  end: "M11 3h2v10h-2zM3 3v10l7-5z",
+};
+
+export class Transport {
+  #buttons = {};
+
+  constructor(timeline, player, words) {
+    this.timeline = timeline;
+    this.player = player;
+    this.words = words;
+    this.slider = el("input", { type: "range", class: "sd-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": words.scrub });
+    this.slider.addEventListener("input", () => player.seek(Number(this.slider.value)));
+    this.place = el("span", { class: "sd-place" });
+    this.speed = el("select", { class: "sd-speed", "aria-label": words.speed, title: words.speed });
+    for (const speed of SPEEDS) {
+      const option = el("option", { value: speed, selected: speed === 1 });
+      option.textContent = `${speed}×`;
+      this.speed.append(option);
+    }
+    this.speed.addEventListener("change", () => player.setSpeed(Number(this.speed.value)));
+    const step = (name, what, by) => this.#button(name, () => player.step(what, by));
+    this.root = el("div", { class: "sd-transport", role: "group", "aria-label": words.label },
+      this.#button("start", () => player.seek(0)),
+      step("back_round", "round", -1), step("back", "token", -1),
+      this.#button("play", () => this.#toggle()),
+      step("forward", "token", 1), step("round", "round", 1), step("rejection", "rejection", 1),
+      this.#button("end", () => this.#toEnd()),
+      this.slider, this.place, this.speed);
+  }
+
+  /** live: whether more of the run is still to come by itself */
+  render({ live }) {
+    this.live = live;
+    const { timeline, player, words } = this;
+    const last = Math.max(0, timeline.last);
+    if (Number(this.slider.max) !== last) this.slider.max = last;
+    this.slider.value = timeline.at;
+    this.root.classList.toggle("sd-idle", !timeline.stops.length);
+    const steps = timeline.stops.at(-1)?.step ?? -1;
+    const step = timeline.stops[timeline.at]?.step ?? -1;
+    const said = timeline.stops.length ? fill(words.place, { step: step + 1, steps: steps + 1 }) : "";
+    if (this.place.textContent !== said) {
+      this.place.textContent = said;
+      this.slider.setAttribute("aria-valuetext", said);
+    }
+    const moves = player.playing || (live && timeline.atEnd && !timeline.held) ? "pause" : "play";
+    this.#paint("play", moves, words[moves]);
+    this.#paint("end", "end", live && !timeline.atEnd ? words.live : words.end);
+    this.#buttons.end.classList.toggle("sd-behind", live && !timeline.atEnd);
+    for (const name of ["start", "back_round", "back"]) this.#buttons[name].disabled = timeline.at <= 0;
+    for (const name of ["forward", "round", "rejection", "end"]) this.#buttons[name].disabled = timeline.atEnd;
+    this.#buttons.play.disabled = this.slider.disabled = !timeline.stops.length;
+  }
+
+  /** What a key does; true when it was one of ours. */
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    const { player, timeline } = this;
+    if (!timeline.stops.length) return false;
+    const what = event.shiftKey ? "round" : "token";
+    const acts = {
+      " ": () => this.#toggle(),
+      ArrowRight: () => player.step(what, 1),
+      ArrowLeft: () => player.step(what, -1),
+      Home: () => player.seek(0),
+      End: () => this.#toEnd(),
+      n: () => player.step("rejection", 1),
+    };
+    const act = acts[event.key];
+    if (!act) return false;
+    event.preventDefault();
+    act();
+    return true;
+  }
+
+  // At the end of a run that goes on there is nothing to play: it is held there, and let go.
+  #toggle() {
+    const { player, timeline } = this;
+    if (!this.live || player.playing || !timeline.atEnd) player.toggle();
+    else {
+      timeline.held = !timeline.held;
+      player.moved();
+    }
+  }
+
+  #toEnd() {
+    this.player.pause();
+    this.player.seek(this.timeline.last);
+  }
+
+  #button(name, act) {
+    const icon = svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
+    icon.append(svg("path", { d: ICONS[name] }));
+    const button = el("button", { type: "button", class: `sd-move sd-move-${name}`, "aria-label": this.words[name], title: this.words[name], onclick: act }, icon);
+    this.#buttons[name] = button;
+    return button;
+  }
+
+  #paint(name, icon, label) {
+    const button = this.#buttons[name];
+    if (button.getAttribute("aria-label") === label) return;
+    button.setAttribute("aria-label", label);
+    button.title = label;
+    button.querySelector("path").setAttribute("d", ICONS[icon]);
+  }
+}

@@ -1,0 +1,209 @@
+// The drawing of one step: drafted nodes in the shapes of the legend, the kept path lit, the target's own token at its end.
+
+import { el, svg } from "./dom.js";
+import { fill } from "../core/sentence.js";
+import { two } from "../core/metrics.js";
+import { keyOf } from "../core/reducer.js";
+import { spell } from "../core/symbols.js";
+import { depthOf, layout } from "../core/tree.js";
+
+const ROW = 37; // distance between rows, and the sizes of a node, in pixels
+const HEIGHT = 30;
+const LETTER = 6.7; // width of one letter of the nodes' fixed-width font
+const GAP = 17;
+const EDGE = 6;
+const LONGEST = 9; // letters of a token that are shown
+const NARROWEST = 5; // letters that a node has room for, for its number
+const ZOOM = { least: 0.4, most: 2.5, by: 1.25 };
+
+/** The panel beside the text. It shows the step it is told to, or the latest one while a run goes on. */
+export class TreeView {
+  #words;
+  #status; // names of the states
+  #label;
+  #shown = { key: "", at: -1 };
+  #last = -1; // of the lane, when it was drawn
+  #scale = 1;
+  #zoom = null; // chosen by hand; null fits the tree to the panel
+  #tokens = new WeakMap(); // element of a node -> { step, piece, place }
+
+  constructor(words) {
+    this.#words = words.tree;
+    this.#status = words.status;
+    this.#label = words.token_label;
+    this.caption = el("h3");
+    this.box = el("div", { class: "sd-tree-box", role: "group", tabindex: "0", "aria-label": this.#words.label });
+    const zoom = (name, sign, by) => el("button", { type: "button", class: "sd-button", title: this.#words[name], "aria-label": this.#words[name], onclick: () => this.#enlarge(by) }, sign);
+    const buttons = el("span", { class: "sd-zoom" }, zoom("smaller", "−", 1 / ZOOM.by), zoom("fit", "⤢", null), zoom("larger", "+", ZOOM.by));
+    this.summary = el("p", { class: "sd-summary" });
+    this.summary.textContent = this.#words.numbers;
+    this.root = el("section", { class: "sd-tree" }, el("header", {}, this.caption, buttons), this.box, this.summary);
+    this.root.hidden = true;
+    this.box.addEventListener("keydown", (event) => this.#walk(event));
+    this.box.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
+    new ResizeObserver(() => this.#fit()).observe(this.box);
+  }
+
+  /** Below the tree: one line about a node, or what its numbers are. */
+  say(sentence) {
+    this.summary.textContent = sentence || this.#words.numbers;
+  }
+
+  /** Draw the step that is pointed at, `at`; without one (-1) the latest once it is new, unless the visitor looks at this panel. */
+  render(state, at) {
+    const lane = state.lanes[state.lane];
+    this.root.hidden = !lane?.trees;
+    if (this.root.hidden) {
+      this.#shown = { key: "", at: -1 };
+      return;
+    }
+    const last = lane.steps.length - 1;
+    const stays = this.#shown.at >= 0 && (last === this.#last || this.root.matches(":hover, :focus-within"));
+    this.#last = last;
+    this.#show(lane, state.lane, at >= 0 && at <= last ? at : stays ? Math.min(this.#shown.at, last) : last);
+  }
+
+  /** Place of the shown step in its lane, or -1. */
+  get at() {
+    return this.#shown.at;
+  }
+
+  /** { token, step, piece, at } of a node's element, or null; `at` is the step's place in its lane. */
+  find(element) {
+    const token = element.closest?.(".sd-node");
+    return token ? { token, ...this.#tokens.get(token), at: this.#shown.at } : null;
+  }
+
+  #show(lane, name, at) {
+    const step = lane.steps[at];
+    const key = step ? keyOf(name, step) : "";
+    if (!step || key === this.#shown.key) return;
+    const focused = this.#tokens.get(document.activeElement)?.place.index;
+    this.#shown = { key, at };
+    this.caption.textContent = fill(step.open ? this.#words.open : this.#words.caption, {
+      step: step.index + 1,
+      drafted: step.nodes.length,
+      accepted: step.path.length,
+      depth: depthOf(step.nodes),
+    });
+    const drawing = this.#draw(step);
+    this.box.replaceChildren(drawing);
+    this.#fit();
+    this.box.scrollTop = this.box.scrollLeft = 0;
+    if (focused !== undefined) (drawing.querySelector(`[data-node="${focused}"]`) ?? this.box).focus();
+  }
+
+  #draw(step) {
+    const { places, columns, rows } = layout(step);
+    const labels = places.map((place) => label(tokenOf(step, place)));
+    const widths = Array(columns).fill(0);
+    places.forEach((place, i) => {
+      widths[place.column] = Math.max(widths[place.column], widthOf(labels[i]));
+    });
+    const starts = [];
+    widths.reduce((x, width, column) => (starts[column] = x) + width + GAP, EDGE + 10 + GAP);
+    const width = (starts.at(-1) ?? EDGE) + (widths.at(-1) ?? 0) + EDGE;
+    const height = rows * ROW + 2 * EDGE;
+    const drawing = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+    const root = { x: EDGE + 5, y: middle(0) };
+    const links = svg("g", { class: "sd-links" });
+    const nodes = svg("g", {});
+    places.forEach((place, i) => {
+      const box = { x: starts[place.column], y: middle(place.row), width: widthOf(labels[i]) };
+      place.end = { x: box.x + box.width, y: box.y };
+      links.append(link(place.from?.end ?? { x: root.x + 4, y: root.y }, box, place, tokenOf(step, place).status));
+      nodes.append(this.#node(step, place, box, labels[i]));
+    });
+    drawing.append(links, svg("circle", { cx: root.x, cy: root.y, r: 4, class: "sd-tree-root" }), nodes);
+    return drawing;
+  }
+
+  #node(step, place, box, text) {
+    const value = tokenOf(step, place);
+    const status = value.status ?? "drafted";
+    const top = box.y - HEIGHT / 2;
+    const named = fill(this.#label, { status: this.#status[status] ?? status });
+    const element = svg("g", {
+      class: `sd-node sd-node-${status}`, tabindex: "-1", role: "img", "data-node": place.index, "aria-label": `${named}: ${text}`,
+    });
+    element.append(svg("rect", { x: box.x, y: top, width: box.width, height: HEIGHT, rx: status === "correction" ? HEIGHT / 2 : 4 }));
+    const line = (shown, y, name) => {
+      const written = svg("text", { x: box.x + box.width / 2, y, "text-anchor": "middle", class: name });
+      written.textContent = shown;
+      return written;
+    };
+    element.append(line(text, box.y - 1, "sd-node-word"));
+    if (value.target_prob !== undefined) element.append(line(two(value.target_prob), box.y + 11, "sd-node-prob"));
+    const rule = (y) => svg("line", { x1: box.x + 4, x2: box.x + box.width - 4, y1: y, y2: y });
+    if (status === "rejected") element.append(rule(box.y - 4.5));
+    if (status === "bonus") element.append(rule(top + HEIGHT - 3));
+    this.#tokens.set(element, { step, piece: { value, node: place.index, status, discarded: false }, place });
+    return element;
+  }
+
+  /** by: factor, or null to fit the panel again */
+  #enlarge(by) {
+    this.#zoom = by === null ? null : clamp(this.#scale * by);
+    this.#fit();
+  }
+
+  #wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    this.#enlarge(event.deltaY < 0 ? ZOOM.by : 1 / ZOOM.by);
+  }
+
+  // A tree fills its panel, but none is made too small to be read.
+  #fit() {
+    const drawing = this.box.firstElementChild;
+    if (!drawing) return;
+    const { width, height } = drawing.viewBox.baseVal;
+    const room = [this.box.offsetWidth - 18, this.box.offsetHeight - 10]; // scroll bars or not, else they come and go for ever
+    const fitting = Math.max(0.85, Math.min(1.5, room[0] / width, room[1] / height));
+    this.#scale = this.#zoom ?? fitting;
+    drawing.setAttribute("width", width * this.#scale);
+    drawing.setAttribute("height", height * this.#scale);
+  }
+
+  // Right to the first child, left to the parent, up and down through what is drawn.
+  #walk(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const zoom = { "+": ZOOM.by, "-": 1 / ZOOM.by, 0: null }[event.key];
+    if (zoom !== undefined) this.#enlarge(zoom);
+    const elements = [...this.box.querySelectorAll(".sd-node")];
+    if (!elements.length || !/^Arrow/.test(event.key)) return;
+    const at = elements.indexOf(document.activeElement);
+    const place = this.#tokens.get(elements[at])?.place;
+    const placeOf = (element) => this.#tokens.get(element).place;
+    const next = {
+      ArrowRight: () => elements.find((element) => placeOf(element).from === place),
+      ArrowLeft: () => elements.find((element) => placeOf(element) === place.from),
+      ArrowDown: () => elements[at + 1],
+      ArrowUp: () => elements[at - 1],
+    }[event.key];
+    event.preventDefault();
+    (place ? next?.() : elements[0])?.focus();
+  }
+}
+
+const clamp = (zoom) => Math.max(ZOOM.least, Math.min(ZOOM.most, zoom));
+const widthOf = (text) => 12 + LETTER * Math.max(NARROWEST, letters(text));
+const tokenOf = (step, place) => (place.index < 0 ? step.next : step.nodes[place.index]);
+const middle = (row) => EDGE + row * ROW + ROW / 2;
+
+function link(from, to, { lit }, status) {
+  const half = (from.x + to.x) / 2;
+  const path = `M${from.x} ${from.y} C${half} ${from.y} ${half} ${to.y} ${to.x} ${to.y}`;
+  return svg("path", { d: path, class: lit ? "sd-link sd-link-lit" : `sd-link sd-link-${status ?? "drafted"}` });
+}
+
+/** A token in a few letters: without the blank before it, and cut when it is long. */
+function label(value) {
+  const text = value.text ?? "";
+  const shown = [...spell(text.trim() ? text.trim() : text)];
+  const cut = shown.length > LONGEST ? [...shown.slice(0, LONGEST - 1), "…"] : shown;
+  return cut.join("") || "·";
+}
+
+// Letters beyond Latin, Greek and Cyrillic are about twice as wide.
+const letters = (text) => [...text].reduce((sum, letter) => sum + (letter.codePointAt(0) > 0x0fff && letter !== "…" && letter !== "↵" ? 1.9 : 1), 0);

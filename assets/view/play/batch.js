@@ -1,0 +1,62 @@
+// Several prompts at once: a card each with its state and its answer, and what all of them came to together.
+
+import { el } from "../parts/dom.js";
+import { fill } from "../core/sentence.js";
+import { two } from "../core/metrics.js";
+import { split } from "../core/symbols.js";
+
+/** Draw the batch in `element`; `read()` gives it as JSON, `watch(call)` tells of changes. */
+export function mountBatch(element, { read, watch, words }) {
+  const about = el("p", { class: "sd-batch-total", role: "status" });
+  const list = el("ol", { class: "sd-batch-list", "aria-label": words.batch.label });
+  const cards = [];
+  element.replaceChildren(el("div", { class: "sd-batch" }, about, list));
+  const draw = () => {
+    const { rows = [], total, waiting, error } = JSON.parse(read() || "{}");
+    while (cards.length < rows.length) cards.push(new Card(words.batch));
+    cards.length = rows.length;
+    rows.forEach((row, i) => cards[i].render(row));
+    if (list.childElementCount !== rows.length) list.replaceChildren(...cards.map((card) => card.root));
+    const sentence = error || waiting || sum(total, words.batch);
+    if (about.textContent !== sentence) about.textContent = sentence;
+    about.classList.toggle("sd-batch-error", Boolean(error));
+  };
+  watch(draw);
+  draw();
+}
+
+/** What all prompts came to, as a sentence; empty while they go on. */
+export const sum = (total, words) => (total ? fill(words.total, { ...total, rate: two(total.rate) }) : "");
+
+// One prompt; its text is the model's and only ever text.
+class Card {
+  #words;
+  #drawn = "";
+
+  constructor(words) {
+    this.#words = words;
+    this.state = el("span", { class: "sd-batch-state" });
+    this.rate = el("span", { class: "sd-batch-rate" });
+    this.prompt = el("h4", {});
+    this.text = el("p", { class: "sd-batch-text", tabindex: "0" });
+    this.error = el("p", { class: "sd-batch-error" });
+    this.root = el("li", {}, this.prompt, el("div", { class: "sd-batch-facts" }, this.state, this.rate), this.text, this.error);
+  }
+
+  render(row) {
+    const wanted = JSON.stringify(row);
+    if (wanted === this.#drawn) return;
+    this.#drawn = wanted;
+    this.root.className = `sd-batch-${row.state}`;
+    this.state.textContent = this.#words.state[row.state];
+    this.rate.textContent = row.rate === null ? "" : fill(this.#words.rate, { rate: two(row.rate) });
+    this.prompt.textContent = visible(row.prompt);
+    const atEnd = this.text.scrollHeight - this.text.scrollTop - this.text.clientHeight < 30;
+    this.text.textContent = visible(row.text.trimStart());
+    if (row.state === "running" && atEnd) this.text.scrollTop = this.text.scrollHeight;
+    this.error.textContent = row.error;
+  }
+}
+
+// Invisible and direction-changing characters by name.
+const visible = (text) => split(text).map(({ text: part, name }) => (name ? `[${name}]` : part)).join("");

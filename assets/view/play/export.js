@@ -1,0 +1,94 @@
+// A run in other forms: its trace, a table, and one HTML file that plays it anywhere.
+
+import { el } from "../parts/dom.js";
+
+export const COLUMNS = [
+  "lane", "step", "node", "parent", "token_id", "text", "status",
+  "target_prob", "draft_prob", "accept_prob", "draw", "survival",
+  "draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds",
+];
+
+/** The events as JSON lines. */
+export const traceText = (events) => events.map((item) => `${JSON.stringify(item)}\n`).join("");
+
+/** One row for each token, refused ones included; the target's own has no node (RFC 4180). See `csv_table` in specdemo/export/table.py. */
+export function csvTable(events) {
+  const rows = [COLUMNS];
+  for (const event of events) {
+    if (event.type !== "verified") continue;
+    event.nodes.forEach((node, place) => rows.push(row(event, node, place, node.parent ?? -1)));
+    if (event.next) rows.push(row(event, event.next, null, null));
+  }
+  return rows.map((cells) => `${cells.map(cell).join(",")}\r\n`).join("");
+}
+
+const row = (event, node, place, parent) => [
+  event.lane, event.step, place, parent, node.token_id, harmless(node.text ?? ""), node.status ?? "drafted",
+  node.target_prob, node.draft_prob, node.accept_prob, node.draw, node.survival,
+  event.draft_seconds, event.verify_seconds, event.overhead_seconds, event.elapsed_seconds,
+];
+
+// A spreadsheet takes such a text for a formula, and a model may say anything.
+const harmless = (text) => (/^[=+\-@\t\r\n＝＋－＠]/.test(text) ? `'${text}` : text);
+
+function cell(value) {
+  const text = String(value ?? "");
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+const EMPTY = '<script type="application/json" id="sd-run">null</script>';
+
+/** The player page with a run in it. page: what `player_page` of specdemo/export/table.py wrote */
+export function withRun(page, run) {
+  const data = JSON.stringify(run).replace(/[<\u2028\u2029]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  const at = page.indexOf(EMPTY);
+  if (at < 0) throw new Error("this is not the player's page");
+  return page.slice(0, at) + EMPTY.replace("null", () => data) + page.slice(at + EMPTY.length);
+}
+
+/** A menu with the ways to save what a view shows. view: has `events` and `state`; tell: shows a sentence when it fails */
+export function exportMenu(view, words, tell) {
+  const menu = el("details", { class: "sd-menu" });
+  const summary = el("summary", { class: "sd-button" });
+  summary.textContent = words.menu;
+  const list = el("div", { class: "sd-menu-list" });
+  const entry = (name, act) => {
+    const button = el("button", { type: "button", class: "sd-button", title: words[`${name}_hint`], onclick: () => {
+      menu.open = false;
+      summary.focus();
+      act().catch(() => tell(words.failed));
+    } });
+    button.textContent = words[name];
+    list.append(button);
+  };
+  entry("trace", async () => save(traceText(view.events), "application/jsonl", "specdemo-trace.jsonl"));
+  entry("csv", async () => save(`\uFEFF${csvTable(view.events)}`, "text/csv", "specdemo-tokens.csv"));
+  // A page that was opened from a disk is such a file itself.
+  if (globalThis.location?.protocol !== "file:") {
+    entry("html", async () => {
+      const answer = await fetch(new URL("player.html", document.baseURI));
+      if (!answer.ok) throw new Error(answer.statusText);
+      const run = { title: titleOf(view.state), trace: traceText(view.events) };
+      save(withRun(await answer.text(), run), "text/html", "specdemo-replay.html");
+    });
+  }
+  menu.append(summary, list);
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    event.stopPropagation();
+    menu.open = false;
+    summary.focus();
+  });
+  menu.addEventListener("focusout", (event) => {
+    if (!menu.contains(event.relatedTarget)) menu.open = false;
+  });
+  return menu;
+}
+
+const titleOf = ({ source, lane, lanes }) => source.title || (lanes[lane]?.header.prompt ?? "");
+
+function save(text, type, name) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}

@@ -1,0 +1,104 @@
+// The whole of it as static files: recorded runs and races, the lab and the lessons, without Gradio or Python.
+
+import { el } from "../parts/dom.js";
+import { frame, given, later } from "./frame.js";
+import { mount } from "../play/view.js";
+
+const data = given("sd-data");
+const words = data.words.export.page;
+// Only the first tab's script is there from the beginning.
+const MOUNTS = {
+  play: async () => mount,
+  race: async () => (await import("../race/race.js")).mountRace,
+  lab: async () => (await import("../lab/lab.js")).mountLab,
+  lessons: async () => (await import("../lessons/lessons.js")).mountLessons,
+};
+
+/** A part with what it would be given on the page with Gradio; of several recordings a menu chooses one. */
+class Part {
+  #value;
+  #changed = () => {};
+
+  constructor(name, element) {
+    const { value, choices, words: own } = data.parts[name];
+    this.#value = value;
+    const place = el("div");
+    if (choices) element.append(this.#menu(name, choices));
+    element.append(place);
+    const watch = (call) => (this.#changed = call);
+    this.ready = MOUNTS[name]().then((mounted) => mounted(place, { read: () => this.#value, watch, words: { ...data.words, view: data.words, ...own } }));
+  }
+
+  /** Show one of the recordings; the first where none of that name is known. */
+  async choose(key) {
+    if (!this.choices) return;
+    const [name, , value] = this.choices.find(([one]) => one === key) ?? this.choices[0];
+    this.menu.value = name;
+    if (this.#value === value) return;
+    this.#value = value;
+    await this.ready;
+    this.#changed();
+  }
+
+  get chosen() {
+    return this.menu?.value;
+  }
+
+  #menu(name, choices) {
+    this.choices = choices;
+    this.menu = el("select", { id: `sd-choice-${name}`, onchange: () => (location.hash = `${name}/${this.menu.value}`) },
+      ...choices.map(([key, title]) => {
+        const option = el("option", { value: key });
+        option.textContent = title;
+        return option;
+      }));
+    const label = el("label", { for: this.menu.id });
+    label.textContent = words.choices[name];
+    return el("div", { class: "sd-site-choice" }, label, this.menu);
+  }
+}
+
+/** Tabs; the open one, and what is chosen in it, stand in the address. */
+class Site {
+  #parts = {};
+
+  constructor() {
+    const names = Object.keys(MOUNTS).filter((name) => name in data.parts);
+    this.panels = Object.fromEntries(names.map((name) => [name, el("section", { id: `sd-panel-${name}`, role: "tabpanel", "aria-labelledby": `sd-tab-${name}`, hidden: true })]));
+    this.tabs = Object.fromEntries(names.map((name) => {
+      const tab = el("button", { type: "button", role: "tab", id: `sd-tab-${name}`, "aria-controls": `sd-panel-${name}`, onclick: () => (location.hash = name) });
+      tab.textContent = words.tabs[name];
+      return [name, tab];
+    }));
+    const list = el("div", { class: "sd-site-tabs", role: "tablist", "aria-label": words.tabs_label, onkeydown: (event) => this.#walk(event) }, ...Object.values(this.tabs));
+    frame(words, list, ...Object.values(this.panels));
+    addEventListener("hashchange", () => this.show());
+    this.show();
+  }
+
+  /** Show what the address names. */
+  show() {
+    const [wanted, chosen] = location.hash.slice(1).split("/");
+    const open = wanted in this.panels ? wanted : "play";
+    for (const [name, tab] of Object.entries(this.tabs)) {
+      tab.setAttribute("aria-selected", String(name === open));
+      tab.tabIndex = name === open ? 0 : -1;
+      this.panels[name].hidden = name !== open;
+    }
+    const part = (this.#parts[open] ??= new Part(open, this.panels[open]));
+    part.choose(chosen ?? part.chosen);
+  }
+
+  #walk(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const tabs = Object.values(this.tabs);
+    const next = tabs.at((tabs.indexOf(document.activeElement) + by) % tabs.length);
+    next.focus();
+    next.click();
+  }
+}
+
+new Site();
+later({ src: "plotly.min.js" });
