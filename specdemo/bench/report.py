@@ -242,7 +242,8 @@ def summary(
 ) -> str:
     """One row for each lane: its mean over tasks, its worst task, and what its method takes.
 
-    memory_mb: beside the target, by method; training_minutes: by method, of those with trained weights
+    memory_mb: beside the target, by method, of those that take any
+    training_minutes: by method, of those with trained weights
     """
     heads = ["lane", *SUMMARY.values(), "worst task", "memory MB", "training min"]
     body = []
@@ -254,7 +255,9 @@ def summary(
         cells = [_cell(mean_row, key) for key in SUMMARY]
         shown = f"{worst['task']} {worst['speedup']:.2f}x" if worst["speedup"] else "-"
         taken = (memory_mb.get(method), (training_minutes or {}).get(method))
-        body.append([lane, *cells, shown, *(f"{value:.0f}" if value else "-" for value in taken)])
+        body.append(
+            [lane, *cells, shown, *("-" if value is None else f"{value:.0f}" for value in taken)]
+        )
     return aligned(heads, body)
 
 
@@ -262,7 +265,7 @@ def by_position(rows: list[dict[str, object]]) -> str:
     """How likely a drafted token is kept once it is tested, by its position in the draft; means over tasks.
 
     A row for each lane that drafted; the chance to get as far as a position is the product up to it. The last column
-    says how far the chances to get there that were foreseen are from what came.
+    is the calibration error of the forecasts of these chances.
     """
     body = []
     for row in _means(rows):

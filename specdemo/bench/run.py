@@ -289,7 +289,7 @@ def _facts(
         "floor_bytes": {
             name: lane.num_bytes for name, lane in lanes.items() if isinstance(lane, FloorLane)
         }.get(FLOOR),
-        "memory_mb": {info.name: info.memory_mb for info in methods},
+        "memory_mb": {info.name: info.memory_mb for info in methods if info.memory_mb},
         "training_minutes": {
             info.name: card["minutes"] for info in methods if (card := studio.card(info.name))
         },

@@ -60,9 +60,13 @@ def between(text: str, name: str, content: str) -> str:
 
 def generated(root: Path = ROOT) -> dict[Path, str]:
     """Each file with generated parts, as it should be now."""
+    from specdemo.cli.measurements import measured_tables, readme_table
+
     parts = {
         "docs/architecture.md": ("map", module_map(root)),
         "docs/algorithm.md": ("methods", methods_table()),
+        "docs/measured.md": ("tables", measured_tables(root)),
+        "README.md": ("measured", readme_table(root)),
     }
     documents = {
         root / name: between((root / name).read_text(encoding="utf-8"), marker, content)
