@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from specdemo.bench.audit import AuditResult
-from specdemo.bench.audit import as_table as audit_table
+from specdemo.bench.audit_result import AuditResult
+from specdemo.bench.audit_result import as_table as audit_table
 from specdemo.bench.lanes import PLAIN
 from specdemo.bench.report import aligned, by_position, summary
 from specdemo.bench.report import readme as by_task
