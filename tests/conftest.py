@@ -15,9 +15,10 @@ import torch
 from tiny_trained import READS, TextFeatures, tiny_trained
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
+from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
+from specdemo.drafters.methods import METHODS, make_drafter
 from specdemo.drafters.policies.learned import FEATURES, LookaheadWeights
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.limits import Limits

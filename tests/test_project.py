@@ -140,29 +140,6 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
-def test_the_walk_through_names_what_exists() -> None:
-    text = read("docs/add-a-drafter.md")
-    from specdemo.drafters import base, methods
-    from specdemo.engine.types import Proposal
-
-    code, entry = re.findall(r"```python\n(.*?)```", text, re.S)
-    scope: dict[str, object] = {}
-    exec(code, scope)  # the page's own example
-    proposal = scope["Echo"](3).propose([5, 7], 2)
-    assert proposal == Proposal((7, 7), (-1, 0), lookahead=2, reason="echo")
-    for name in re.findall(r"context\.settings\.(\w+)", entry):
-        assert name in base.RunSettings.__dataclass_fields__
-    for module, name in (
-        (base, "DraftingContext"),
-        (base, "Drafter"),
-        (base, "makes"),
-        (methods, "Method"),
-        (methods, "METHODS"),
-    ):
-        assert hasattr(module, name)
-        assert name in text
-
-
 def test_files_stay_small() -> None:
     sizes = {path: path.stat().st_size for path in project_files()}
     assert {path: size for path, size in sizes.items() if size >= 10 * MEGABYTE} == {}

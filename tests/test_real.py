@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specdemo.drafters.base import METHODS
+from specdemo.drafters.methods import METHODS
 from specdemo.models.drafts.compact_files import export
 from specdemo.models.files.catalogue import find, partner
 from specdemo.models.files.sources import resolve

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import Studio
@@ -154,9 +155,6 @@ def expand(lanes: str, studio: Studio) -> list[str]:
     trained: methods that draft with weights trained for this very target, its draft model aside
     peers: other programs on the same weights, and the floor that memory sets
     """
-    from specdemo.drafters.base import METHODS
-    from specdemo.models.drafts.trained import KINDS
-
     names: list[str] = []
     for name in (part.strip() for part in lanes.split(",") if part.strip()):
         if name == "policies":
@@ -166,7 +164,7 @@ def expand(lanes: str, studio: Studio) -> list[str]:
             names += [m.name for m in studio.methods() if m.available and m.name != PLAIN]
         elif name == "trained":
             here = {m.name for m in studio.methods() if m.available}
-            names += [n for n, m in METHODS.items() if n in here and set(m.needs) & set(KINDS)]
+            names += [n for n, method in METHODS.items() if n in here and method.states]
         elif name == "peers":
             names += [*PEERS, FLOOR]
         else:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from specdemo import __version__
+from specdemo.drafters.methods import TRAINED
 from specdemo.errors import UserError
 from specdemo.scenarios.batch import AT_ONCE
 from specdemo.settings import POLICIES, PRECISIONS, AppSettings, RunSettings, Sampling
@@ -29,16 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-
-
-TRAINED = {
-    "draft": "a small draft model, distilled from the target's own answers",
-    "feature": "a draft model that also reads the target's hidden states",
-    "exit": "an adapter that lets the target's first layers draft",
-    "medusa": "heads on the target's last state, one for each token ahead",
-    "block": "DSpark: a whole block in one pass, with Markov and confidence heads",
-    "jet": "JetSpec: a whole block in one pass, for trees",
-}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -179,8 +170,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("train", help="train a drafter for a target")
     kinds = train.add_subparsers(dest="kind", required=True)
-    for kind, what in TRAINED.items():
-        _add_training(kinds.add_parser(kind, help=what))
+    for kind, trained in TRAINED.items():
+        _add_training(kinds.add_parser(kind, help=trained.about))
     lookahead = kinds.add_parser(
         "lookahead", help="the `learned` policy, from traces of runs with a long constant lookahead"
     )

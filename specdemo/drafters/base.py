@@ -1,70 +1,113 @@
-"""Makes the drafter of a run: a factory for each method of the table in `methods`."""
+"""What every method has: its entry in the table, and what it may use in a run. Imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from specdemo.drafters.block import DSpark, JetSpec
-from specdemo.drafters.composite import Arm, Auto, Composite
-from specdemo.drafters.draft_model import DraftModel
-from specdemo.drafters.draft_reader import DraftReader
-from specdemo.drafters.look_back import LookBack
-from specdemo.drafters.medusa import Medusa
-from specdemo.drafters.memory.automaton import SuffixAutomaton
-from specdemo.drafters.memory.markov import MarkovBias, MarkovCounts
-from specdemo.drafters.memory.visit import Memory
-from specdemo.drafters.methods import METHODS, NEEDED
-from specdemo.drafters.ngram import Ngram
-from specdemo.drafters.nothing import Nothing
-from specdemo.drafters.parallel import Parallel
-from specdemo.drafters.policies.calibration import (
-    Calibration,
-    Prior,
-    chosen_guess,
-    greedy_model,
-    ngram_copy,
-    retrieved_copy,
-    sampled_model,
-    sampled_ngram,
-    sampled_retrieval,
-)
-from specdemo.drafters.policies.fallback import Fallback
-from specdemo.drafters.policies.forecast import Forecast
-from specdemo.drafters.policies.lookahead import CostAware, Lookahead, make_lookahead
-from specdemo.drafters.retrieval import Retrieval
-from specdemo.drafters.tree import Tree
+from specdemo.drafters.policies.calibration import MODEL_DRAFT, Calibration, Priors
+from specdemo.drafters.policies.lookahead import Lookahead, make_lookahead
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.features import Features
-from specdemo.engine.prefix import PrefixReader
-from specdemo.engine.sampling import Shaper
-from specdemo.engine.types import Drafter
-from specdemo.errors import UserError
-from specdemo.models.drafts.trained import KINDS
 from specdemo.settings import RunSettings
 
 if TYPE_CHECKING:
+    from specdemo.drafters.draft_reader import DraftReader
     from specdemo.drafters.memory.datastore import Datastore
+    from specdemo.drafters.memory.markov import MarkovBias
+    from specdemo.drafters.memory.visit import Memory
     from specdemo.drafters.policies.learned import LookaheadWeights
+    from specdemo.engine.features import Features
+    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.sampling import Shaper
+    from specdemo.engine.types import Drafter
 
-COPY_MOST = 24  # a good copy may be long: the policy stops it earlier
+POLICY = ("policy", "lookahead", "threshold")  # options of a method that drafts chains
+NEEDS = {
+    "draft": "a draft model",
+    "copy": "a target in bf16 or fp32, whose 4-bit copy drafts",
+    "store": "a datastore of texts",
+}  # any other need is the kind of a drafter that was trained for the target
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedDrafter:
+    """A kind of drafter that `python -m specdemo train KIND` makes.
+
+    kind: its folder among a target's trained drafters, and a method's need for it
+    title: with its article; about: what it is, in a clause
+    card: the first paragraph of its README; {target}, {layers} and {words} are filled in
+    above: layers that it has on top of a draft model; 0 for what is trained without one
+    """
+
+    kind: str
+    title: str
+    about: str
+    card: str
+    above: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """The entry of a method: what the page, the command line, the documents, the training and the tests know of it.
+
+    name: in settings, in traces and on the command line
+    title, summary: in menus and tables; the summary is one sentence
+    make: makes the drafter of a run
+    label: what it is called within a sentence; the title in lower case where nothing is said
+    paper: where it was published
+    needs: what it cannot do without: one of NEEDS, or the kind of a trained drafter
+    takes: what it uses beside that where it is there
+    options: the run settings that it reads; with "fallback" it rests while drafting loses
+    prior: how often tokens of a confidence are kept, before the run has shown it
+    copies: its tokens repeat earlier text, and come from no distribution
+    lossy: it changes the distribution of what is said, on purpose, and is marked wherever it appears
+    trained: the drafter that is trained for it; told once where several methods use the same
+    """
+
+    name: str
+    title: str
+    summary: str
+    make: Callable[[DraftingContext], Drafter]
+    label: str = ""
+    paper: str = ""
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    prior: Priors = MODEL_DRAFT
+    copies: bool = False
+    lossy: bool = False
+    trained: TrainedDrafter | None = None
+
+    def __post_init__(self) -> None:
+        """A method without a label of its own has its title as one."""
+        object.__setattr__(self, "label", self.label or self.title.lower())
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """All that it drafts with."""
+        return (*self.needs, *self.takes)
+
+    @property
+    def states(self) -> bool:
+        """Whether it reads the target's hidden states, as every drafter does that was trained for the target."""
+        return any(need not in NEEDS for need in self.needs)
 
 
 @dataclass(frozen=True, slots=True)
 class DraftingContext:
-    """What a factory may use.
+    """What a method may use to make the drafter of one run.
 
     profile: measured when the pair was loaded
     memory: what this visitor's earlier runs left; None when nothing may be remembered
     draft, copy: readers of the conversation's draft model and of the target's quantised copy
-    trained: opens drafters that were trained for the target, by kind (see `models.trained`)
+    trained: opens drafters that were trained for the target, by kind (see `models.drafts.trained`)
     features: the target's hidden states in this conversation
     store: the datastore that `retrieval` looks things up in
     lookahead_weights: the trained classifier of the `learned` policy
     together: runs, with this one, that are likely to share its passes
-    costs, calibration: this run's own, begun from the profile
+    prior: of the run's method
+    costs, calibration: this run's own; they begin as the profile and the prior say
     """
 
     settings: RunSettings
@@ -75,255 +118,54 @@ class DraftingContext:
     draft: PrefixReader | None = None
     copy: PrefixReader | None = None
     trained: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
-    features: Features = field(default_factory=Features)
+    features: Features | None = None
     store: Datastore | None = None
     lookahead_weights: LookaheadWeights | None = None
     together: int = 1
+    prior: Priors = MODEL_DRAFT
     costs: Costs = field(init=False)
     calibration: Calibration = field(init=False)
 
     def __post_init__(self) -> None:
         """A run begins with costs and a calibration of its own."""
         object.__setattr__(self, "costs", Costs(self.profile, self.together))
-        object.__setattr__(self, "calibration", Calibration(self.prior(self.settings.method)))
+        object.__setattr__(self, "calibration", self.calibrate(self.prior))
 
     def has(self, need: str) -> bool:
         """Whether what a method needs is there."""
-        return need in self.trained if need in KINDS else getattr(self, need) is not None
+        return getattr(self, need) is not None if need in NEEDS else need in self.trained
 
-    def prior(self, drafter: str) -> Prior:
-        """How far to trust a drafter's confidences before anything was seen."""
-        if drafter in ("medusa", "medusa_static", "jet"):
-            return chosen_guess
-        if self.settings.sampling.greedy:
-            return {"ngram": ngram_copy, "retrieval": retrieved_copy}.get(drafter, greedy_model)
-        return {"ngram": sampled_ngram, "retrieval": sampled_retrieval}.get(drafter, sampled_model)
+    def calibrate(self, prior: Priors) -> Calibration:
+        """A new calibration that begins with a prior."""
+        return Calibration(prior.greedy if self.settings.sampling.greedy else prior.sampled)
 
+    def distributions(self, reader: PrefixReader, bias: MarkovBias | None = None) -> DraftReader:
+        """A model's distributions, shaped as the target's are. bias: what memory adds to them"""
+        from specdemo.drafters.draft_reader import DraftReader
 
-Factory: TypeAlias = Callable[[DraftingContext], Drafter]
-FACTORIES: dict[str, Factory] = {}
+        return DraftReader(reader, self.shaper, self.vocabulary_size, self.costs, bias)
 
+    def draft_model(self) -> DraftReader:
+        """The distributions of the conversation's draft model, for methods that need `draft`."""
+        assert self.draft is not None  # make_drafter has looked
+        return self.distributions(self.draft)
 
-def makes(name: str) -> Callable[[Factory], Factory]:
-    """Marks the factory of a method of the table."""
+    def trained_drafter(self, kind: str) -> DraftReader:
+        """Those of a trained drafter that answers as a language model does."""
+        return self.distributions(self.trained[kind]())
 
-    def enter(factory: Factory) -> Factory:
-        FACTORIES[name] = factory
-        return factory
+    def lookahead(
+        self, token_seconds: float | None = None, calibration: Calibration | None = None
+    ) -> Lookahead:
+        """The policy that the settings name.
 
-    return enter
-
-
-@makes("nothing")
-def _nothing(_context: DraftingContext) -> Drafter:
-    return Nothing()
-
-
-def _reader(context: DraftingContext, *, biased: bool = False) -> DraftReader:
-    """The conversation's draft model; biased by what this visitor's runs have shown, if that may be remembered."""
-    assert context.draft is not None  # make_drafter has looked
-    counts = context.memory.counts if context.memory else MarkovCounts()
-    bias = MarkovBias(counts) if biased else None
-    return DraftReader(context.draft, context.shaper, context.vocabulary_size, context.costs, bias)
-
-
-def _trained(context: DraftingContext, kind: str) -> DraftReader:
-    """A trained drafter that answers as a language model does."""
-    reader = context.trained[kind]()
-    return DraftReader(reader, context.shaper, context.vocabulary_size, context.costs)
-
-
-@makes("feature")
-def _feature(context: DraftingContext) -> Drafter:
-    return DraftModel(_trained(context, "feature"), _lookahead(context))
-
-
-@makes("feature_tree")
-def _feature_tree(context: DraftingContext) -> Drafter:
-    draft = _trained(context, "feature")
-    return _grow(context, draft, context.calibration, context.settings.policy)
-
-
-@makes("exit")
-def _exit(context: DraftingContext) -> Drafter:
-    return DraftModel(_trained(context, "exit"), _lookahead(context))
-
-
-@makes("medusa")
-def _medusa(context: DraftingContext) -> Drafter:
-    return _heads(context, static=False)
-
-
-@makes("medusa_static")
-def _medusa_static(context: DraftingContext) -> Drafter:
-    return _heads(context, static=True)
-
-
-def _heads(context: DraftingContext, *, static: bool) -> Medusa:
-    settings = context.settings
-    return Medusa(
-        context.trained["medusa"](),
-        context.features,
-        context.shaper,
-        context.calibration,
-        context.costs,
-        nodes=settings.nodes,
-        depth=settings.lookahead,
-        static=static,
-    )
-
-
-@makes("block")
-def _block(context: DraftingContext) -> Drafter:
-    draft, settings = _trained(context, "block"), context.settings
-    scheduled = settings.policy != "constant"
-    return DSpark(draft, most=settings.lookahead, scheduled=scheduled)
-
-
-@makes("jet")
-def _jet(context: DraftingContext) -> Drafter:
-    draft, settings = _trained(context, "jet"), context.settings
-    return JetSpec(
-        draft,
-        context.calibration,
-        nodes=settings.nodes,
-        most=settings.lookahead,
-        costly=settings.policy != "constant",
-    )
-
-
-def _lookahead(
-    context: DraftingContext,
-    token_seconds: float | None = None,
-    calibration: Calibration | None = None,
-) -> Lookahead:
-    """The policy. token_seconds: of drafters that ask no model, see `CostAware`; calibration: the run's by default"""
-    return make_lookahead(
-        context.settings,
-        context.costs,
-        calibration or context.calibration,
-        context.lookahead_weights,
-        token_seconds,
-    )
-
-
-@makes("draft_model")
-def _draft_model(context: DraftingContext) -> Drafter:
-    return DraftModel(_reader(context), _lookahead(context))
-
-
-@makes("online")
-def _online(context: DraftingContext) -> Drafter:
-    draft = _reader(context, biased=context.memory is not None)
-    if context.memory:
-        draft.head = context.memory.head_bias(draft.reader.model)
-    return DraftModel(draft, _lookahead(context))
-
-
-@makes("tree")
-def _tree(context: DraftingContext) -> Drafter:
-    return _grow(context, _reader(context), context.calibration, context.settings.policy)
-
-
-def _grow(
-    context: DraftingContext, draft: DraftReader, calibration: Calibration, policy: str
-) -> Tree:
-    settings = context.settings
-    return Tree(
-        draft,
-        calibration,
-        nodes=settings.nodes,
-        depth=settings.lookahead,
-        costly=policy != "constant",
-    )
-
-
-@makes("ngram")
-def _ngram(context: DraftingContext) -> Drafter:
-    return Ngram(_texts(context), _lookahead(context, 0.0))
-
-
-def _texts(context: DraftingContext) -> SuffixAutomaton:
-    return context.memory.texts if context.memory else SuffixAutomaton()
-
-
-@makes("retrieval")
-def _retrieval(context: DraftingContext) -> Drafter:
-    assert context.store is not None  # make_drafter has looked
-    return Retrieval(context.store, _lookahead(context, 0.0))
-
-
-@makes("quantised_self")
-def _quantised_self(context: DraftingContext) -> Drafter:
-    assert context.copy is not None  # make_drafter has looked
-    draft = DraftReader(context.copy, context.shaper, context.vocabulary_size, context.costs)
-    return DraftModel(draft, _lookahead(context))
-
-
-@makes("parallel")
-def _parallel(context: DraftingContext) -> Drafter:
-    return Parallel(_reader(context), _lookahead(context), context.calibration)
-
-
-@makes("look_back")
-def _look_back(context: DraftingContext) -> Drafter:
-    return LookBack(DraftModel(_reader(context), _lookahead(context)), context.settings.threshold)
-
-
-def _copiers(context: DraftingContext) -> list[Arm]:
-    """Copying drafters, each with a calibration of its own, that copy on as long as it pays."""
-
-    def arm(name: str, make: Callable[[Lookahead], Drafter]) -> Arm:
-        calibration = Calibration(context.prior(name))
-        return Arm(name, make(CostAware(COPY_MOST, context.costs, calibration, 0.0)), calibration)
-
-    arms = [arm("ngram", lambda policy: Ngram(_texts(context), policy))]
-    if context.store is not None:
-        store = context.store
-        arms.append(arm("retrieval", lambda policy: Retrieval(store, policy, shortest=3)))
-    return arms
-
-
-def _model(context: DraftingContext, policy: Callable[[Calibration], Lookahead]) -> Arm:
-    """The draft model, with a calibration of its own, which its policy reads."""
-    calibration = Calibration(context.prior("draft_model"))
-    drafter = DraftModel(_reader(context), policy(calibration))
-    return Arm("draft_model", drafter, calibration, context.costs.draft_step)
-
-
-@makes("composite")
-def _composite(context: DraftingContext) -> Drafter:
-    model = _model(context, lambda calibration: _lookahead(context, calibration=calibration))
-    return Composite(_copiers(context), model, context.costs)
-
-
-@makes("auto")
-def _auto(context: DraftingContext) -> Drafter:
-    """Without the tree: over the same draft the chain gave more wherever the compiled pass was measured."""
-    most, costs = context.settings.lookahead, context.costs
-    policy = partial(CostAware, most, costs)
-    model = _model(context, policy) if context.draft is not None else None
-    return Auto(_copiers(context), model, costs)
-
-
-def make_drafter(context: DraftingContext) -> Drafter:
-    """The drafter that the settings name: with a forecast, and with fallback to plain decoding if they ask for it."""
-    settings = context.settings
-    method = METHODS.get(settings.method)
-    if method is None:
-        raise UserError(
-            f"There is no drafting method {settings.method!r}.",
-            advice=f"Choose one of {', '.join(METHODS)}.",
+        token_seconds: what drafting a token takes; None for a step of the draft model
+        calibration: that of the run by default
+        """
+        return make_lookahead(
+            self.settings,
+            self.costs,
+            calibration or self.calibration,
+            self.lookahead_weights,
+            token_seconds,
         )
-    for need in method.needs:
-        if not context.has(need):
-            raise UserError(
-                f"{method.title} needs {NEEDED[need]}, and this target has none.",
-                unharmed="The target is loaded and works.",
-                advice="Choose another method; python -m specdemo methods says what each needs.",
-            )
-    drafter = FACTORIES[settings.method](context)
-    if settings.fallback and "fallback" in method.options:
-        drafter = Fallback(drafter)
-    step = context.costs.draft_step if {"draft", *KINDS} & set(method.needs) else 0.0
-    return Forecast(drafter, context.costs, context.calibration, step)

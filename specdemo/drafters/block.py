@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.depths import depth_tree
+from specdemo.drafters.base import DraftingContext, Method, TrainedDrafter
+from specdemo.drafters.depths import CHOSEN_GUESS, depth_tree
 from specdemo.drafters.policies.calibration import Calibration, stated
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Outcome, Proposal
@@ -166,3 +167,60 @@ class JetSpec(Block):
             lookahead=allowed,
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
         )
+
+
+def _dspark(context: DraftingContext) -> DSpark:
+    settings = context.settings
+    scheduled = settings.policy != "constant"
+    return DSpark(context.trained_drafter("block"), most=settings.lookahead, scheduled=scheduled)
+
+
+def _jet(context: DraftingContext) -> JetSpec:
+    settings = context.settings
+    return JetSpec(
+        context.trained_drafter("jet"),
+        context.calibration,
+        nodes=settings.nodes,
+        most=settings.lookahead,
+        costly=settings.policy != "constant",
+    )
+
+
+BLOCK = Method(
+    name="block",
+    title="DSpark",
+    summary="One pass guesses a whole block; each guess heeds the one before it and says how sure it is.",
+    make=_dspark,
+    label="DSpark",
+    paper="DeepSeek-AI and Peking University, 2026",
+    needs=("block",),
+    options=("policy", "lookahead", "fallback"),
+    trained=TrainedDrafter(
+        "block",
+        "a DSpark drafter",
+        "DSpark: a whole block of guesses in one pass, with a Markov and a confidence head",
+        "A DSpark drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
+        "hidden states, a Markov head that ties each guess to the one before it, and a confidence head that foresees "
+        "how much of the block survives; {words:,} output words.",
+        above=2,
+    ),
+)
+JET = Method(
+    name="jet",
+    title="JetSpec",
+    summary="One pass guesses a whole block; the best combinations form a tree at whose nodes the target draws.",
+    make=_jet,
+    label="JetSpec",
+    paper="2606.18394",
+    needs=("jet",),
+    options=("policy", "lookahead", "nodes", "fallback"),
+    prior=CHOSEN_GUESS,
+    trained=TrainedDrafter(
+        "jet",
+        "a JetSpec drafter",
+        "JetSpec: a whole block of guesses in one pass, from which trees grow",
+        "A JetSpec drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
+        "hidden states, each place seeing those before it, to grow trees from; {words:,} output words.",
+        above=2,
+    ),
+)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.draft_model import DRAFT_MODEL, DraftModel
+from specdemo.drafters.ngram import NGRAM, Ngram, known_texts
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.forecast import foreseen
+from specdemo.drafters.policies.lookahead import CostAware, Lookahead
+from specdemo.drafters.retrieval import RETRIEVAL, Retrieval
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
@@ -15,6 +20,7 @@ REMEMBER = 0.98  # what is left of an arm's earlier steps after each of its own:
 PRIOR_STEPS = 30  # that the forecasts of the model's first proposals count for: they are less noisy than steps
 HELD_UP = 2.0  # times what was foreseen is the most that a step counts for
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
+COPY_MOST = 24  # a good copy may be long: the policy stops it earlier
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
 
 
@@ -227,3 +233,58 @@ def tell(arms: Sequence[Arm], chosen: Arm | None, outcome: Outcome) -> None:
             arm.observe(outcome)
         else:
             arm.drafter.observe(silent)
+
+
+def _copiers(context: DraftingContext) -> list[Arm]:
+    """Copying drafters, each with a calibration of its own, that copy on as long as it pays."""
+
+    def arm(method: Method, make: Callable[[Lookahead], Drafter]) -> Arm:
+        calibration = context.calibrate(method.prior)
+        policy = CostAware(COPY_MOST, context.costs, calibration, 0.0)
+        return Arm(method.name, make(policy), calibration)
+
+    arms = [arm(NGRAM, lambda policy: Ngram(known_texts(context), policy))]
+    if context.store is not None:
+        store = context.store
+        arms.append(arm(RETRIEVAL, lambda policy: Retrieval(store, policy, shortest=3)))
+    return arms
+
+
+def _model(context: DraftingContext, policy: Callable[[Calibration], Lookahead]) -> Arm:
+    """The draft model, with a calibration of its own, which its policy reads."""
+    calibration = context.calibrate(DRAFT_MODEL.prior)
+    drafter = DraftModel(context.draft_model(), policy(calibration))
+    return Arm(DRAFT_MODEL.name, drafter, calibration, context.costs.draft_step)
+
+
+def _composite(context: DraftingContext) -> Composite:
+    model = _model(context, lambda calibration: context.lookahead(calibration=calibration))
+    return Composite(_copiers(context), model, context.costs)
+
+
+def _auto(context: DraftingContext) -> Auto:
+    """Without the tree: over the same draft the chain gave more wherever the compiled pass was measured."""
+    most, costs = context.settings.lookahead, context.costs
+    model = None
+    if context.draft is not None:
+        model = _model(context, lambda calibration: CostAware(most, costs, calibration))
+    return Auto(_copiers(context), model, costs)
+
+
+AUTO = Method(
+    name="auto",
+    title="Auto",
+    summary="Copies, asks the draft model or decodes plainly, step by step: what measured costs promise to be fastest.",
+    make=_auto,
+    takes=("draft", "store"),
+    options=("lookahead", "memory"),
+)
+COMPOSITE = Method(
+    name="composite",
+    title="Composite",
+    summary="Copies where the text repeats itself, and asks the draft model everywhere else.",
+    make=_composite,
+    needs=("draft",),
+    takes=("store",),
+    options=(*POLICY, "memory", "fallback"),
+)

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.calibration import Calibration, Priors
 from specdemo.drafters.policies.lookahead import TOGETHER
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WIDEST = 10  # children of one parent, as in Medusa's own trees
+
+
+def chosen_guess(confidence: float) -> float:
+    """A guess that was chosen, not drawn, and does not know the tokens before it."""
+    return 0.02 + 0.9 * confidence
+
+
+CHOSEN_GUESS = Priors(chosen_guess, chosen_guess)
 
 
 def depth_tree(

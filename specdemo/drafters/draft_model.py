@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from specdemo.drafters.base import POLICY, Method, TrainedDrafter
 from specdemo.engine.types import Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -41,3 +42,21 @@ class DraftModel:
     def observe(self, outcome: Outcome) -> None:
         """Tell the policy; the cache catches up at the next proposal."""
         self.lookahead.observe(outcome)
+
+
+DRAFT_MODEL = Method(
+    name="draft_model",
+    title="Draft model",
+    summary="A small language model guesses the next tokens one by one.",
+    make=lambda context: DraftModel(context.draft_model(), context.lookahead()),
+    paper="Leviathan 2211.17192",
+    needs=("draft",),
+    options=(*POLICY, "fallback"),
+    trained=TrainedDrafter(
+        "draft",
+        "a draft model",
+        "a small language model that reads the text alone",
+        "A small language model that drafts for `{target}`: {layers} and an output head over the "
+        "{words:,} words that the target says most. It reads the text alone.",
+    ),
+)

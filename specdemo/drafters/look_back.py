@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.draft_model import DraftModel
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 
@@ -46,3 +48,20 @@ class LookBack:
 
     def _unlikely(self, confidence: float | None) -> bool:
         return confidence is not None and confidence < self.threshold
+
+
+def _make(context: DraftingContext) -> LookBack:
+    chain = DraftModel(context.draft_model(), context.lookahead())
+    return LookBack(chain, context.settings.threshold)
+
+
+LOOK_BACK = Method(
+    name="look_back",
+    title="Look back",
+    summary="Drops drafted tokens that look unlikely, after drawing them: the mistake that changes the output, to be seen.",
+    make=_make,
+    label="looking back",
+    needs=("draft",),
+    options=POLICY,
+    lossy=True,
+)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.depths import WIDEST, best_paths, depth_tree, hang, likeliest
+from specdemo.drafters.base import DraftingContext, Method, TrainedDrafter
+from specdemo.drafters.depths import CHOSEN_GUESS, WIDEST, best_paths, depth_tree, hang, likeliest
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
@@ -113,3 +114,51 @@ def static_shape(nodes: int, depth: int) -> list[tuple[int, int, float]]:
         for place in range(depth)
     ]
     return best_paths(chances, nodes, lambda *_: True)
+
+
+def _heads(context: DraftingContext, *, static: bool) -> Medusa:
+    assert (
+        context.features is not None
+    )  # whoever opens trained drafters keeps the states that they read
+    settings = context.settings
+    return Medusa(
+        context.trained["medusa"](),
+        context.features,
+        context.shaper,
+        context.calibration,
+        context.costs,
+        nodes=settings.nodes,
+        depth=settings.lookahead,
+        static=static,
+    )
+
+
+MEDUSA = Method(
+    name="medusa",
+    title="Medusa",
+    summary="Heads on the target's last state guess several tokens ahead at once; the best combinations form a tree.",
+    make=lambda context: _heads(context, static=False),
+    label="Medusa",
+    paper="Cai 2401.10774",
+    needs=("medusa",),
+    options=("policy", "lookahead", "nodes", "fallback"),
+    prior=CHOSEN_GUESS,
+    trained=TrainedDrafter(
+        "medusa",
+        "Medusa heads",
+        "heads on the target's last hidden state, one for each token ahead",
+        "Medusa heads for `{target}`: each guesses the token one further ahead from the target's last "
+        "hidden state, by the target's output matrix over the {words:,} words that it says most.",
+    ),
+)
+MEDUSA_STATIC = Method(
+    name="medusa_static",
+    title="Medusa, static tree",
+    summary="The same heads with one fixed tree for every text, as first published.",
+    make=lambda context: _heads(context, static=True),
+    label="Medusa, static tree",
+    paper="Cai 2401.10774",
+    needs=("medusa",),
+    options=("lookahead", "nodes", "fallback"),
+    prior=CHOSEN_GUESS,
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
+from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
 from specdemo.settings import MAX_LOOKAHEAD
@@ -71,3 +73,31 @@ class Ngram:
         if position <= self.automaton.begun:
             return "in an earlier text"
         return f"{len(self.automaton.text) - position} tokens before"
+
+
+def known_texts(context: DraftingContext) -> SuffixAutomaton:
+    """This visitor's earlier texts, where they may be remembered; else none."""
+    return context.memory.texts if context.memory else SuffixAutomaton()
+
+
+def copied(confidence: float) -> float:
+    """A copy of the same text."""
+    return max(0.05, 1.2 * confidence - 0.15)
+
+
+def copied_sampled(confidence: float) -> float:
+    """The same where the target draws: it leaves its own words more often."""
+    return max(0.05, 1.2 * confidence - 0.3)
+
+
+NGRAM = Method(
+    name="ngram",
+    title="N-gram (prompt lookup)",
+    summary="Copies what followed the same words earlier in the text or this visit; costs next to nothing.",
+    make=lambda context: Ngram(known_texts(context), context.lookahead(0.0)),
+    label="n-gram",
+    paper="Saxena 2023",
+    options=(*POLICY, "memory", "fallback"),
+    prior=Priors(copied, copied_sampled),
+    copies=True,
+)

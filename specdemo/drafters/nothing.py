@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specdemo.drafters.base import Method
 from specdemo.engine.types import Outcome, Proposal
 
 
@@ -19,3 +20,11 @@ class Nothing:
 
     def observe(self, outcome: Outcome) -> None:
         """There is nothing to learn."""
+
+
+NOTHING = Method(
+    name="nothing",
+    title="Plain decoding",
+    summary="No drafts: one target pass for each token, the baseline.",
+    make=lambda _context: Nothing(),
+)

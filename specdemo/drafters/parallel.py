@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from specdemo.drafters.base import POLICY, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
@@ -164,3 +165,15 @@ def _one_thread_worker() -> ThreadPoolExecutor:
     worker.submit(torch.set_num_threads, 1).result()
     torch.set_num_threads(threads)
     return worker
+
+
+PARALLEL = Method(
+    name="parallel",
+    title="Parallel",
+    summary="The draft model prepares the next draft while the target is still checking the last one; needs a core to spare.",
+    make=lambda context: Parallel(context.draft_model(), context.lookahead(), context.calibration),
+    label="parallel drafting",
+    paper="Liu 2408.11850",
+    needs=("draft",),
+    options=(*POLICY, "fallback"),
+)

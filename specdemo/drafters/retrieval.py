@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.memory.datastore import Datastore
+from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Outcome, Proposal
 from specdemo.settings import MAX_LOOKAHEAD
@@ -100,3 +102,31 @@ def most_frequent(continuations: Sequence[Sequence[int]]) -> list[tuple[int, flo
         token_id, count = counts.most_common(1)[0]
         chain.append((token_id, count / (len(left) + 1)))
         left = [row for row in left if len(row) > place and row[place] == token_id]
+
+
+def copied(confidence: float) -> float:
+    """A copy of another text: shares among few matches promise more than they hold."""
+    return 0.05 + 0.8 * confidence**2
+
+
+def copied_sampled(confidence: float) -> float:
+    """The same where the target draws."""
+    return 0.05 + 0.55 * confidence**2
+
+
+def _make(context: DraftingContext) -> Retrieval:
+    assert context.store is not None  # make_drafter has looked
+    return Retrieval(context.store, context.lookahead(0.0))
+
+
+RETRIEVAL = Method(
+    name="retrieval",
+    title="Retrieval",
+    summary="Copies what mostly followed the same words in a datastore of earlier answers.",
+    make=_make,
+    paper="He 2311.08252",
+    needs=("store",),
+    options=(*POLICY, "fallback"),
+    prior=Priors(copied, copied_sampled),
+    copies=True,
+)

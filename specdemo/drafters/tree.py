@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import TOGETHER
 from specdemo.engine.cost import Costs
@@ -235,3 +236,26 @@ class Tree:
         row = min(self.costs.row_seconds(nodes, more) / more for more in range(1, TOGETHER + 1))
         cost = row + (self.costs.draft_step if reading else 0.0)
         return gain > self.costs.rate() * cost
+
+
+def grow(context: DraftingContext, draft: DraftReader) -> Tree:
+    """A tree from any source of distributions, as the run's settings want it."""
+    settings = context.settings
+    return Tree(
+        draft,
+        context.calibration,
+        nodes=settings.nodes,
+        depth=settings.lookahead,
+        costly=settings.policy != "constant",
+    )
+
+
+TREE = Method(
+    name="tree",
+    title="Tree",
+    summary="The draft model guesses several continuations at once; the target checks all branches in one pass.",
+    make=lambda context: grow(context, context.draft_model()),
+    paper="Miao 2305.09781",
+    needs=("draft",),
+    options=("policy", "lookahead", "nodes", "fallback"),
+)

@@ -21,7 +21,7 @@ from specdemo.models.drafts.compact_files import (
 )
 from specdemo.models.drafts.copy import QuantisedCopy, no_copy_why
 from specdemo.models.drafts.exit import ExitModel
-from specdemo.models.drafts.trained import KINDS, Trained, find_trained
+from specdemo.models.drafts.trained import Trained, find_trained
 from specdemo.models.files.catalogue import DEFAULT_TARGET, partner
 from specdemo.models.files.sources import ModelFiles, resolve
 from specdemo.models.loading import LoadedModel, load_model
@@ -76,16 +76,19 @@ class LoadedPair:
             return int(info.parameters * BYTES_PER_WEIGHT[info.precision])
         return self.copy.memory_bytes() if need == "copy" and self.copy else 0
 
-    def missing(self, need: str) -> str:
-        """Why a method that needs a `draft` or a `copy` cannot run; empty when it can."""
+    def missing(self, need: str, what: str) -> str:
+        """Why a method cannot run that needs a `draft`, a `copy` or a kind of trained drafter; empty when it can.
+
+        what: the need in words, with its article
+        """
         if need == "draft" and self.open_draft is None:
             return self.no_draft_why or "The target has no draft model."
         if need == "copy" and self.copy is None:
             return self.no_copy_why
-        if need in KINDS and need not in self.trained:
+        if need not in ("draft", "copy", *self.trained):
             name = self.target.info.name
             return (
-                f"Nobody has trained {KINDS[need]} for {name} yet: python -m specdemo train {need} "
+                f"Nobody has trained {what} for {name} yet: python -m specdemo train {need} "
                 f"--target {name} makes one."
             )
         return ""

@@ -137,7 +137,7 @@ class Conversation:
         cancel: threading.Event,
     ) -> Iterator[Event | ForwardRequest]:
         """The events of one lane with their text; returns the answer so far, whatever happened."""
-        from specdemo.drafters.base import make_drafter
+        from specdemo.drafters.methods import make_drafter
         from specdemo.engine.limits import Limits
         from specdemo.engine.loop import steps
         from specdemo.engine.sampling import Shaper

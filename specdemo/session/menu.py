@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdemo.drafters.methods import METHODS, TRAINED
+
 
 @dataclass(frozen=True, slots=True)
 class MethodInfo:
@@ -32,3 +34,14 @@ class PairInfo:
     draft: str
     title: str
     detail: str
+
+
+def method_labels() -> dict[str, str]:
+    """What each method is called within a sentence."""
+    return {name: method.label for name, method in METHODS.items()}
+
+
+def drafter_kinds() -> dict[str, str]:
+    """What each kind of drafter is that can be trained, as a sentence."""
+    abouts = {kind: trained.about for kind, trained in TRAINED.items()}
+    return {kind: f"{about[0].upper()}{about[1:]}." for kind, about in abouts.items()}

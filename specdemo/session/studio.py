@@ -163,7 +163,7 @@ class Studio:
             return ""
         if need == "store" and self.shipped.store is None:
             return "There is no datastore for this target; python -m specdemo datastore builds one."
-        return self._pair.missing(need)
+        return self._pair.missing(need, NEEDED[need])
 
     def pairs(self) -> list[PairInfo]:
         """The catalogue's pairs."""

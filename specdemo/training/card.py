@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from specdemo.drafters.methods import TRAINED
+
 TITLES = {
     "loss": "KL divergence from the target, nats a token",
     "greedy_agreement": "same likeliest word as the target, after greedy text",
@@ -22,21 +24,6 @@ TITLES = {
 PLACED = {
     "greedy_agreement": "likeliest word is the target's, token {place} of the draft, greedy text",
     "overlap": "overlap with the target's distribution, token {place} of the draft, sampled text",
-}
-ABOUT = {
-    "draft": "A small language model that drafts for `{target}`: {layers} and an output head over the "
-    "{words:,} words that the target says most. It reads the text alone.",
-    "feature": "A feature drafter (EAGLE family) for `{target}`: {layers} that also read the target's hidden "
-    "states, and while it drafts on its own; its output head has the {words:,} words that the target says most.",
-    "exit": "An exit adapter for `{target}`: the target's own lower layers, {layers} trained to follow them, and "
-    "an output head over the {words:,} words that the target says most.",
-    "medusa": "Medusa heads for `{target}`: each guesses the token one further ahead from the target's last "
-    "hidden state, by the target's output matrix over the {words:,} words that it says most.",
-    "block": "A DSpark drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
-    "hidden states, a Markov head that ties each guess to the one before it, and a confidence head that foresees "
-    "how much of the block survives; {words:,} output words.",
-    "jet": "A JetSpec drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
-    "hidden states, each place seeing those before it, to grow trees from; {words:,} output words.",
 }
 PLOT = "training.svg"
 
@@ -130,7 +117,8 @@ def render(card: Card, parameters: int) -> str:
 
 def _about(card: Card) -> str:
     """What this kind of drafter is."""
-    about = ABOUT.get(card.kind, "A drafter for `{target}` ({kind}).")
+    known = TRAINED.get(card.kind)
+    about = known.card if known else "A drafter for `{target}` ({kind})."
     count = len(card.layers)
     layers = {0: "decoder layers", 1: "one decoder layer"}.get(count, f"{count} decoder layers")
     return about.format(target=card.target, kind=card.kind, layers=layers, words=card.words)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from specdemo.drafters.methods import TRAINED
 from specdemo.errors import UserError
 from specdemo.models.drafts.compact import rounded
 from specdemo.models.drafts.compact_files import load_state, read_config
 from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
-from specdemo.training.options import ABOVE
 from specdemo.training.package import draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
 
@@ -99,7 +99,7 @@ def _student(
             for parameter in layer.parameters():
                 if parameter.ndim == 2:
                     parameter.data = rounded(parameter.data)
-        own = ABOVE[options.kind]
+        own = TRAINED[options.kind].above
         student = Student(
             draft_config(config, own),
             len(layers),

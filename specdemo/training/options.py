@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from specdemo.drafters.methods import TRAINED
 from specdemo.errors import UserError
 from specdemo.settings import AppSettings
-
-KINDS = ("draft", "feature", "exit", "medusa", "block", "jet")
-ABOVE = {"feature": 1, "block": 2, "jet": 2}  # layers on top of a draft model
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +15,10 @@ class TrainOptions:
     """One training.
 
     target: catalogue name, hub id, folder or GGUF file
-    kind: one of KINDS
+    kind: one of TRAINED
     prompts: JSON lines files that the target answers; answers: shards that it has answered already
     out: folder of the drafter; work_dir: answers, hidden states and checkpoints, kept between calls
-    init: folder of a draft model: the one below a drafter of ABOVE, or the one that a draft goes on from
+    init: folder of a draft model: the one below a drafter that needs one, or the one that a draft goes on from
     minutes: time to train, over all calls together; steps: a fixed number of steps in its place, 0 for none
     depth: tokens that medusa, block and jet guess at once
     quantised_share: last part of the training that sees weights as rounded as the runtime has them
@@ -58,12 +56,12 @@ class TrainOptions:
 
     def checked(self) -> TrainOptions:
         """Return self, or raise UserError naming what is wrong."""
-        if self.kind not in KINDS:
+        if self.kind not in TRAINED:
             raise UserError(
                 f"There is no kind of drafter {self.kind!r} to train.",
-                advice=f"Choose one of {', '.join(KINDS)}.",
+                advice=f"Choose one of {', '.join(TRAINED)}.",
             )
-        if self.kind in ABOVE and not (self.init and (self.init / "config.json").is_file()):
+        if TRAINED[self.kind].above and not (self.init and (self.init / "config.json").is_file()):
             raise UserError(
                 f"A drafter of the kind {self.kind} is trained on top of a draft model.",
                 advice="Name its folder: --init FOLDER (python -m specdemo train draft makes it).",

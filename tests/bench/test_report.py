@@ -10,9 +10,8 @@ import pytest
 from specdemo.bench.lanes import LaneResult, expand
 from specdemo.bench.policies import Oracle, regret_table
 from specdemo.bench.report import Report, by_position, summary
-from specdemo.drafters.methods import Method
+from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import CostProfile
-from specdemo.models.drafts.trained import KINDS
 from specdemo.trace.events import Node, Status, Verified
 from specdemo.trace.metrics import calibration_error, measure, output_ids
 
@@ -164,13 +163,8 @@ def test_the_summary_names_the_minutes_of_training():
     }
 
 
-def test_trained_stands_for_methods_with_weights_of_their_own(monkeypatch):
-    def method(*needs):
-        return Method("Title", "Summary.", needs)
-
-    table = {name: method(name) for name in ("draft", *KINDS)} | {"both": method("draft", "jet")}
-    monkeypatch.setattr("specdemo.drafters.base.METHODS", table)
-    here = [SimpleNamespace(name=name, available=name != "medusa") for name in table]
+def test_trained_stands_for_methods_with_weights_of_their_own():
+    here = [SimpleNamespace(name=name, available=name != "medusa") for name in METHODS]
     studio = SimpleNamespace(methods=lambda: here)
-    expected = [name for name in (*KINDS, "both") if name != "medusa"]
-    assert expand("trained,draft", studio) == [*expected, "draft"]
+    own = ["feature", "feature_tree", "exit", "medusa_static", "block", "jet"]
+    assert expand("trained,draft", studio) == [*own, "draft"]

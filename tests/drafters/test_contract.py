@@ -22,7 +22,7 @@ from conftest import (
     run_lane,
 )
 
-from specdemo.drafters.base import METHODS
+from specdemo.drafters.methods import METHODS
 from specdemo.drafters.oracle import Scripted
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from conftest import PROFILE
 
-from specdemo.drafters.base import METHODS, DraftingContext, make_drafter
+from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.automaton import SuffixAutomaton
+from specdemo.drafters.methods import METHODS, make_drafter
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.fallback import WINDOW, Fallback

@@ -7,10 +7,11 @@ import torch
 from conftest import PROFILE, reference_greedy, run_lane, tiny_llama
 from torch.nn import functional as F
 
-from specdemo.drafters.base import DraftingContext, make_drafter
+from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.markov import MarkovCounts
 from specdemo.drafters.memory.online_head import MOST_PAIRS, OnlineHead
 from specdemo.drafters.memory.visit import MOST_RUNS, Memory
+from specdemo.drafters.methods import make_drafter
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel

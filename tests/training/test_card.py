@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from specdemo.training.card import ABOUT, Card, render, title
-from specdemo.training.options import KINDS
+from specdemo.drafters.methods import TRAINED
+from specdemo.training.card import Card, render, title
 from specdemo.training.plot import nat_ticks, step_ticks, write_plot
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -31,11 +31,11 @@ def test_a_result_has_a_name_in_words_at_every_place_of_the_draft():
     assert title("something_else") == "something else"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINED)
 def test_the_readme_fits_every_kind(kind: str):
     text = render(replace(CARD, kind=kind), 3_500_000)
     assert f"# {kind.capitalize()} drafter for tiny" in text
-    assert ABOUT[kind].partition("`{target}`")[0] in text
+    assert TRAINED[kind].card.partition("`{target}`")[0] in text
     assert "8,192" in text
     assert "{" not in text
     assert "| likeliest word is the target's, token 2 of the draft, greedy text | 0.6250 |" in text

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from specdemo.drafters.methods import TRAINED
 from specdemo.errors import UserError
 from specdemo.models.drafts.compact_files import export, read_config
 from specdemo.models.pair import load_pair
@@ -27,7 +28,7 @@ from specdemo.training.data import (
     save_answers,
     to_rows,
 )
-from specdemo.training.options import KINDS, TrainOptions
+from specdemo.training.options import TrainOptions
 from specdemo.training.student import EVERYWHERE, KL, L1, DistilledHead, spread
 from specdemo.training.train import train
 
@@ -134,7 +135,7 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
     assert AutoTokenizer.from_pretrained(tmp_path / "plain").eos_token == "<|im_end|>"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINED)
 def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
     rounds = replace(options, kind=kind, steps=40, depth=3, out=tmp_path / kind, patience=99)
     if kind in ("feature", "block", "jet"):

@@ -17,7 +17,7 @@ import gradio as gr
 import pytest
 from gradio.queueing import Queue
 
-from specdemo.drafters import base as drafters
+from specdemo.drafters import methods as drafters
 from specdemo.errors import UserError
 from specdemo.export.table import SCRIPTS
 from specdemo.models.progress import Progress
@@ -34,7 +34,6 @@ from specdemo.trace.events import (
     Verified,
 )
 from specdemo.training.card import TITLES
-from specdemo.training.options import KINDS
 from specdemo.ui import words
 from specdemo.ui.handlers import Handlers, Visitor, read_controls
 from specdemo.ui.panels import INPUTS, OPTIONS, create_ask, create_controls
@@ -487,7 +486,7 @@ def test_the_card_follows_the_method(handlers):
 
 
 def test_every_kind_that_can_be_trained_has_a_word():
-    assert set(words.VIEW["card"]["kinds"]) == set(KINDS)
+    assert set(words.VIEW["card"]["kinds"]) == set(drafters.TRAINED)
 
 
 def test_every_result_of_a_card_has_a_word_in_the_page():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdemo.bench.recordings import read_index
-from specdemo.drafters.base import METHODS
+from specdemo.drafters.methods import METHODS
 from specdemo.trace.metrics import measure, speedup
 from specdemo.trace.replay import read
 from specdemo.ui import words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from specdemo.engine.draft_plan import TENTHS
 from specdemo.engine.types import Outcome
@@ -25,26 +26,6 @@ def sampled_model(confidence: float) -> float:
     return 0.32 + 0.62 * confidence
 
 
-def ngram_copy(confidence: float) -> float:
-    """A copy of the same text."""
-    return max(0.05, 1.2 * confidence - 0.15)
-
-
-def retrieved_copy(confidence: float) -> float:
-    """A copy of another text: shares among few matches promise more than they hold."""
-    return 0.05 + 0.8 * confidence**2
-
-
-def sampled_ngram(confidence: float) -> float:
-    """The same where the target draws: it leaves its own words more often."""
-    return max(0.05, 1.2 * confidence - 0.3)
-
-
-def sampled_retrieval(confidence: float) -> float:
-    """The same for another text."""
-    return 0.05 + 0.55 * confidence**2
-
-
 def greedy_sibling(confidence: float) -> float:
     """The next choice after a refused one, its confidence among what is left: about as right as it says."""
     return 0.05 + 0.8 * confidence
@@ -60,11 +41,15 @@ def stated(confidence: float) -> float:
     return confidence
 
 
-def chosen_guess(confidence: float) -> float:
-    """A guess that was chosen, not drawn, and does not know the tokens before it."""
-    return 0.02 + 0.9 * confidence
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """What the confidences of a method are worth: where tokens are chosen, and where they are drawn."""
+
+    greedy: Prior
+    sampled: Prior
 
 
+MODEL_DRAFT = Priors(greedy_model, sampled_model)
 SIBLINGS = {greedy_model: greedy_sibling, sampled_model: sampled_sibling}
 
 
@@ -72,7 +57,7 @@ class Calibration:
     """Turns a drafter's confidence into the chance that the target keeps the token, once it is tested.
 
     A table of bins over confidence, each a fading count that begins with a prior; one table for first
-    children, one for their later siblings, which are tested only after a refusal. The priors above are
+    children, one for their later siblings, which are tested only after a refusal. The priors are
     fits to runs of the embedded pair on a few dozen instructions; evidence of the run soon outweighs them.
     """
 

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from specdemo.models.loading import LoadedModel
 
 DRAFTS = ASSETS / "drafts"
-KINDS = {
-    "feature": "a feature drafter",
-    "exit": "an exit adapter",
-    "medusa": "Medusa heads",
-    "block": "a DSpark drafter",
-    "jet": "a JetSpec drafter",
-}
 
 
 @dataclass(slots=True)
@@ -66,12 +59,13 @@ class Trained:
 def find_trained(
     target: LoadedModel, draft: CompactWeights | None, wanted: str = "auto"
 ) -> dict[str, Trained]:
-    """Those that are there for a target, by kind; those that go on top of a draft model only together with it.
+    """Those that are there for a target, by kind: every folder of a drafter that reads the target's hidden states.
 
+    Those that go on top of a draft model are found only together with it.
     wanted: a folder that holds a folder a kind; "auto" for what is shipped; "none"
     Raises UserError for a named folder that is not there, and for drafters of another target.
     """
-    from specdemo.models.drafts.compact_files import load_compact, read_config
+    from specdemo.models.drafts.compact_files import is_compact, load_compact, read_config
     from specdemo.models.drafts.medusa import load_medusa
 
     if wanted == "none":
@@ -88,18 +82,19 @@ def find_trained(
         return lambda path: load_compact(path, embedding, device=target.device, base=base)
 
     found = {}
-    for kind in KINDS:
-        if (folder / kind / "config.json").is_file():
-            config = read_config(folder / kind)
-            if config["hidden_size"] != embedding.shape[1]:
-                raise UserError(
-                    f"The drafter in {folder / kind} was trained for another target.",
-                    unharmed="Methods without it work.",
-                    advice=f"Train one: python -m specdemo train {kind} --target {target.info.name}.",
-                )
-            extends = config["specdemo"].get("extends", 0)
-            base = draft if extends else None
-            if extends and (base is None or len(base.layers) != extends):
-                continue
-            found[kind] = Trained(folder / kind, config, load(kind, base))
+    for path in filter(is_compact, sorted(folder.glob("*/"))):
+        kind, config = path.name, read_config(path)
+        if not config["specdemo"].get("reads"):
+            continue
+        if config["hidden_size"] != embedding.shape[1]:
+            raise UserError(
+                f"The drafter in {path} was trained for another target.",
+                unharmed="Methods without it work.",
+                advice=f"Train one: python -m specdemo train {kind} --target {target.info.name}.",
+            )
+        extends = config["specdemo"].get("extends", 0)
+        base = draft if extends else None
+        if extends and (base is None or len(base.layers) != extends):
+            continue
+        found[kind] = Trained(path, config, load(kind, base))
     return found

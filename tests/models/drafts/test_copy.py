@@ -133,7 +133,7 @@ def loaded_pair(tiny_folder, tmp_path, precision, stages=None):
 def test_a_full_precision_pair_opens_its_copy(tiny_folder, tmp_path):
     stages = []
     loaded = loaded_pair(tiny_folder, tmp_path, "fp32", stages)
-    assert loaded.missing("copy") == ""
+    assert loaded.missing("copy", "a copy") == ""
     assert loaded.open_copy().decoder is loaded.open_copy().decoder
     assert loaded.open_copy().decoder is not loaded.target.decoder
     assert loaded.copy_info.precision == "nf4"
@@ -146,7 +146,7 @@ def test_a_quantised_target_has_no_copy_and_says_why(tiny_folder, tmp_path, prec
     loaded = loaded_pair(tiny_folder, tmp_path, precision)
     assert loaded.open_copy is None
     assert loaded.copy_info is None
-    assert loaded.missing("copy") == (
+    assert loaded.missing("copy", "a copy") == (
         f"The target itself already runs in {precision}; "
         "load it in bf16 or fp32 to draft with a quantised copy."
     )
@@ -154,7 +154,7 @@ def test_a_quantised_target_has_no_copy_and_says_why(tiny_folder, tmp_path, prec
 
 def test_a_missing_draft_is_a_sentence_and_costs_are_the_target_alone(tiny_folder, tmp_path):
     loaded = loaded_pair(tiny_folder, tmp_path, "fp32")
-    assert loaded.missing("draft") == "No draft is known for this target."
+    assert loaded.missing("draft", "a draft") == "No draft is known for this target."
     assert loaded.costs.draft_step is None
     assert loaded.costs.verify_seconds(1) > 0
     assert loaded.costs.verify[0][0] == 1
@@ -166,7 +166,7 @@ def test_a_pair_with_a_draft_misses_nothing_and_knows_its_cost(tiny_folder, tmp_
         cache_dir=tmp_path,
     )  # fmt: skip
     loaded = load_pair(settings)
-    assert loaded.missing("draft") == ""
+    assert loaded.missing("draft", "a draft") == ""
     assert loaded.costs.draft_step > 0
 
 

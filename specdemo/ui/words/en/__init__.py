@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specdemo.session.menu import drafter_kinds, method_labels
 from specdemo.ui.words.en.charts import WORDS as CHARTS
 from specdemo.ui.words.en.export import WORDS as EXPORT
 
@@ -102,27 +103,7 @@ STATUS = {
 # What the script shows; names in braces are filled in by it.
 VIEW: dict[str, object] = {
     "source": {"live": "measured", "recorded": "recorded"},
-    "methods": {
-        "draft_model": "draft model",
-        "tree": "tree",
-        "ngram": "n-gram",
-        "retrieval": "retrieval",
-        "quantised_self": "quantised self",
-        "parallel": "parallel drafting",
-        "composite": "composite",
-        "auto": "auto",
-        "online": "online",
-        "feature": "feature drafter",
-        "feature_tree": "feature tree",
-        "exit": "early exit",
-        "medusa": "Medusa",
-        "medusa_static": "Medusa, static tree",
-        "block": "DSpark",
-        "jet": "JetSpec",
-        "look_back": "looking back",
-        "nothing": "plain decoding",
-        "plain": "plain decoding",
-    },
+    "methods": {**method_labels(), "plain": "plain decoding"},
     "phase": {
         "waiting": "Waiting ...",
         "reading": "Reading the prompt ...",
@@ -359,14 +340,7 @@ VIEW: dict[str, object] = {
     },
     "card": {
         "about": "{what} Trained for {target} ({precision}).",
-        "kinds": {
-            "draft": "A small language model that reads the text alone.",
-            "feature": "A small drafter that also reads the target's hidden states.",
-            "exit": "An adapter that lets the target's first layers draft.",
-            "medusa": "Heads on the target's last hidden state, one for each token ahead.",
-            "block": "DSpark: a whole block of guesses in one pass, with a Markov and a confidence head.",
-            "jet": "JetSpec: a whole block of guesses in one pass, from which trees grow.",
-        },
+        "kinds": drafter_kinds(),
         "results": "Results on held-out prompts",
         "results_label": "Held-out results",
         "unmeasured": "Not measured.",
