@@ -61,17 +61,22 @@ def between(text: str, name: str, content: str) -> str:
 def generated(root: Path = ROOT) -> dict[Path, str]:
     """Each file with generated parts, as it should be now."""
     from specdemo.cli.measurements import measured_tables, readme_table
+    from specdemo.cli.parser import build_parser
+    from specdemo.cli.reference import commands_reference, settings_reference
 
-    parts = {
-        "docs/architecture.md": ("map", module_map(root)),
-        "docs/algorithm.md": ("methods", methods_table()),
-        "docs/measured.md": ("tables", measured_tables(root)),
-        "README.md": ("measured", readme_table(root)),
-    }
-    documents = {
-        root / name: between((root / name).read_text(encoding="utf-8"), marker, content)
-        for name, (marker, content) in parts.items()
-    }
+    parts = [
+        ("docs/architecture.md", "map", module_map(root)),
+        ("docs/algorithm.md", "methods", methods_table()),
+        ("docs/measured.md", "tables", measured_tables(root)),
+        ("docs/reference.md", "commands", commands_reference(build_parser())),
+        ("docs/reference.md", "settings", settings_reference()),
+        ("README.md", "measured", readme_table(root)),
+    ]
+    documents: dict[Path, str] = {}
+    for name, marker, content in parts:
+        path = root / name
+        text = documents.get(path) or path.read_text(encoding="utf-8")
+        documents[path] = between(text, marker, content)
     return {**documents, root / TYPES: declarations()}
 
 
