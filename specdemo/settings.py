@@ -177,7 +177,7 @@ class Sampling:
         widget=Widget("slider", 0.5, 2, 0.05, folded=True),
     )  # fmt: skip
     seed: int = _row(
-        0, "seed", "sampling", "of the random numbers",
+        0, "seed", "sampling", "seed of the random numbers",
         low=0, high=2**63 - 1, link="seed", flag="--seed", widget=Widget("number", folded=True),
     )  # fmt: skip
 
@@ -237,7 +237,7 @@ class RunSettings:
         link="baseline", flag="--baseline", widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     max_new_tokens: int = _row(
-        128, "maximum of tokens", "answer", "length of the answer, at most",
+        128, "maximum number of tokens", "answer", "length of the answer, at most",
         low=1, high=MAX_NEW_TOKENS, unit="tokens", link="tokens", flag="--max-new-tokens",
         widget=Widget("slider", 8, 1024, 8),
     )  # fmt: skip
@@ -322,7 +322,7 @@ class AppSettings:
         flag="--trained", variable="SPECDEMO_TRAINED",
     )  # fmt: skip
     precision: str = _row(
-        "nf4", "precision", "model", "of the target's weights",
+        "nf4", "precision", "model", "precision of the target's weights",
         choices=PRECISIONS, flag="--precision", variable="SPECDEMO_PRECISION",
     )  # fmt: skip
     device: str = _row(

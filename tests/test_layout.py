@@ -119,7 +119,7 @@ def test_every_module_says_what_it_is(path: Path) -> None:
         "specdemo.settings",
         "specdemo.drafters.methods",
         "specdemo.export.table",
-        "specdemo.cli.commands",
+        "specdemo.cli.parser",
         "specdemo.ui.app",
     ],
 )

@@ -12,6 +12,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from specdemo.cli import docs
+from specdemo.cli.parser import COMMANDS
 from specdemo.settings import AppSettings, fields
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -128,7 +129,7 @@ def test_the_reference_tells_every_variable_and_command() -> None:
     assert len(fields(AppSettings)) > 10
     for setting in fields(AppSettings):
         assert f"`{setting.variable}`" in reference
-    for command in re.findall(r'commands\.add_parser\("([\w-]+)"', read("specdemo/cli/parser.py")):
+    for command in COMMANDS:
         assert f"### `{command}`" in reference, command
     assert "(docs/reference.md)" in read("README.md")
 

@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: `specdemo COMMAND`, also as `python -m specdemo COMMAND`."""

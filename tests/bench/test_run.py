@@ -19,7 +19,7 @@ from specdemo.bench.report import Report, against, markdown, readme
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.bench.suite import Item
 from specdemo.bench.throughput import measure_throughput
-from specdemo.cli import commands
+from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.drafters.nothing import Nothing
 from specdemo.drafters.oracle import Scripted
@@ -334,7 +334,7 @@ def test_peers_stand_for_all_of_them(studio):
 
 
 def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(commands, "_studio", lambda _: studio)
+    monkeypatch.setattr(console, "open_studio", lambda _: studio)
     suite = tmp_path / "suite.jsonl"
     suite.write_text(json.dumps({"id": "a", "task": "count", "turns": ["abab", "ab"]}))
     paths = {kind: tmp_path / f"out.{kind}" for kind in ("json", "html")}

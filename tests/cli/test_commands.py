@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from specdemo.cli import commands
+from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.session.conversation import SPECULATIVE
 from specdemo.trace.events import Status, Verified
@@ -21,7 +21,9 @@ def told(monkeypatch, capsys):
     """What `run` prints of the recorded run, and its events."""
     events = read(RECORDED).trace.lane(SPECULATIVE).events
     conversation = SimpleNamespace(memory=SimpleNamespace(), run=lambda *_, **__: iter(events))
-    monkeypatch.setattr(commands, "_studio", lambda _: SimpleNamespace(open=lambda: conversation))
+    monkeypatch.setattr(
+        console, "open_studio", lambda _: SimpleNamespace(open=lambda: conversation)
+    )
     assert main(["run", "Anything", "--no-baseline"]) == 0
     return capsys.readouterr().out, [event for event in events if isinstance(event, Verified)]
 
@@ -39,8 +41,8 @@ def test_run_into_a_file_writes_the_answer_alone(monkeypatch, capsys):
 
 
 def test_run_in_a_terminal_shows_refused_tokens_struck_through(monkeypatch, capsys):
-    console = Console(force_terminal=True, width=10_000, highlight=False, color_system="standard")
-    monkeypatch.setattr(commands, "out", console)
+    terminal = Console(force_terminal=True, width=10_000, highlight=False, color_system="standard")
+    monkeypatch.setattr(console, "out", terminal)
     text, steps = told(monkeypatch, capsys)
     refused = [node.text for step in steps for node in step.nodes if node.status is Status.REJECTED]
     words = [one for one in refused if one.strip().isalpha()]
@@ -58,6 +60,6 @@ def test_run_in_a_terminal_shows_refused_tokens_struck_through(monkeypatch, caps
 def test_a_file_that_cannot_be_written_is_told_before_any_work(
     place, said, words, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(commands, "_studio", lambda _: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(console, "open_studio", lambda _: pytest.fail("a model was loaded"))
     assert main([*words.split(), str(tmp_path / place)]) == 1
     assert said in capsys.readouterr().err

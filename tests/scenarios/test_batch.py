@@ -13,7 +13,7 @@ from conftest import PROFILE, tiny_llama
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from specdemo.cli import commands
+from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.errors import UserError
 from specdemo.models.decoders.lean import LeanDecoder
@@ -146,7 +146,7 @@ def test_closing_the_generator_stops_and_joins_its_threads():
 
 def test_nothing_runs_with_settings_out_of_range():
     studio = ScriptedStudio()
-    with pytest.raises(UserError, match="maximum tokens"):
+    with pytest.raises(UserError, match="maximum number of tokens"):
         next(answer_all(studio, ["a"], RunSettings(max_new_tokens=0)))
     with pytest.raises(UserError, match="0 prompts at once"):
         next(answer_all(studio, ["a"], SETTINGS, at_once=0))
@@ -225,7 +225,7 @@ def test_the_pair_that_is_not_loaded_is_told_for_each_prompt():
 def terminal(monkeypatch):
     """The command line with a scripted studio."""
     studio = ScriptedStudio()
-    monkeypatch.setattr(commands, "_studio", lambda _: studio)
+    monkeypatch.setattr(console, "open_studio", lambda _: studio)
     return studio
 
 

@@ -1,0 +1,25 @@
+"""Stopping early is exact, looking back is not: two words, by fractions and by real runs."""
+
+from __future__ import annotations
+
+import argparse
+
+from specdemo.cli import console
+from specdemo.cli.options import add_option
+
+SUMMARY = (
+    "show with two words why a drafter may stop early but must not drop tokens that it has drawn"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How many runs."""
+    add_option(parser, "--runs", type=int, default=4_000, metavar="N", about="seeded runs to count")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table."""
+    from specdemo.bench.counterexample import as_table, demonstrate
+
+    console.write(as_table(demonstrate(options.runs)))
+    return 0

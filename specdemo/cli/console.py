@@ -1,0 +1,123 @@
+"""What the commands write to: two consoles, progress of what takes long, and a studio that reports while it loads."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from specdemo.cli.options import app_settings
+from specdemo.models.progress import Progress
+from specdemo.session.studio import Studio
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+QUIET_SECONDS = 10.0  # between two lines of a stage that moves all the time
+MOVING = ("download", "check", "convert", "train")
+
+
+class Reporter(Protocol):
+    """Takes reports of progress and shows them."""
+
+    def __call__(self, progress: Progress) -> None:
+        """Show a report."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Meanwhile something else may be written to the terminal."""
+
+
+@contextmanager
+def reporting() -> Iterator[Reporter]:
+    """Progress on standard error, so that standard output holds only what was asked for.
+
+    A terminal shows bars, which go when the work is done. Anything else gets lines.
+    """
+    if not err.is_terminal:
+        yield _Lines()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=err, transient=True) as bars:
+        yield _Bars(bars)
+
+
+class _Bars:
+    """One bar a stage."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._tasks: dict[str, int] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        stage = progress.stage
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(stage, total=None)
+        self._bars.update(
+            self._tasks[stage],  # type: ignore[arg-type]  # rich's TaskID is an int
+            description=f"{stage} {progress.detail}",
+            total=None if progress.done is None else 1.0,
+            completed=progress.done or 0,
+        )
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self._bars.live.stop()
+        try:
+            yield
+        finally:
+            self._bars.live.start()
+
+
+class _Lines:
+    """A line for each new stage or detail; a stage that moves all the time gets one every QUIET_SECONDS."""
+
+    def __init__(self) -> None:
+        self._last = Progress("")
+        self._written = -QUIET_SECONDS
+
+    def __call__(self, progress: Progress) -> None:
+        last, late = self._last, time.monotonic() - self._written >= QUIET_SECONDS
+        detail = progress.detail if progress.stage not in MOVING else ""
+        if late or (progress.stage, detail) != (last.stage, last.detail):
+            done = "" if progress.done is None else f"{progress.done:.0%}"
+            words = filter(None, (progress.stage, done, progress.detail))
+            err.print(" ".join(words), markup=False, soft_wrap=True)
+            self._last, self._written = Progress(progress.stage, None, detail), time.monotonic()
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def open_studio(options: argparse.Namespace) -> Studio:
+    """A studio with its pair loaded. Raises UserError."""
+    studio = Studio(app_settings(options))
+    with reporting() as report:
+        studio.load(report)
+    if studio.error:
+        raise studio.error
+    return studio
+
+
+def write(text: str) -> None:
+    """A whole text to standard output, as it is."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def note(sentence: str, style: str | None = None) -> None:
+    """A sentence to standard error."""
+    err.print(sentence, style=style, markup=False, soft_wrap=True)
+
+
+def printable(text: str) -> str:
+    """Text without control characters: it comes from a model and must not steer the terminal."""
+    return "".join(
+        letter if letter == "\n" or letter.isprintable() else f"\\x{ord(letter):02x}"
+        for letter in text
+    )

@@ -1,0 +1,89 @@
+"""A run on the console: its tokens in the colours of what became of them, and its figures in sentences."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from rich.text import Text
+
+from specdemo.cli import console
+from specdemo.session.conversation import PLAIN, SPECULATIVE
+from specdemo.trace.events import (
+    Event,
+    Node,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Status,
+    Trace,
+    Verified,
+)
+from specdemo.trace.metrics import Metrics, measure, speedup
+
+STYLES = {
+    Status.ACCEPTED: "green",
+    Status.REJECTED: "strike red",
+    Status.CORRECTION: "bold yellow",
+    Status.BONUS: "bold cyan",
+    Status.PLAIN: "",
+}
+
+
+def show_event(event: Event) -> None:
+    """Print what a step adds, in colour; refused tokens stay visible, except where nothing can strike them through."""
+    if isinstance(event, Verified):
+        struck = [node for node in event.nodes if node.status is Status.REJECTED]
+        refused = struck if console.out.is_terminal else []
+        for node in [
+            *(event.nodes[index] for index in event.path),
+            *refused,
+            *([event.next] if event.next else []),
+        ]:
+            console.out.print(_styled(node), end="")
+    elif isinstance(event, RunFailed):
+        console.note(f"{event.message} {event.unharmed} {event.advice}", style="red")
+
+
+def _styled(node: Node) -> Text:
+    return Text(console.printable(node.text), style=STYLES[node.status])
+
+
+def show_metrics(trace: Trace, label: str) -> None:
+    """Print the figures of each lane to standard error. label: measured or recorded"""
+    err = console.err
+    lanes = {lane: measure(trace.lane(lane)) for lane in trace.lanes}
+    for event in trace.events:
+        if isinstance(event, RunStarted) and event.lane == trace.lanes[-1]:
+            machine = f"{event.target.name}, {event.target.kernel}; {event.machine}"
+            err.print(machine, style="dim", markup=False)
+    for lane, metrics in lanes.items():
+        err.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)
+    if PLAIN in lanes and SPECULATIVE in lanes:
+        ratio = speedup(lanes[PLAIN], lanes[SPECULATIVE])
+        if ratio:
+            err.print(f"speedup: {ratio:.2f}x ({label})", style="bold", markup=False)
+    ended = [event for event in trace.events if isinstance(event, RunFinished)]
+    if ended:
+        err.print(f"ended: {ended[-1].reason.value}", style="dim", markup=False)
+
+
+def _sentence(metrics: Metrics) -> str:
+    parts = [f"{metrics.new_tokens} tokens", f"{metrics.tokens_per_second or 0:.0f} tokens/s"]
+    if metrics.drafted:
+        parts.append(f"{percent(metrics.drafted_accept_rate)} of drafts accepted")
+        parts.append(f"{metrics.tokens_per_step or 0:.2f} tokens a step")
+    if metrics.chances:
+        hidden = f"{metrics.saved_seconds:.2f} s of drafting hidden"
+        parts.append(f"{percent(metrics.hit_rate)} of prepared drafts used, {hidden}")
+    return ", ".join(parts)
+
+
+def metric_values(metrics: Metrics) -> dict[str, object]:
+    """Figures as plain values, those that follow from others included."""
+    derived = ("tokens_per_second", "tokens_per_step", "drafted_accept_rate", "first_accept_rate")
+    return {**asdict(metrics), **{name: getattr(metrics, name) for name in derived}}
+
+
+def percent(value: float | None) -> str:
+    """A share as a reader says it; a dash where there is none."""
+    return "-" if value is None else f"{100 * value:.0f} %"

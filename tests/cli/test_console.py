@@ -1,0 +1,59 @@
+"""Progress of long work, on a terminal and into a file."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from specdemo.cli import console
+from specdemo.models.progress import Progress
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """What standard error gets where it is a file."""
+    text = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=text, width=40))
+    return text
+
+
+def test_a_file_gets_a_line_a_prompt(written):
+    with console.reporting() as report:
+        for index in range(3):
+            report(
+                Progress("bench", index / 3, f"prompt [{index}] of a suite with quite a long name")
+            )
+            assert len(written.getvalue().splitlines()) == index + 1  # at once, not at the end
+    assert written.getvalue().splitlines()[1] == (
+        "bench 33% prompt [1] of a suite with quite a long name"
+    )
+
+
+def test_what_moves_all_the_time_gets_a_line_now_and_then(written, monkeypatch):
+    clock = iter(range(0, 1000, 1))
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    with console.reporting() as report:
+        for index in range(100):
+            report(Progress("download", index / 100, f"{index} MB of 100 MB"))
+    assert 5 <= len(written.getvalue().splitlines()) <= 15
+
+
+def test_a_report_that_says_the_same_again_is_no_new_line(written):
+    with console.reporting() as report:
+        for _ in range(5):
+            report(Progress("load", None, "model"))
+    assert written.getvalue().splitlines() == ["load model"]
+
+
+def test_a_terminal_gets_bars_that_go_when_the_work_is_done(monkeypatch):
+    text = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=text, force_terminal=True, width=80))
+    with console.reporting() as report:
+        report(Progress("load", 0.5, "model"))
+        with report.paused():
+            pass
+        report(Progress("load", 1.0, "model"))
+    assert "load model" in text.getvalue()
+    assert "\x1b[2K" in text.getvalue()  # a line that is erased

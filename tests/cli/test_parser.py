@@ -1,0 +1,177 @@
+"""Every command and option: help, default, earlier names, and the settings that options mean."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from pathlib import Path
+
+import pytest
+
+from specdemo.cli import commands
+from specdemo.cli.commands import app as app_command
+from specdemo.cli.options import app_settings, lane_settings, run_settings
+from specdemo.cli.parser import COMMANDS, build_parser, main
+from specdemo.errors import UserError
+from specdemo.settings import AppSettings, RunSettings, Sampling, fields
+
+FOLDER = Path(commands.__file__).parent
+
+
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """All commands under a parser by the words that call them, kinds of training included."""
+    found = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                found |= {name: inner}
+                found |= {f"{name} {word}": one for word, one in subparsers(inner).items()}
+    return found
+
+
+PARSERS = subparsers(build_parser())
+ACTIONS = [
+    pytest.param(action, id=f"{name} {action.dest}")
+    for name, parser in PARSERS.items()
+    for action in parser._actions
+    if action.help is not argparse.SUPPRESS
+    and not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
+]
+
+
+def parsed(words: str) -> argparse.Namespace:
+    return build_parser().parse_args(words.split())
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_option_has_help_that_tells_its_default(action):
+    assert action.help
+    assert action.help % vars(action)
+    switch = action.nargs == 0 and action.default is False
+    if not (action.required or switch or not action.option_strings):
+        optional_file = action.default is None and action.help.startswith("also ")
+        assert "default" in action.help or optional_file or action.dest in NONE_BY_NATURE
+
+
+# What is not given has no effect; their help says what giving it does.
+NONE_BY_NATURE = {"prompts", "examples", "online_weights", "csv", "html"}
+
+
+def test_every_command_has_a_file_and_every_file_is_a_command():
+    files = {path.stem.replace("_", "-") for path in FOLDER.glob("*.py")} - {"--init--"}
+    assert set(COMMANDS) == files
+    for command in COMMANDS.values():
+        assert command.SUMMARY
+        assert not command.SUMMARY.endswith(".")
+
+
+def test_commands_know_neither_the_parser_nor_each_other():
+    for path in FOLDER.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert not {name for name in names if name.startswith("specdemo.cli.parser")}
+        assert not {name for name in names if name.startswith("specdemo.cli.commands")}
+
+
+def test_options_left_out_are_the_defaults(monkeypatch):
+    assert run_settings(parsed("run x")) == RunSettings()
+    assert run_settings(parsed("bench"), "nothing") == RunSettings(method="nothing")
+    for setting in fields(AppSettings):
+        monkeypatch.delenv(setting.variable, raising=False)
+    assert app_settings(parsed("app")) == AppSettings()
+
+
+def test_options_become_settings():
+    words = (
+        "run x --method tree --policy constant --lookahead 3 --threshold 0.2 --nodes 5 --no-memory "
+        "--no-fallback --no-baseline --max-new-tokens 9 --temperature 1 --top-k 4 --top-p 0.5 "
+        "--repetition-penalty 2 --seed 7"
+    )
+    sampling = Sampling(1.0, 4, 0.5, 2.0, 7)
+    assert run_settings(parsed(words)) == RunSettings(
+        "tree", "constant", 3, 0.2, 5, False, False, False, 9, sampling=sampling
+    )
+    words = "app --target a --draft b --store c --trained d --precision int8 --device cpu"
+    options = parsed(f"{words} --threads 2 --host h --port 8000 --replay")
+    assert app_settings(options) == AppSettings(
+        target="a",
+        draft="b",
+        store="c",
+        trained="d",
+        precision="int8",
+        device="cpu",
+        threads=2,
+        host="h",
+        port=8000,
+        replay=True,
+    )
+
+
+def test_a_lane_takes_from_the_options_what_it_leaves_out():
+    options = parsed("bench --policy heuristic --lookahead 5")
+    assert lane_settings(options, "ngram") == RunSettings("ngram", "heuristic", 5)
+    assert lane_settings(options, "ngram:constant:2") == RunSettings("ngram", "constant", 2)
+    for lane in ("ngram:constant:x", "ngram:no-such", "ngram:constant:99"):
+        with pytest.raises(UserError):
+            lane_settings(options, lane)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        ("audit --method ngram", "methods", "ngram"),
+        ("audit", "methods", "all"),
+        ("train draft --out x --words 99", "words", 99),
+        ("train draft --out x", "words", 8192),
+    ],
+)
+def test_earlier_names_of_options_still_work_and_are_not_shown(words, name, value):
+    options = parsed(words)
+    assert getattr(options, name) == value
+    flag = next((word for word in words.split() if word in ("--method", "--words")), "")
+    shown = PARSERS[options.command if options.command == "audit" else "train draft"].format_help()
+    assert not flag or f"{flag} " not in shown
+
+
+def test_a_value_out_of_range_is_told_in_a_sentence(capsys):
+    assert main(["run", "x", "--lookahead", "99"]) == 1
+    told = capsys.readouterr().err
+    assert "The lookahead is 99; it must be a whole number between 1 and 32." in told
+    assert "Traceback" not in told
+
+
+class Page:
+    """Takes the place of the Gradio page."""
+
+    def __init__(self, *, taken: bool = False) -> None:
+        self.taken, self.launched, self.closed = taken, {}, False
+
+    def launch(self, **options):
+        if self.taken:
+            raise OSError
+        self.launched = options
+        return None, "http://here", None
+
+    def block_thread(self) -> None:
+        self.closed = True
+
+
+def serve(monkeypatch, page, words=""):
+    monkeypatch.setattr(app_command, "make_page", lambda _: page)
+    monkeypatch.setattr(app_command.Studio, "start", lambda _: None)
+    return main(["app", "--no-browser", *words.split()])
+
+
+def test_app_serves_the_page_until_it_is_closed(monkeypatch, capsys):
+    page = Page()
+    assert serve(monkeypatch, page, "--host 127.0.0.2 --port 7999 --replay") == 0
+    assert page.launched["server_name"] == "127.0.0.2"
+    assert page.launched["server_port"] == 7999
+    assert page.launched["inbrowser"] is False
+    assert page.closed
+    assert "http://here" in capsys.readouterr().out
+
+
+def test_app_says_when_its_port_is_taken(monkeypatch, capsys):
+    assert serve(monkeypatch, Page(taken=True), "--port 7999") == 1
+    assert "Port 7999 is taken." in capsys.readouterr().err
