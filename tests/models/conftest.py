@@ -8,52 +8,15 @@ from pathlib import Path
 
 import pytest
 from passes import BUILDS, tiny
+from tiny_files import make_tiny_model, make_tiny_tokenizer
 
 from specdemo.models.files.catalogue import Wheel
-
-WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
-
-
-def _make_tokenizer(text: str = WORDS, size: int = 300):
-    """A byte-level BPE tokenizer trained on a sentence."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=size, initial_alphabet=alphabet, special_tokens=special
-    )
-    tokenizer.train_from_iterator([text] * 4, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<|im_start|>", eos_token="<|im_end|>"
-    )
-
-
-def _make_model(folder: Path, hidden: int = 64, intermediate: int = 128, tokenizer=None) -> Path:
-    """A random two-layer Llama with its tokenizer."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    tokenizer = tokenizer or _make_tokenizer()
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=intermediate,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=hidden // 4,
-        max_position_embeddings=128, bos_token_id=1, eos_token_id=2, tie_word_embeddings=True,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory) -> Path:
     """A tiny model, shared: tests that damage it copy it first."""
-    return _make_model(tmp_path_factory.mktemp("tiny") / "model")
+    return make_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
 
 
 @pytest.fixture
@@ -111,13 +74,13 @@ def only_wheelhouse(monkeypatch, wheelhouse) -> tuple[Path, Wheel]:
 @pytest.fixture
 def make_tokenizer():
     """Makes a tokenizer from a sentence."""
-    return _make_tokenizer
+    return make_tiny_tokenizer
 
 
 @pytest.fixture
 def make_model():
     """Makes a model folder of a given shape."""
-    return _make_model
+    return make_tiny_model
 
 
 @pytest.fixture

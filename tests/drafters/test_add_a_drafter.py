@@ -1,0 +1,167 @@
+"""The example of docs/add-a-drafter.md, added as it says to a copy of the project, and all that the document promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_files import make_tiny_model
+
+from specdemo.trace.codec import decode
+from specdemo.trace.events import RunStarted
+from specdemo.trace.metrics import output_ids
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = (ROOT / "docs" / "add-a-drafter.md").read_text(encoding="utf-8")
+COPIED = ("app.py", "assets", "docs", "pyproject.toml", "README.md", "specdemo", "tests")
+LEFT = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.npz", "node_modules")
+
+
+def blocks(language: str) -> list[str]:
+    """The document's code blocks in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.S)
+
+
+def patched(text: str, diff: str) -> str:
+    """The text with each line of the diff that begins with + put after the line that stands before it in the diff."""
+    for part in diff.split("...\n"):
+        before = ""
+        for line in part.splitlines():
+            if line.startswith("+"):
+                text = text.replace(before, f"{before}{line[1:]}\n")
+            else:
+                assert text.count(f"\n{line[1:]}\n") == 1, f"no such line: {line}"
+            before = f"\n{line[1:]}\n"
+    return text
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A copy of the project in which the document was followed."""
+    folder = tmp_path_factory.mktemp("echo") / "project"
+    folder.mkdir()
+    for path in (ROOT / name for name in COPIED):
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name, ignore=LEFT)
+        else:
+            shutil.copy(path, folder)
+    (code,), (diff,) = blocks("python"), blocks("diff")
+    drafters = folder / "specdemo" / "drafters"
+    (drafters / "echo.py").write_text(code, encoding="utf-8")
+    methods = drafters / "methods.py"
+    methods.write_text(patched(methods.read_text(encoding="utf-8"), diff), encoding="utf-8")
+    python(folder, "-m", "specdemo.cli.docs")
+    return folder
+
+
+def python(folder: Path, *arguments: str) -> str:
+    """Run Python in the project; what it printed."""
+    environment = {**os.environ, "SPECDEMO_CACHE": str(folder.parent / "cache"), "COLUMNS": "200"}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_contract_suite_tests_it(project):
+    """Greedy identity, exact sampled distribution, budgets, lengths, restarts and company, and it is none of the lossy."""
+    suite = "tests/drafters/test_contract.py"
+    said = python(project, "-m", "pytest", "-q", "-n", "0", "-rA", suite, "-k", "echo or found_out")
+    passed = set(re.findall(r"PASSED \S+::(test_\w+)\[?\S*echo", said))
+    expected = set(re.findall(r"^def (test_\w+)\([^)]*method", (ROOT / suite).read_text(), re.M))
+    assert len(expected) >= 8
+    assert passed == expected
+    assert "PASSED tests/drafters/test_contract.py::test_a_lossy_method_is_found_out" in said
+
+
+def test_the_table_of_methods_has_a_row(project):
+    table = (project / "docs" / "algorithm.md").read_text(encoding="utf-8")
+    row = next(line for line in table.splitlines() if line.startswith("| `echo` |"))
+    assert "| Echo | Guesses that the last token is said again. | nothing | exact |" in row
+
+
+PAGE = """
+import json
+from specdemo.drafters.methods import METHODS
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings
+from specdemo.ui import words
+from specdemo.ui.app import create_app
+
+studio = Studio(AppSettings(replay=True))
+config = json.dumps(create_app(studio).get_config_file(), default=str)
+info = next(method for method in studio.methods() if method.name == "echo")
+print(json.dumps({
+    "menus": config.count('["Echo", "echo"]'),
+    "order": list(METHODS),
+    "options": info.options,
+    "available": info.available,
+    "word": words.VIEW["methods"]["echo"],
+    "german": "echo" in words.translations("de"),
+}))
+"""
+
+
+def test_the_page_offers_it_and_every_language_can_name_it(project):
+    said = json.loads(python(project, "-c", PAGE).splitlines()[-1])
+    assert said["menus"] >= 2  # the menu, and those of the race
+    assert said["order"].index("echo") == said["order"].index("retrieval") + 1
+    assert said["options"] == ["lookahead", "fallback"]
+    assert said["available"]
+    assert said["word"] == "echo"
+    assert not said["german"]
+
+
+COMMANDS = """
+import json, sys
+from specdemo.cli.parser import main
+
+for command in json.loads(sys.argv[1]):
+    print("=====")
+    sys.stdout.flush()
+    code = main(command)
+    assert code == 0, (command, code)
+"""
+
+
+def test_every_command_takes_it(project, tmp_path):
+    model = make_tiny_model(tmp_path / "model")
+    pair = ["--target", str(model), "--draft", "none", "--precision", "fp32", "--device", "cpu"]
+    rows, proof = tmp_path / "rows.json", ["--runs", "2", "--tokens", "6"]
+    run = [*pair, "--max-new-tokens", "12"]
+    commands = [
+        ["methods"],
+        ["run", "the cat", "--method", "echo", "--json", *run],
+        ["compare", "the cat", "--methods", "echo", "--repeat", "1", *run],
+        ["bench", "--lanes", "echo", "--limit", "1", "--first-turns", "--json", str(rows), *run],
+        ["audit", "--method", "echo", *proof, *pair],
+    ]
+    said = python(project, "-c", COMMANDS, json.dumps(commands)).split("=====\n")[1:]
+    listed, run_lines, compared, benched, audited = said
+    assert "Guesses that the last token is said again." in listed
+    events = [decode(line) for line in run_lines.splitlines()]
+    header = next(e for e in events if isinstance(e, RunStarted) and e.lane == "speculative")
+    assert header.method == "echo"
+    assert not header.lossy
+    plain, speculative = (
+        output_ids([event for event in events if event.lane == lane])
+        for lane in ("plain", "speculative")
+    )
+    assert plain
+    assert plain == speculative
+    assert re.search(r"echo .*yes", compared)
+    assert "echo" in benched
+    assert "echo" in rows.read_text(encoding="utf-8")
+    assert "echo" in audited
