@@ -58,12 +58,16 @@ class DraftReader:
         """Whether tokens are chosen, not drawn."""
         return self.shaper.sampling.greedy
 
+    @property
+    def _learners(self) -> list[MarkovBias | HeadBias]:
+        return [learner for learner in (self.bias, self.head) if learner]
+
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
         # The drafter's draws must not be those of the verifier, which counts from the seed itself.
         self._generator.manual_seed(self._seed)
         attach(self.reader.model, self.head)
-        for learner in filter(None, (self.bias, self.head)):
+        for learner in self._learners:
             learner.start(prompt_ids)
         self.reader.follow(prompt_ids[:-1])
         self.reader.prepare(prompt_ids[:-1])
@@ -72,7 +76,7 @@ class DraftReader:
         """A step begins: learn from what the target has said since the last one."""
         self._warm = False
         self.reader.follow(committed)
-        for learner in filter(None, (self.bias, self.head)):
+        for learner in self._learners:
             learner.follow(committed)
 
     def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
@@ -127,7 +131,9 @@ class DraftReader:
                     len(found.columns),
                 )
                 return found.begin(took)
-        columns, rows, confidences = [], [], []
+        columns: list[int] = []
+        rows: list[Tensor] = []
+        confidences: list[float] = []
         while len(rows) < most:
             probs = self.probs_after(committed, [self.token(column) for column in columns])
             at = len(columns)

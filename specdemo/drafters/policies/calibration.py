@@ -50,7 +50,7 @@ class Priors:
 
 
 MODEL_DRAFT = Priors(greedy_model, sampled_model)
-SIBLINGS = {greedy_model: greedy_sibling, sampled_model: sampled_sibling}
+SIBLINGS: dict[Prior, Prior] = {greedy_model: greedy_sibling, sampled_model: sampled_sibling}
 
 
 class Calibration:

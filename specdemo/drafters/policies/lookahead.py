@@ -193,10 +193,10 @@ class CostAware:
         """Look at the costs again where it is time. Only when something is drafted: copies often find nothing."""
         if self._steps > self._known:
             self._known = self._steps + REFRESHED - 1
-            self._floors = self._worth().tolist()
+            self._floors = self._worth()
             self._rule = StopRule.of(self._floors, self.calibration.rates)
 
-    def _worth(self) -> np.ndarray:
+    def _worth(self) -> list[float]:
         """Survival above which one more token, or a few more together, are worth their cost, by tokens so far.
 
         Together, because a pass grows by steps of several rows: a dear row may be paid by the cheap ones after it.
@@ -204,7 +204,8 @@ class CostAware:
         more = np.arange(1, TOGETHER + 1)
         gains = np.cumsum(self.calibration.mean**more)
         cost = more * self._step + self.costs.rows_seconds(self.most, TOGETHER)
-        return (self.costs.rate() * cost / gains).min(axis=1)
+        floors: list[float] = (self.costs.rate() * cost / gains).min(axis=1).tolist()
+        return floors
 
     @property
     def _step(self) -> float:
