@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,20 @@ def test_the_requirements_admit_zerogpu_and_the_tested_torch() -> None:
 def test_every_requirement_has_an_upper_end(name: str) -> None:
     for requirement in requirements(name).values():
         assert {item.operator for item in requirement.specifier} & {"==", "<", "<="}, requirement
+
+
+def test_the_wheel_takes_the_tested_versions_and_nothing_without_an_end() -> None:
+    written = tomllib.loads(read("pyproject.toml"))["project"]["dependencies"]
+    asked = {found.name: found for found in map(Requirement, written)}
+    tested = requirements()
+    assert asked.keys() == tested.keys()
+    for name, requirement in asked.items():
+        assert str(requirement.marker) == str(tested[name].marker)
+        operators = {item.operator for item in requirement.specifier}
+        assert operators == {">=", "<"}
+        for item in tested[name].specifier:
+            if item.operator in ("==", "<=", ">="):
+                assert requirement.specifier.contains(item.version), requirement
 
 
 def test_what_replays_need_is_part_of_what_everything_needs() -> None:

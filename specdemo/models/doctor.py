@@ -32,7 +32,11 @@ PACKAGES = (
     "plotly",
 )
 REQUIREMENTS = ASSETS.parent / "requirements.txt"
-INSTALL = "Run pip install -r requirements.txt"
+INSTALL = (
+    "Run pip install -r requirements.txt"
+    if REQUIREMENTS.is_file()
+    else "Install specdemo again with all that it requires"
+)
 PYTHONS = ((3, 11), (3, 13))
 ROOM_FOR_DEFAULT = 900_000_000  # wheel, GGUF file and the converted folder
 
@@ -83,13 +87,21 @@ def _python() -> Fact:
 
 
 def _required(package: str) -> str:
-    """What requirements.txt asks of a package, such as '>=2.8,<3'; empty when it asks nothing."""
+    """What is asked of a package, such as '>=2.8,<3'; empty when nothing is.
+
+    A checkout asks in requirements.txt, an installed package in its metadata.
+    """
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name
 
-    if not REQUIREMENTS.is_file():
-        return ""
-    for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines():
+    if REQUIREMENTS.is_file():
+        lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    else:
+        try:
+            lines = metadata.requires("specdemo") or []
+        except metadata.PackageNotFoundError:
+            return ""
+    for line in lines:
         try:
             requirement = Requirement(line.split("#")[0].strip())
         except InvalidRequirement:

@@ -1,0 +1,138 @@
+"""The wheel: built from the project's files, installed elsewhere, and used without the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path
+
+import pytest
+from test_project import project_files
+
+from specdemo.trace.replay import read
+
+ROOT = Path(__file__).resolve().parents[1]
+START_SECONDS = 120
+
+
+def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **variables},
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel, built without a network from a copy: what a build leaves behind stays out of the checkout."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for path in project_files():
+        copy = source / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--quiet"]
+    run(sys.executable, "-m", "pip", "wheel", *options, "-w", out, source, cwd=out)
+    (built,) = out.glob("specdemo-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """A folder with the wheel's content alone; what it requires comes from this environment."""
+    folder = tmp_path_factory.mktemp("installed")
+    options = ["--no-deps", "--no-index", "--quiet", "--target", folder]
+    run(sys.executable, "-m", "pip", "install", *options, wheel, cwd=folder)
+    return folder
+
+
+def specdemo(installed: Path, *words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    (command,) = (installed / "bin").glob("specdemo*")
+    return run(command, *words, cwd=cwd, PYTHONPATH=str(installed))
+
+
+def test_the_wheel_holds_every_module_and_asset_and_no_tests(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+        metadata = archive.read(next(name for name in inside if name.endswith("METADATA")))
+    files = [path.relative_to(ROOT).as_posix() for path in project_files()]
+    modules = {name for name in files if name.startswith("specdemo/") and name.endswith(".py")}
+    assets = {f"specdemo/{name}" for name in files if name.startswith("assets/")}
+    assert modules
+    assert assets
+    assert modules | assets <= inside
+    assert {"specdemo/models/files/catalogue.json", "specdemo/py.typed"} <= inside
+    outside = {name.partition("/")[0] for name in inside}
+    assert {name for name in outside if not name.endswith(".dist-info")} == {"specdemo"}
+    assert b"Requires-Dist: torch<2.14,>=2.8" in metadata
+    assert b"Provides-Extra: desktop" in metadata
+
+
+def test_an_installed_wheel_replays_a_recorded_run_away_from_the_checkout(installed, tmp_path):
+    trace = installed / "specdemo" / "assets" / "runs" / "01-guess-and-check.jsonl"
+    done = specdemo(installed, "replay", trace, cwd=tmp_path)
+    kept = "".join(
+        node.text
+        for event in read(trace).trace.lane("speculative").events
+        if event.__class__.__name__ == "Verified"
+        for node in [*(event.nodes[place] for place in event.path), event.next]
+        if node
+    )
+    assert done.stdout.strip() == kept.strip()
+    specdemo(installed, "export", trace, "--html", "run.html", cwd=tmp_path)
+    assert "<script" in (tmp_path / "run.html").read_text(encoding="utf-8")
+
+
+def test_an_installed_wheel_tells_of_itself(installed, tmp_path):
+    code = "import specdemo, specdemo.paths; print(specdemo.__file__, specdemo.paths.ASSETS)"
+    done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
+    assert all(Path(word).is_relative_to(installed) for word in done.stdout.split())
+    assert "draft_model" in specdemo(installed, "methods", cwd=tmp_path).stdout
+    assert "smollm2" in specdemo(installed, "models", cwd=tmp_path).stdout
+
+
+def test_an_installed_wheel_serves_the_page(installed, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (command,) = (installed / "bin").glob("specdemo*")
+    words = [str(command), "app", "--replay", "--no-browser", "--port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    log = (tmp_path / "log").open("w+")
+    process = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+    try:
+        page, link = fetched(f"http://127.0.0.1:{port}/", process)
+        assert "specdemo" in page
+        script = link.partition("<")[2].partition(">")[0]
+        assert "gradio_api/file=" in script
+        text, _ = fetched(f"http://127.0.0.1:{port}/{script}", process)
+        assert text.strip()
+    finally:
+        process.terminate()
+        process.wait(30)
+        log.close()
+
+
+def fetched(address: str, process: subprocess.Popen[bytes]) -> tuple[str, str]:
+    """What an address answers, as soon as it does. returns: the text, its Link header"""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310
+                return answer.read().decode("utf-8"), answer.headers.get("Link", "")
+        except (urllib.error.URLError, OSError):
+            assert process.poll() is None, "the page's process has ended"
+            assert time.monotonic() < end, "the page does not answer"
+            time.sleep(0.3)
