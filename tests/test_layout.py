@@ -82,6 +82,14 @@ def test_imports_point_one_way(path: Path) -> None:
     assert inner <= ALLOWED[layer] | {layer}
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "ui").rglob("*.py")), ids=name_of)
+def test_tabs_are_self_contained(path: Path) -> None:
+    """No tab imports another; only the page, and the site that is made of the same parts, import tabs."""
+    outside = {PACKAGE / "ui" / "app.py", PACKAGE / "ui" / "site.py"}
+    tabs = {name for name in imports_of(path) if name.startswith("specdemo.ui.tabs")}
+    assert not tabs or path in outside
+
+
 @pytest.mark.parametrize("path", in_layers("trace", "errors", "settings", "paths"), ids=name_of)
 def test_the_trace_needs_the_standard_library_only(path: Path) -> None:
     outside = {name.partition(".")[0] for name in imports_of(path)} - {"specdemo", "__future__"}

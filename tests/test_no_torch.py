@@ -16,7 +16,8 @@ from specdemo.session.studio import ReplayOnly, Studio
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.ui import words
 from specdemo.ui.app import create_app
-from specdemo.ui.handlers import Handlers
+from specdemo.ui.model import ModelHandlers
+from specdemo.ui.tabs.play import PlayHandlers
 
 ROOT = Path(__file__).resolve().parents[1]
 HIDE = """
@@ -95,12 +96,13 @@ def test_the_environment_can_ask_for_replay_alone(monkeypatch, value, replay):
 
 
 def test_run_leaves_what_is_shown_and_the_page_says_why():
-    handlers = Handlers(Studio(AppSettings(replay=True)))
+    studio = Studio(AppSettings(replay=True))
+    handlers = PlayHandlers(studio)
     visitor, shown = handlers.begin(None)
     assert shown == gr.skip()
-    assert list(handlers.run(visitor, "Hello.", "")) == [gr.skip()]
-    status = json.loads(handlers.arrive()[1])
+    assert list(handlers.run(visitor, "Hello.", "", {})) == [gr.skip()]
+    status = json.loads(ModelHandlers(studio).status())
     assert (status["state"], status["text"]) == ("replay", words.REPLAY_ONLY)
-    page = create_app(handlers.studio).get_config_file()
+    page = create_app(studio).get_config_file()
     texts = [str(part["props"].get("value")) for part in page["components"]]
     assert any("Live runs are switched off here." in text for text in texts)

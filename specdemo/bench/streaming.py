@@ -27,7 +27,7 @@ from specdemo.bench.page_speed import served
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings
+from specdemo.settings import AppSettings, RunSettings, widget_order
 from specdemo.trace.codec import TYPES, decode
 from specdemo.trace.events import Event, RunFinished
 from specdemo.trace.metrics import measure
@@ -92,14 +92,8 @@ def table(found: Streaming) -> str:
 
 
 def inputs(settings: RunSettings) -> list[object]:
-    """The values of the page's controls, see `handlers.read_controls`."""
-    sampling = settings.sampling
-    return [
-        settings.method, settings.policy, settings.lookahead, settings.threshold, settings.nodes,
-        settings.memory, settings.fallback, settings.baseline, settings.max_new_tokens,
-        sampling.temperature, sampling.top_k, sampling.top_p, sampling.repetition_penalty,
-        sampling.seed,
-    ]  # fmt: skip
+    """The values of the page's settings, in its order."""
+    return [settings.value(name) for name in widget_order()]
 
 
 def _headless(studio: Studio, prompt: str, settings: RunSettings) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -81,7 +81,7 @@ def answer_all(
     at_once: int = AT_ONCE,
     system: str = "",
     cancel: threading.Event | None = None,
-) -> Iterator[Answer | Totals]:
+) -> Generator[Answer | Totals, None, None]:
     """Answer prompts, at most `at_once` together, without plain decoding beside them.
 
     yields: an Answer whenever one has grown, each prompt's last one `ended`; then Totals

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -54,7 +54,7 @@ class Place(Conversation):
         system: str = "",
         sampling: Sampling | None = None,
         cancel: threading.Event | None = None,
-    ) -> Iterator[Text]:
+    ) -> Generator[Text, None, None]:
         """The target's own answer. most: tokens. yields: the text, longer each time
 
         Raises UserError for a prompt that cannot be answered, and for what breaks later.
@@ -81,7 +81,7 @@ class Place(Conversation):
         settings: RunSettings,
         *,
         cancel: threading.Event | None = None,
-    ) -> Iterator[Guess]:
+    ) -> Generator[Guess, None, None]:
         """What each method drafts after the first `position` tokens of an answer, in the order of the menu.
 
         Each is alone, begins anew at this place and remembers nothing; a method that breaks says so, and the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def run_race(
     system: str = "",
     cancel: threading.Event | None = None,
     every: float = 0.0,
-) -> Iterator[tuple[int, Event | None]]:
+) -> Generator[tuple[int, Event | None], None, None]:
     """Run the lanes one after the other: at once they would disturb each other.
 
     Each has a conversation of its own, and first a short pass that warms up what it uses.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from specdemo.errors import UserError
 from specdemo.ui import words
@@ -12,7 +12,7 @@ from specdemo.ui import words
 if TYPE_CHECKING:
     from specdemo.scenarios.batch import Answer, Totals
     from specdemo.session.menu import MethodInfo
-    from specdemo.ui.runs import RecordedRun
+    from specdemo.ui.recorded import RecordedRun
 
 
 def open_line(
@@ -53,6 +53,16 @@ def notice_line(error: UserError) -> str:
 def status(state: str, text: str, done: float | None = None) -> str:
     """Value of the status component. state: loading, ready or failed."""
     return json.dumps({"state": state, "text": text, "done": done})
+
+
+def loading(stage: str, detail: str, done: float | None) -> str:
+    """Value of the status component while a model is loaded. done: share of the stage"""
+    return status("loading", f"{words.LOADING.get(stage, stage)} {detail}".strip(), done)
+
+
+def visible(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
+    """Visibility of a setting: one that the method does not read keeps its value out of sight."""
+    return True if option in method.options else "hidden"
 
 
 def method_choices(methods: Sequence[MethodInfo]) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from specdemo.export.table import (
     plotly_path,
     style_files,
 )
+from specdemo.scenarios.race import recorded_races
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
 
@@ -73,16 +74,20 @@ def write_site(folder: Path) -> None:
 
 def parts() -> dict[str, dict[str, Any]]:
     """What the tabs show, by name: `words` beside the view's, and a `value`, or `choices` of a menu with a value each."""
-    from specdemo.ui.lessons import lessons_value, lessons_words
     from specdemo.ui.present import recorded_line
-    from specdemo.ui.race import Races
-    from specdemo.ui.runs import recorded_runs
+    from specdemo.ui.race_lines import recorded_lines, recorded_title
+    from specdemo.ui.recorded import recorded_runs
+    from specdemo.ui.tabs.lessons import lessons_value, lessons_words
     from specdemo.ui.words.en.lab import WORDS as LAB
     from specdemo.ui.words.en.race import WORDS as RACE
 
-    races = Races(Studio(AppSettings(replay=True)), RUNS)
+    studio = Studio(AppSettings(replay=True))
+    titles = {method.name: method.title for method in studio.methods()}
     runs = [(run.name, run.title, recorded_line(run, run.name)) for run in recorded_runs(RUNS)]
-    raced = [(str(place), title, races.stream(place)) for title, place in races.choices()]
+    raced = [
+        (str(index), recorded_title(race), recorded_lines(race, titles))
+        for index, race in enumerate(recorded_races(RUNS))
+    ]
     lessons = {name: value for name, value in lessons_words().items() if name != "view"}
     return {
         "play": {"choices": runs, "words": {}},

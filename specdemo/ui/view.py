@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-import mimetypes
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
-from pathlib import Path
-from typing import Any
 
 import gradio as gr
-import plotly
 
-from specdemo.export.table import SCRIPTS, modules
+from specdemo.export.table import SCRIPTS
 from specdemo.paths import ASSETS
 from specdemo.ui import words
 
 RUNS = ASSETS / "runs"
-PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-
-# Scripts of what is seen first.
-OPENING = (
-    *("page/language.js", "play/view.js", "play/runs.js"),
-    *("page/status.js", "methods/note.js", "page/teach.js"),
-)
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.
 _MOUNT = """
@@ -94,55 +83,6 @@ def card_view() -> gr.HTML:
 def batch_view() -> gr.HTML:
     """Several prompts and their answers: one JSON object, see `present.batch`."""
     return mounted("{}", "play/batch.js", "mountBatch", "sd-batch", own_words=_only("batch"))
-
-
-def page_head() -> str:
-    """Plotly from the installed package, once the page is idle: no request leaves the machine, and text comes first."""
-    return f"""<script>
-(window.requestIdleCallback ?? setTimeout)(() => {{
-  const script = document.createElement("script");
-  script.src = {json.dumps(_address(PLOTLY))};
-  document.head.append(script);
-}}, {{ timeout: 3000 }});
-</script>"""
-
-
-class Preload:
-    """Middleware: the page's answer names the files of the opening view, which a browser then fetches while Gradio starts."""
-
-    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
-        self.app = app
-        scripts = [f"<{_address(path)}>; rel=modulepreload" for path in _opening()]
-        self.header = (b"link", ", ".join(scripts).encode())
-
-    async def __call__(
-        self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
-    ) -> None:
-        """One request of ASGI."""
-
-        async def named(message: dict[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], self.header]
-            await send(message)
-
-        page = scope["type"] == "http" and scope["path"] == "/"
-        await self.app(scope, receive, named if page else send)
-
-
-def serve_assets() -> None:
-    """Let the server hand out the script, the recorded runs, the icons and Plotly."""
-    mimetypes.add_type("text/javascript", ".js")  # some Windows machines call it plain text
-    gr.set_static_paths([SCRIPTS, RUNS, ASSETS / "icons", PLOTLY])
-
-
-def _address(path: Path) -> str:
-    """Of a file that is served, relative to the page."""
-    return f"gradio_api/file={path.as_posix()}"
-
-
-def _opening() -> list[Path]:
-    """Scripts of what is seen first and everything that they import, each once."""
-    return [SCRIPTS / name for name in modules(*OPENING)]
 
 
 def _only(*names: str) -> dict[str, object]:

@@ -8,18 +8,18 @@ import pytest
 
 from specdemo.bench.streaming import DETAIL, Streaming, inputs, last_value, rates, table
 from specdemo.errors import UserError
-from specdemo.settings import RunSettings, Sampling
+from specdemo.settings import RunSettings, Sampling, widget_order
 from specdemo.trace.events import Node, RunFinished, Status, Verified
-from specdemo.ui import handlers
-from specdemo.ui.handlers import read_controls
+from specdemo.ui.tabs import play
 
 
 def test_the_page_is_asked_for_the_same_run():
     settings = RunSettings(
         method="tree", nodes=7, fallback=False, sampling=Sampling(0.7, 40, 0.9, 1.1, 5)
     )
-    assert read_controls(tuple(inputs(settings))) == settings
-    assert handlers.DETAIL == DETAIL
+    asked = dict(zip(widget_order(), inputs(settings), strict=True))
+    assert RunSettings.from_values(asked) == settings
+    assert play.DETAIL == DETAIL
 
 
 def test_rates_are_of_the_last_lane_and_of_the_wall():

@@ -22,7 +22,7 @@ from specdemo.scenarios import lab
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
 from specdemo.trace.events import ModelInfo
-from specdemo.ui.lab import LabHandlers, LabVisitor
+from specdemo.ui.tabs.lab import LabHandlers, LabVisitor
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -175,7 +175,7 @@ def test_stop_keeps_what_was_measured_and_visitors_do_not_meet(studio):
     last = told(stream)[-1]["perfect"]
     assert last["state"] == "stopped"
     assert len(last["lanes"]) == 3
-    assert not other.cancel.is_set()
+    assert not other.task.cancel.is_set()
     assert list(other.tried) == ["random"]
     handlers.stop(None)
 
@@ -211,7 +211,7 @@ def test_an_experiment_that_breaks_says_so(error, message):
     assert last["state"] == "failed"
     assert last["error"]["message"] == message
     assert last["error"]["advice"]
-    assert visitor.cancel.is_set()
+    assert visitor.task.cancel.is_set()
 
 
 def test_the_script_learns_this_machines_costs(studio):

@@ -21,11 +21,13 @@ from specdemo.scenarios.proposals import Place
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings, Sampling
 from specdemo.trace.events import ModelInfo, Status
-from specdemo.ui.proposals import Proposals
+from specdemo.ui.tabs.proposals import ProposalHandlers
 from specdemo.ui.view import RUNS
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CONSTANT = RunSettings(policy="constant", lookahead=4)
+WRITING = {"max_new_tokens": 16, "temperature": 0.0}
+DRAFTING = {"policy": "constant", "lookahead": 3, "temperature": 0.0}
 
 
 def tiny_pair(draft_weights):
@@ -137,33 +139,33 @@ def shown(values):
 
 
 def test_the_page_writes_asks_and_answers_a_chosen_place(studio):
-    page = Proposals(studio, RUNS)
+    page = ProposalHandlers(studio, RUNS)
     looker, first = page.begin(None)
     assert json.loads(first)["phase"] == "writing"
-    last = shown(page.write(looker, "abcabc", "", 16, 0.0))[-1]
+    last = shown(page.write(looker, "abcabc", "", WRITING))[-1]
     assert len(last["tokens"]) == 16
     assert last["position"] == 4
-    *_, asked = shown(page.ask(looker, "constant", 3, 0.0))
+    *_, asked = shown(page.ask(looker, DRAFTING))
     assert asked["phase"] == "done"
     assert {row["method"] for row in asked["rows"]} >= {"draft_model", "tree", "medusa"}
     looker, chosen = page.choose(looker, json.dumps({"position": 99}))
     assert json.loads(chosen)["position"] == 16
     page.stop(looker)
-    assert shown(page.ask(looker, "constant", 3, 0.0)) == []
+    assert shown(page.ask(looker, DRAFTING)) == []
 
 
 def test_the_page_says_what_is_wrong(studio):
-    page = Proposals(studio, RUNS)
+    page = ProposalHandlers(studio, RUNS)
     looker, _ = page.begin(None)
-    assert "prompt is empty" in shown(page.write(looker, " ", "", 16, 0.0))[-1]["error"]
+    assert "prompt is empty" in shown(page.write(looker, " ", "", WRITING))[-1]["error"]
     _, value = page.choose(None, '{"position": 3}')
     assert "no text yet" in json.loads(value)["error"]
 
 
 def test_an_older_turn_shows_nothing_more(studio):
-    page = Proposals(studio, RUNS)
+    page = ProposalHandlers(studio, RUNS)
     looker, _ = page.begin(None)
-    writing = page.write(looker, "abcabc", "", 16, 0.0)
+    writing = page.write(looker, "abcabc", "", WRITING)
     assert shown([next(writing)])
-    looker.next_turn()
+    looker.task = looker.task.replace()
     assert shown(writing) == []

@@ -13,7 +13,9 @@ from specdemo.scenarios.race import WARM_UP, recorded_races, recorded_together, 
 from specdemo.session.menu import MethodInfo
 from specdemo.settings import RunSettings
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
-from specdemo.ui.race import Races, Switch, lane_title, read_lanes
+from specdemo.ui.race_lines import lane_title
+from specdemo.ui.streaming import Task
+from specdemo.ui.tabs.race import RaceHandlers, read_lanes
 from specdemo.ui.view import RUNS
 
 LANES = [RunSettings(method="nothing"), RunSettings(method="tree")]
@@ -110,17 +112,20 @@ def lines_of(stream):
 
 
 def controls(*methods, tokens=10):
-    return (0.0, tokens, 0, *(value for name in methods for value in (name, "cost", 6)))
+    values = {"temperature": 0.0, "max_new_tokens": tokens, "seed": 0}
+    for number, name in enumerate(methods, 1):
+        values |= {f"method {number}": name, f"policy {number}": "cost", f"lookahead {number}": 6}
+    return values
 
 
 def race_of(races, prompt, *methods):
-    switch, first = races.begin(None)
-    *_, last = races.run(switch, prompt, len(methods), *controls(*methods, "tree", "tree"))
+    task, first = races.begin(None)
+    *_, last = races.run(task, prompt, len(methods), controls(*methods, "tree", "tree"))
     return first, last
 
 
 def test_the_stream_names_its_lanes_first_and_says_whose_events_come():
-    races = Races(ScriptedStudio(), RUNS)
+    races = RaceHandlers(ScriptedStudio(), RUNS)
     first, last = race_of(races, "hello", "nothing", "tree")
     assert lines_of(first)[0]["waiting"]
     lines = lines_of(last)
@@ -137,7 +142,7 @@ def test_the_stream_names_its_lanes_first_and_says_whose_events_come():
     [("", "tree", "no prompt"), ("refused", "tree", "too long"), ("a", "medusa", "cannot race")],
 )
 def test_what_cannot_be_raced_is_a_sentence(prompt, method, said):
-    races = Races(ScriptedStudio(), RUNS)
+    races = RaceHandlers(ScriptedStudio(), RUNS)
     _, last = race_of(races, prompt, "nothing", method)
     notices = [line["message"] for line in lines_of(last) if line["type"] == "notice"]
     assert len(notices) == 1
@@ -145,9 +150,9 @@ def test_what_cannot_be_raced_is_a_sentence(prompt, method, said):
 
 
 def test_what_is_dropped_shows_nothing_more():
-    races, switch = Races(ScriptedStudio(), RUNS), Switch()
-    races.replay(switch, None)
-    shown = list(races.run(switch, "a", 2, *controls("nothing", "tree")))
+    races, task = RaceHandlers(ScriptedStudio(), RUNS), Task()
+    races.replay(task, None)
+    shown = list(races.run(task, "a", 2, controls("nothing", "tree")))
     assert not any(isinstance(value, str) for value in shown)
     assert not races.studio.ran
 
@@ -162,7 +167,7 @@ def test_lanes_are_read_from_the_page_and_called_by_what_they_do():
     )
     assert not tree.fallback
     with pytest.raises(UserError, match="empty"):
-        read_lanes((None, 10, 0, "tree", "cost", 6))
+        read_lanes({**controls("tree"), "temperature": None})
     titles = {"tree": "Tree", "nothing": "Plain", "auto": "Auto"}
     assert lane_title(titles, "nothing", plain.to_dict()) == "Plain"
     assert lane_title(titles, "tree", {"policy": "constant", "lookahead": 3}) == "Tree: always 3"
@@ -210,8 +215,8 @@ def test_recorded_runs_race_when_text_target_and_rule_are_the_same(recordings):
 
 
 def test_a_recorded_race_names_the_runs_to_fetch(recordings):
-    races = Races(ScriptedStudio(), recordings)
-    opening, *lanes, raced = lines_of(races.stream(1))
+    races = RaceHandlers(ScriptedStudio(), recordings)
+    opening, *lanes, raced = lines_of(races.recording(1))
     assert opening["source"] == "recorded"
     assert [lane["run"] for lane in lanes] == ["a", "a", "d", "d"]
     assert lanes[0]["title"].startswith("nf4: ")

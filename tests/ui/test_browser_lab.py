@@ -12,8 +12,8 @@ from specdemo.scenarios.lab import Lane
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
 from specdemo.trace.events import ModelInfo
-from specdemo.ui import lab
 from specdemo.ui.app import create_app, launch_options
+from specdemo.ui.tabs import lab
 
 pytestmark = pytest.mark.browser
 

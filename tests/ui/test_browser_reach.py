@@ -8,7 +8,7 @@ from ui.test_browser import ReadyStudio
 from specdemo.settings import AppSettings
 from specdemo.ui import words
 from specdemo.ui.app import create_app, launch_options
-from specdemo.ui.runs import recorded_runs
+from specdemo.ui.recorded import recorded_runs
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = pytest.mark.browser

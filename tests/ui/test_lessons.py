@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from specdemo.ui import words
-from specdemo.ui.lessons import lessons_value, lessons_words
+from specdemo.ui.tabs.lessons import lessons_value, lessons_words
 from specdemo.ui.view import RUNS
 from specdemo.ui.words.en.lessons import WORDS
 

@@ -33,7 +33,7 @@ def texts(part: str, language: str) -> dict[str, str]:
 
 def translations(language: str) -> dict[str, str]:
     """English texts and what they mean in a language, for the parts that the language has."""
-    known = {}
+    known: dict[str, str] = {}
     for part in parts(importlib.import_module(f"specdemo.ui.words.{language}")):
         english, other = texts(part, "en"), texts(part, language)
         said = ((text, other.get(path, text)) for path, text in english.items())

@@ -10,20 +10,26 @@ SUBTITLE = "Spekulatives Decodieren, live: ein Entwurf rät, das Zielmodell prü
 PROMPT = "Prompt"
 PROMPT_HINT = "Etwas fragen oder unten ein Beispiel wählen. Strg+Enter startet, Esc hält an."
 RUN, STOP, NEW = "Start", "Anhalten", "Neu"
-METHOD, POLICY, LOOKAHEAD, THRESHOLD = (
-    "Verfahren",
-    "Regel der Vorausschau",
-    "Vorausschau",
-    "Schwelle der Zuversicht",
-)
-TEMPERATURE, TOP_K, TOP_P = "Temperatur", "Top-k (0 ist aus)", "Top-p (1 ist aus)"
-SEED_HINT = (
-    "Derselbe Startwert gibt denselben Text, wo nichts nach der Uhr geht: nicht bei Auto, nicht bei der "
-    "Kostenregel."
-)
-PENALTY, SEED, MAX_TOKENS = "Wiederholungsstrafe (1 ist aus)", "Startwert", "Höchstens Token"
-FALLBACK = "Nicht entwerfen, solange es verliert"
-BASELINE = "Zuerst ohne Entwurf messen"
+# What is asked for, by the name of the setting.
+SETTINGS = {
+    "method": "Verfahren",
+    "policy": "Regel der Vorausschau",
+    "lookahead": "Vorausschau",
+    "nodes": "Knoten des Baums",
+    "memory": "Aus diesem Besuch lernen",
+    "temperature": "Temperatur",
+    "max_new_tokens": "Höchstens Token",
+    "threshold": "Schwelle der Zuversicht",
+    "fallback": "Nicht entwerfen, solange es verliert",
+    "baseline": "Zuerst ohne Entwurf messen",
+    "top_k": "Top-k (0 ist aus)",
+    "top_p": "Top-p (1 ist aus)",
+    "repetition_penalty": "Wiederholungsstrafe (1 ist aus)",
+    "seed": "Startwert",
+}
+SETTING_HINTS = {
+    "seed": "Derselbe Startwert gibt denselben Text, wo nichts nach der Uhr geht: nicht bei Auto, nicht bei der Kostenregel.",
+}
 SYSTEM = "System-Prompt (freiwillig)"
 MORE, MODEL = "Weitere Einstellungen", "Modelle"
 PAIR, PRECISION, LOAD = "Zielmodell + Entwurf", "Genauigkeit des Zielmodells", "Laden"
@@ -34,8 +40,7 @@ POLICIES = {
     "learned": "Gelernte Regel",
     "cost": "Nach Kosten",
 }
-NODES = "Knoten des Baums"
-MEMORY, FORGET, FORGOTTEN = "Aus diesem Besuch lernen", "Vergessen", "Das Gelernte ist vergessen."
+FORGET, FORGOTTEN = "Vergessen", "Das Gelernte ist vergessen."
 UNAVAILABLE, LOSSY = "hier nicht verfügbar", "verlustbehaftet"
 NEEDS = "Braucht {need}."
 NOT_HERE = "Für dieses Zielmodell nicht verfügbar. {why_not}"

@@ -13,8 +13,6 @@ START, STOP = "Rennen", "Anhalten"
 PRESETS_LABEL, RECORDED_LABEL = "Aufstellung", "Aufgezeichnete Rennen"
 COUNT = "Bahnen"
 LANE = "Bahn {number}"
-METHOD, POLICY, LOOKAHEAD = "Verfahren", "Regel der Vorausschau", "Vorausschau"
-TOKENS, TEMPERATURE, SEED = "Höchstens Token", "Temperatur", "Startwert"
 NOTE = (
     "Alle Bahnen nutzen das Zielmodell, wie es geladen ist: Eine andere Genauigkeit wäre ein anderes Zielmodell. Um "
     "eine antreten zu lassen, auf dem ersten Reiter unter Modelle laden oder `python -m specdemo bench --precision` "
@@ -25,8 +23,6 @@ WAIT_TURN = (
     "Warten: Rennen sind nacheinander dran, damit keines ein anderes stört. Es beginnt von selbst."
 )
 WAIT_LOADING = "Das Modell wird noch geladen. Das Rennen beginnt von selbst, sobald es bereit ist."
-SETTING = "Eine Einstellung ist leer oder keine Zahl."
-SETTING_ADVICE = "Jede Einstellung ausfüllen oder eine Aufstellung wählen."
 EMPTY, EMPTY_ADVICE = (
     "Es gibt keinen Prompt für das Rennen.",
     "Einen eingeben oder eine Aufstellung wählen.",

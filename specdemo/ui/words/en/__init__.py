@@ -11,19 +11,26 @@ SUBTITLE = "Speculative decoding, live: a draft guesses, the target checks."
 PROMPT = "Prompt"
 PROMPT_HINT = "Ask something, or pick an example below. Ctrl+Enter runs, Esc stops."
 RUN, STOP, NEW = "Run", "Stop", "New"
-METHOD, POLICY, LOOKAHEAD, THRESHOLD = (
-    "Method",
-    "Lookahead policy",
-    "Lookahead",
-    "Confidence threshold",
-)
-TEMPERATURE, TOP_K, TOP_P = "Temperature", "Top-k (0 is off)", "Top-p (1 is off)"
-SEED_HINT = (
-    "The same seed gives the same text where nothing goes by the clock: not auto, not cost-aware."
-)
-PENALTY, SEED, MAX_TOKENS = "Repetition penalty (1 is off)", "Seed", "Maximum tokens"
-FALLBACK = "Stop drafting while it loses"
-BASELINE = "Measure plain decoding first"
+# What is asked for, by the name of the setting.
+SETTINGS = {
+    "method": "Method",
+    "policy": "Lookahead policy",
+    "lookahead": "Lookahead",
+    "nodes": "Tree nodes",
+    "memory": "Learn from this visit",
+    "temperature": "Temperature",
+    "max_new_tokens": "Maximum tokens",
+    "threshold": "Confidence threshold",
+    "fallback": "Stop drafting while it loses",
+    "baseline": "Measure plain decoding first",
+    "top_k": "Top-k (0 is off)",
+    "top_p": "Top-p (1 is off)",
+    "repetition_penalty": "Repetition penalty (1 is off)",
+    "seed": "Seed",
+}
+SETTING_HINTS = {
+    "seed": "The same seed gives the same text where nothing goes by the clock: not auto, not cost-aware.",
+}
 SYSTEM = "System prompt (optional)"
 MORE, MODEL = "More settings", "Models"
 PAIR, PRECISION, LOAD = "Target + draft", "Precision of the target", "Load"
@@ -34,8 +41,7 @@ POLICIES = {
     "learned": "Learned classifier",
     "cost": "Cost-aware",
 }
-NODES = "Tree nodes"
-MEMORY, FORGET, FORGOTTEN = "Learn from this visit", "Forget", "What was learned is forgotten."
+FORGET, FORGOTTEN = "Forget", "What was learned is forgotten."
 UNAVAILABLE, LOSSY = "not available here", "lossy"
 NEEDS = "Needs {need}."
 NOT_HERE = "Not available for this target. {why_not}"

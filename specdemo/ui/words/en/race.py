@@ -11,8 +11,6 @@ START, STOP = "Race", "Stop"
 PRESETS_LABEL, RECORDED_LABEL = "Set up", "Recorded races"
 COUNT = "Lanes"
 LANE = "Lane {number}"
-METHOD, POLICY, LOOKAHEAD = "Method", "Lookahead policy", "Lookahead"
-TOKENS, TEMPERATURE, SEED = "Maximum tokens", "Temperature", "Seed"
 NOTE = (
     "All lanes use the target as it is loaded: another precision would be another target. To race one, load it under "
     "Models on the first tab, or run `python -m specdemo bench --precision`; where runs in two precisions are "
@@ -21,8 +19,6 @@ NOTE = (
 )
 WAIT_TURN = "Waiting: races take turns, so that none disturbs another. Yours begins by itself."
 WAIT_LOADING = "The model is still loading. Your race begins by itself as soon as it is ready."
-SETTING = "A setting is empty or not a number."
-SETTING_ADVICE = "Fill in every setting, or choose a set-up."
 EMPTY, EMPTY_ADVICE = "There is no prompt to race on.", "Type one, or choose a set-up."
 
 # How lanes are called.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,26 +14,24 @@ import gradio as gr
 from specdemo.errors import UserError
 from specdemo.scenarios import lab
 from specdemo.session.studio import Studio
+from specdemo.ui.streaming import ALONE, QUICK, VISITOR_SECONDS, Task, stream
 from specdemo.ui.view import mounted
 from specdemo.ui.words.en.lab import WORDS
 
-LOADING_SECONDS = 0.5  # between two looks at whether the model is there
-VISITOR_SECONDS = 3600
-LANES = 2 + len(
-    lab.LOOKAHEADS
-)  # of an experiment with a draft: plain decoding comes first and last
+LANES = 2 + len(lab.LOOKAHEADS)  # with a draft: plain decoding comes first and last
 Tried = dict[str, dict[str, Any]]
+Measured = Generator[dict[str, Any], None, None]  # parts of a result, fuller each time
 
 
 @dataclass(slots=True)
 class LabVisitor:
-    """What one visitor has tried, and the switch that stops what is in progress.
+    """What one visitor has tried, and the experiment that was asked for last.
 
     tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` tell how far it is
     """
 
     tried: Tried = field(default_factory=dict)
-    cancel: threading.Event = field(default_factory=threading.Event)
+    task: Task = field(default_factory=Task)
 
 
 def create_lab(studio: Studio) -> None:
@@ -53,22 +52,20 @@ def create_lab(studio: Studio) -> None:
         "{}", "lab/experiments.js", "mountExperiments", "sd-lab-tried", own_words=WORDS
     )
 
-    quick: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
     for name, button in buttons.items():
         button.click(
             lambda visitor, name=name: handlers.begin(visitor, name),
             visitor,
             [visitor, results],
-            **quick,
+            **QUICK,
         ).then(
             lambda visitor, name=name: (yield from handlers.run(visitor, name)),
             visitor,
             results,
             show_progress="hidden",
-            concurrency_id="alone",  # what is timed takes turns, here and in the race
-            concurrency_limit=1,
+            **ALONE,
         )
-    stop.click(handlers.stop, visitor, None, **quick)
+    stop.click(handlers.stop, visitor, None, **QUICK)
 
 
 class LabHandlers:
@@ -84,45 +81,67 @@ class LabHandlers:
     def begin(self, visitor: LabVisitor | None, name: str) -> tuple[LabVisitor, str]:
         """A button was pressed; answered at once. returns: visitor, value of the results"""
         visitor = visitor or LabVisitor()
-        visitor.cancel.set()  # an experiment of this visitor that is still going on ends within a step
-        visitor.cancel = threading.Event()
+        visitor.task = visitor.task.replace()
         visitor.tried = {**visitor.tried, name: {"state": "waiting"}}
         return visitor, json.dumps(visitor.tried)
 
-    def run(self, visitor: LabVisitor, name: str) -> Iterator[str]:
+    def run(self, visitor: LabVisitor, name: str) -> Iterator[object]:
         """The experiment itself. yields: value of the results, fuller each time, until another one takes its place"""
-        cancel, tried = visitor.cancel, visitor.tried
-        while not (self.studio.ready or self.studio.error or cancel.wait(LOADING_SECONDS)):
-            yield json.dumps(tried)  # a closed browser is noticed here
-        one: dict[str, Any] = {"state": "running", "done": 0.0}
-        try:
-            for found in EXPERIMENTS[name](self.studio, cancel):
-                one = {**one, **found}
-                if visitor.cancel is cancel:
-                    yield json.dumps({**tried, name: one})
-            one["state"] = "stopped" if cancel.is_set() else "done"
-        except UserError as error:
-            one |= {"state": "failed", "error": _told(error)}
-        except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
-            one |= {"state": "failed", "error": _told(_unexpected(error))}
-        finally:
-            cancel.set()  # also when the browser has gone: whatever still runs must end
-        if visitor.cancel is cancel:
-            visitor.tried = {**tried, name: one}
-            yield json.dumps(visitor.tried)
+        found = _Found(visitor, name)
+        yield from stream(
+            self.studio,
+            found.task,
+            self._measure(found),
+            found,
+            waiting=json.dumps(found.tried),
+            seconds=0,
+            unexpected=_unexpected,
+        )
+
+    def _measure(self, found: _Found) -> Generator[None, None, None]:
+        """Run the experiment; what is measured goes into `found`."""
+        with closing(EXPERIMENTS[found.name](self.studio, found.task.cancel)) as measured:
+            for part in measured:
+                found.one = {**found.one, **part}
+                yield
+        found.end("stopped" if found.task.cancel.is_set() else "done")
 
     def stop(self, visitor: LabVisitor | None) -> None:
         """Stop was pressed: the experiment ends within one step and keeps what there is."""
         if visitor is not None:
-            visitor.cancel.set()
+            visitor.task.stop()
+
+
+class _Found:
+    """What an experiment has found so far, beside what the visitor tried before."""
+
+    def __init__(self, visitor: LabVisitor, name: str) -> None:
+        self.visitor, self.name = visitor, name
+        self.task, self.tried = visitor.task, visitor.tried
+        self.one: dict[str, Any] = {"state": "running", "done": 0.0}
+
+    def value(self) -> str:
+        """Value of the results."""
+        return json.dumps({**self.tried, self.name: self.one})
+
+    def end(self, state: str, **more: object) -> None:
+        """The experiment has ended; the visitor keeps it, unless another one has taken its place."""
+        self.one |= {"state": state, **more}
+        if not self.task.replaced:
+            self.visitor.tried = {**self.tried, self.name: self.one}
+
+    def fail(self, error: UserError) -> None:
+        """The experiment broke."""
+        told = {"message": error.message, "unharmed": error.unharmed, "advice": error.advice}
+        self.end("failed", error=told)
 
 
 def _lanes(
     measure: Callable[[Studio, threading.Event], Iterator[lab.Lane]],
-) -> Callable[[Studio, threading.Event], Iterator[dict[str, Any]]]:
+) -> Callable[[Studio, threading.Event], Measured]:
     """An experiment with a draft, lookahead by lookahead."""
 
-    def run(studio: Studio, cancel: threading.Event) -> Iterator[dict[str, Any]]:
+    def run(studio: Studio, cancel: threading.Event) -> Measured:
         lanes: list[dict[str, Any]] = []
         about = {"precision": studio.pair.target.info.precision, **(lab.machine(studio) or {})}
         yield {**about, "lanes": [], "said": {"name": "plain"}}
@@ -136,7 +155,7 @@ def _lanes(
     return run
 
 
-def _look_back(studio: Studio, cancel: threading.Event) -> Iterator[dict[str, Any]]:
+def _look_back(studio: Studio, cancel: threading.Event) -> Measured:
     """The real model first, which takes a moment, then the two words."""
     yield {"said": {"name": "places"}}
     real = lab.taken_back(studio, cancel)
@@ -153,10 +172,6 @@ EXPERIMENTS = {
 }
 
 
-def _told(error: UserError) -> dict[str, str]:
-    return {"message": error.message, "unharmed": error.unharmed, "advice": error.advice}
-
-
 def _unexpected(error: Exception) -> UserError:
     words: Any = WORDS["unexpected"]
     return UserError(
@@ -166,4 +181,4 @@ def _unexpected(error: Exception) -> UserError:
 
 def _leave(visitor: LabVisitor | None) -> None:
     if visitor is not None:
-        visitor.cancel.set()
+        visitor.task.stop()

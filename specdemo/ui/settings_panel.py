@@ -1,0 +1,119 @@
+"""The settings of a run as components, by name: the first minute's settings in sight, the rest folded away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from specdemo.session.studio import Studio
+from specdemo.settings import Widget, field, widget_order
+from specdemo.ui import present, words
+from specdemo.ui.view import note_view
+
+# Settings that some methods read and others do not.
+OPTIONS = ("policy", "lookahead", "nodes", "memory", "threshold", "fallback")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsPanel:
+    """The components of the settings.
+
+    fields: by the name of the setting, in the order in which handlers get them
+    menu: what depends on the chosen method: the menu, its note, and what shows or hides each of OPTIONS
+    forget: the button that clears what was learned
+    """
+
+    fields: dict[str, Any]
+    menu: list[Any]
+    forget: gr.Button
+    system: gr.Textbox
+
+    @property
+    def method(self) -> Any:
+        """The menu of methods."""
+        return self.fields["method"]
+
+    def links(self) -> dict[str, Any]:
+        """The components by their names in a link."""
+        return {field(name).link: component for name, component in self.fields.items()}
+
+
+def create_settings(studio: Studio) -> SettingsPanel:
+    """What can be chosen for a run: a widget for each row of the table of settings that has one."""
+    methods = studio.methods()
+    default = field("method").default
+    chosen = next((method for method in methods if method.name == default), methods[0])
+    seen = {option: present.visible(chosen, option) for option in OPTIONS}
+    names = widget_order()
+    folded = [name for name in names if _widget(name).folded]
+
+    def widget(name: str) -> Any:
+        return create_widget(name, visible=seen.get(name, True), elem_id=f"sd-{name}")
+
+    choices = present.method_choices(methods)
+    fields = {"method": create_widget("method", choices, value=chosen.name, elem_id="sd-method")}
+    note = note_view(present.method_note(chosen))
+    for name in names:
+        if name == "memory":
+            with gr.Row(visible=seen[name], elem_id="sd-memory") as learning:
+                fields[name] = create_widget(name, min_width=100)
+                forget = gr.Button(words.FORGET, size="sm", scale=0)
+        elif name not in (*fields, *folded):
+            fields[name] = widget(name)
+    with gr.Accordion(words.MORE, open=False):
+        fields |= {name: widget(name) for name in folded}
+        system = gr.Textbox(label=words.SYSTEM, lines=2)
+    shown = {**fields, "memory": learning}
+    return SettingsPanel(
+        fields, [fields["method"], note, *(shown[name] for name in OPTIONS)], forget, system
+    )
+
+
+def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **given: Any) -> Any:
+    """The component of a setting, as its row in the table says.
+
+    choices: of a dropdown, (label, value) each; the policies when there are none
+    given: what the component takes instead of the row's own
+    """
+    row, widget = field(name), _widget(name)
+    options = {"value": row.default, "label": words.SETTINGS[name], **given}
+    if name in words.SETTING_HINTS:
+        options.setdefault("info", words.SETTING_HINTS[name])
+    match widget.kind:
+        case "dropdown":
+            policies = [(title, value) for value, title in words.POLICIES.items()]
+            return gr.Dropdown(choices or policies, **options)
+        case "slider":
+            ends = {"minimum": widget.low, "maximum": widget.high, "step": widget.step}
+            return gr.Slider(**{**ends, **options})
+        case "number":
+            return gr.Number(minimum=row.low, precision=0, **options)
+        case _:
+            return gr.Checkbox(**options)
+
+
+def _widget(name: str) -> Widget:
+    """How the page asks for a setting that it asks for."""
+    widget = field(name).widget
+    assert widget, f"the page does not ask for {name}"
+    return widget
+
+
+def by_name(
+    handler: Callable[..., Iterator[object]], fields: Mapping[str, object]
+) -> Callable[..., Iterator[object]]:
+    """A handler for Gradio, which passes values in order, of one whose last argument is the values by name.
+
+    fields: the event's last inputs, by name
+    """
+
+    def handle(*values: object) -> Iterator[object]:
+        first = len(values) - len(fields)
+        named = dict(zip(fields, values[first:], strict=True))
+        yield from handler(*values[:first], named)
+
+    handle.__name__ = handler.__name__  # Gradio names its interface after it
+    return handle

@@ -1,0 +1,140 @@
+"""Several prompts at once, folded away under the first tab's run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import gradio as gr
+
+from specdemo.errors import UserError
+from specdemo.scenarios.batch import Answer, Totals, answer_all
+from specdemo.session.studio import Studio
+from specdemo.settings import RunSettings
+from specdemo.ui import present, words
+from specdemo.ui.settings_panel import SettingsPanel, by_name
+from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, leave, stream
+from specdemo.ui.view import batch_view
+
+MOST_PROMPTS = 16  # of one batch
+BATCH_SECONDS = 1 / 10  # between two looks at a batch
+BATCHES = 1  # at the same time: the prompts of one are a full pass
+
+
+@dataclass(slots=True)
+class Table:
+    """The prompts, their answers so far, and what all came to or went wrong."""
+
+    rows: list[Answer] = field(default_factory=list)
+    totals: Totals | None = None
+    error: UserError | None = None
+
+    def value(self) -> str:
+        """Value of the batch view."""
+        return present.batch(self.rows, totals=self.totals, error=self.error)
+
+    def fail(self, error: UserError) -> None:
+        """Say what went wrong."""
+        self.error = error
+
+
+class BatchHandlers:
+    """Handlers bound to one studio; a visitor's batch is a `Task`."""
+
+    def __init__(self, studio: Studio) -> None:
+        self.studio = studio
+
+    def begin(self, task: Task | None, text: str | None) -> tuple[Task, str]:
+        """Run all was pressed; answered at once. returns: task, the prompts without answers"""
+        waiting = words.BATCH_TURN if self.studio.ready else words.WAIT_LOADING
+        task = Task() if task is None else task.replace()
+        return task, present.batch(_rows(prompt_lines(text)), waiting=waiting)
+
+    def run(
+        self, task: Task, text: str | None, system: str | None, values: Mapping[str, object]
+    ) -> Iterator[object]:
+        """All prompts together. yields: value of the batch view, at most ten a second"""
+        prompts, table = prompt_lines(text), Table()
+        yield from stream(
+            self.studio,
+            task,
+            self._answers(task, table, prompts, system or "", values),
+            table,
+            waiting=present.batch(_rows(prompts), waiting=words.WAIT_LOADING),
+            seconds=BATCH_SECONDS,
+        )
+
+    def _answers(
+        self,
+        task: Task,
+        table: Table,
+        prompts: list[str],
+        system: str,
+        values: Mapping[str, object],
+    ) -> Generator[None, None, None]:
+        """Answer the prompts; answers and totals go into the table."""
+        table.rows = _rows(_checked(prompts))
+        settings = RunSettings.from_values(values)
+        batch = answer_all(self.studio, prompts, settings, system=system, cancel=task.cancel)
+        with closing(batch):
+            for item in batch:
+                if isinstance(item, Totals):
+                    table.totals = item
+                else:
+                    table.rows[item.place] = item
+                yield
+
+    def stop(self, task: Task | None) -> None:
+        """Stop all was pressed: each run ends within one step and keeps what there is."""
+        if task is not None:
+            task.stop()
+
+
+def create_batch(studio: Studio, settings: SettingsPanel) -> None:
+    """The box of several prompts and what it does. settings: what they are run with"""
+    handlers = BatchHandlers(studio)
+    task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
+    with gr.Accordion(words.BATCH, open=False, elem_id="sd-batch-box"):
+        prompts = gr.Textbox(
+            "\n".join(words.BATCH_EXAMPLES),
+            label=words.BATCH_PROMPTS,
+            info=words.BATCH_HINT.format(most=MOST_PROMPTS),
+            lines=4,
+            max_lines=MOST_PROMPTS,
+            elem_id="sd-batch-prompts",
+        )
+        with gr.Row(elem_id="sd-batch-buttons"):
+            run = gr.Button(words.BATCH_RUN, variant="primary", scale=0)
+            stop = gr.Button(words.BATCH_STOP, scale=0)
+        answers = batch_view()
+
+    begun = run.click(handlers.begin, [task, prompts], [task, answers], **QUICK)
+    begun.then(
+        by_name(handlers.run, settings.fields),
+        [task, prompts, settings.system, *settings.fields.values()],
+        answers,
+        show_progress="hidden",
+        concurrency_id="batch",
+        concurrency_limit=BATCHES,
+    )
+    stop.click(handlers.stop, task, None, **QUICK)
+
+
+def prompt_lines(text: str | None) -> list[str]:
+    """The prompts of the box: its lines that are not empty."""
+    return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def _checked(prompts: list[str]) -> list[str]:
+    """The prompts; raises UserError for none and for too many."""
+    if not prompts:
+        raise UserError(words.BATCH_EMPTY, advice=words.BATCH_EMPTY_ADVICE)
+    if len(prompts) > MOST_PROMPTS:
+        message = words.BATCH_MANY.format(count=len(prompts), most=MOST_PROMPTS)
+        raise UserError(message, advice=words.BATCH_MANY_ADVICE)
+    return prompts
+
+
+def _rows(prompts: Sequence[str]) -> list[Answer]:
+    return [Answer(place, prompt) for place, prompt in enumerate(prompts)]

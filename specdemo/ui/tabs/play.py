@@ -1,0 +1,228 @@
+"""One prompt, answered live, and recorded runs: the first tab."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdemo.paths import ASSETS
+from specdemo.scenarios.batch import new_texts
+from specdemo.session.conversation import Conversation
+from specdemo.session.studio import Studio
+from specdemo.settings import RunSettings
+from specdemo.trace.codec import encode
+from specdemo.trace.events import FinishReason, RunFinished, RunStarted, Verified
+from specdemo.ui import present, words
+from specdemo.ui.model import ModelMenu, create_model_menu
+from specdemo.ui.recorded import create_runs, opening_line, recorded_runs
+from specdemo.ui.settings_panel import SettingsPanel, by_name, create_settings
+from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, YIELD_SECONDS, Lines, Task, stream
+from specdemo.ui.view import run_view
+
+EXAMPLES = ASSETS / "examples.json"
+DETAIL = 5  # alternatives of both models that the inspector shows
+RUNS = 8  # visitors who are answered at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What other parts of the page need of the tab. fields: what a link holds, by name"""
+
+    settings: SettingsPanel
+    model: ModelMenu
+    fields: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Visitor:
+    """One visitor's conversation, its earlier turns as (prompt, answer), and the run that was asked for last.
+
+    opening: the first lines of that run's stream
+    """
+
+    conversation: Conversation
+    turns: list[tuple[str, str]] = field(default_factory=list)
+    task: Task = field(default_factory=Task)
+    opening: str = ""
+
+    def close(self) -> None:
+        """Stop what runs, and free the caches."""
+        self.task.stop()
+        self.conversation.close()
+
+
+class PlayHandlers:
+    """Handlers bound to one studio; they hold nothing of a visitor, that is what `Visitor` is for."""
+
+    def __init__(self, studio: Studio) -> None:
+        self.studio = studio
+
+    def arrive(self) -> Visitor:
+        """The page was opened."""
+        self.studio.start()
+        return Visitor(self.studio.open())
+
+    def play(self, visitor: Visitor | None, name: str) -> str:
+        """A recorded run was chosen; it replaces a live one that still goes on. returns: stream"""
+        if visitor is not None:
+            visitor.task = visitor.task.replace()
+        run = next(run for run in recorded_runs() if run.name == name)
+        return present.recorded_line(run, uuid.uuid4().hex)
+
+    def begin(self, visitor: Visitor | None) -> tuple[Visitor, object]:
+        """Run was pressed; answered at once, before the run has its turn. returns: visitor, stream"""
+        visitor = visitor or Visitor(self.studio.open())
+        visitor.task = visitor.task.replace()
+        if self.studio.replay_only:
+            gr.Info(str(self.studio.replay_only), duration=None)
+            return visitor, gr.skip()
+        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
+        visitor.opening = _opening(visitor, waiting)
+        return visitor, visitor.opening
+
+    def run(
+        self,
+        visitor: Visitor,
+        prompt: str | None,
+        system: str | None,
+        values: Mapping[str, object],
+    ) -> Iterator[object]:
+        """The run itself. yields: the stream, longer each time, until something else takes its place
+
+        prompt, system: None where the browser has never sent a box's text
+        """
+        if self.studio.replay_only:  # `begin` has said why
+            yield gr.skip()
+            return
+        task, lines = visitor.task, Lines(visitor.opening)
+        work = self._answer(visitor, task, lines, prompt or "", system or "", values)
+        yield from stream(self.studio, task, work, lines, waiting=visitor.opening)
+
+    def _answer(
+        self,
+        visitor: Visitor,
+        task: Task,
+        lines: Lines,
+        prompt: str,
+        system: str,
+        values: Mapping[str, object],
+    ) -> Generator[None, None, None]:
+        """Run the prompt; its events become lines."""
+        if task.cancel.is_set():  # stopped before its turn
+            lines.restart(_opening(visitor))
+            return
+        settings = replace(RunSettings.from_values(values), detail=DETAIL)
+        answer: list[str] = []
+        events = visitor.conversation.run(
+            prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
+        )
+        for event in events:
+            lines.add(encode(event) + "\n")
+            if isinstance(event, RunStarted):
+                answer.clear()
+            elif isinstance(event, Verified):
+                answer += new_texts(event)
+            elif isinstance(event, RunFinished) and event.reason is FinishReason.STOP:
+                answer = answer[:-1]  # the token that ends an answer is no part of it
+            yield
+        visitor.turns.append((prompt, "".join(answer)))
+
+    def stop(self, visitor: Visitor | None) -> None:
+        """Stop was pressed: the run ends within one step and keeps what there is."""
+        if visitor is not None:
+            visitor.task.stop()
+
+    def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
+        """Clear was pressed. returns: visitor, empty stream, empty prompt"""
+        visitor = visitor or Visitor(self.studio.open())
+        visitor.task = visitor.task.replace()
+        visitor.conversation.reset()
+        visitor.turns.clear()
+        return visitor, _opening(visitor), ""
+
+    def forget(self, visitor: Visitor | None) -> None:
+        """Forget was pressed: what earlier runs of this visit taught is dropped."""
+        if visitor is not None:
+            visitor.conversation.forget()
+        gr.Info(words.FORGOTTEN)
+
+
+def create_play(studio: Studio) -> Play:
+    """The tab's components and what they do. Called inside its tab."""
+    handlers = PlayHandlers(studio)
+    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+    with gr.Row(elem_id="sd-ask"):
+        prompt = gr.Textbox(
+            label=words.PROMPT,
+            show_label=False,
+            container=False,
+            placeholder=words.PROMPT_HINT,
+            lines=1,
+            max_lines=4,
+            scale=8,
+            elem_id="sd-prompt",
+        )
+        run = gr.Button(words.RUN, variant="primary", scale=1, elem_id="sd-run")
+        stop = gr.Button(words.STOP, scale=1, elem_id="sd-stop")
+        new = gr.Button(words.NEW, scale=1, elem_id="sd-new")
+    with gr.Row(elem_id="sd-starts"):
+        runs = create_runs()
+        with gr.Row(elem_id="sd-examples"):
+            for example in read_examples(EXAMPLES):
+                button = gr.Button(example["title"], size="sm")
+                button.click(None, None, prompt, js=f"() => {json.dumps(example['prompt'])}")
+    with gr.Row(elem_classes="sd-page-row"):
+        with gr.Column(scale=4, min_width=320):
+            view = run_view(opening_line())
+        with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
+            settings = create_settings(studio)
+            model = create_model_menu(studio)
+
+    gr.on(None, handlers.arrive, None, visitor, **QUICK)  # when the page is opened
+    begun = gr.on(
+        [run.click, prompt.submit],
+        handlers.begin,
+        visitor,
+        [visitor, view],
+        # A message of its own, as the one that there are no live runs, reaches the page through the queue alone.
+        **{**QUICK, "queue": bool(studio.replay_only)},
+        api_name="begin_answer",
+    )
+    begun.then(
+        by_name(handlers.run, settings.fields),
+        [visitor, prompt, settings.system, *settings.fields.values()],
+        view,
+        show_progress="hidden",
+        api_name="answer",
+        concurrency_id="engine",
+        concurrency_limit=RUNS,
+    )
+    runs.sent(handlers.play, [visitor, runs], view, **QUICK)
+    stop.click(handlers.stop, visitor, None, **QUICK)
+    new.click(handlers.new, visitor, [visitor, view, prompt], **QUICK)
+    settings.forget.click(handlers.forget, visitor, None, show_progress="hidden")
+    fields = {"prompt": prompt, "system": settings.system, **settings.links()}
+    return Play(settings, model, fields)
+
+
+def read_examples(path: Path) -> list[dict[str, str]]:
+    """The bundled examples: title, task and prompt each."""
+    examples: list[dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))["examples"]
+    return examples
+
+
+def _opening(visitor: Visitor, waiting: str = "") -> str:
+    """The first lines of a new stream: what it waits for, and the earlier turns."""
+    first = present.open_line("live", uuid.uuid4().hex, waiting=waiting)
+    return first + present.earlier_lines(visitor.turns)
+
+
+def _leave(visitor: Visitor | None) -> None:
+    if visitor is not None:
+        visitor.close()

@@ -1,0 +1,307 @@
+"""What every drafter would have drafted at the same place of the same text."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdemo.errors import UserError
+from specdemo.scenarios.proposals import ANSWER, Guess, Place, Text
+from specdemo.scenarios.race import recorded_together
+from specdemo.session.studio import Studio
+from specdemo.settings import RunSettings
+from specdemo.trace.codec import encode
+from specdemo.ui import words as page
+from specdemo.ui.settings_panel import by_name, create_widget
+from specdemo.ui.streaming import ALONE, QUICK, VISITOR_SECONDS, Task, stream
+from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.words.en import proposals as words
+
+TOKENS, LOOKAHEAD = 64, 6
+
+
+@dataclass(slots=True)
+class Looker:
+    """One visitor's text, the position in it that is looked at, and what was asked for last."""
+
+    place: Place
+    text: Text | None = None
+    position: int = 0
+    task: Task = field(default_factory=Task)
+
+    def leave(self) -> None:
+        """Nobody is there any more: free the caches."""
+        self.task.replace()
+        self.place.close()
+
+
+class ProposalHandlers:
+    """Handlers bound to one studio; they hold nothing of a visitor, that is what `Looker` is for."""
+
+    def __init__(self, studio: Studio, folder: Path = RUNS) -> None:
+        self.studio = studio
+        self.recorded = [runs for runs in recorded_together(folder) if len(runs) > 1]
+        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
+        self._prompts = {run["name"]: run["prompt"] for run in index}
+
+    def choices(self) -> list[tuple[str, int]]:
+        """Entries of the menu of recorded texts."""
+        return [
+            (words.RECORDED.format(runs=len(runs), prompt=self._prompts[runs[0].run]), index)
+            for index, runs in enumerate(self.recorded)
+        ]
+
+    def first(self) -> str:
+        """What the tab shows before anything was written: the first recorded text."""
+        return self.recording(0) if self.recorded else self.view()
+
+    def recording(self, index: int) -> str:
+        """A recorded text; its runs are fetched by the script."""
+        runs = self.recorded[index]
+        names = [lane.run for lane in runs]
+        return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
+
+    def replay(self, looker: Looker | None, index: int | None) -> object:
+        """A recorded text was chosen. returns: value of the view"""
+        if looker is not None:
+            looker.task = looker.task.replace()
+        return gr.skip() if index is None else self.recording(index)
+
+    def begin(self, looker: Looker | None) -> tuple[Looker, object]:
+        """Write was pressed; answered at once. returns: looker, value of the view"""
+        looker = looker or Looker(Place(self.studio))
+        looker.task = looker.task.replace()
+        if self.studio.replay_only:
+            gr.Info(str(self.studio.replay_only), duration=None)
+            return looker, gr.skip()
+        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
+        return looker, self.view(phase="writing", waiting=waiting)
+
+    def write(
+        self, looker: Looker, prompt: str | None, system: str | None, values: Mapping[str, Any]
+    ) -> Iterator[object]:
+        """The target writes the text. values: settings by name. yields: value of the view"""
+        if self.studio.replay_only:  # `begin` has said why
+            yield gr.skip()
+            return
+        looker.text = None
+        shown = _Shown(self, looker, "writing")
+        work = self._write(shown, prompt or "", system or "", values)
+        yield from stream(self.studio, looker.task, work, shown)
+
+    def _write(
+        self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
+    ) -> Generator[None, None, None]:
+        """Let the target write."""
+        looker, settings = shown.looker, RunSettings.from_values(values)
+        text = looker.place.write(
+            prompt,
+            most=settings.max_new_tokens,
+            system=system,
+            sampling=settings.sampling,
+            cancel=shown.task.cancel,
+        )
+        with closing(text):
+            for looker.text in text:
+                yield
+        if not (looker.text and looker.text.tokens):
+            raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
+        shown.end()
+        if not shown.task.cancel.is_set():
+            looker.task = Task()  # the drafters, who are asked next
+
+    def choose(self, looker: Looker | None, sent: str) -> tuple[Looker, object]:
+        """A position was chosen on the page; answered at once. sent: {"position": n}. returns: looker, value of the view"""
+        looker = looker or Looker(Place(self.studio))
+        looker.task = looker.task.replace()
+        if not looker.text:
+            return looker, self.view(
+                error=str(UserError(words.NO_TEXT, advice=words.NO_TEXT_ADVICE))
+            )
+        position = int(json.loads(sent).get("position", 0))
+        looker.position = max(0, min(len(looker.text.tokens), position))
+        shown = _Shown(self, looker, "asking", waiting=words.WAIT_TURN)
+        return looker, shown.value()
+
+    def ask(self, looker: Looker, values: Mapping[str, Any]) -> Iterator[object]:
+        """Every drafter, at the chosen position. values: settings by name. yields: value of the view, a row longer each time"""
+        if not looker.text or looker.task.cancel.is_set():
+            yield gr.skip()
+            return
+        shown = _Shown(self, looker, "asking")
+        yield from stream(
+            None, looker.task, self._ask(shown, looker.text, values), shown, seconds=0
+        )
+
+    def _ask(
+        self, shown: _Shown, text: Text, values: Mapping[str, Any]
+    ) -> Generator[None, None, None]:
+        """Let each drafter guess; its guess is one more row."""
+        titles = {method.name: method.title for method in self.studio.methods()}
+        left = [name for name in titles if name != ANSWER]
+        settings = RunSettings.from_values(values)
+        shown.asking = titles[left[0]]
+        yield
+        guesses = shown.looker.place.guesses(
+            text, shown.looker.position, settings, cancel=shown.task.cancel
+        )
+        with closing(guesses):
+            for guess in guesses:
+                shown.rows.append(_row(guess, titles))
+                left.remove(guess.method)
+                if left:
+                    shown.asking = titles[left[0]]
+                    yield
+        shown.asking = ""
+        shown.end()
+
+    def stop(self, looker: Looker | None) -> None:
+        """Stop was pressed: what is there is kept."""
+        if looker is not None:
+            looker.task.stop()
+
+    def view(self, source: str = "live", **shown: object) -> str:
+        """Value of the view, see proposals.js."""
+        methods = [
+            {"name": method.name, "title": method.title, "lossy": method.lossy}
+            for method in self.studio.methods()
+        ]
+        return json.dumps(
+            {"source": source, "key": uuid.uuid4().hex, "methods": methods, **shown},
+            ensure_ascii=False,
+        )
+
+
+class _Shown:
+    """A visitor's text and position, and the rows of the drafters that were asked there.
+
+    asking: title of the drafter whose turn it is
+    """
+
+    def __init__(
+        self, handlers: ProposalHandlers, looker: Looker, phase: str, waiting: str = ""
+    ) -> None:
+        self.handlers, self.looker, self.task = handlers, looker, looker.task
+        self.phase, self.waiting, self.asking, self.error = phase, waiting, "", ""
+        self.rows: list[dict[str, object]] = []
+
+    def value(self) -> str:
+        """Value of the view."""
+        text, studio = self.looker.text, self.handlers.studio
+        info = studio.pair.target.info if studio.ready else None
+        return self.handlers.view(
+            phase=self.phase if text else "empty",
+            prompt=text.prompt if text else "",
+            tokens=[node.text for node in text.tokens] if text else [],
+            position=self.looker.position,
+            rows=self.rows,
+            machine=f"{info.name} {info.precision}" if info else "",
+            error=self.error,
+            waiting=self.waiting,
+            asking=self.asking,
+        )
+
+    def end(self) -> None:
+        """The work has ended: a text stands at its first quarter, and rows stay."""
+        if self.phase == "asking":
+            self.phase = "stopped" if self.task.cancel.is_set() else "done"
+            return
+        self.phase, text = "choose", self.looker.text
+        if not self.task.replaced:
+            self.looker.position = len(text.tokens) // 4 if text else 0
+
+    def fail(self, error: UserError) -> None:
+        """Say what went wrong."""
+        self.end()
+        self.error = str(error)
+
+
+def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
+    """One method's row: its two events as they stand in a trace, or why there are none."""
+    events = [json.loads(encode(event)) for event in (guess.drafted, guess.verified) if event]
+    return {
+        "method": guess.method,
+        "title": titles.get(guess.method, guess.method),
+        "events": events,
+        "why": guess.why_not,
+    }
+
+
+def create_proposals(studio: Studio) -> None:
+    """The tab's components and what they do. Called inside its tab."""
+    handlers = ProposalHandlers(studio)
+    looker = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+    gr.Markdown(words.LEAD, elem_classes="sd-lead")
+    with gr.Row(elem_classes="sd-race-ask"):
+        prompt = gr.Textbox(
+            words.EXPLAIN,
+            label=words.PROMPT,
+            show_label=False,
+            container=False,
+            lines=1,
+            max_lines=3,
+            scale=8,
+            elem_id="sd-proposals-prompt",
+        )
+        write = gr.Button(words.WRITE, variant="primary", scale=1, elem_id="sd-proposals-write")
+        stop = gr.Button(words.STOP, scale=1, elem_id="sd-proposals-stop")
+    with gr.Row(elem_classes="sd-race-presets"):
+        recorded = gr.Dropdown(
+            handlers.choices(),
+            value=0 if handlers.recorded else None,
+            label=words.RECORDED_LABEL,
+            show_label=False,
+            container=False,
+            elem_id="sd-proposals-recorded",
+        )
+    with gr.Accordion(words.SETTINGS, open=False), gr.Row():
+        drafting = {
+            "policy": create_widget("policy", value="constant"),
+            "lookahead": create_widget("lookahead", value=LOOKAHEAD),
+        }
+        writing = {
+            "temperature": create_widget("temperature"),
+            "max_new_tokens": create_widget(
+                "max_new_tokens", value=TOKENS, minimum=16, maximum=256, label=words.TOKENS
+            ),
+        }
+        drafting["temperature"] = writing["temperature"]
+        system = gr.Textbox(label=words.SYSTEM, lines=2)
+    view = mounted(
+        handlers.first(),
+        "proposals/proposals.js",
+        "mountProposals",
+        "sd-proposals-view",
+        own_words={"view": page.VIEW, **words.WORDS},
+    )
+    begun = gr.on([write.click, prompt.submit], handlers.begin, looker, [looker, view], **QUICK)
+    written = begun.then(
+        by_name(handlers.write, writing),
+        [looker, prompt, system, *writing.values()],
+        view,
+        show_progress="hidden",
+        **ALONE,
+    )
+    chosen = view.sent(handlers.choose, [looker, view], [looker, view], **QUICK)
+    for event in (written, chosen):
+        event.then(
+            by_name(handlers.ask, drafting),
+            [looker, *drafting.values()],
+            view,
+            show_progress="hidden",
+            **ALONE,
+        )
+    stop.click(handlers.stop, looker, None, **QUICK)
+    recorded.input(handlers.replay, [looker, recorded], view, **QUICK)
+
+
+def _leave(looker: Looker | None) -> None:
+    if looker is not None:
+        looker.leave()

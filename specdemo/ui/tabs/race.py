@@ -1,0 +1,261 @@
+"""Two to four lanes on the same prompt and clock, each really run, replayed together."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdemo.errors import UserError
+from specdemo.scenarios.race import LEAST, MOST, recorded_races, run_race
+from specdemo.session.studio import Studio
+from specdemo.settings import RunSettings
+from specdemo.trace.codec import encode
+from specdemo.ui import present
+from specdemo.ui import words as page
+from specdemo.ui.race_lines import RACED, lane_line, lane_title, recorded_lines, recorded_title
+from specdemo.ui.settings_panel import by_name, create_widget
+from specdemo.ui.streaming import (
+    ALONE,
+    QUICK,
+    VISITOR_SECONDS,
+    YIELD_SECONDS,
+    Lines,
+    Task,
+    leave,
+    stream,
+)
+from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.words.en import race as words
+
+TOKENS = 96
+OWN = ("method", "policy", "lookahead")  # what each lane has for itself
+
+
+class RaceLines(Lines):
+    """The stream of a race; its last line says that no lane runs any more."""
+
+    def fail(self, error: UserError) -> None:
+        """Append a notice; the race is over."""
+        super().fail(error)
+        self.add(RACED)
+
+
+class RaceHandlers:
+    """Handlers bound to one studio; a visitor's race is a `Task`."""
+
+    def __init__(self, studio: Studio, folder: Path = RUNS) -> None:
+        self.studio = studio
+        self.recorded = recorded_races(folder)
+
+    def first(self) -> str:
+        """What the tab shows before anything was run: the first recorded race."""
+        return self.recording(0) if self.recorded else present.open_line("live", "empty")
+
+    def choices(self) -> list[tuple[str, int]]:
+        """Entries of the menu of recorded races."""
+        return [(recorded_title(race), index) for index, race in enumerate(self.recorded)]
+
+    def recording(self, index: int) -> str:
+        """The stream of a recorded race."""
+        return recorded_lines(self.recorded[index], self._titles())
+
+    def replay(self, task: Task | None, index: int | None) -> object:
+        """A recorded race was chosen; it replaces one that still runs or waits for its turn. returns: stream"""
+        if task is not None:
+            task.replace()
+        return gr.skip() if index is None else self.recording(index)
+
+    def watch_loading(self, *methods: str) -> tuple[object, ...]:
+        """returns: the timer, off once there is nothing to wait for, and the menus of methods"""
+        choices = present.method_choices(self.studio.methods())
+        return gr.Timer(active=self.studio.progress() is not None), *(
+            gr.update(choices=choices) for _ in methods
+        )
+
+    def options(self, name: str) -> tuple[object, ...]:
+        """A lane's method was chosen. returns: updates of its policy and its lookahead"""
+        chosen = next(method for method in self.studio.methods() if method.name == name)
+        return tuple(
+            gr.update(visible=present.visible(chosen, option)) for option in ("policy", "lookahead")
+        )
+
+    def begin(self, task: Task | None) -> tuple[Task, object]:
+        """Race was pressed; answered at once. returns: task, stream"""
+        task = Task() if task is None else task.replace()
+        if self.studio.replay_only:
+            gr.Info(str(self.studio.replay_only), duration=None)
+            return task, gr.skip()
+        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
+        return task, present.open_line("live", uuid.uuid4().hex, waiting=waiting)
+
+    def run(
+        self, task: Task, prompt: str | None, count: int, values: Mapping[str, object]
+    ) -> Iterator[object]:
+        """The race itself. count: lanes; values: see `read_lanes`. yields: the stream, longer each time"""
+        if self.studio.replay_only:  # `begin` has said why
+            yield gr.skip()
+            return
+        lines = RaceLines()
+        work = self._race(task, lines, prompt or "", count, values)
+        yield from stream(self.studio, task, work, lines)
+
+    def _race(
+        self, task: Task, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
+    ) -> Generator[None, None, None]:
+        """Run the lanes; their events become lines."""
+        lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt))
+        lanes = read_lanes(values)[:count]
+        if not prompt.strip():
+            raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
+        titles = self._titles()
+        named = [lane_title(titles, lane.method, lane.to_dict()) for lane in lanes]
+        lines.add(*(lane_line(index, title) for index, title in enumerate(named)))
+        race = run_race(self.studio, prompt, lanes, cancel=task.cancel, every=YIELD_SECONDS)
+        with closing(race):
+            for index, event in race:
+                lines.add(lane_line(index, named[index]) if event is None else encode(event) + "\n")
+                yield
+        lines.add(RACED)
+
+    def stop(self, task: Task | None) -> None:
+        """Stop was pressed: the lane ends within one step, and what has run is kept."""
+        if task is not None:
+            task.stop()
+
+    def _titles(self) -> dict[str, str]:
+        return {method.name: method.title for method in self.studio.methods()}
+
+
+def read_lanes(values: Mapping[str, Any]) -> list[RunSettings]:
+    """Settings of all lanes. Raises UserError.
+
+    values: settings of all lanes by name, and a lane's own with its number, as `method 1`
+    """
+    shared = {name: value for name, value in values.items() if " " not in name}
+    numbers = sorted({name.split()[1] for name in values if " " in name})
+    return [
+        RunSettings.from_values(
+            {**shared, **{name: values[f"{name} {number}"] for name in OWN}, "fallback": False}
+        )
+        for number in numbers
+    ]
+
+
+def create_race(studio: Studio) -> None:
+    """The tab's components and what they do. Called inside its tab."""
+    handlers = RaceHandlers(studio)
+    task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
+    gr.Markdown(words.LEAD, elem_classes="sd-lead")
+    with gr.Row(elem_classes="sd-race-ask"):
+        prompt = gr.Textbox(
+            words.EXPLAIN,
+            label=words.PROMPT,
+            show_label=False,
+            container=False,
+            lines=1,
+            max_lines=3,
+            scale=8,
+            elem_id="sd-race-prompt",
+        )
+        start = gr.Button(words.START, variant="primary", scale=1, elem_id="sd-race-start")
+        stop = gr.Button(words.STOP, scale=1, elem_id="sd-race-stop")
+    with gr.Row(elem_classes="sd-race-presets"):
+        presets = [gr.Button(title, size="sm") for title, *_ in words.PRESETS]
+        recorded = gr.Dropdown(
+            handlers.choices(),
+            value=0 if handlers.recorded else None,
+            label=words.RECORDED_LABEL,
+            show_label=False,
+            container=False,
+            elem_id="sd-race-recorded",
+        )
+    with gr.Accordion(words.PRESETS_LABEL, open=False, elem_id="sd-race-setup"):
+        with gr.Row():
+            count = gr.Radio(list(range(LEAST, MOST + 1)), value=LEAST, label=words.COUNT)
+            fields = {
+                "max_new_tokens": create_widget(
+                    "max_new_tokens", value=TOKENS, minimum=16, maximum=256
+                ),
+                "temperature": create_widget("temperature"),
+                "seed": create_widget("seed", info=None),
+            }
+        with gr.Row(elem_classes="sd-race-lanes"):
+            lanes = [_create_lane(handlers, number) for number in range(1, MOST + 1)]
+        gr.Markdown(words.NOTE, elem_classes="sd-note")
+    view = mounted(
+        handlers.first(),
+        "race/race.js",
+        "mountRace",
+        "sd-race-view",
+        own_words={"view": page.VIEW, **words.WORDS},
+    )
+    for number, (_, lane) in enumerate(lanes, 1):
+        fields |= {f"{name} {number}": component for name, component in lane.items()}
+    preset_of = [fields["temperature"], fields["seed"], count]
+    preset_of += [component for _, lane in lanes for component in lane.values()]
+    methods = [lane["method"] for _, lane in lanes]
+
+    count.change(_lanes_shown, count, [column for column, _ in lanes], **QUICK)
+    begun = gr.on([start.click, prompt.submit], handlers.begin, task, [task, view], **QUICK)
+    begun.then(
+        by_name(handlers.run, fields),
+        [task, prompt, count, *fields.values()],
+        view,
+        show_progress="hidden",
+        **ALONE,
+    )
+    stop.click(handlers.stop, task, None, **QUICK)
+    recorded.input(handlers.replay, [task, recorded], view, **QUICK)
+    for button, preset in zip(presets, words.PRESETS, strict=True):
+        button.click(
+            lambda preset=preset: _preset(preset),
+            None,
+            [prompt, *preset_of],
+            **QUICK,
+        )
+    timer = gr.Timer(1)
+    timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
+
+
+def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, dict[str, Any]]:
+    """A lane's column and its own settings by name, as the first set-up that has so many lanes wants them."""
+    known = {method.name: method for method in handlers.studio.methods()}
+    wanted = next(lanes[number - 1] for *_, lanes in words.PRESETS if len(lanes) >= number)
+    name, policy, lookahead = wanted
+    chosen = known.get(name) or next(iter(known.values()))
+    with gr.Column(visible=number <= LEAST, min_width=200) as column:
+        lane = {
+            "method": create_widget(
+                "method",
+                present.method_choices(list(known.values())),
+                value=chosen.name,
+                label=f"{words.LANE.format(number=number)}: {page.SETTINGS['method']}",
+                elem_id=f"sd-race-method-{number}",
+            ),
+            "policy": create_widget(
+                "policy", value=policy, visible=present.visible(chosen, "policy")
+            ),
+            "lookahead": create_widget(
+                "lookahead", value=lookahead, visible=present.visible(chosen, "lookahead")
+            ),
+        }
+    depends = [lane["policy"], lane["lookahead"]]
+    lane["method"].change(handlers.options, lane["method"], depends, **QUICK)
+    return column, lane
+
+
+def _lanes_shown(count: int) -> list[object]:
+    return [gr.update(visible=index < count) for index in range(MOST)]
+
+
+def _preset(preset: tuple[Any, ...]) -> list[object]:
+    """Values of prompt, temperature, seed, count and the lanes; lanes that are not used stay as they are."""
+    _, prompt, temperature, seed, lanes = preset
+    used = [value for lane in lanes for value in lane]
+    unused = [gr.skip()] * (3 * (MOST - len(lanes)))
+    return [prompt, temperature, seed, len(lanes), *used, *unused]

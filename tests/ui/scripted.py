@@ -1,0 +1,85 @@
+"""A studio whose methods and answers are given, for tests of handlers."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+from specdemo.session.menu import MethodInfo
+from specdemo.settings import RunSettings
+from specdemo.trace.events import (
+    FinishReason,
+    ModelInfo,
+    Node,
+    RunFinished,
+    RunStarted,
+    Status,
+    Verified,
+)
+
+VALUES = RunSettings(max_new_tokens=64).values()
+del VALUES["detail"]  # what the page does not ask for
+METHODS = [
+    MethodInfo("draft_model", "Draft model", "Guesses.", ("policy", "lookahead"), True, "", ("D",)),
+    MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, "There is no draft.", ("D",)),
+    MethodInfo("look_back", "Look back", "Wrong on purpose.", (), True, lossy=True),
+]
+
+
+class ScriptedConversation:
+    """A conversation whose events are given; it tells whether it was closed."""
+
+    def __init__(self, error=None, steps=3):
+        self.error = error
+        self.steps = steps
+        self.closed = False
+
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
+        if self.error:
+            raise self.error
+        yield RunStarted("speculative", settings.method, prompt, {}, ModelInfo("tiny"))
+        for step in range(self.steps):
+            if cancel.is_set():
+                yield RunFinished("speculative", FinishReason.CANCELLED, step, 0.1 * step)
+                return
+            own = Node(step, f" {prompt}{step}", status=Status.PLAIN)
+            yield Verified("speculative", step, (), (), own, 0, 0.1, 0, 0.1 * (step + 1))
+        yield RunFinished("speculative", FinishReason.LENGTH, self.steps, 0.1 * self.steps)
+
+    def reset(self):
+        pass
+
+    def forget(self):
+        self.forgotten = True
+
+    def close(self):
+        self.closed = True
+
+
+class ScriptedStudio:
+    ready = True
+    error = None
+    replay_only = None
+    audited = None
+    cards: dict[str, dict[str, object]] = {}
+    loading = None
+    pair = SimpleNamespace(target=SimpleNamespace(info=ModelInfo("tiny", precision="fp32")))
+
+    def methods(self):
+        return METHODS
+
+    def last_audit(self):
+        return self.audited
+
+    def card(self, method):
+        return self.cards.get(method)
+
+    def progress(self):
+        return self.loading
+
+    def open(self):
+        return ScriptedConversation()
+
+
+def lines(stream):
+    return [json.loads(line) for line in stream.splitlines()]

@@ -1,0 +1,122 @@
+"""Several prompts: each row is told apart, errors are sentences, what is stopped or left is cancelled."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio
+
+from specdemo.errors import UserError
+from specdemo.scenarios.batch import State
+from specdemo.ui import words
+from specdemo.ui.streaming import leave
+from specdemo.ui.tabs.batch import BatchHandlers
+
+
+@pytest.fixture
+def handlers():
+    return BatchHandlers(ScriptedStudio())
+
+
+def batch_of(handlers, text, task=None):
+    """All values of the batch view, from pressing Run all on."""
+    task, first = handlers.begin(task, text)
+    return [json.loads(value) for value in (first, *handlers.run(task, text, "", VALUES))]
+
+
+def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
+    first, *_, last = batch_of(handlers, "a\n\n  b \n")
+    assert [row["state"] for row in first["rows"]] == ["waiting", "waiting"]
+    assert first["waiting"] == words.BATCH_TURN
+    assert [(row["prompt"], row["text"]) for row in last["rows"]] == [
+        ("a", " a0 a1 a2"),
+        ("b", " b0 b1 b2"),
+    ]
+    assert [row["rate"] for row in last["rows"]] == [pytest.approx(10), pytest.approx(10)]
+    assert (last["total"]["prompts"], last["total"]["tokens"]) == (2, 6)
+    assert last["total"]["rate"] > 0
+    assert last["waiting"] == last["error"] == ""
+
+
+def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
+    handlers.studio.open = lambda: ScriptedConversation(UserError("Happened.", advice="Do."))
+    last = batch_of(handlers, "a\nb")[-1]
+    assert [(row["state"], row["error"]) for row in last["rows"]] == [
+        ("failed", "Happened. Do.")
+    ] * 2
+    assert last["error"] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, words.BATCH_EMPTY), (" \n", words.BATCH_EMPTY), ("a\n" * 17, "17 prompts")],
+)
+def test_a_batch_of_none_or_too_many_is_a_sentence(handlers, text, message):
+    last = batch_of(handlers, text)[-1]
+    assert message in last["error"]
+    assert last["rows"] == []
+
+
+def test_a_batch_with_a_setting_out_of_range_is_a_sentence(handlers):
+    task, _ = handlers.begin(None, "a")
+    (value,) = handlers.run(task, "a", "", {**VALUES, "lookahead": 99})
+    assert "lookahead" in json.loads(value)["error"]
+
+
+def test_a_batch_is_shown_at_most_ten_times_a_second(handlers, monkeypatch):
+    ticks = iter(range(10**6))
+    monkeypatch.setattr("specdemo.ui.streaming.time.monotonic", lambda: next(ticks) / 100)
+    values = batch_of(handlers, "\n".join("abcd"))
+    looks = 4 * 5  # each prompt: started, three steps, finished
+    assert len(values) - 2 <= looks * 2 / 10 + 1  # a look and perhaps a value take a hundredth each
+    assert len(values) > 2
+
+
+def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
+    handlers.studio.open = lambda: ScriptedConversation(steps=10**9)
+    task, _ = handlers.begin(None, "a\nb")
+    running = handlers.run(task, "a\nb", "", VALUES)
+    next(running)
+    handlers.stop(task)
+    last = json.loads(list(running)[-1])
+    assert [row["state"] for row in last["rows"]] == ["stopped", "stopped"]
+    assert last["total"]["tokens"] > 0
+
+    task, _ = handlers.begin(task, "a")
+    running = handlers.run(task, "a", "", VALUES)
+    next(running)
+    running.close()  # what Gradio does when the tab is closed
+    assert task.cancel.is_set()
+    assert not [thread for thread in threading.enumerate() if "specdemo-batch" in thread.name]
+
+    task, _ = handlers.begin(task, "a")
+    leave(task)
+    assert task.cancel.is_set()
+    handlers.stop(None)
+    leave(None)
+
+
+def test_a_batch_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
+    monkeypatch.setattr("specdemo.ui.streaming.LOADING_SECONDS", 0.01)
+    handlers.studio.ready = False
+    task, first = handlers.begin(None, "a")
+    assert json.loads(first)["waiting"] == words.WAIT_LOADING
+    running = handlers.run(task, "a", "", VALUES)
+    assert next(running) == next(running) == first
+    handlers.studio.ready = True
+    assert json.loads(list(running)[-1])["rows"][0]["state"] == "done"
+
+
+def test_batches_of_two_tasks_never_meet(handlers):
+    one, two = handlers.begin(None, "alpha")[0], handlers.begin(None, "omega")[0]
+    first = "".join(handlers.run(one, "alpha", "", VALUES))
+    second = "".join(handlers.run(two, "omega", "", VALUES))
+    assert "omega" not in first
+    assert "alpha" not in second
+    assert one.cancel is not two.cancel
+
+
+def test_every_state_of_a_prompt_has_a_word():
+    assert set(words.VIEW["batch"]["state"]) == set(State)

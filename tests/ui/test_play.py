@@ -1,0 +1,153 @@
+"""A run: its stream only grows, errors are sentences, what is stopped or left is cancelled, visitors are apart."""
+
+from __future__ import annotations
+
+import json
+import threading
+from itertools import pairwise
+
+import pytest
+from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
+
+from specdemo.errors import UserError
+from specdemo.settings import field
+from specdemo.trace.events import FinishReason, RunFinished
+from specdemo.ui.recorded import recorded_runs
+from specdemo.ui.tabs.play import PlayHandlers, Visitor
+
+
+@pytest.fixture
+def handlers():
+    return PlayHandlers(ScriptedStudio())
+
+
+def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
+    visitor, first = handlers.begin(None)
+    streams = [first, *handlers.run(visitor, "a", None, VALUES)]
+    assert all(later.startswith(earlier) for earlier, later in pairwise(streams))
+    assert [line["type"] for line in lines(streams[-1])] == [
+        "open",
+        "started",
+        "verified",
+        "verified",
+        "verified",
+        "finished",
+    ]
+    visitor, second = handlers.begin(visitor)
+    assert lines(second)[1] == {"type": "earlier", "prompt": "a", "answer": " a0 a1 a2"}
+    assert second.splitlines()[0] != first.splitlines()[0]
+    assert handlers.new(visitor)[0].turns == []
+
+
+@pytest.mark.parametrize(
+    "error", [UserError("Happened.", unharmed="Unharmed.", advice="Do."), RuntimeError("boom")]
+)
+def test_an_error_is_a_sentence_and_the_next_run_works(handlers, error):
+    visitor = Visitor(ScriptedConversation(error))
+    handlers.begin(visitor)
+    notice = lines(list(handlers.run(visitor, "a", "", VALUES))[-1])[-1]
+    assert notice["type"] == "notice"
+    assert notice["message"]
+    assert notice["advice"]
+    assert "Traceback" not in json.dumps(notice)
+    visitor.conversation = ScriptedConversation()
+    handlers.begin(visitor)
+    assert lines(list(handlers.run(visitor, "a", "", VALUES))[-1])[-1]["type"] == "finished"
+
+
+def test_stop_before_its_turn_and_a_closed_browser_cancel(handlers):
+    visitor, _ = handlers.begin(None)
+    handlers.stop(visitor)
+    assert [line["type"] for line in lines(list(handlers.run(visitor, "a", "", VALUES))[-1])] == [
+        "open"
+    ]
+    visitor = Visitor(ScriptedConversation(steps=10_000_000))
+    handlers.begin(visitor)
+    running = handlers.run(visitor, "a", "", VALUES)
+    next(running)
+    cancel: threading.Event = visitor.task.cancel
+    running.close()  # what Gradio does when the tab is closed
+    assert cancel.is_set()
+    visitor.close()
+    assert visitor.conversation.closed
+
+
+def test_a_run_gives_way_to_a_recorded_one_and_shows_nothing_more(handlers):
+    visitor = Visitor(ScriptedConversation(steps=10_000_000))
+    handlers.begin(visitor)
+    running = handlers.run(visitor, "a", "", VALUES)
+    next(running)
+    cancel = visitor.task.cancel
+    name = recorded_runs()[-1].name
+    (opening,) = lines(handlers.play(visitor, name))
+    assert (opening["source"], opening["run"]) == ("recorded", name)
+    assert opening["title"]
+    assert cancel.is_set()
+    assert list(running) == []
+    assert handlers.play(None, name) != handlers.play(
+        None, name
+    )  # the same run may be played again
+
+
+def test_a_run_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
+    monkeypatch.setattr("specdemo.ui.streaming.LOADING_SECONDS", 0.01)
+    handlers.studio.ready = False
+    visitor, first = handlers.begin(None)
+    assert "loading" in lines(first)[0]["waiting"]
+    running = handlers.run(visitor, "a", "", VALUES)
+    assert next(running) == next(running) == first
+    handlers.studio.ready = True
+    assert lines(list(running)[-1])[-1]["type"] == "finished"
+    handlers.studio.ready = False
+    visitor, _ = handlers.begin(visitor)
+    handlers.stop(visitor)
+    assert "finished" not in list(handlers.run(visitor, "a", "", VALUES))[-1]
+
+
+def test_two_visitors_never_see_each_other(handlers):
+    one, two = handlers.begin(None)[0], handlers.begin(None)[0]
+    runs = handlers.run(one, "alpha", "", VALUES), handlers.run(two, "omega", "", VALUES)
+    for first, second in zip(*runs, strict=True):
+        assert "omega" not in first
+        assert "alpha" not in second
+    assert one.turns != two.turns
+
+
+def test_the_token_that_ends_an_answer_is_no_part_of_the_turn(handlers):
+    class Ending(ScriptedConversation):
+        def run(self, prompt, settings, *, system="", cancel, every=0.0):
+            *events, _ = super().run(prompt, settings, cancel=cancel)
+            yield from [*events, RunFinished("speculative", FinishReason.STOP, 3, 0.3)]
+
+    visitor = Visitor(Ending())
+    handlers.begin(visitor)
+    list(handlers.run(visitor, "a", "", VALUES))
+    assert visitor.turns == [("a", " a0 a1")]
+
+
+def test_a_setting_out_of_range_is_a_sentence_that_names_it(handlers):
+    wrong = {"lookahead": 99, "nodes": None, "temperature": float("nan"), "top_k": 2.5}
+    for name, value in wrong.items():
+        visitor, _ = handlers.begin(None)
+        *_, last = handlers.run(visitor, "a", "", {**VALUES, name: value})
+        notice = lines(last)[-1]
+        assert notice["type"] == "notice"
+        assert field(name).label in notice["message"]
+
+
+def test_what_was_cleared_does_not_come_back(handlers):
+    visitor = Visitor(ScriptedConversation(steps=10_000_000))
+    handlers.begin(visitor)
+    running = handlers.run(visitor, "a", "", VALUES)
+    next(running)
+    visitor, empty, prompt = handlers.new(visitor)
+    assert [line["type"] for line in lines(empty)] == ["open"]
+    assert prompt == ""
+    assert list(running) == []
+
+
+def test_what_was_learned_can_be_forgotten(handlers):
+    visitor = Visitor(ScriptedConversation())
+    handlers.forget(visitor)
+    assert visitor.conversation.forgotten
+    handlers.forget(None)

@@ -1,0 +1,50 @@
+"""The settings' components come from the table, and handlers get their values by name."""
+
+from __future__ import annotations
+
+import gradio as gr
+import pytest
+from ui.scripted import ScriptedStudio
+
+from specdemo.settings import RunSettings, field, widget_order
+from specdemo.ui import words
+from specdemo.ui.settings_panel import OPTIONS, by_name, create_settings
+
+
+@pytest.fixture(scope="module")
+def panel():
+    with gr.Blocks():
+        return create_settings(ScriptedStudio())
+
+
+def test_every_setting_that_the_page_asks_for_has_a_word_and_a_component(panel):
+    assert set(words.SETTINGS) == set(widget_order())
+    assert set(words.SETTING_HINTS) <= set(widget_order())
+    assert tuple(panel.fields) == widget_order()
+    for name, component in panel.fields.items():
+        assert component.label == words.SETTINGS[name]
+    assert set(panel.links()) == {field(name).link for name in widget_order()}
+
+
+def test_the_components_start_with_the_defaults_of_a_run(panel):
+    shown = {name: component.value for name, component in panel.fields.items()}
+    shown["method"] = RunSettings().method  # the studio of this test does not know it
+    assert RunSettings.from_values(shown) == RunSettings()
+
+
+def test_what_depends_on_the_method_stands_in_the_order_of_the_options(panel):
+    menu, _note, *options = panel.menu
+    assert menu is panel.method
+    assert len(options) == len(OPTIONS)
+    for name, component in zip(OPTIONS, options, strict=True):
+        assert component.elem_id == f"sd-{name}"
+
+
+def test_a_handler_gets_its_last_values_by_name():
+    def handler(visitor, values):
+        yield visitor, values
+
+    named = by_name(handler, {"a": object(), "b": object()})
+    assert list(named("me", 1, 2)) == [("me", {"a": 1, "b": 2})]
+    with pytest.raises(ValueError, match="argument"):
+        list(named(1))
