@@ -26,11 +26,11 @@ from torch import Tensor
 from specdemo.bench.report import aligned
 from specdemo.bench.statistics import chi_square_p
 from specdemo.drafters.look_back import LookBack
+from specdemo.engine.forward import immediate
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.target import Immediate
-from specdemo.engine.types import Drafter, Outcome, Proposal, TargetOutput
+from specdemo.engine.types import Drafter, Proposal, TargetOutput
 from specdemo.settings import Sampling
 from specdemo.trace.events import ModelInfo, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
@@ -169,7 +169,7 @@ def _first_word_of_a_run(drafter: Drafter, seed: int) -> int:
     return next(output_ids([event])[0] for event in events if isinstance(event, Verified))
 
 
-class Draws:
+class Draws(Drafter):
     """Draws words from the draft while `go_on` says so; a word's confidence is its chance of surviving."""
 
     def __init__(self, go_on: GoOn, seed: int) -> None:
@@ -177,9 +177,7 @@ class Draws:
         # The drafter's draws must not be those of the verifier, which counts from the seed itself.
         self._generator = torch.Generator().manual_seed(seed + 1_000_003)
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
-        """There is nothing to prepare."""
-
+    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draw a chain."""
         drawn: list[int] = []
@@ -193,17 +191,15 @@ class Draws:
             reason=self.go_on.__name__.replace("_", " "),
         )
 
-    def observe(self, outcome: Outcome) -> None:
-        """There is nothing to learn."""
 
-
-class FixedTarget(Immediate):
+class FixedTarget:
     """Answers every text with the target's two probabilities; stands where the loop wants a cached model."""
 
     def __init__(self) -> None:
         self.length = 0
 
-    def read(self, token_ids: Sequence[int]) -> Tensor:
+    @immediate
+    def reading(self, token_ids: Sequence[int]) -> Tensor:
         """Count the tokens. returns: (2,) logits"""
         self.length += len(token_ids)
         return _tensor(TARGET).log()
@@ -212,7 +208,8 @@ class FixedTarget(Immediate):
         """Forget the rest."""
         self.length = length
 
-    def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
+    @immediate
+    def judging(self, pending_id: int, proposal: Proposal) -> TargetOutput:
         """The same row for each: (1 + N, 2) logits."""
         return TargetOutput(_tensor(TARGET).log().expand(1 + len(proposal), -1))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from specdemo.bench.audit_result import GreedyAudit, SamplingAudit
 from specdemo.bench.lanes import same_prefix
+from specdemo.engine.forward import answered
 from specdemo.settings import Sampling
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def judge_sampling(
             uniforms = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
             values.append(transform(probs, token_id, uniforms[0]))
             if draft is not None:
-                guess = draft.probs_after([*prompt_ids, *ids[:place]], len(probs))
+                text = [*prompt_ids, *ids[:place]]
+                guess = answered(draft.probs_after(text, len(probs)))
                 by_draft.append(transform(probs, token_id, uniforms[1], overrated(probs, guess)))
             impossible += not probs[token_id] > 0
     p_uniform, p_independent = uniformity_p(values), independence_p(values)
@@ -90,7 +92,7 @@ def reread(
     from specdemo.engine.sampling import Shaper
     from specdemo.engine.types import Proposal
 
-    reader.prepare(prompt_ids[:-1])
+    answered(reader.prepare(prompt_ids[:-1]))
     output = reader.model.forward(prompt_ids[-1], Proposal.chain(ids[:-1]))  # type: ignore[attr-defined]
     paths = [ids[:place] for place in range(len(ids))]
     return Shaper(sampling).probs(output.logits, prompt_ids, paths).cpu()

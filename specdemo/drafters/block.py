@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING
 from specdemo.drafters.base import DraftingContext, Method, TrainedDrafter
 from specdemo.drafters.depths import CHOSEN_GUESS, depth_tree
 from specdemo.drafters.policies.calibration import Calibration, stated
+from specdemo.engine.clock import Lap
 from specdemo.engine.cost import FOLLOW, Costs
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.forward import Requesting
+from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from specdemo.models.drafts.compact import CompactModel, MarkovHead
 
 
-class Block:
+class Block(Drafter):
     """What DSpark and JetSpec share: one pass that guesses every place of the block.
 
     draft: reads with a compact drafter that guesses `depth` places; shapes and draws as the target does
@@ -37,20 +38,17 @@ class Block:
         self.costs: Costs = draft.costs
         self.depth = self.model.weights.depth
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Read the prompt but for its last token."""
-        self.draft.start(prompt_ids)
+        return self.draft.start(prompt_ids)
 
-    def guess(self, committed: Sequence[int]) -> Tensor:
+    def guess(self, committed: Sequence[int]) -> Requesting[Tensor]:
         """(depth, W) float32 logits of the places after a text; what the pass took is one draft step."""
-        begun = time.perf_counter()
         self.draft.follow(committed)
-        words = self.reader.guess_after(committed)
-        self.costs.observe_draft(time.perf_counter() - begun, FOLLOW)
-        return words
-
-    def observe(self, outcome: Outcome) -> None:
-        """Costs and calibration are told by whoever owns them."""
+        lap = Lap()
+        logits = yield from lap.of(self.reader.block_after(committed))
+        self.costs.observe_draft(lap.share, FOLLOW)
+        return logits
 
 
 class DSpark(Block):
@@ -71,12 +69,13 @@ class DSpark(Block):
         self._sure: list[float] = []
         self._reduced = self.model.weights.words.places
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """Draw from left to right as far as the schedule goes."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reason="block: no token is left to draft")
-        words, states = self.guess(committed), self.model.states
+        words = yield from self.guess(committed)
+        states = self.model.states
         token_ids: list[int] = []
         rows: list[Tensor] = []
         confidences: list[float] = []
@@ -145,12 +144,12 @@ class JetSpec(Block):
         super().__init__(draft)
         self.calibration, self.nodes, self.most, self.costly = calibration, nodes, most, costly
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """Grow a tree over the places of one block."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reason="block: no token is left to draft")
-        logits = self.guess(committed)
+        logits = yield from self.guess(committed)
         probs = self.draft.shaped(logits, committed, [[]] * len(logits))
         tree = depth_tree(
             probs, self.draft.token, self.calibration, self.costs,

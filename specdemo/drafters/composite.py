@@ -13,6 +13,7 @@ from specdemo.drafters.policies.forecast import foreseen
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.retrieval import RETRIEVAL, Retrieval
 from specdemo.engine.cost import FOLLOW, Costs
+from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 TRY = 3  # steps of a trial before an arm is judged
@@ -62,9 +63,9 @@ class Arm:
         gain = (proposal.expected_tokens - 1) * min(1.2, self.kept / self.foreseen)
         return (1 + gain) / proposal.expected_seconds
 
-    def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Requesting[Proposal]:
         """The drafter's proposal, with what it is expected to give by this arm's own calibration."""
-        proposal = self.drafter.propose(committed, budget)
+        proposal = yield from self.drafter.propose(committed, budget)
         named = replace(proposal, source=self.name)
         return foreseen(named, costs, self.calibration, self.token_seconds)
 
@@ -88,7 +89,7 @@ class Arm:
         self.kept = REMEMBER * self.kept + kept
 
 
-class Composite:
+class Composite(Drafter):
     """Copies when a copy is likelier to be right than the model's drafts have been; else the model drafts."""
 
     def __init__(self, copiers: Sequence[Arm], model: Arm, costs: Costs) -> None:
@@ -102,29 +103,39 @@ class Composite:
         """All of them."""
         return [*self.copiers, self.model]
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Start every drafter."""
         for arm in self.arms:
-            arm.drafter.start(prompt_ids)
+            yield from arm.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """The first copy that is good enough, or the model's draft."""
         for arm in self.copiers:
-            proposal = arm.propose(committed, budget, self.costs)
+            proposal = yield from arm.propose(committed, budget, self.costs)
             if len(proposal):
                 chance = arm.calibration.chance(proposal.confidences[0])
                 if chance >= self.model.calibration.mean:
                     self._chosen = arm
                     return proposal
         self._chosen = self.model
-        return self.model.propose(committed, budget, self.costs)
+        return (yield from self.model.propose(committed, budget, self.costs))
 
     def observe(self, outcome: Outcome) -> None:
-        """The step counts for the one that drafted it; the others learn what was said."""
-        tell(self.arms, self._chosen, outcome)
+        """The step counts for the one that drafted it; the others learn the text."""
+        observe_all(self.arms, self._chosen, outcome)
+
+    def verifying(self, proposal: Proposal) -> None:
+        """The one that drafted may work beside the target."""
+        if self._chosen:
+            self._chosen.drafter.verifying(proposal)
+
+    def close(self) -> None:
+        """End the run of every drafter."""
+        for arm in self.arms:
+            arm.drafter.close()
 
 
-class Auto:
+class Auto(Drafter):
     """Chooses among copying, the draft model and plain decoding by expected tokens a second, step by step.
 
     A copy's rate is foreseen from its match and the measured costs; the model's is what its last steps gave.
@@ -147,15 +158,15 @@ class Auto:
         """All of them."""
         return [*self.copiers, *([self.model] if self.model else [])]
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Start every drafter that may be used."""
         for arm in self.copiers:
-            arm.drafter.start(prompt_ids)
+            yield from arm.drafter.start(prompt_ids)
         self._reads = False
         if self.model and self._usually_pays(self.model):
-            self._begin(self.model, prompt_ids)
+            yield from self._begin(self.model, prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """The draft of whichever promises most tokens a second; empty when plain decoding does."""
         plain = self.costs.plain_rate()
         model, trial = self._model(plain)
@@ -166,7 +177,7 @@ class Auto:
         to_beat = max(plain, (model.rate or plain) if model else plain)
         best, draft = None, Proposal(source="plain")
         for arm in self.copiers:
-            proposal = arm.propose(committed, budget, self.costs)
+            proposal = yield from arm.propose(committed, budget, self.costs)
             if len(proposal):
                 rate = arm.promise(proposal)
                 rates[arm.name] = rate
@@ -174,16 +185,26 @@ class Auto:
                     best, draft, to_beat = arm, proposal, rate
         if best is None and model is not None:
             if not self._reads:
-                self._begin(model, committed)
-            best, draft = model, model.propose(committed, budget, self.costs)
+                yield from self._begin(model, committed)
+            best, draft = model, (yield from model.propose(committed, budget, self.costs))
             model.believe(draft)
             self._idle, self._trials = 0, max(0, self._trials - 1)
         self._chosen = best
         return replace(draft, reason=self._why(draft, rates, trial and best is model))
 
     def observe(self, outcome: Outcome) -> None:
-        """The step counts for the one that drafted it; the others learn what was said."""
-        tell(self.arms, self._chosen, outcome)
+        """The step counts for the one that drafted it; the others learn the text."""
+        observe_all(self.arms, self._chosen, outcome)
+
+    def verifying(self, proposal: Proposal) -> None:
+        """The one that drafted may work beside the target."""
+        if self._chosen:
+            self._chosen.drafter.verifying(proposal)
+
+    def close(self) -> None:
+        """End the run of every drafter."""
+        for arm in self.arms:
+            arm.drafter.close()
 
     def _model(self, plain: float) -> tuple[Arm | None, bool]:
         """The model, unless plain decoding is faster, and whether that is a trial."""
@@ -210,8 +231,8 @@ class Auto:
                 return True
         return False
 
-    def _begin(self, model: Arm, committed: Sequence[int]) -> None:
-        model.drafter.start(committed)
+    def _begin(self, model: Arm, committed: Sequence[int]) -> Requesting[None]:
+        yield from model.drafter.start(committed)
         self._reads = True
 
     def _why(self, draft: Proposal, rates: dict[str, float], trial: bool) -> str:  # noqa: FBT001
@@ -220,7 +241,7 @@ class Auto:
         return f"auto: {draft.source} is {how} (tokens/s: {others}). {draft.reason}".rstrip()
 
 
-def tell(arms: Sequence[Arm], chosen: Arm | None, outcome: Outcome) -> None:
+def observe_all(arms: Sequence[Arm], chosen: Arm | None, outcome: Outcome) -> None:
     """Give a step to the arm that drafted it; the others hear the text, as of a step without a draft."""
     silent = replace(
         outcome,

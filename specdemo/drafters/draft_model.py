@@ -6,29 +6,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specdemo.drafters.base import POLICY, Method, TrainedDrafter
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.forward import Requesting
+from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:
     from specdemo.drafters.draft_reader import DraftReader
     from specdemo.drafters.policies.lookahead import Lookahead
 
 
-class DraftModel:
+class DraftModel(Drafter):
     """Drafts token by token with a model of its own, shaped exactly as the target is."""
 
     def __init__(self, draft: DraftReader, lookahead: Lookahead) -> None:
         self.draft = draft
         self.lookahead = lookahead
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Read the prompt but for its last token."""
-        self.draft.start(prompt_ids)
+        return self.draft.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """Draft a chain until the policy or the budget says stop."""
         self.draft.follow(committed)
         allowed = min(budget, self.lookahead.allowed(committed))
-        chain = self.draft.chain(committed, allowed, self.lookahead)
+        chain = yield from self.draft.chain(committed, allowed, self.lookahead)
         return Proposal.chain(
             [self.draft.token(column) for column in chain.columns],
             draft_probs=chain.rows,

@@ -6,7 +6,6 @@ then a row has V columns. `token` says what a column stands for.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import torch
@@ -15,8 +14,10 @@ from torch import Tensor
 from specdemo.drafters.memory.markov import MarkovBias
 from specdemo.drafters.memory.online_head import HeadBias, attach
 from specdemo.drafters.policies.lookahead import Lookahead
+from specdemo.engine.clock import Lap
 from specdemo.engine.cost import Costs
 from specdemo.engine.draft_plan import Chain, DraftPlan
+from specdemo.engine.forward import Requesting
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
 
@@ -24,7 +25,7 @@ from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, l
 class DraftReader:
     """What the draft model would say, as probabilities over the target's vocabulary.
 
-    costs: told what a step of the model takes
+    costs: learn what a step of the model takes
     bias: learns from the target's verdicts what it says after which words; None leaves the model alone
     head: learns from them what to make of the model's final states; None leaves those alone
     """
@@ -62,7 +63,7 @@ class DraftReader:
     def _learners(self) -> list[MarkovBias | HeadBias]:
         return [learner for learner in (self.bias, self.head) if learner]
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Read the prompt but for its last token."""
         # The drafter's draws must not be those of the verifier, which counts from the seed itself.
         self._generator.manual_seed(self._seed)
@@ -70,7 +71,7 @@ class DraftReader:
         for learner in self._learners:
             learner.start(prompt_ids)
         self.reader.follow(prompt_ids[:-1])
-        self.reader.prepare(prompt_ids[:-1])
+        yield from self.reader.prepare(prompt_ids[:-1])
 
     def follow(self, committed: Sequence[int]) -> None:
         """A step begins: learn from what the target has said since the last one."""
@@ -79,16 +80,18 @@ class DraftReader:
         for learner in self._learners:
             learner.follow(committed)
 
-    def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
+    def probs_after(
+        self, committed: Sequence[int], drafted: Sequence[int] = ()
+    ) -> Requesting[Tensor]:
         """The distribution that follows a text and a draft: (W,) float32."""
-        begun = time.perf_counter()
-        text = [*committed, *drafted]
-        logits = self.reader.logits_after(text)[None]
-        if self.head:
-            self.head.note([drafted])
-        probs = self.shaped(logits, committed, [drafted])[0]
-        self._tell(time.perf_counter() - begun)
-        return probs
+
+        def work() -> Requesting[Tensor]:
+            logits = yield from self.reader.logits_after([*committed, *drafted])
+            if self.head:
+                self.head.note([drafted])
+            return self.shaped(logits[None], committed, [drafted])[0]
+
+        return self._timed(work())
 
     def probs_below(
         self,
@@ -96,32 +99,33 @@ class DraftReader:
         token_ids: Sequence[int],
         parents: Sequence[int],
         paths: Sequence[Sequence[int]],
-    ) -> Tensor:
+    ) -> Requesting[Tensor]:
         """The distributions that follow new nodes of a tree on the text that was asked about last: (N, W) float32.
 
         parents: index among all nodes asked about in this step, -1 = follows the text
         paths: drafted tokens down to each node, itself included
         """
-        begun = time.perf_counter()
-        logits = self.reader.grow(token_ids, parents)
-        if self.head:
-            self.head.note(paths)
-        probs = self.shaped(logits, committed, paths)
-        self._tell(time.perf_counter() - begun)
-        return probs
 
-    def chain(self, committed: Sequence[int], most: int, lookahead: Lookahead) -> Chain:
+        def work() -> Requesting[Tensor]:
+            logits = yield from self.reader.logits_below(token_ids, parents)
+            if self.head:
+                self.head.note(paths)
+            return self.shaped(logits, committed, paths)
+
+        return self._timed(work())
+
+    def chain(self, committed: Sequence[int], most: int, lookahead: Lookahead) -> Requesting[Chain]:
         """Draft tokens one after another until the policy says stop.
 
-        In one go where the model can and nothing has to be asked in between: what lies between two of its steps
-        is cold after every one, and took as long as the step itself.
+        In one go where the model can and nothing has to be asked in between: the code between two of its steps
+        takes as long as the step itself.
         """
         uniforms = None
         if not self.greedy:
             uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64)
         if lookahead.rule and not (self.bias or self.head) and self.shaper.only_temperature:
-            guide = DraftPlan(most, lookahead.rule, uniforms, self.shaper.sampling.temperature)
-            found = self.reader.draft_on(committed, guide)
+            plan = DraftPlan(most, lookahead.rule, uniforms, self.shaper.sampling.temperature)
+            found = yield from self.reader.chain_after(committed, plan)
             if found:
                 if found.step_seconds:
                     self.costs.observe_draft(found.step_seconds)
@@ -135,7 +139,8 @@ class DraftReader:
         rows: list[Tensor] = []
         confidences: list[float] = []
         while len(rows) < most:
-            probs = self.probs_after(committed, [self.token(column) for column in columns])
+            drafted = [self.token(column) for column in columns]
+            probs = yield from self.probs_after(committed, drafted)
             at = len(columns)
             columns.append(
                 int(likeliest(probs)) if uniforms is None else draw_at(probs, float(uniforms[at]))
@@ -146,16 +151,19 @@ class DraftReader:
                 break
         return Chain(columns, rows, confidences)
 
-    def _tell(self, seconds: float) -> None:
-        """A policy asks what one more step costs; the first of each draft also reads what was committed."""
+    def _timed(self, step: Requesting[Tensor]) -> Requesting[Tensor]:
+        """A step of the model, for what one more costs; the first of each draft also reads what was committed."""
+        lap = Lap()
+        probs = yield from lap.of(step)
         if self._warm:
-            self.costs.observe_draft(seconds)
+            self.costs.observe_draft(lap.share)
         self._warm = True
+        return probs
 
     def pick(self, probs: Tensor, position: int | None = None) -> int:
         """The likeliest column of a distribution when greedy, else one drawn.
 
-        position: draw by place in the text, so that a draft prepared ahead is the one that would be drawn later
+        position: draw by position in the text, so that a draft prepared ahead is the one that would be drawn later
         """
         if self.greedy:
             return int(likeliest(probs))

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.draft_model import DraftModel
+from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 
-class LookBack:
+class LookBack(Drafter):
     """Wraps a drafter of chains and drops its trailing tokens below a threshold, where `Confidence` stops after one.
 
     A scheduler that looks back like this (DSpark's counter-example) chooses by what was drawn which draws
@@ -22,13 +23,13 @@ class LookBack:
         self.drafter = drafter
         self.threshold = threshold
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Begin a run of the drafter inside."""
-        self.drafter.start(prompt_ids)
+        return self.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """The drafter's chain without its unlikely end."""
-        proposal = self.drafter.propose(committed, budget)
+        proposal = yield from self.drafter.propose(committed, budget)
         kept = len(proposal)
         while kept and self._unlikely(proposal.confidences[kept - 1]):
             kept -= 1
@@ -45,6 +46,14 @@ class LookBack:
     def observe(self, outcome: Outcome) -> None:
         """The drafter inside learns what became of the rest."""
         self.drafter.observe(outcome)
+
+    def verifying(self, proposal: Proposal) -> None:
+        """The drafter inside may work beside the target."""
+        self.drafter.verifying(proposal)
+
+    def close(self) -> None:
+        """End the run of the drafter inside."""
+        self.drafter.close()
 
     def _unlikely(self, confidence: float | None) -> bool:
         return confidence is not None and confidence < self.threshold

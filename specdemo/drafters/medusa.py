@@ -15,7 +15,8 @@ from specdemo.drafters.depths import CHOSEN_GUESS, WIDEST, best_paths, depth_tre
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.forward import immediate
+from specdemo.engine.types import Drafter, Proposal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 FIRST, FADE, STEEP, EASE = 0.5, 0.8, 1.5, 0.6
 
 
-class Medusa:
+class Medusa(Drafter):
     """Drafts a tree of the heads' likeliest tokens, chosen, not drawn.
 
     features: the target's, with the layer that the heads read
@@ -58,9 +59,7 @@ class Medusa:
         self.depth = min(depth, len(weights.blocks))
         self.static = static
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
-        """Nothing to read: the target has read the prompt."""
-
+    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """A tree on the text."""
         depth = min(self.depth, budget)
@@ -79,9 +78,6 @@ class Medusa:
             lookahead=depth,
             reason=f"medusa: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
         )
-
-    def observe(self, outcome: Outcome) -> None:
-        """Costs and calibration are told by whoever owns them."""
 
     def _guess(self, committed: Sequence[int]) -> Tensor | None:
         """(depth, W): what stands at each place after the pending token; None where the state before it is not there."""

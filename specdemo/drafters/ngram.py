@@ -8,11 +8,12 @@ from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.forward import immediate
+from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.settings import MAX_LOOKAHEAD
 
 
-class Ngram:
+class Ngram(Drafter):
     """Drafts the continuation of the longest, and among those the latest, earlier match of the text's end.
 
     The automaton may hold earlier texts of the same visitor; only committed tokens are entered.
@@ -27,6 +28,7 @@ class Ngram:
         self.lookahead = lookahead
         self.shortest = shortest
 
+    @immediate
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Enter the prompt: as a new text, or what is new of it when it continues the last one."""
         self.automaton.begin(prompt_ids)
@@ -36,6 +38,7 @@ class Ngram:
         length, position = self._find(committed)
         return length, self.automaton.following(position, MAX_LOOKAHEAD) if length else []
 
+    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Copy what followed the match until the policy or the budget says stop."""
         allowed = min(budget, self.lookahead.allowed(committed))

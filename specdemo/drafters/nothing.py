@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.drafters.base import Method
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.forward import immediate
+from specdemo.engine.types import Drafter, Proposal
 
 
-class Nothing:
+class Nothing(Drafter):
     """A drafter without drafts."""
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
-        """There is nothing to prepare."""
-
+    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Nothing."""
         return Proposal(reason="plain decoding")
-
-    def observe(self, outcome: Outcome) -> None:
-        """There is nothing to learn."""
 
 
 NOTHING = Method(

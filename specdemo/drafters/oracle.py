@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.forward import immediate
+from specdemo.engine.types import Drafter, Proposal
 
 
-class Scripted:
+class Scripted(Drafter):
     """Proposes whatever a function of the committed text says: the common part of all oracles."""
 
     def __init__(self, script: Callable[[Sequence[int], int], Proposal]) -> None:
         self.script = script
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
-        """There is nothing to prepare."""
-
+    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """What the script says."""
         return self.script(committed, budget)
-
-    def observe(self, outcome: Outcome) -> None:
-        """There is nothing to learn."""
 
 
 def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from specdemo.drafters.base import POLICY, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.forward import Requesting, answered
+from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +34,7 @@ class Chain:
     seconds: float = 0.0
 
 
-class Parallel:
+class Parallel(Drafter):
     """Drafts a chain; while the target verifies it, a thread drafts what would follow the likely outcomes.
 
     An outcome is how many tokens are kept and which token the target adds. When it was guessed, its draft is
@@ -46,18 +47,19 @@ class Parallel:
         self.draft = draft
         self.lookahead = lookahead
         self.calibration = calibration
-        self._worker = _one_thread_worker()
+        self._worker: ThreadPoolExecutor | None = None
         self._stop = threading.Event()
         self._task: Future[None] | None = None
         self._prepared: dict[tuple[int, ...], Chain] = {}
+        self._drafted: tuple[list[int], Chain, int] = ([], Chain(), 0)
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Read the prompt but for its last token."""
-        self._finish()
-        self._prepared = {}
-        self.draft.start(prompt_ids)
+        self.close()
+        self._worker, self._prepared = _one_thread_worker(), {}
+        return self.draft.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """The prepared draft if the outcome was guessed, else a new one; longer if the policy wants it longer."""
         self.draft.follow(committed)
         tried, text = bool(self._prepared), list(committed)
@@ -70,10 +72,11 @@ class Parallel:
             if place < len(ready.token_ids):
                 self._append(chain, ready.columns[place], ready.rows[place])
             else:
-                self._draft_one(chain, text)
+                yield from self._draft_one(chain, text)
             # The policy decides after each token: what was prepared beyond is dropped unseen.
             if not self.lookahead.go_on(chain.confidences[-1]):
                 break
+        self._drafted = text, chain, allowed
         hit = bool(ready.token_ids)
         return Proposal.chain(
             chain.token_ids,
@@ -85,7 +88,6 @@ class Parallel:
             reason=self.lookahead.reason,
             hit=hit if tried else None,
             saved_seconds=ready.seconds if hit else None,
-            meanwhile=lambda: self._begin(text, chain, allowed),
         )
 
     def observe(self, outcome: Outcome) -> None:
@@ -93,7 +95,17 @@ class Parallel:
         self._finish()
         self.lookahead.observe(outcome)
 
-    def _begin(self, text: list[int], chain: Chain, length: int) -> None:
+    def close(self) -> None:
+        """Stop the thread, wherever it is, and let it go."""
+        self._finish()
+        if self._worker is not None:
+            self._worker.shutdown()
+            self._worker = None
+
+    def verifying(self, proposal: Proposal) -> None:
+        """Begin to draft what would follow."""
+        text, chain, length = self._drafted
+        assert self._worker is not None, "verifying before start"
         self._stop.clear()
         # No longer than this draft and one more: what the policy would not use only takes the target's cores.
         length = min(length, len(chain.token_ids) + 1)
@@ -113,7 +125,7 @@ class Parallel:
             ready = Chain()
             begun = time.perf_counter()
             while len(ready.token_ids) < length and not self._stop.is_set():
-                self._draft_one(ready, guess)
+                answered(self._draft_one(ready, guess))
             ready.seconds = time.perf_counter() - begun
             self._prepared[tuple(guess)] = ready
             if self._stop.is_set():
@@ -134,15 +146,15 @@ class Parallel:
             token = self.draft.token(instead)
             found.append((survival * (1 - chance) * right, [*chain.token_ids[:place], token]))
             survival *= chance
-        after = self.draft.probs_after(text, chain.token_ids)
+        after = answered(self.draft.probs_after(text, chain.token_ids))
         bonus = int(likeliest(after))
         survival *= self.calibration.chance(float(after[bonus]))
         found.append((survival, [*chain.token_ids, self.draft.token(bonus)]))
         found.sort(key=lambda item: -item[0])
         return [added for _, added in found[:GUESSES]]
 
-    def _draft_one(self, chain: Chain, text: list[int]) -> None:
-        probs = self.draft.probs_after(text, chain.token_ids)
+    def _draft_one(self, chain: Chain, text: list[int]) -> Requesting[None]:
+        probs = yield from self.draft.probs_after(text, chain.token_ids)
         column = self.draft.pick(probs, len(text) + len(chain.token_ids))
         self._append(chain, column, probs)
 

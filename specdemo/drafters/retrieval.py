@@ -10,7 +10,8 @@ from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.forward import immediate
+from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.settings import MAX_LOOKAHEAD
 
 LONGEST = 16  # tokens that are looked up at most
@@ -25,7 +26,7 @@ class Found:
     chain: Sequence[tuple[int, float]] = ()
 
 
-class Retrieval:
+class Retrieval(Drafter):
     """Drafts a chain: at each place the most frequent continuation among the matches that are left.
 
     A token's confidence is the share of the matches that go on with it, damped where there are few:
@@ -38,14 +39,12 @@ class Retrieval:
         self.shortest = shortest
         self._seen: tuple[tuple[int, ...], Found] = ((), Found())
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
-        """There is nothing to prepare: the store does not change."""
-
     def match(self, committed: Sequence[int]) -> tuple[int, list[int]]:
         """Length of the match, and the tokens that followed it most often; (0, []) without one."""
         found = self._find(committed)
         return found.length, [token_id for token_id, _ in found.chain]
 
+    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Follow the matches until the policy or the budget says stop."""
         allowed = min(budget, self.lookahead.allowed(committed))

@@ -11,7 +11,8 @@ from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import TOGETHER
 from specdemo.engine.cost import Costs
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.forward import Requesting
+from specdemo.engine.types import Drafter, Proposal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +25,7 @@ WIDTH = 4  # nodes that are read together when one of them must be: further rows
 class Branches(Protocol):
     """Distributions below the nodes of a growing tree. A drafter that only knows depths ignores which node."""
 
-    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
+    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Requesting[Tensor]:
         """(N, W) float32: what follows each of `nodes`; -1 is the text's end and is asked about first, alone."""
 
 
@@ -92,7 +93,7 @@ class TreeBuilder:
     depth: int
     pays: Callable[[float, bool, int], bool]
 
-    def build(self) -> GrownTree:
+    def build(self) -> Requesting[GrownTree]:
         """A tree of at most `nodes` nodes and `depth` levels; may be empty."""
         tree = GrownTree()
         families: list[_Family] = []
@@ -113,7 +114,8 @@ class TreeBuilder:
                 continue
             if reading:
                 together = [index, *self._also(openings, index)]
-                for node, row in zip(together, self.branches.below(tree, together), strict=True):
+                rows = yield from self.branches.below(tree, together)
+                for node, row in zip(together, rows, strict=True):
                     reached = tree.survivals[node] if node >= 0 else 1.0
                     families.append(_Family(node, row, reached))
                     open_up(self._next_gain(families[-1]), False, len(families) - 1)
@@ -167,20 +169,20 @@ class DraftBranches:
         self.committed = committed
         self._places: dict[int, int] = {}  # node of the tree -> index among the nodes read
 
-    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
+    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Requesting[Tensor]:
         """See `Branches`."""
         if list(nodes) == [-1]:
-            return self.draft.probs_after(self.committed)[None]
+            return (yield from self.draft.probs_after(self.committed))[None]
         for node in nodes:
             self._places[node] = len(self._places)
         # The parent of a node that is read was read before it; -1 stays -1.
         parents = [self._places.get(tree.parents[node], -1) for node in nodes]
         token_ids = [tree.token_ids[node] for node in nodes]
         paths = [tree.path(node) for node in nodes]
-        return self.draft.probs_below(self.committed, token_ids, parents, paths)
+        return (yield from self.draft.probs_below(self.committed, token_ids, parents, paths))
 
 
-class Tree:
+class Tree(Drafter):
     """The draft model expanded best first; siblings are drawn without replacement.
 
     policy "cost": stop where one more node or one more step of the draft costs more than it is expected to give
@@ -196,11 +198,11 @@ class Tree:
         self.depth = depth
         self.costly = costly
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Read the prompt but for its last token."""
-        self.draft.start(prompt_ids)
+        return self.draft.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """Grow a tree on the text."""
         self.draft.follow(committed)
         builder = TreeBuilder(
@@ -213,7 +215,7 @@ class Tree:
             min(self.depth, budget),
             self._pays if self.costly else lambda *_: True,
         )
-        tree = builder.build() if budget > 0 else GrownTree()
+        tree = (yield from builder.build()) if budget > 0 else GrownTree()
         rule = "as far as it pays" if self.costly else "always"
         return Proposal(
             tuple(tree.token_ids),
@@ -225,9 +227,6 @@ class Tree:
             lookahead=min(self.depth, budget),
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
         )
-
-    def observe(self, outcome: Outcome) -> None:
-        """Costs and calibration are told by whoever owns them."""
 
     def _pays(self, gain: float, reading: bool, nodes: int) -> bool:  # noqa: FBT001
         if not nodes:

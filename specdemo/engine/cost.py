@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from specdemo.engine.forward import answered
 from specdemo.engine.types import LanguageModel, Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ def measure_costs(
     target.rollback(0)
     step = None
     if draft is not None:
-        draft.read([0] * CONTEXT)
-        steps = [_timed(lambda: draft.read([0])) for _ in range(6 * repeats)]
+        answered(draft.reading([0] * CONTEXT))
+        steps = [_timed(lambda: answered(draft.reading([0]))) for _ in range(6 * repeats)]
         draft.rollback(0)
         step = median(steps[repeats:])
     return CostProfile(tuple(verify), step, per_cached, per_cached_row)

@@ -1,4 +1,4 @@
-"""How a model drafts a chain on its own, without being asked between its tokens."""
+"""How a model drafts a chain in one go, without being asked between its tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StopRule:
     """Where a draft ends, in numbers, so that compiled code can follow it.
 
     After a token of confidence c: when c < least, or when the product of the rates of all tokens so far is not
-    above the floor of its place.
+    above the floor of its position in the draft.
 
     numbers: (11 + most,) float64: the rate in the middle of each tenth of confidence, straight lines between; least;
         and a floor for each token
@@ -60,7 +60,7 @@ class Chain:
     """A draft: N tokens as columns of a model's words.
 
     rows: N of (W,) float32, the distributions that they were drawn or chosen from
-    step_seconds: what each token after the first took, where that is known
+    step_seconds: what each token after the first took, where that is known; divided by the runs that shared it
     """
 
     columns: Sequence[int] = ()

@@ -1,16 +1,21 @@
-"""What a run needs to know of a model before it can go on, and the one way to answer. Imports no torch."""
+"""Forward passes as requests: code that needs a pass yields one, and whoever drives the code answers it. Imports no torch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.engine.cache import RollbackCache
+    from specdemo.engine.draft_plan import Chain, DraftPlan
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +23,12 @@ class Sharing:
     """Who shared a pass.
 
     runs, rows: how many, of all together; rows is 0 where nobody counted
-    seconds: of the pass; waited: until it began, and after its end until the run went on
+    seconds: of the pass
     """
 
     runs: int = 1
     rows: int = 0
     seconds: float = 0.0
-    waited: float = 0.0
 
 
 ALONE = Sharing()
@@ -34,12 +38,13 @@ ALONE = Sharing()
 class ForwardInput:
     """Rows of one conversation to read at once; they are written after the cached text and not counted.
 
-    positions: place of each row in the text
+    positions: of each row in the text
     seen: (rows, keys) bool — row r looks at key k; None where each row sees all before it and nothing was cached
     cache: the conversation's own
     answers: how many of the last rows need logits
     reads: layers whose hidden states are wanted, as transformers counts them (0 = embedding, the last = after the norm)
     depth: how many of the first layers to run, without norm and head; None for the whole model
+    plan: draft a chain after the rows without asking in between; only for decoders that can
     """
 
     token_ids: Sequence[int]
@@ -49,6 +54,7 @@ class ForwardInput:
     answers: int = 1
     reads: Sequence[int] = ()
     depth: int | None = None
+    plan: DraftPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +62,13 @@ class ForwardOutput:
     """What a pass gave.
 
     logits: (answers, V), empty when only some layers ran; states: (rows, H) for each wanted layer
+    chain: what was drafted, when a plan was given
     sharing: with whom the pass was shared
     """
 
     logits: Tensor
     states: tuple[Tensor, ...] = ()
+    chain: Chain | None = None
     sharing: Sharing = ALONE
 
 
@@ -78,30 +86,85 @@ class Decoder(Protocol):
 
 
 class ForwardRequest:
-    """What a run needs of a model before it can go on; whoever drives the run answers it."""
+    """A pass that a run needs before it can go on; whoever drives the run answers it.
 
-    def __init__(self, decoder: Decoder, one: ForwardInput) -> None:
+    drafting: asked for by a drafter. Such passes are answered before any of a target's, so that runs that draft
+        different numbers of tokens still come together for the target's pass; the loop sets it.
+    """
+
+    __slots__ = ("decoder", "drafting", "error", "input", "output")
+
+    def __init__(self, decoder: Decoder, input: ForwardInput) -> None:
         self.decoder = decoder
-        self.one = one
-        self.answer: ForwardOutput | None = None
+        self.input = input
+        self.output: ForwardOutput | None = None
         self.error: BaseException | None = None
+        self.drafting = False
+
+    @property
+    def done(self) -> bool:
+        """Whether it has been answered."""
+        return self.output is not None or self.error is not None
+
+    @property
+    def sharing(self) -> Sharing:
+        """Who shared the pass, once it has been answered."""
+        return self.output.sharing if self.output else ALONE
 
     def result(self) -> ForwardOutput:
         """The answer. Raises what broke the pass."""
         if self.error is not None:
             raise self.error
-        assert self.answer is not None, "nobody has answered"
-        return self.answer
+        assert self.output is not None, "nobody has answered"
+        return self.output
 
 
-def answer_together(asks: Sequence[ForwardRequest]) -> None:
-    """Answer asks of one decoder and depth in one pass; what breaks it is kept with each of them."""
+Requesting = Generator[ForwardRequest, None, Result]
+"""Work that yields the passes it needs and returns its result: `result = yield from work`."""
+
+
+def asked(request: ForwardRequest) -> Requesting[ForwardOutput]:
+    """Ask for one pass."""
+    yield request
+    return request.result()
+
+
+def immediate(
+    work: Callable[Arguments, Result],
+) -> Callable[Arguments, Requesting[Result]]:
+    """Make a plain function one that may ask for passes, and asks for none.
+
+    @immediate
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal: ...
+    """
+
+    @wraps(work)
+    def asking(*arguments: Arguments.args, **options: Arguments.kwargs) -> Requesting[Result]:
+        return work(*arguments, **options)
+        yield  # makes this a generator
+
+    return asking
+
+
+def answered(work: Requesting[Result]) -> Result:
+    """Do work that may ask for passes, answering each alone and at once."""
+    while True:
+        try:
+            request = next(work)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        answer_together([request])
+
+
+def answer_together(requests: Sequence[ForwardRequest]) -> None:
+    """Answer requests of one kind in one pass; what breaks it is kept with each of them."""
     begun = time.perf_counter()
     try:
-        answers = asks[0].decoder.run([ask.one for ask in asks])
-        rows, seconds = sum(len(ask.one.token_ids) for ask in asks), time.perf_counter() - begun
-        for ask, answer in zip(asks, answers, strict=True):
-            ask.answer = replace(answer, sharing=Sharing(len(asks), rows, seconds))
+        outputs = requests[0].decoder.run([request.input for request in requests])
+        rows = sum(len(request.input.token_ids) for request in requests)
+        sharing = Sharing(len(requests), rows, time.perf_counter() - begun)
+        for request, output in zip(requests, outputs, strict=True):
+            request.output = replace(output, sharing=sharing)
     except Exception as error:  # noqa: BLE001 - raised in each of the runs
-        for ask in asks:
-            ask.error = error
+        for request in requests:
+            request.error = error

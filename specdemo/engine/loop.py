@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from specdemo.engine.clock import StepClock
 from specdemo.engine.detail import places
-from specdemo.engine.forward import ForwardRequest, answer_together
+from specdemo.engine.forward import ForwardRequest, Requesting, Sharing, answer_together
 from specdemo.engine.limits import Limits
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
@@ -28,6 +28,8 @@ from specdemo.trace.events import (
     Status,
     Verified,
 )
+
+Result = TypeVar("Result")
 
 
 def generate(*arguments: Any, **options: Any) -> Iterator[Event]:
@@ -50,89 +52,117 @@ def steps(
     cancelled: Callable[[], bool] = lambda: False,
     detail: int = 0,
 ) -> Iterator[Event | ForwardRequest]:
-    """Decode one lane, a step at a time. What it asks of the target is answered before it goes on.
+    """Decode one lane, a step at a time. Each request must be answered before the next item is taken.
 
     started: the lane's header; its prompt counts and times are filled in here
     cancelled: asked once a step
-    detail: alternatives to tell of each place that was reached; 0 for none
+    detail: alternatives to report for each position that was reached; 0 for none
 
-    Invariant: the target has cached `committed[:-1]`; the last id is pending.
+    Invariant: the target has cached `committed[:-1]`; the last id is pending. The drafter is closed in any case.
     """
     committed = list(prompt_ids)
     generator = torch.Generator().manual_seed(shaper.sampling.seed)
     begun = time.perf_counter()
     cached = min(target.length, len(committed) - 1)
     target.rollback(cached)
-    yield from target.reading(committed[cached:-1])
-    drafter.start(committed)
-    yield replace(
-        started,
-        prompt_tokens=len(committed),
-        cached_tokens=cached,
-        prefill_seconds=time.perf_counter() - begun,
-    )
-    lane, step, elapsed = started.lane, 0, 0.0
-    num_prompt, reason = len(committed), None
-    while reason is None:
-        if cancelled():
-            reason = FinishReason.CANCELLED
-            break
-        clock = StepClock()
-        with clock.lap("total"), clock.lap("draft"):
-            proposal = drafter.propose(committed, limits.budget(len(committed) - num_prompt))
-        yield Drafted(
-            lane,
-            step,
-            proposal.lookahead,
-            proposal.reason,
-            _drafted(proposal),
-            clock.laps["draft"],
-            proposal.source,
-            proposal.expected_tokens,
-            proposal.expected_seconds,
-            proposal.hit,
-            proposal.saved_seconds,
+    try:
+        yield from target.reading(committed[cached:-1])
+        yield from _for_draft(drafter.start(committed))
+        yield replace(
+            started,
+            prompt_tokens=len(committed),
+            cached_tokens=cached,
+            prefill_seconds=time.perf_counter() - begun,
         )
-        with clock.lap("total"):
-            with clock.lap("verify"):
-                if proposal.meanwhile:
-                    proposal.meanwhile()
-                output = yield from target.judging(committed[-1], proposal)
-                shaped = _shaped(output, proposal, committed, shaper)
-                verdict = _judge(shaped, proposal, shaper, generator)
-            new_ids, reason = _new_ids(proposal, verdict, limits, len(committed) - num_prompt)
-            path = verdict.path[: len(new_ids)]
-            # The last committed id stays pending: when the draft itself ended the run, its last token is not kept.
-            kept = path if len(new_ids) > len(path) else path[:-1]
-            target.keep(kept)
-            committed += new_ids
-            sharing = output.sharing
-            drafter.observe(
-                Outcome(
-                    new_ids,
-                    proposal,
-                    verdict,
-                    sharing.runs * clock.laps["draft"],
-                    clock.laps["verify"] - sharing.waited,
-                    sharing,
-                )
+        lane, step, elapsed = started.lane, 0, 0.0
+        num_prompt, reason = len(committed), None
+        while reason is None:
+            if cancelled():
+                reason = FinishReason.CANCELLED
+                break
+            clock = StepClock()
+            with clock.running():
+                budget = limits.budget(len(committed) - num_prompt)
+                drafting = _for_draft(drafter.propose(committed, budget))
+                proposal = yield from clock.draft.of(drafting)
+            yield Drafted(
+                lane,
+                step,
+                proposal.lookahead,
+                proposal.reason,
+                _drafted(proposal),
+                clock.draft.seconds,
+                proposal.source,
+                proposal.expected_tokens,
+                proposal.expected_seconds,
+                proposal.hit,
+                proposal.saved_seconds,
             )
-        elapsed += clock.laps["total"]
-        yield Verified(
-            lane,
-            step,
-            _judged(proposal, verdict, path),
-            path,
-            _own_token(verdict) if len(new_ids) > len(path) else None,
-            clock.laps["draft"],
-            clock.laps["verify"],
-            clock.overhead,
-            elapsed,
-            sharing.runs if sharing.runs > 1 else None,
-            places(proposal, verdict, shaped, path, detail) if detail else None,
-        )
-        step += 1
-    yield RunFinished(lane, reason, len(committed) - num_prompt, elapsed)
+            with clock.running():
+                verifying = _verify(target, drafter, proposal, committed, shaper, generator)
+                sharing, shaped, verdict = yield from clock.verify.of(verifying)
+                new_ids, reason = _new_ids(proposal, verdict, limits, len(committed) - num_prompt)
+                path = verdict.path[: len(new_ids)]
+                # The last committed id stays pending: when the draft itself ended the run, its last token is not kept.
+                kept = path if len(new_ids) > len(path) else path[:-1]
+                target.keep(kept)
+                committed += new_ids
+                drafter.observe(
+                    Outcome(
+                        new_ids,
+                        proposal,
+                        verdict,
+                        sharing.runs * clock.draft.share,
+                        clock.verify.seconds,
+                        sharing,
+                    )
+                )
+            elapsed += clock.total
+            yield Verified(
+                lane,
+                step,
+                _judged(proposal, verdict, path),
+                path,
+                _own_token(verdict) if len(new_ids) > len(path) else None,
+                clock.draft.seconds,
+                clock.until_judged,
+                clock.overhead,
+                elapsed,
+                sharing.runs if sharing.runs > 1 else None,
+                places(proposal, verdict, shaped, path, detail) if detail else None,
+            )
+            step += 1
+        yield RunFinished(lane, reason, len(committed) - num_prompt, elapsed)
+    finally:
+        drafter.close()
+
+
+def _for_draft(work: Requesting[Result]) -> Requesting[Result]:
+    """Mark what a drafter asks for, see `ForwardRequest`."""
+    try:
+        while True:
+            request = next(work)
+            request.drafting = True
+            yield request
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        work.close()
+
+
+def _verify(
+    target: CachedModel,
+    drafter: Drafter,
+    proposal: Proposal,
+    committed: Sequence[int],
+    shaper: Shaper,
+    generator: torch.Generator,
+) -> Requesting[tuple[Sharing, Tensor, Verdict]]:
+    """Who shared the target's pass, its answers as the logits that are judged by, and the verdict."""
+    drafter.verifying(proposal)
+    output = yield from target.judging(committed[-1], proposal)
+    shaped = _shaped(output, proposal, committed, shaper)
+    return output.sharing, shaped, _judge(shaped, proposal, shaper, generator)
 
 
 def _shaped(

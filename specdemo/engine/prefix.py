@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
-from specdemo.engine.types import DraftsOn, LanguageModel
+from specdemo.engine.forward import Requesting
+from specdemo.engine.types import LanguageModel
 
 
 class PrefixReader:
@@ -22,51 +23,56 @@ class PrefixReader:
         self.model = model
         self.cached_ids: list[int] = []
 
-    def logits_after(self, token_ids: Sequence[int]) -> Tensor:
+    def logits_after(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
         """returns: (W,) logits that follow a text of at least one token; reads at least its last one."""
         token_ids = list(token_ids)
-        shared = self._shared(token_ids[:-1])
-        self.model.rollback(shared)
-        logits = self.model.read(token_ids[shared:])
+        new_ids = self._roll_back(token_ids, keep_last=False)
+        logits = yield from self.model.reading(new_ids)
         self.cached_ids = token_ids
         return logits
 
-    def draft_on(self, token_ids: Sequence[int], guide: DraftPlan) -> Chain | None:
+    def chain_after(self, token_ids: Sequence[int], plan: DraftPlan) -> Requesting[Chain | None]:
         """A chain after a text of at least one token; None where the model does not draft on its own."""
-        if not isinstance(self.model, DraftsOn):
-            return None
         token_ids = list(token_ids)
-        shared = self._shared(token_ids[:-1])
-        self.model.rollback(shared)
-        self.cached_ids = token_ids[:shared]
-        chain = self.model.draft_on(token_ids[shared:], guide)
+        new_ids = self._roll_back(token_ids, keep_last=False)
+        chain = yield from self.model.drafting(new_ids, plan)
         if chain is not None:
             words = self.model.words
             drafted = [words.token(one) if words else one for one in chain.columns]
             self.cached_ids = token_ids + drafted[:-1]
         return chain
 
-    def probs_after(self, token_ids: Sequence[int], width: int) -> Tensor:
+    def probs_after(self, token_ids: Sequence[int], width: int) -> Requesting[Tensor]:
         """What the model says after a text, at temperature 1: (width,) float32 on the CPU, over the first tokens."""
-        probs, words = self.logits_after(token_ids).float().softmax(dim=-1).cpu(), self.model.words
+        logits = yield from self.logits_after(token_ids)
+        probs, words = logits.float().softmax(dim=-1).cpu(), self.model.words
         probs = words.widen(probs[None])[0] if words else probs
         return pad(probs[:width], (0, max(0, width - len(probs))))
 
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Nodes on the text that was asked about last; see `LanguageModel.grow`."""
-        return self.model.grow(token_ids, parents)
+    def logits_below(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
+        """Nodes on the text that was asked about last; see `LanguageModel.growing`."""
+        return self.model.growing(token_ids, parents)
 
     def follow(self, committed: Sequence[int]) -> None:
         """A step begins on this text. A model's own words stay read; see `FeatureReader` for one that reads them anew."""
 
-    def prepare(self, token_ids: Sequence[int]) -> None:
+    def prepare(self, token_ids: Sequence[int]) -> Requesting[None]:
         """Read a text ahead of time, so that the first question is cheap."""
         token_ids = list(token_ids)
-        shared = self._shared(token_ids)
-        self.model.rollback(shared)
-        if shared < len(token_ids):
-            self.model.read(token_ids[shared:])
+        if new_ids := self._roll_back(token_ids, keep_last=True):
+            yield from self.model.reading(new_ids)
         self.cached_ids = token_ids
+
+    def _roll_back(self, token_ids: list[int], *, keep_last: bool) -> list[int]:
+        """Forget what is no prefix of a text. returns: what is left to read of it
+
+        keep_last: whether the text's last token may stay in the cache
+        """
+        shared = self._shared(token_ids if keep_last else token_ids[:-1])
+        self.model.rollback(shared)
+        # What is cached stays a prefix of this text until it is read, also when reading breaks off.
+        self.cached_ids = token_ids[:shared]
+        return token_ids[shared:]
 
     def _shared(self, token_ids: list[int]) -> int:
         """Length of the longest common prefix of the cache and a text."""
@@ -74,7 +80,7 @@ class PrefixReader:
             return len(self.cached_ids)
         pairs = zip(self.cached_ids, token_ids, strict=False)
         return next(
-            (place for place, (cached, wanted) in enumerate(pairs) if cached != wanted),
+            (position for position, (cached, wanted) in enumerate(pairs) if cached != wanted),
             min(len(self.cached_ids), len(token_ids)),
         )
 
@@ -89,14 +95,13 @@ class FeatureReader(PrefixReader):
         super().__init__(model)
         self._known = 0
 
-    def guess_after(self, token_ids: Sequence[int]) -> Tensor:
+    def block_after(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
         """What a model that guesses blocks expects after a text. returns: (depth, W) float32 logits"""
         token_ids = list(token_ids)
-        shared = self._shared(token_ids[:-1])
-        self.model.rollback(shared)
-        words = self.model.guess(token_ids[shared:])
+        new_ids = self._roll_back(token_ids, keep_last=False)
+        logits = yield from self.model.guessing(new_ids)
         self.cached_ids = token_ids
-        return words
+        return logits
 
     def follow(self, committed: Sequence[int]) -> None:
         """Forget what was read while drafting."""

@@ -1,4 +1,4 @@
-"""The one thread that computes: runs take their steps in it, and what they ask of a model together is one pass."""
+"""The one thread that computes: runs take their steps in it, and passes that they ask for together are one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from specdemo.trace.events import Event
 
 LOOK_SECONDS = 1 / 20  # between two looks of who need not see each event at once
 
-Steps = Iterator[
-    Event | ForwardRequest
-]  # a run: events to show, and asks to answer before it goes on
+Steps = Iterator[Event | ForwardRequest]
+"""A run: events to show, and requests to answer before it goes on."""
 
 
 @dataclass(eq=False)
@@ -27,17 +26,26 @@ class _Run:
     """A run and who looks at it.
 
     outbox: its events, then None or what broke it; over: set then
+    request: what it waits for
     """
 
     steps: Steps
     outbox: SimpleQueue[Event | BaseException | None] = field(default_factory=SimpleQueue)
     closed: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
-    ask: ForwardRequest | None = None
+    request: ForwardRequest | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it cannot go on yet."""
+        return self.request is not None and not self.request.done and not self.closed.is_set()
 
 
 class Runner:
-    """Advances any number of runs in turn, each to its next ask, and then answers all asks in one pass.
+    """Advances any number of runs in turn, each to its next request, and answers requests of one kind in one pass.
+
+    Requests of drafters come first: a run that waits for the target's pass waits until all others do, so that
+    this pass, the dearest by far, is shared by all of them.
 
     Torch keeps a team of threads for every thread that computes. Two teams on the same cores put each
     other to sleep between any two products, which made a pass two and a half times as long here; so all
@@ -48,7 +56,7 @@ class Runner:
         self._inbox: SimpleQueue[_Run | tuple[Callable[[], Any], Future[Any]] | None] = (
             SimpleQueue()
         )
-        self._crew = ThreadGovernor()
+        self._governor = ThreadGovernor()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._runs: list[_Run] = []
@@ -105,13 +113,15 @@ class Runner:
     def _work(self) -> None:
         while True:
             self._take()
-            self._runs = [run for run in self._runs if _advance(run)]
-            asks = [run.ask for run in self._runs if run.ask]
-            for _, group in groupby(sorted(asks, key=_kind), key=_kind):
+            self._runs = [run for run in self._runs if run.waits or _advance(run)]
+            requests = [run.request for run in self._runs if run.request]
+            drafting = [request for request in requests if request.drafting]
+            for _, group in groupby(sorted(drafting or requests, key=_kind), key=_kind):
                 together = list(group)
                 begun = time.perf_counter()
                 answer_together(together)
-                self._crew.tell(together, time.perf_counter() - begun)
+                if not drafting:
+                    self._governor.observe(together, time.perf_counter() - begun)
 
     def _take(self) -> None:
         """What has come in; waits for something while there is nothing else to do."""
@@ -131,15 +141,15 @@ class Runner:
 
 
 def _advance(run: _Run) -> bool:
-    """Take a run to its next ask. returns: whether it goes on"""
-    run.ask = None
+    """Take a run to its next request. returns: whether it goes on"""
+    run.request = None
     try:
         if run.closed.is_set():
             run.steps.close()  # type: ignore[attr-defined]
         else:
             for item in run.steps:
                 if isinstance(item, ForwardRequest):
-                    run.ask = item
+                    run.request = item
                     return True
                 run.outbox.put(item)
     except BaseException as error:  # noqa: BLE001 - raised where the run is looked at
@@ -150,6 +160,7 @@ def _advance(run: _Run) -> bool:
     return False
 
 
-def _kind(ask: ForwardRequest) -> tuple[int, int]:
-    """Asks of one kind can be one pass."""
-    return id(ask.decoder), ask.one.depth or 0
+def _kind(request: ForwardRequest) -> tuple[int, int, bool]:
+    """Requests of one kind can be one pass."""
+    rows = request.input
+    return id(request.decoder), rows.depth or 0, rows.plan is not None

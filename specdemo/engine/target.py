@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
+from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.features import Features
 from specdemo.engine.forward import (
     Decoder,
     ForwardInput,
-    ForwardOutput,
     ForwardRequest,
-    answer_together,
+    Requesting,
+    answered,
+    asked,
+    immediate,
 )
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.errors import UserError
-
-Result = TypeVar("Result")
-Requesting = Generator[
-    ForwardRequest, None, Result
-]  # asks what it needs to know, and returns what it found
 
 
 class CachedModel:
@@ -68,7 +64,7 @@ class CachedModel:
         return answered(self.reading(token_ids))
 
     def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
-        """The same by asks, that a driver may join with those of other runs."""
+        """`read` by requests, which a driver may join with those of other runs."""
         logits = torch.empty(0)
         self._forget_grown()
         for start in range(0, len(token_ids), self.decoder.piece):
@@ -84,7 +80,7 @@ class CachedModel:
         self._cache.rollback(length)
         self.features.rollback(length)
 
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+    def growing(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
 
         parents: index among all nodes grown so far, -1 = follows the text
@@ -92,22 +88,37 @@ class CachedModel:
         """
         earlier = list(self._grown)
         self._grown += parents
-        rows = len(token_ids)
-        return answered(self._run(token_ids, parents, rows, earlier)).logits
+        output = yield from self._run(token_ids, parents, len(token_ids), earlier)
+        return output.logits
 
-    def lower(
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """`growing`, answered at once."""
+        return answered(self.growing(token_ids, parents))
+
+    @immediate
+    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
+        """Nothing: it is asked token by token."""
+        return None
+
+    def lowering(
         self, layers: int, token_ids: Sequence[int], parents: Sequence[int], earlier: Sequence[int]
-    ) -> Tensor:
+    ) -> Requesting[Tensor]:
         """States of nodes on the cached text after the first layers; the next pass overwrites their rows.
 
         layers: how many; earlier: parents of nodes that went through them before
         returns: (N, H)
         """
         tree = [*earlier, *parents]
-        ask = self._ask(token_ids, tree, len(earlier), answers=0, depth=layers)
-        (states,) = answered(_asked(ask)).states
+        request = self._request(token_ids, tree, len(earlier), answers=0, depth=layers)
+        (states,) = (yield from asked(request)).states
         self._cache.skip(0)
         return states
+
+    def lower(
+        self, layers: int, token_ids: Sequence[int], parents: Sequence[int], earlier: Sequence[int]
+    ) -> Tensor:
+        """`lowering`, answered at once."""
+        return answered(self.lowering(layers, token_ids, parents, earlier))
 
     def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
         """Answer the pending token and every drafted node in one pass; the cache does not count them yet.
@@ -117,7 +128,7 @@ class CachedModel:
         return answered(self.judging(pending_id, proposal))
 
     def judging(self, pending_id: int, proposal: Proposal) -> Requesting[TargetOutput]:
-        """The same by an ask, that a driver may join with those of other runs."""
+        """`forward` by a request, which a driver may join with those of other runs."""
         self._forget_grown()
         parents = [-1, *(parent + 1 for parent in proposal.parents)]
         return self._run([pending_id, *proposal.token_ids], parents, len(parents))
@@ -147,14 +158,14 @@ class CachedModel:
 
         earlier: parents of nodes read before that are still in place; `parents` index both together
         """
-        ask = self._ask(token_ids, [*earlier, *parents], len(earlier), rows)
-        answer = yield from _asked(ask)
+        request = self._request(token_ids, [*earlier, *parents], len(earlier), rows)
+        output = yield from asked(request)
         if self._recording:
             with torch.inference_mode():
-                self.features.write(self.length + len(earlier), answer.states)
-        return TargetOutput(answer.logits, answer.sharing)
+                self.features.write(self.length + len(earlier), output.states)
+        return TargetOutput(output.logits, output.sharing)
 
-    def _ask(
+    def _request(
         self,
         token_ids: Sequence[int],
         tree: Sequence[int],
@@ -167,8 +178,8 @@ class CachedModel:
         positions = [self.length + below - 1 for below in depths(tree)[first:]]
         reads = self.features.layers if self._recording and depth is None else ()
         seen = self._seen(tree, first)
-        one = ForwardInput(token_ids, positions, seen, self._cache, answers, reads, depth)
-        return ForwardRequest(self.decoder, one)
+        rows = ForwardInput(token_ids, positions, seen, self._cache, answers, reads, depth)
+        return ForwardRequest(self.decoder, rows)
 
     def _seen(self, tree: Sequence[int], first: int) -> Tensor | None:
         """What the nodes from `first` on look at, see `ForwardInput`."""
@@ -180,38 +191,6 @@ class CachedModel:
             return seen.tril_(diagonal=self.length + first)
         seen[:, self.length :] = ancestor_mask(tree)[first:]
         return seen
-
-
-def _asked(ask: ForwardRequest) -> Requesting[ForwardOutput]:
-    """Wait for an answer."""
-    begun = time.perf_counter()
-    yield ask
-    answer = ask.result()
-    waited = time.perf_counter() - begun - answer.sharing.seconds
-    return replace(answer, sharing=replace(answer.sharing, waited=waited))
-
-
-def answered(asking: Requesting[Result]) -> Result:
-    """Drive what asks to its end, answering each ask alone and at once."""
-    while True:
-        try:
-            answer_together([next(asking)])
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-
-
-class Immediate:
-    """For targets that are no models: what the loop asks for is answered by `read` and `forward` at once."""
-
-    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
-        """`read`, asking nothing."""
-        yield from ()
-        return self.read(token_ids)  # type: ignore[attr-defined, no-any-return]
-
-    def judging(self, pending_id: int, proposal: Proposal) -> Requesting[TargetOutput]:
-        """`forward`, asking nothing."""
-        yield from ()
-        return self.forward(pending_id, proposal)  # type: ignore[attr-defined, no-any-return]
 
 
 def check_rollback(config: Any) -> None:

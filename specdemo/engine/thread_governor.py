@@ -28,7 +28,7 @@ class ThreadGovernor:
         self._passes = 0  # since the number was changed
         self._all = 1
 
-    def tell(self, asks: Sequence[ForwardRequest], seconds: float) -> None:
+    def observe(self, requests: Sequence[ForwardRequest], seconds: float) -> None:
         """Learn from a pass, and set the number for the next one."""
         import torch
 
@@ -36,7 +36,7 @@ class ThreadGovernor:
         self._all, alone = max(self._all, threads), threads == 1
         if self._all == 1:
             return
-        kind = _kind(asks)
+        kind = _kind(requests)
         fastest = self._fastest[kind] = min(seconds, self._fastest.get(kind, seconds))
         self._strain[alone] += (min(seconds / fastest, MOST) - self._strain[alone]) / RECENT
         self._passes += 1
@@ -55,12 +55,12 @@ class ThreadGovernor:
         self._passes = 0
 
 
-def _kind(asks: Sequence[ForwardRequest]) -> tuple[int, ...]:
+def _kind(requests: Sequence[ForwardRequest]) -> tuple[int, ...]:
     """What makes passes comparable."""
-    passes = [ask.one for ask in asks]
+    passes = [request.input for request in requests]
     return (
-        id(asks[0].decoder),
+        id(requests[0].decoder),
         passes[0].depth or 0,
-        (sum(len(one.token_ids) for one in passes) - 1) // SOME,
-        sum(one.positions[-1] // NEAR for one in passes),
+        (sum(len(rows.token_ids) for rows in passes) - 1) // SOME,
+        sum(rows.positions[-1] // NEAR for rows in passes),
     )

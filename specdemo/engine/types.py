@@ -5,12 +5,12 @@ S committed tokens, N drafted nodes, V vocabulary, H hidden size. There is no ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
-from specdemo.engine.forward import ALONE, Sharing
+from specdemo.engine.forward import ALONE, Requesting, Sharing, immediate
 from specdemo.trace.events import Status
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ class Proposal:
     survivals: chance of each node to be kept with all before it, as foreseen; empty where nothing is foreseen
     expected_tokens, expected_seconds: what the cost model foresees for this step, target's own token included
     hit, saved_seconds: whether it was prepared while the target was busy, and the drafting time so hidden
-    meanwhile: called when the target's pass begins, to start work beside it; must return at once
     """
 
     token_ids: tuple[int, ...] = ()
@@ -52,7 +51,6 @@ class Proposal:
     expected_seconds: float | None = None
     hit: bool | None = None
     saved_seconds: float | None = None
-    meanwhile: Callable[[], None] | None = None
 
     @classmethod
     def chain(cls, token_ids: Sequence[int], **fields: object) -> Proposal:
@@ -124,7 +122,8 @@ class Outcome:
     """All that a drafter may learn from a step.
 
     new_ids: committed by this step, cut at the limits
-    draft_seconds: what drafting took from all runs that share the target's passes: while one drafts, the others wait
+    draft_seconds: what it takes until all runs that share the target's pass have drafted, if they draft as this one
+        did: its own computing for each of them, and the passes that they share once
     verify_seconds: of the pass and the verdict, without waiting for others
     """
 
@@ -137,28 +136,49 @@ class Outcome:
 
 
 class Drafter(Protocol):
-    """Guesses what the target will say next; never decides anything."""
+    """Guesses what the target will say next; never decides anything.
 
+    `start` and `propose` may ask for forward passes of a model, as the target does: they are generators, and the
+    passes of runs that draft at the same time are one. A drafter that asks for none is a plain function under
+    `immediate`. Inherit from this class: only `propose` must be written.
+
+        class Echo(Drafter):
+            @immediate
+            def propose(self, committed, budget):
+                return Proposal.chain([committed[-1]] * min(budget, 4))
+
+        class OneWord(Drafter):
+            def propose(self, committed, budget):
+                logits = yield from self.reader.logits_after(committed)
+                return Proposal.chain([int(logits.argmax())][:budget])
+
+    In a run: `start`, then for each step `propose`, `verifying`, `observe`; `close` at the end, also of a run that
+    is closed while it waits for a pass. `start` may follow again.
+    """
+
+    @immediate
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Begin a run; forget everything of an earlier one that is not a prefix of this prompt."""
+        return
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """Guess what follows `committed`, at most `budget` tokens deep."""
+
+    def verifying(self, proposal: Proposal) -> None:
+        """The target's pass over the last proposal begins: a thread may work beside it. Must return at once."""
+        return
 
     def observe(self, outcome: Outcome) -> None:
         """Learn what became of the last proposal."""
+        return
 
-
-@runtime_checkable
-class DraftsOn(Protocol):
-    """A language model that drafts chains without being asked between their tokens."""
-
-    def draft_on(self, token_ids: Sequence[int], guide: DraftPlan) -> Chain | None:
-        """Append tokens, and draft after them; all drafted tokens but the last are in the cache then. None if it cannot now."""
+    def close(self) -> None:
+        """End the run: stop threads and let go of what only this run needed."""
+        return
 
 
 class LanguageModel(Protocol):
-    """A causal model with a cache of its own that can be rolled back."""
+    """A causal model with a cache of its own that can be rolled back. Reading asks for passes, see `Requesting`."""
 
     @property
     def words(self) -> ReducedVocabulary | None:
@@ -168,15 +188,21 @@ class LanguageModel(Protocol):
     def length(self) -> int:
         """Tokens in the cache."""
 
-    def read(self, token_ids: Sequence[int]) -> Tensor:
+    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
         """Append tokens to the cache. returns: (W,) logits that follow the last of them."""
 
     def rollback(self, length: int) -> None:
         """Forget every cached token from position `length` on, and what was grown."""
 
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Read nodes of a tree that hangs on the cached text; `read` and `rollback` forget them.
+    def growing(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
+        """Read nodes of a tree that hangs on the cached text; `reading` and `rollback` forget them.
 
         parents: index among all nodes grown so far, -1 = follows the text
         returns: (N, W) logits, row i follows node i
+        """
+
+    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Requesting[Chain | None]:
+        """Append tokens and draft after them, without being asked between the drafted tokens.
+
+        All drafted tokens but the last are in the cache then. None, and nothing read, where it cannot do that.
         """

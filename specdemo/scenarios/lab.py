@@ -242,6 +242,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     import torch
 
     from specdemo.bench.judges import reread
+    from specdemo.engine.forward import answered
     from specdemo.engine.prefix import PrefixReader
 
     threshold = RunSettings().threshold
@@ -250,7 +251,8 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     reader = PrefixReader(pair.open_draft())
     draft = torch.zeros_like(target)
     for place in range(len(ids)):
-        draft[place] = reader.probs_after([*prompt_ids, *ids[:place]], target.shape[1])
+        text = [*prompt_ids, *ids[:place]]
+        draft[place] = answered(reader.probs_after(text, target.shape[1]))
     taken, kept = next_token(target, draft, threshold), next_token(target, draft, 0.0)
     moved = (taken - target).abs().sum(dim=-1) / 2
     worst = int(moved.argmax())

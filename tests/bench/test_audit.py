@@ -32,7 +32,7 @@ from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Proposal
+from specdemo.engine.types import Drafter, Proposal
 from specdemo.errors import UserError
 from specdemo.session.menu import MethodInfo
 from specdemo.settings import AppSettings, Sampling
@@ -44,7 +44,7 @@ LIMIT = 0.01 / 40
 UNLIKELY = 0.3
 
 
-class Sampler:
+class Sampler(Drafter):
     """Draws a chain of at most three from a tiny draft model, and stops after a token that it holds unlikely.
 
     row: what it claims to have drawn from
@@ -57,12 +57,12 @@ class Sampler:
         self.generator = torch.Generator().manual_seed(shaper.sampling.seed + 1_000_003)
 
     def start(self, prompt_ids):
-        self.reader.prepare(prompt_ids[:-1])
+        return self.reader.prepare(prompt_ids[:-1])
 
     def propose(self, committed, budget):
         drafted, rows, confidences = [], [], []
         while len(drafted) < min(3, budget):
-            logits = self.reader.logits_after([*committed, *drafted])
+            logits = yield from self.reader.logits_after([*committed, *drafted])
             probs = self.shaper.probs(logits[None], committed, [drafted])[0]
             greedy = self.shaper.sampling.greedy
             drafted.append(int(probs.argmax()) if greedy else draw(probs, self.generator))
@@ -72,9 +72,6 @@ class Sampler:
                 break
         drawn = torch.stack(rows) if rows and not self.shaper.sampling.greedy else None
         return Proposal.chain(drafted, draft_probs=drawn, confidences=tuple(confidences))
-
-    def observe(self, outcome):
-        pass
 
 
 def guesses(committed, budget):

@@ -9,7 +9,7 @@ from conftest import PROFILE
 from specdemo.drafters.composite import Arm, Auto, Composite
 from specdemo.drafters.oracle import Scripted
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import ALONE, Sharing
+from specdemo.engine.forward import ALONE, Sharing, answered, immediate
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
 
@@ -24,10 +24,10 @@ def guesses(count, confidence=0.8):
 
 def live(drafter, costs, steps, kept, step_seconds, sharing=ALONE):
     """Run steps with made-up laps. kept: accepted tokens by source; step_seconds: one draft step by source."""
-    drafter.start([1])
+    answered(drafter.start([1]))
     sources = []
     for _ in range(steps):
-        proposal = drafter.propose([1], 30)
+        proposal = answered(drafter.propose([1], 30))
         source = proposal.source
         sources.append(source)
         path = tuple(range(min(len(proposal), kept.get(source, 0))))
@@ -75,7 +75,7 @@ def test_auto_judges_a_model_by_chances_not_by_luck():
     costs = Costs(PROFILE)
     lucky, unlucky = (Arm("draft_model", guesses(1)) for _ in range(2))
     for arm, path in ((lucky, (0,)), (unlucky, ())):
-        proposal = arm.propose([1], 30, costs)
+        proposal = answered(arm.propose([1], 30, costs))
         verdict = Verdict(path, 99, Status.BONUS, (0.5,))
         arm.observe(Outcome((*path, 99), proposal, verdict, 0.001, 0.01))
     assert lucky.rate == unlucky.rate
@@ -87,7 +87,7 @@ def test_auto_decodes_plainly_when_drafting_loses_and_says_why():
     sources = live(chooser, costs, 200, {"draft_model": 0}, {"draft_model": 0.004})
     assert Counter(sources[20:])["plain"] > 160
     assert "draft_model" in sources[100:]  # a trial now and then
-    proposal = chooser.propose([1], 30)
+    proposal = answered(chooser.propose([1], 30))
     assert "plain" in proposal.reason
     assert "tokens/s" in proposal.reason
 
@@ -104,20 +104,20 @@ def test_auto_takes_a_good_copy_and_drops_a_bad_one():
 
 def test_auto_does_not_begin_a_model_that_company_makes_too_dear():
     costs, model, begun = Costs(PROFILE, together=8), guesses(3), []
-    model.start = begun.append
+    model.start = immediate(begun.append)
     chooser = auto(costs, draft_model=model)
     assert set(live(chooser, costs, 5, {}, {}, Sharing(runs=8))) == {"plain"}
     assert not begun
     costs.together = 1  # the others have gone
-    assert chooser.propose([1, 2], 30).source == "draft_model"
-    assert chooser.propose([1, 2], 30).source == "draft_model"
+    assert answered(chooser.propose([1, 2], 30)).source == "draft_model"
+    assert answered(chooser.propose([1, 2], 30)).source == "draft_model"
     assert begun == [[1, 2]]
 
 
 def test_in_company_a_step_counts_for_what_it_would_take_if_all_did_the_same():
     costs = Costs(PROFILE, together=8)
     arm = Arm("draft_model", guesses(2))
-    proposal = arm.propose([1], 30, costs)
+    proposal = answered(arm.propose([1], 30, costs))
     verdict = Verdict((0,), 99, Status.BONUS, (0.5, 0.5))
     arm.observe(Outcome((0, 99), proposal, verdict, 0.001, 0.01, Sharing(runs=8)))
     assert arm.seconds == proposal.expected_seconds == costs.verify_seconds(2)

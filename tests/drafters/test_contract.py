@@ -24,11 +24,12 @@ from conftest import (
 
 from specdemo.drafters.methods import METHODS
 from specdemo.drafters.oracle import Scripted
+from specdemo.engine.forward import answered, immediate
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.target import CachedModel, Immediate
+from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.settings import POLICIES, Sampling
@@ -88,13 +89,13 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
     )
     target = bound_target(drafter)
     answer = [*PROMPT, *PROMPT]  # a text that copies itself, so that copying methods draft too
-    drafter.start(PROMPT)
+    answered(drafter.start(PROMPT))
     seen = 0
     for place, budget in enumerate([0, 1, 2, 3, 5, 9, 30, 0, 1], start=len(PROMPT)):
         if target:  # states of all but the pending token are there
             target.rollback(0)
             target.read(answer[: place - 1])
-        proposal = drafter.propose(answer[:place], budget)
+        proposal = answered(drafter.propose(answer[:place], budget))
         seen += len(proposal)
         levels = depths(proposal.parents)
         assert max(levels, default=0) <= min(budget, 24)
@@ -167,8 +168,11 @@ def test_a_second_run_starts_clean(target_weights, draft_weights, method):
     if method in ("draft_model", "parallel", "quantised_self", "retrieval"):  # remember nothing
         fresh = drafter_for(method, CachedModel(draft_weights), policy="constant", lookahead=4)
         for drafter in (used, fresh):
-            drafter.start(PROMPT)
-        assert used.propose(PROMPT, 8).token_ids == fresh.propose(PROMPT, 8).token_ids
+            answered(drafter.start(PROMPT))
+        assert (
+            answered(used.propose(PROMPT, 8)).token_ids
+            == answered(fresh.propose(PROMPT, 8)).token_ids
+        )
 
 
 @pytest.mark.parametrize("stop_at", [3, 5, 6])
@@ -217,7 +221,7 @@ def test_two_visitors_interleaved_do_not_meet(target_weights, draft_weights, met
         assert output_ids(events) == reference_greedy(target_weights, prompt, 32)
 
 
-class Table(Immediate):
+class Table:
     """A toy language model whose logits depend on the last two tokens: fast, and exactly enumerable."""
 
     words = None
@@ -264,6 +268,9 @@ class Table(Immediate):
         return TargetOutput(
             torch.stack([self.row([*self.ids, pending_id, *text]) for text in texts])
         )
+
+    reading, growing, judging = immediate(read), immediate(grow), immediate(forward)
+    drafting = immediate(lambda *_: None)
 
     def keep(self, path):
         self.ids += [self.step[0], *(self.step[node + 1] for node in path)]

@@ -14,8 +14,9 @@ from specdemo.drafters.policies.fallback import WINDOW, Fallback
 from specdemo.drafters.policies.forecast import survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
 from specdemo.engine.cost import Costs
+from specdemo.engine.forward import answered, immediate
 from specdemo.engine.sampling import Shaper
-from specdemo.engine.types import Outcome, Proposal, Verdict
+from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
 from specdemo.errors import UserError
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.events import Status
@@ -67,32 +68,35 @@ def test_ngram_takes_the_longest_and_latest_match():
     drafter = Ngram(SuffixAutomaton(), Constant(3))
     #       0  1  2  3  4  5  6  7  8  9 10
     text = [1, 2, 3, 4, 9, 2, 3, 5, 6, 2, 3]
-    drafter.start(text[:5])
-    assert drafter.propose(text, 8).token_ids == (5, 6, 2)  # (2, 3) stood at 1 and, later, at 5
+    answered(drafter.start(text[:5]))
+    assert answered(drafter.propose(text, 8)).token_ids == (
+        5,
+        6,
+        2,
+    )  # (2, 3) stood at 1 and, later, at 5
     longer = [*text[:9], 1, 2, 3]
     drafter = Ngram(SuffixAutomaton(), Constant(3))
-    drafter.start(longer)
-    assert drafter.propose(longer, 8).token_ids == (4, 9, 2)  # (1, 2, 3) beats the later (2, 3)
-    assert drafter.propose(longer, 1).token_ids == (4,)
-    drafter.start([7, 8, 9])
-    assert len(drafter.propose([7, 8, 9], 4)) == 0
+    answered(drafter.start(longer))
+    assert answered(drafter.propose(longer, 8)).token_ids == (
+        4,
+        9,
+        2,
+    )  # (1, 2, 3) beats the later (2, 3)
+    assert answered(drafter.propose(longer, 1)).token_ids == (4,)
+    answered(drafter.start([7, 8, 9]))
+    assert len(answered(drafter.propose([7, 8, 9], 4))) == 0
 
 
-class Guess:
+class Guess(Drafter):
     """Proposes one token each time."""
 
-    def start(self, prompt_ids):
-        pass
-
+    @immediate
     def propose(self, committed, budget):
         return Proposal.chain([1], confidences=(0.5,), lookahead=1, reason="guess")
 
-    def observe(self, result):
-        pass
-
 
 def step(drafter, drafting_seconds, plain_seconds, kept):
-    proposal = drafter.propose([1], 4)
+    proposal = answered(drafter.propose([1], 4))
     seconds = drafting_seconds if len(proposal) else plain_seconds
     result = outcome([0.5] * len(proposal), kept if len(proposal) else 0, seconds=seconds)
     drafter.observe(result)
@@ -150,7 +154,7 @@ def test_siblings_share_what_is_left():
 
 def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
     drafter = Fallback(Guess())
-    drafter.start([1])
+    answered(drafter.start([1]))
     steps = [step(drafter, 0.030, 0.010, 0) for _ in range(200)]
     plain = [place for place, proposal in enumerate(steps) if not len(proposal)]
     assert min(plain) >= WINDOW
@@ -159,13 +163,13 @@ def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
     assert (
         "30 ms a token drafting, 10 ms plain" in steps[100].reason or "guess" in steps[100].reason
     )
-    drafter.start([1])
-    assert len(drafter.propose([1], 4)) == 1
+    answered(drafter.start([1]))
+    assert len(answered(drafter.propose([1], 4))) == 1
 
 
 def test_fallback_leaves_a_winner_alone():
     drafter = Fallback(Guess())
-    drafter.start([1])
+    answered(drafter.start([1]))
     steps = [step(drafter, 0.012, 0.010, 1) for _ in range(200)]
     assert sum(not len(proposal) for proposal in steps) == 1  # one plain step, to compare with
 

@@ -11,6 +11,7 @@ from conftest import PROFILE
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import TreeBuilder
 from specdemo.engine.cost import Costs
+from specdemo.engine.forward import answered, immediate
 
 WORDS = 4
 
@@ -33,6 +34,7 @@ class ByText:
         generator = torch.Generator().manual_seed(hash((self.seed, *path)) % 2**31)
         return (torch.randn(WORDS, generator=generator) * 1.5).softmax(-1)
 
+    @immediate
     def below(self, tree, nodes):
         self.asked += nodes
         return torch.stack([self.row(tree.path(node) if node >= 0 else []) for node in nodes])
@@ -44,12 +46,13 @@ class ByDepth:
     def __init__(self, rows):
         self.rows = rows
 
+    @immediate
     def below(self, tree, nodes):
         return torch.stack([self.rows[tree.depths[n] if n >= 0 else 0] for n in nodes])
 
 
 def grow(branches, nodes, depth, *, chosen=True, pick=None, pays=lambda *_: True):
-    return TreeBuilder(
+    builder = TreeBuilder(
         branches,
         Certain(),
         pick or (lambda row: int(row.argmax())),
@@ -58,7 +61,8 @@ def grow(branches, nodes, depth, *, chosen=True, pick=None, pays=lambda *_: True
         nodes,
         depth,
         pays,
-    ).build()
+    )
+    return answered(builder.build())
 
 
 def paths_of(tree):

@@ -12,12 +12,14 @@ from conftest import drafter_for, header, reference_greedy
 from transformers import LlamaForCausalLM
 
 from specdemo.drafters.nothing import Nothing
+from specdemo.engine.forward import immediate
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate, steps
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.settings import Sampling
 from specdemo.trace.events import RunStarted, Verified
@@ -84,42 +86,51 @@ def test_each_run_writes_what_it_would_write_alone(
     assert max(event.runs or 1 for event in judged) == len(PROMPTS)
 
 
-class Told(Nothing):
-    """Proposes nothing, after a while; keeps what it is told."""
+class Slow(Nothing):
+    """Proposes nothing, after a while; keeps what it learns."""
 
     def __init__(self, seconds=0.0):
         self.seconds, self.outcomes = seconds, []
 
+    @immediate
     def propose(self, committed, budget):
         time.sleep(self.seconds)
-        return super().propose(committed, budget)
+        return Proposal()
 
     def observe(self, outcome):
         self.outcomes.append(outcome)
 
 
 def test_a_step_is_not_charged_for_the_drafts_of_others_but_for_its_own_by_all(target_weights):
-    decoder, slow, quick = LeanDecoder(target_weights), Told(0.05), Told()
-    together(Runner(), [lane(decoder, one, PROMPTS[0], new_tokens=6) for one in (slow, quick)])
-    shared = [outcome for outcome in quick.outcomes if outcome.sharing.runs == 2]
-    assert len(shared) > 2
-    for outcome in shared[:-1]:  # after the last one nobody drafts
-        assert outcome.sharing.rows == 2
-        assert outcome.sharing.waited > 0.04
-        assert outcome.verify_seconds < 0.04
-    for outcome in slow.outcomes:
-        assert outcome.draft_seconds >= outcome.sharing.runs * 0.05
-        assert outcome.sharing.waited < 0.04
+    decoder, slow, quick = LeanDecoder(target_weights), Slow(0.05), Slow()
+    lanes = [lane(decoder, one, PROMPTS[0], new_tokens=6) for one in (slow, quick)]
+    found = together(Runner(), lanes)
+    shared = 0
+    for drafter, events in zip((slow, quick), found, strict=True):
+        judged = [event for event in events if isinstance(event, Verified)]
+        learned = list(zip(judged, drafter.outcomes, strict=True))
+        for event, outcome in learned[:-1]:  # after the last one nobody drafts
+            if outcome.sharing.runs != 2:
+                continue
+            assert outcome.sharing.rows == 2
+            assert outcome.verify_seconds < 0.04
+            # The event counts the wait for the other one's draft.
+            waited = event.verify_seconds - outcome.verify_seconds
+            assert (waited > 0.04) == (drafter is quick)
+            assert (outcome.draft_seconds >= 2 * 0.05) == (drafter is slow)
+            shared += 1
+    assert shared > 4
 
 
 def test_a_runner_says_how_many_go_on(target_weights):
     decoder, runner = LeanDecoder(target_weights), Runner()
     seen = []
 
-    class Counting(Told):
+    class Counting(Slow):
+        @immediate
         def propose(self, committed, budget):
             seen.append(runner.going_on)
-            return super().propose(committed, budget)
+            return Proposal()
 
     together(runner, [lane(decoder, Counting(), PROMPTS[0], new_tokens=n) for n in (3, 6)])
     assert seen[:2] == [2, 2]

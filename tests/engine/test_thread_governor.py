@@ -13,9 +13,9 @@ QUIET, SLOW = 0.01, 0.01 * 4 * CROWDED
 DECODER = object()
 
 
-def asks(rows: int = 1, place: int = 10):
-    one = SimpleNamespace(depth=None, token_ids=[0] * rows, positions=range(place, place + rows))
-    return [SimpleNamespace(decoder=DECODER, one=one)]
+def requests(count: int = 1, place: int = 10):
+    rows = SimpleNamespace(depth=None, token_ids=[0] * count, positions=range(place, place + count))
+    return [SimpleNamespace(decoder=DECODER, input=rows)]
 
 
 @pytest.fixture(autouse=True)
@@ -27,52 +27,52 @@ def two_threads():
 
 
 def test_it_goes_alone_while_passes_are_slow_and_tries_again():
-    crew = ThreadGovernor()
+    governor = ThreadGovernor()
     for _ in range(50):
-        crew.tell(asks(), QUIET)
+        governor.observe(requests(), QUIET)
     assert torch.get_num_threads() == 2
-    crew.tell(asks(), SLOW)
+    governor.observe(requests(), SLOW)
     assert torch.get_num_threads() == 2  # one slow pass is nothing
     for _ in range(2):
-        crew.tell(asks(), SLOW)
+        governor.observe(requests(), SLOW)
     for _ in range(RETRY):
         assert torch.get_num_threads() == 1
-        crew.tell(asks(), 2 * QUIET)
+        governor.observe(requests(), 2 * QUIET)
     for _ in range(2):  # still crowded: two passes are enough to know
         assert torch.get_num_threads() == 2
-        crew.tell(asks(), SLOW)
+        governor.observe(requests(), SLOW)
     for _ in range(RETRY):
         assert torch.get_num_threads() == 1
-        crew.tell(asks(), 2 * QUIET)
+        governor.observe(requests(), 2 * QUIET)
     for _ in range(50):
-        crew.tell(asks(), QUIET)
+        governor.observe(requests(), QUIET)
         assert torch.get_num_threads() == 2
 
 
 def test_where_one_alone_takes_longer_all_go_on_together():
     """Others keep the memory busy: passes are slow whoever computes, and slower with one thread."""
-    crew, alone = ThreadGovernor(), 0
+    governor, alone = ThreadGovernor(), 0
     for _ in range(20):
-        crew.tell(asks(), QUIET)
+        governor.observe(requests(), QUIET)
     for number in range(400):
         single = torch.get_num_threads() == 1
         alone += single
-        crew.tell(asks(), QUIET * (3.0 if single else 2.2 if number % 2 else 2.5))
+        governor.observe(requests(), QUIET * (3.0 if single else 2.2 if number % 2 else 2.5))
     assert 0 < alone < 100
 
 
 def test_passes_of_other_sizes_are_not_compared():
-    crew = ThreadGovernor()
+    governor = ThreadGovernor()
     for _ in range(20):
-        crew.tell(asks(), QUIET)
-        crew.tell(asks(rows=60), SLOW)
-        crew.tell(asks(place=3000), SLOW)
+        governor.observe(requests(), QUIET)
+        governor.observe(requests(count=60), SLOW)
+        governor.observe(requests(place=3000), SLOW)
     assert torch.get_num_threads() == 2
 
 
 def test_one_thread_stays_one():
     torch.set_num_threads(1)
-    crew = ThreadGovernor()
+    governor = ThreadGovernor()
     for seconds in (QUIET, *[SLOW] * 20):
-        crew.tell(asks(), seconds)
+        governor.observe(requests(), seconds)
     assert torch.get_num_threads() == 1

@@ -27,7 +27,7 @@ from specdemo.engine.cache import RollbackCache
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.draft_plan import DraftPlan, StopRule
 from specdemo.engine.features import Features
-from specdemo.engine.forward import ForwardInput
+from specdemo.engine.forward import ForwardInput, answered, immediate
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.prefix import FeatureReader, PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
@@ -371,7 +371,7 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool) -> li
     model = CompactModel(compiled(weights), features)
     reader = FeatureReader(model) if reads else PrefixReader(model)
     if not alone:
-        reader.draft_on = lambda *_: None
+        model.drafting = immediate(lambda *_: None)
     profile = CostProfile(((1, 1.0), (4, 1.1), (8, 1.6)), draft_step=0.02)
     settings = RunSettings(sampling=sampling, policy=policy, lookahead=9, threshold=0.05)
     context = DraftingContext(settings, Shaper(sampling), 128, profile)
@@ -379,10 +379,10 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool) -> li
     lookahead = make_lookahead(settings, context.costs, context.calibration)
     drafter = DraftModel(DraftReader(reader, context.shaper, 128, context.costs), lookahead)
     text, found = list(TEXT[:7]), []
-    drafter.start(text)
+    answered(drafter.start(text))
     for keeps in (2, 0, 5, 1):
         features.length = len(text) - 1
-        found.append(drafter.propose(text, 6))
+        found.append(answered(drafter.propose(text, 6)))
         text += [*found[-1].token_ids[:keeps], 40]
     return found
 

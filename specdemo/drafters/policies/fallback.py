@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 WINDOW = 12  # drafting steps that the judgement looks at
@@ -13,7 +14,7 @@ FIRST_REST, LONGEST_REST = 8, 64  # plain steps
 MARGIN = 1.03  # drafting must be this much slower before it is stopped: timings are noisy
 
 
-class Fallback:
+class Fallback(Drafter):
     """Wraps a drafter. Both costs are measured in this very run: seconds a token while drafting and while not.
 
     Steps in which the drafter had nothing to propose count as plain. As long as no plain step was seen,
@@ -32,16 +33,21 @@ class Fallback:
         self._judge_after = WINDOW
         self._why = ""
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Begin without a judgement."""
         self._reset()
-        self.drafter.start(prompt_ids)
+        return self.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """The drafter's proposal, or nothing while resting."""
         if self._rest:
             return Proposal(reason=self._why)
-        return self.drafter.propose(committed, budget)
+        return (yield from self.drafter.propose(committed, budget))
+
+    def verifying(self, proposal: Proposal) -> None:
+        """The drafter may work beside the target, unless it rests."""
+        if not self._rest:
+            self.drafter.verifying(proposal)
 
     def observe(self, outcome: Outcome) -> None:
         """Time the step; rest when drafting has been losing."""
@@ -59,6 +65,10 @@ class Fallback:
                 self._judge_after = PROBE
         elif self._judge_after <= 0:
             self._judge()
+
+    def close(self) -> None:
+        """End the drafter's run."""
+        self.drafter.close()
 
     def _judge(self) -> None:
         if not self._plain:

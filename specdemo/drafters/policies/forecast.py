@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
+from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 
-class Forecast:
+class Forecast(Drafter):
     """Wraps a drafter: its proposals carry the cost model's prediction, to be shown beside what was measured.
 
     token_seconds: what drafting one token takes, at first; then what it took in this run
@@ -24,20 +25,28 @@ class Forecast:
         self.calibration = calibration
         self.token_seconds = token_seconds
 
-    def start(self, prompt_ids: Sequence[int]) -> None:
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """The drafter's own start."""
-        self.drafter.start(prompt_ids)
+        return self.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """The drafter's proposal with its expected tokens and seconds."""
         self.costs.cached = len(committed)
-        proposal = self.drafter.propose(committed, budget)
+        proposal = yield from self.drafter.propose(committed, budget)
         if proposal.expected_tokens is not None:
             return proposal
         return foreseen(proposal, self.costs, self.calibration, self.token_seconds)
 
+    def verifying(self, proposal: Proposal) -> None:
+        """The drafter may work beside the target."""
+        self.drafter.verifying(proposal)
+
+    def close(self) -> None:
+        """End the drafter's run."""
+        self.drafter.close()
+
     def observe(self, outcome: Outcome) -> None:
-        """Tell the drafter first: it may ask the costs as they were."""
+        """The drafter learns first: it may ask the costs as they were."""
         self.drafter.observe(outcome)
         drafted = len(outcome.proposal)
         if drafted:

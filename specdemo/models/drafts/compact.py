@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.features import Features
+from specdemo.engine.forward import immediate
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.kernels import packing
@@ -290,7 +291,7 @@ class CompactModel:
 
     @torch.inference_mode()
     def draft_on(self, token_ids: Sequence[int], guide: DraftPlan) -> Chain | None:
-        """Append tokens and draft a chain after them in the compiled pass, see `DraftsOn`."""
+        """Append tokens and draft a chain after them in the compiled pass, see `LanguageModel.drafting`."""
         weights, start, rows = self.weights, self.length, len(token_ids)
         if weights.native is None or self.adjust or weights.depth > 1 or guide.most < 1:
             return None
@@ -334,6 +335,10 @@ class CompactModel:
         seen[:, self.length :] = ancestor_mask(tree)[first:]
         mask = seen.to(self.weights.embedding.device)
         return self._run(x, positions, mask, self.length + first, len(x))
+
+    # They ask for nothing yet: the passes are computed at once.
+    reading, growing = immediate(read), immediate(grow)
+    drafting, guessing = immediate(draft_on), immediate(guess)
 
     def _known(self, start: int, end: int) -> tuple[int, Tensor] | None:
         """What the target's states add to the tokens from place `start` on: from which row, and (rows, H)."""

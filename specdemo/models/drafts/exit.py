@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from specdemo.engine.draft_plan import Chain, DraftPlan
+from specdemo.engine.forward import immediate
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.models.drafts.compact import CompactModel, CompactWeights
@@ -76,6 +78,13 @@ class ExitModel:
         states = self.target.lower(self._layers, token_ids, below, earlier)
         self._grown += parents
         return self.adapter.grow_inputs(self._fit(states), parents)
+
+    reading, growing = immediate(read), immediate(grow)
+
+    @immediate
+    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
+        """Nothing: it is asked token by token."""
+        return None
 
     def _ahead(self, place: int) -> int:
         """How many tokens before a place the target has not read: they are in its first layers' spare rows."""
