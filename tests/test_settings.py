@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
 from specdemo.drafters.methods import METHODS
 from specdemo.errors import UserError
+from specdemo.paths import ASSETS
 from specdemo.settings import (
     GROUPS,
     AppSettings,
@@ -180,3 +182,9 @@ def test_a_space_serves_its_container(monkeypatch):
     assert AppSettings.from_environment().host == "0.0.0.0"  # noqa: S104
     monkeypatch.setenv("SPECDEMO_HOST", "127.0.0.1")
     assert AppSettings.from_environment().host == "127.0.0.1"
+
+
+def test_the_script_takes_from_a_link_what_the_table_puts_into_one():
+    text = (ASSETS / "view" / "core" / "settings.js").read_text(encoding="utf-8")
+    named = re.findall(r'"(\w+)"', text)
+    assert sorted(named) == sorted(row.link for row in fields() if row.link)

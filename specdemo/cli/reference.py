@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from specdemo.drafters.methods import METHODS
 from specdemo.settings import AppSettings, RunSettings, Setting, fields
 
 _SHARED = {setting.name for table in (RunSettings, AppSettings) for setting in fields(table)}
@@ -25,7 +26,10 @@ def settings_reference() -> str:
     return "\n\n".join(
         [
             "### Settings of a run",
-            _table(["option", "range", "default", "meaning"], map(_run_row, fields(RunSettings))),
+            _table(
+                ["option", "in links", "range", "default", "meaning", "read by"],
+                map(_run_row, fields(RunSettings)),
+            ),
             "### Settings of the program",
             _table(
                 ["variable", "option", "default", "meaning"], map(_app_row, fields(AppSettings))
@@ -81,19 +85,38 @@ def _help(action: argparse.Action) -> str:
 
 
 def _run_row(setting: Setting) -> list[str]:
-    flag = f"`{setting.flag}`" if setting.flag else "-"
-    return [flag, setting.range, _default(setting), _cell(_sentence(setting.help))]
+    flag = f"`{setting.flag}`" if setting.flag else f"none (`{setting.name}`)"
+    link = f"`{setting.link}`" if setting.link else "-"
+    meaning = _cell(_sentence(setting.help))
+    return [flag, link, setting.range, _default(setting), meaning, _readers(setting.name)]
+
+
+def _readers(name: str) -> str:
+    """The methods that read a setting, the shorter way round."""
+    drafting = {key: method for key, method in METHODS.items() if method.options}
+    readers = [key for key, method in drafting.items() if name in method.options]
+    others = [key for key in drafting if key not in readers]
+    if not readers:
+        return "every run"
+    if len(readers) <= len(others):
+        return ", ".join(f"`{key}`" for key in readers)
+    rest = ", ".join(f"`{key}`" for key in others)
+    return f"all that draft but {rest}" if others else "all that draft"
 
 
 def _app_row(setting: Setting) -> list[str]:
     flag = f"`{setting.flag}`" if setting.flag else "-"
-    return [f"`{setting.variable}`", flag, _default(setting), _cell(_sentence(setting.help))]
+    choices = f": {', '.join(setting.choices)}" if setting.choices else ""
+    meaning = _cell(_sentence(setting.help + choices))
+    return [f"`{setting.variable}`", flag, _default(setting), meaning]
 
 
 def _default(setting: Setting) -> str:
     value = setting.default
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, float):
+        return f"`{value:g}`"
     if isinstance(value, Path) and value.is_relative_to(Path.home()):
         value = Path("~") / value.relative_to(Path.home())
     return f"`{value.as_posix() if isinstance(value, Path) else value}`"

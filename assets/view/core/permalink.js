@@ -1,9 +1,11 @@
 // The state of the page as an address: read, written and applied. Python checks what it asks of the controls.
 
-const FLAGS = new Set(["memory", "fallback", "baseline", "presenter", "run"]);
-const NUMBERS = new Set(["lookahead", "threshold", "nodes", "tokens", "temperature", "top_k", "top_p", "penalty", "seed"]);
+import * as settings from "./settings.js";
+
+const FLAGS = new Set([...settings.FLAGS, "presenter", "run"]);
+const NUMBERS = new Set(settings.NUMBERS);
 const LISTS = new Set(["hide"]);
-const TEXTS = new Set(["prompt", "system", "method", "policy", "recorded", "tab", "lesson", "theme", "lang"]);
+const TEXTS = new Set([...settings.TEXTS, "prompt", "system", "recorded", "tab", "lesson", "theme", "lang"]);
 
 /** The state that a query asks for; names that are not ours and values that cannot be read are left out. */
 export function readState(search) {
