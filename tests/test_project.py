@@ -161,6 +161,15 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+def test_the_architecture_names_places_that_exist() -> None:
+    table = read("docs/architecture.md").split("## Where things go")[1].split("##")[0]
+    places = re.findall(r"`((?:\w+/)*\w+(?:/|\.py|\.js))`", table)
+    assert len(places) > 20
+    rooms = [ROOT, *(ROOT / "specdemo" / room for room in ("", "kernels", "models/decoders"))]
+    for place in places:
+        assert any((room / place).exists() for room in rooms), place
+
+
 def test_files_stay_small() -> None:
     sizes = {path: path.stat().st_size for path in project_files()}
     assert {path: size for path, size in sizes.items() if size >= 10 * MEGABYTE} == {}

@@ -104,18 +104,11 @@ def frame_figures(gaps: list[float]) -> dict[str, float]:
 
 def measure_page(url: str) -> dict[str, Any]:
     """All figures of the page at an address. Raises UserError without Playwright."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError as error:
-        raise UserError(
-            "Playwright is not installed.", advice="pip install -r requirements-dev.txt"
-        ) from error
     events = long_run()
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
+    with tempfile.TemporaryDirectory() as folder, playwright() as play:
         path = Path(folder) / "long.jsonl"
         path.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
-        chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-        browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = play.chromium.launch(executable_path=chromium(), args=FLAGS)
         paints = []
         for _ in range(LOADS):
             context = browser.new_context(viewport={"width": 1280, "height": 800})
@@ -142,6 +135,22 @@ def measure_page(url: str) -> dict[str, Any]:
         "frames": frame_figures(gaps),
         "heap_bytes": heaps,
     }
+
+
+def playwright() -> Any:
+    """A context manager that drives browsers. Raises UserError where Playwright is not installed."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise UserError(
+            "Playwright is not installed.", advice="pip install -r requirements-dev.txt"
+        ) from error
+    return sync_playwright()
+
+
+def chromium() -> str | None:
+    """Path of the system's Chromium; None for the one that Playwright brings."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def failures(figures: dict[str, Any]) -> list[str]:

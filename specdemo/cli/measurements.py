@@ -60,7 +60,8 @@ def readme_table(root: Path) -> str:
 def _section(data: dict[str, Any]) -> str:
     blocks = [f"## {data['title']}", f"{data['machine']}; {data['date']}. {data['about']}"]
     if "command" in data:
-        blocks.append(f"<!-- needs: time -->\n```sh\n{data['command']}\n```")
+        needs = "time, data" if "--suite" in data["command"] else "time"
+        blocks.append(f"<!-- needs: {needs} -->\n```sh\n{data['command']}\n```")
     if "rows" in data:
         blocks += _bench(data)
     elif "methods" in data:

@@ -1,0 +1,170 @@
+"""Every command in the documents exists, and those that are cheap are run.
+
+A fenced block of shell commands is run in a folder of its own, one command after the other, unless a comment before
+it says what it needs: `<!-- needs: network -->`. What needs something is read by the real parser all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from specdemo.cli import docs
+from specdemo.cli.parser import build_parser, main
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# gpu: a graphics card; hub: files of the hub; network: other files from elsewhere; time: minutes;
+# data: files that are not in the project; model: a loaded model; checkout: the project's own tools, which the tests are part of
+NEEDS = {"gpu", "hub", "network", "time", "data", "model", "checkout"}
+BLOCK = re.compile(
+    r"^(?:<!-- needs: ([^>]*?) -->\n+)?```(?:sh|bash|console|shell|powershell)\n(.*?)^```$",
+    re.M | re.S,
+)
+TOOLS = {"pytest", "ruff", "mypy", "venv", "http.server", "playwright"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Shell commands of a document. needs: words of the comment before it, none when the block is run"""
+
+    document: str
+    needs: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+def blocks_of(name: str, text: str) -> list[Block]:
+    """The blocks of a document, a command for each part between line ends and `&&`."""
+    return [
+        Block(
+            name,
+            tuple(filter(None, re.split(r"[\s,]+", needs))),
+            tuple(
+                part.strip()
+                for line in re.sub(r"\\\n\s*", "", body).splitlines()
+                if not line.startswith("#")
+                for part in line.split(" && ")
+                if part.strip()
+            ),
+        )
+        for needs, body in BLOCK.findall(text)
+    ]
+
+
+BLOCKS = [
+    block
+    for path in DOCUMENTS
+    for block in blocks_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+]
+LABELS = [f"{block.document}:{block.commands[0][:40]}" for block in BLOCKS]
+
+
+def specdemo_arguments(command: str) -> list[str] | None:
+    """The arguments that a command gives to specdemo; None when it is another program's."""
+    words = shlex.split(command.replace(".venv\\Scripts\\", "").replace(".venv/bin/", ""))
+    if words[:1] == ["specdemo"]:
+        return words[1:]
+    if words[:2] == ["python", "app.py"]:
+        return ["app", *words[2:]]
+    return words[3:] if words[:3] == ["python", "-m", "specdemo"] else None
+
+
+def check_tool(command: str) -> None:
+    """Fails for a command of another program that is not known here, or that names a file that is not there."""
+    words = shlex.split(command.replace(".venv\\Scripts\\", "").replace(".venv/bin/", ""))
+    if words[:2] == ["pip", "install"]:
+        for option, name in itertools.pairwise(words):
+            assert option != "-r" or (ROOT / name).is_file(), f"there is no {name}"
+        return
+    assert words[0] in {"python", "python3", "py"}, f"unknown command: {command}"
+    assert words[1] == "-m", command
+    module = words[2]
+    known = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    assert module in TOOLS or known.is_file(), f"there is no module {module}"
+    for word in words[3:]:
+        assert not word.startswith("tests/") or (ROOT / word).exists(), f"there is no {word}"
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=LABELS)
+def test_the_commands_of_a_block_exist(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(block.needs) <= NEEDS
+    for command in block.commands:
+        arguments = specdemo_arguments(command)
+        if arguments is None:
+            check_tool(command)
+            continue
+        try:
+            build_parser().parse_args(arguments)
+        except SystemExit as stopped:
+            if stopped.code:
+                pytest.fail(f"{command}\n{capsys.readouterr().err}")
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in BLOCKS if not block.needs], ids=lambda block: block.document
+)
+def test_the_commands_of_a_block_without_a_mark_run(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "assets").symlink_to(ROOT / "assets")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path / "cache"))
+    for command in block.commands:
+        arguments = specdemo_arguments(command)
+        if arguments is not None:
+            assert main(arguments) == 0, command
+        else:
+            assert shlex.split(command)[1:] == ["-m", "specdemo.cli.docs", "--check"], command
+            assert docs.main(["--check"]) == 0
+
+
+def test_some_blocks_are_run_and_some_are_marked() -> None:
+    assert any(not block.needs for block in BLOCKS)
+    assert any("network" in block.needs for block in BLOCKS)
+
+
+INLINE = re.compile(r"`(?:\.venv/bin/)?(python -m specdemo [a-z][^`]*|python app\.py[^`]*)`")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_in_sentences_name_what_exists(path: Path) -> None:
+    """A sentence may leave arguments out; the command and its options are those of the parser."""
+    commands = subcommands(build_parser())
+    for command in INLINE.findall(path.read_text(encoding="utf-8")):
+        arguments = specdemo_arguments(command) or []
+        parser = commands[arguments[0]]
+        options = {option for action in parser._actions for option in action.option_strings}
+        nested = subcommands(parser)
+        if len(arguments) > 1 and arguments[1] in nested:
+            options |= set(nested[arguments[1]]._option_string_actions)
+        assert {word for word in arguments if word.startswith("--")} <= options, command
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Parsers of the commands below a parser, by name."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def test_a_block_tells_its_needs_and_its_commands() -> None:
+    text = "<!-- needs: time, data -->\n```sh\npython -m specdemo run a && python app.py\n```\n\n```sh\nspecdemo models\n```\n"
+    first, second = blocks_of("a.md", text)
+    assert first.needs == ("time", "data")
+    assert first.commands == ("python -m specdemo run a", "python app.py")
+    assert second == Block("a.md", (), ("specdemo models",))
+
+
+@pytest.mark.parametrize(
+    "command", ["rm -rf /", "python -m nowhere", "pip install -r nothing.txt", "python tests.py"]
+)
+def test_an_unknown_command_is_found(command: str) -> None:
+    with pytest.raises(AssertionError):
+        check_tool(command)
