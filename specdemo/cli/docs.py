@@ -44,12 +44,12 @@ def methods_table() -> str:
         needs = ", ".join(NEEDED[need] for need in method.needs) or "nothing"
         exact = "**lossy**" if method.lossy else "exact"
         rows.append(
-            f"| `{name}` | {method.title} | {method.summary} | {needs} | {exact} | {options} "
-            f"| {method.paper or '-'} |"
+            f"| `{name}` | {method.title} | {method.summary} | {needs} | {method.tokens} | {exact} "
+            f"| {options} | {method.paper or '-'} |"
         )
     head = [
-        "| name | title | what it does | needs | output | settings | published |",
-        "|---|---|---|---|---|---|---|",
+        "| name | title | what it does | needs | draft tokens | output | settings | published |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*head, *rows])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from specdemo.drafters.policies.calibration import MODEL_DRAFT, Calibration, Priors
 from specdemo.drafters.policies.lookahead import Lookahead, make_lookahead
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from specdemo.engine.sampling import Shaper
     from specdemo.engine.types import Drafter
 
+Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]
 POLICY = ("policy", "lookahead", "threshold")  # options of a method that drafts chains
 NEEDS = {
     "draft": "a draft model",
@@ -60,7 +61,7 @@ class Method:
     takes: what it uses beside that where it is there
     options: the run settings that it reads; with "fallback" it rests while drafting loses
     prior: how often tokens of a confidence are kept, before the run has shown it
-    copies: its tokens repeat earlier text, and come from no distribution
+    tokens: how they come about: drawn from a distribution, chosen from one, or copied from a text
     lossy: it changes the distribution of what is said, on purpose, and is marked wherever it appears
     trained: the drafter that is trained for it; told once where several methods use the same
     """
@@ -75,7 +76,7 @@ class Method:
     takes: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     prior: Priors = MODEL_DRAFT
-    copies: bool = False
+    tokens: Tokens = "drawn"
     lossy: bool = False
     trained: TrainedDrafter | None = None
 

@@ -214,6 +214,7 @@ JET = Method(
     needs=("jet",),
     options=("policy", "lookahead", "nodes", "fallback"),
     prior=CHOSEN_GUESS,
+    tokens="chosen",
     trained=TrainedDrafter(
         "jet",
         "a JetSpec drafter",

@@ -299,6 +299,7 @@ AUTO = Method(
     make=_auto,
     takes=("draft", "store"),
     options=("lookahead", "memory"),
+    tokens="mixed",
 )
 COMPOSITE = Method(
     name="composite",
@@ -308,4 +309,5 @@ COMPOSITE = Method(
     needs=("draft",),
     takes=("store",),
     options=(*POLICY, "memory", "fallback"),
+    tokens="mixed",
 )

@@ -139,6 +139,7 @@ MEDUSA = Method(
     needs=("medusa",),
     options=("policy", "lookahead", "nodes", "fallback"),
     prior=CHOSEN_GUESS,
+    tokens="chosen",
     trained=TrainedDrafter(
         "medusa",
         "Medusa heads",
@@ -157,4 +158,5 @@ MEDUSA_STATIC = Method(
     needs=("medusa",),
     options=("lookahead", "nodes", "fallback"),
     prior=CHOSEN_GUESS,
+    tokens="chosen",
 )

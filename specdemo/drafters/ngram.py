@@ -102,5 +102,5 @@ NGRAM = Method(
     paper="Saxena 2023",
     options=(*POLICY, "memory", "fallback"),
     prior=Priors(copied, copied_sampled),
-    copies=True,
+    tokens="copied",
 )

@@ -23,4 +23,5 @@ NOTHING = Method(
     title="Plain decoding",
     summary="No drafts: one target pass for each token, the baseline.",
     make=lambda _context: Nothing(),
+    tokens="none",
 )

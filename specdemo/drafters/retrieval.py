@@ -127,5 +127,5 @@ RETRIEVAL = Method(
     needs=("store",),
     options=(*POLICY, "fallback"),
     prior=Priors(copied, copied_sampled),
-    copies=True,
+    tokens="copied",
 )

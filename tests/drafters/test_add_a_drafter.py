@@ -89,7 +89,7 @@ def test_the_contract_suite_tests_it(project):
 def test_the_table_of_methods_has_a_row(project):
     table = (project / "docs" / "algorithm.md").read_text(encoding="utf-8")
     row = next(line for line in table.splitlines() if line.startswith("| `echo` |"))
-    assert "| Echo | Guesses that the last token is said again. | nothing | exact |" in row
+    assert "| Echo | Guesses that the last token is said again. | nothing | copied | exact |" in row
 
 
 PAGE = """

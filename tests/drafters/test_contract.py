@@ -117,8 +117,11 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
                 assert row[token] > 0
                 older = [n for n in range(node) if proposal.parents[n] == proposal.parents[node]]
                 assert all(row[proposal.token_ids[sibling]] == 0 for sibling in older)
-    if method != "nothing":
-        assert seen
+        if len(proposal) and METHODS[method].tokens != "mixed":
+            drawn = temperature > 0 and METHODS[method].tokens == "drawn"
+            assert (proposal.drawn_from is not None) == drawn
+            assert (proposal.draft_probs is None) == (METHODS[method].tokens == "copied")
+    assert bool(seen) == (METHODS[method].tokens != "none")
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)

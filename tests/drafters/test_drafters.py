@@ -7,7 +7,7 @@ from conftest import PROFILE
 
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.automaton import SuffixAutomaton
-from specdemo.drafters.methods import METHODS, make_drafter
+from specdemo.drafters.methods import make_drafter
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.fallback import WINDOW, Fallback
@@ -184,4 +184,3 @@ def test_a_method_that_is_unknown_or_lacks_its_draft_is_a_sentence():
         settings = RunSettings(method=method)
         with pytest.raises(UserError, match=match):
             make_drafter(DraftingContext(settings, Shaper(Sampling()), 8))
-    assert all(method.summary.endswith(".") for method in METHODS.values())

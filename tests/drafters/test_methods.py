@@ -1,0 +1,50 @@
+"""Every entry is listed once, and says only what there is."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import fields
+
+import pytest
+
+from specdemo import drafters
+from specdemo.drafters.base import Method
+from specdemo.drafters.methods import METHODS, NEEDED, TRAINED
+from specdemo.settings import RunSettings
+
+ENTRIES = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
+
+
+def test_every_entry_of_a_drafters_file_is_listed_once():
+    found = {
+        id(value): value.name
+        for module in pkgutil.iter_modules(drafters.__path__, f"{drafters.__name__}.")
+        for value in vars(importlib.import_module(module.name)).values()
+        if isinstance(value, Method)
+    }
+    assert sorted(found.values()) == sorted(METHODS)
+    assert {id(method) for method in METHODS.values()} == set(found)
+
+
+@ENTRIES
+def test_an_entry_says_only_what_there_is(method: Method):
+    assert set(method.options) <= {field.name for field in fields(RunSettings)}
+    assert set(method.uses) <= set(NEEDED)
+    assert method.title
+    assert method.label
+    assert method.summary.endswith(".")
+
+
+@ENTRIES
+def test_a_prior_is_a_chance(method: Method):
+    for prior in (method.prior.greedy, method.prior.sampled):
+        chances = [prior(tenth / 10) for tenth in range(11)]
+        assert chances == sorted(chances)
+        assert min(chances) >= 0
+
+
+def test_what_is_trained_is_told_once_and_needed_by_a_method():
+    kinds = [method.trained.kind for method in METHODS.values() if method.trained]
+    assert kinds == list(TRAINED)
+    assert all(any(kind in method.needs for method in METHODS.values()) for kind in kinds)
