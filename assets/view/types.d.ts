@@ -1,47 +1,13 @@
 // Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit.
 
-/** What became of a token. One enumeration for colours, tables and tests. */
-export type Status = "drafted" | "accepted" | "rejected" | "unreached" | "correction" | "bonus" | "plain";
-
 /** Why a run ended. */
 export type FinishReason = "stop" | "length" | "cancelled";
 
-/** One drafted token, or the target's own token at the end of a step. */
-export interface Node {
-  token_id: number;
-  text?: string;
-  parent?: number;
-  status?: Status;
-  target_prob?: number;
-  draft_prob?: number;
-  accept_prob?: number;
-  draw?: number;
-  survival?: number;
-}
+/** What became of a token. One enumeration for colours, tables and tests. */
+export type Status = "drafted" | "accepted" | "rejected" | "unreached" | "correction" | "bonus" | "plain";
 
-/** A token that could have stood at a place, and its probability there. */
-export interface Choice {
-  token_id: number;
-  prob: number;
-  text?: string;
-}
-
-/** What was thought of the token that follows a node of a step, likeliest first; a few of the whole distribution. */
-export interface Place {
-  after: number;
-  target: Choice[];
-  draft?: Choice[];
-  residual?: Choice[];
-}
-
-/** Which weights ran, and how. */
-export interface ModelInfo {
-  name: string;
-  revision?: string;
-  precision?: string;
-  kernel?: string;
-  parameters?: number;
-}
+/** How a drafter came to a token. */
+export type Origin = "drawn" | "chosen";
 
 /** First event of a lane. `prompt_tokens` counts the whole context, `cached_tokens` what was reused. */
 export interface RunStarted {
@@ -112,6 +78,45 @@ export interface RunFailed {
   message: string;
   unharmed?: string;
   advice?: string;
+}
+
+/** Which weights ran, and how. */
+export interface ModelInfo {
+  name: string;
+  revision?: string;
+  precision?: string;
+  kernel?: string;
+  parameters?: number;
+}
+
+/** One drafted token, or the target's own token at the end of a step. */
+export interface Node {
+  token_id: number;
+  text?: string;
+  parent?: number;
+  status?: Status;
+  target_prob?: number;
+  draft_prob?: number;
+  accept_prob?: number;
+  draw?: number;
+  survival?: number;
+  confidence?: number;
+  origin?: Origin;
+}
+
+/** What was thought of the token that follows a node of a step, likeliest first; a few of the whole distribution. */
+export interface Place {
+  after: number;
+  target: Choice[];
+  draft?: Choice[];
+  residual?: Choice[];
+}
+
+/** A token that could have stood at a place, and its probability there. */
+export interface Choice {
+  token_id: number;
+  prob: number;
+  text?: string;
 }
 
 export type Event = RunStarted | Drafted | Verified | RunFinished | RunFailed;

@@ -28,9 +28,10 @@ from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings, widget_order
-from specdemo.trace.codec import TYPES, decode
+from specdemo.trace.codec import decode
 from specdemo.trace.events import Event, RunFinished
 from specdemo.trace.metrics import measure
+from specdemo.trace.shapes import EVENTS
 
 DETAIL = 5  # as the page asks for
 ASKED = 0.05  # what streaming may take of the tokens a second
@@ -112,7 +113,7 @@ def _streamed(page: Page, prompt: str, settings: RunSettings) -> tuple[float, fl
     came = page.ask("answer", prompt, "", *inputs(settings))
     seconds = time.perf_counter() - begun
     lines = [line for line in last_value(came).splitlines() if line]
-    return rates([decode(line) for line in lines if json.loads(line)["type"] in TYPES], seconds)
+    return rates([decode(line) for line in lines if json.loads(line)["type"] in EVENTS], seconds)
 
 
 class Page:

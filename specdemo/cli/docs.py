@@ -1,4 +1,4 @@
-"""Writes what is generated: parts of the documents, the events' TypeScript, the settings' names in links. `--check` only compares."""
+"""Writes what is generated: parts of the documents, the scripts' types and rules, the settings' names in links. `--check` only compares."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 from specdemo.settings import fields
-from specdemo.trace.typescript import declarations
+from specdemo.trace.typescript import declarations, rules
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "specdemo"
 TYPES = "assets/view/types.d.ts"
 LINKS = "assets/view/core/settings.js"
+RULES = "assets/view/core/rules.js"
 
 
 def module_map(root: Path = ROOT) -> str:
@@ -94,7 +95,12 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
         path = root / name
         text = documents.get(path) or path.read_text(encoding="utf-8")
         documents[path] = between(text, marker, content)
-    return {**documents, root / TYPES: declarations(), root / LINKS: links_script()}
+    return {
+        **documents,
+        root / TYPES: declarations(),
+        root / RULES: rules(),
+        root / LINKS: links_script(),
+    }
 
 
 def stale(root: Path = ROOT) -> list[Path]:

@@ -23,6 +23,7 @@ from specdemo.trace.events import (
     Event,
     FinishReason,
     Node,
+    Origin,
     RunFinished,
     RunStarted,
     Status,
@@ -85,12 +86,13 @@ def steps(
                 budget = limits.budget(len(committed) - num_prompt)
                 drafting = _for_draft(drafter.propose(committed, budget))
                 proposal = yield from clock.draft.of(drafting)
+            drafted = _drafted(proposal)
             yield Drafted(
                 lane,
                 step,
                 proposal.lookahead,
                 proposal.reason,
-                _drafted(proposal),
+                drafted,
                 clock.draft.seconds,
                 proposal.source,
                 proposal.expected_tokens,
@@ -121,7 +123,7 @@ def steps(
             yield Verified(
                 lane,
                 step,
-                _judged(proposal, verdict, path),
+                _judged(drafted, verdict, path),
                 path,
                 _own_token(verdict) if len(new_ids) > len(path) else None,
                 clock.draft.seconds,
@@ -192,17 +194,25 @@ def _new_ids(
 
 
 def _drafted(proposal: Proposal) -> tuple[Node, ...]:
+    """The nodes of a proposal with all that is known of them before the verdict."""
     unknown = (None,) * len(proposal)
     confidences, survivals = proposal.confidences or unknown, proposal.survivals or unknown
     return tuple(
-        Node(token_id, parent=parent, draft_prob=confidence, survival=survival)
-        for token_id, parent, confidence, survival in zip(
-            proposal.token_ids, proposal.parents, confidences, survivals, strict=True
+        Node(
+            token_id,
+            parent=parent,
+            draft_prob=proposal.drawn_prob(index),
+            survival=survivals[index],
+            confidence=confidences[index],
+            origin=Origin.CHOSEN if proposal.drawn_from is None else Origin.DRAWN,
+        )
+        for index, (token_id, parent) in enumerate(
+            zip(proposal.token_ids, proposal.parents, strict=True)
         )
     )
 
 
-def _judged(proposal: Proposal, verdict: Verdict, path: Sequence[int]) -> tuple[Node, ...]:
+def _judged(drafted: Sequence[Node], verdict: Verdict, path: Sequence[int]) -> tuple[Node, ...]:
     """The step's nodes with their fate; `path` is what was committed of the accepted path."""
     kept = set(path)
 
@@ -220,7 +230,7 @@ def _judged(proposal: Proposal, verdict: Verdict, path: Sequence[int]) -> tuple[
             accept_prob=verdict.accept_probs[index],
             draw=verdict.draws[index],
         )
-        for index, node in enumerate(_drafted(proposal))
+        for index, node in enumerate(drafted)
     )
 
 

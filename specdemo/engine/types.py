@@ -65,6 +65,13 @@ class Proposal:
         """`draft_probs` where nodes were really drawn from them."""
         return None if self.chosen else self.draft_probs
 
+    def drawn_prob(self, node: int) -> float | None:
+        """Probability with which a node's token was drawn; None where it was chosen."""
+        if self.drawn_from is None:
+            return None
+        token = self.token_ids[node]
+        return float(self.drawn_from[node][self.words.places[token] if self.words else token])
+
     def all_probs(self, node: int) -> Tensor | None:
         """A node's row over all tokens, (V,), where there is one."""
         if self.draft_probs is None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from specdemo.errors import UserError
 from specdemo.paths import ASSETS
+from specdemo.trace.codec import dumps
 from specdemo.trace.events import Node, Verified
 from specdemo.trace.replay import parse
 
@@ -21,6 +22,7 @@ SCRIPTS = ASSETS / "view"
 COLUMNS = (
     *("lane", "step", "node", "parent", "token_id", "text", "status"),
     *("target_prob", "draft_prob", "accept_prob", "draw", "survival"),
+    *("confidence", "origin"),
     *("draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds"),
 )
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -49,7 +51,8 @@ def csv_table(trace_text: str) -> str:
                     *(event.lane, event.step, place, None if place is None else node.parent),
                     *(node.token_id, _harmless(node.text), node.status.value),
                     *(node.target_prob, node.draft_prob, node.accept_prob, node.draw),
-                    *(node.survival, event.draft_seconds, event.verify_seconds),
+                    *(node.survival, node.confidence, node.origin),
+                    *(event.draft_seconds, event.verify_seconds),
                     *(event.overhead_seconds, event.elapsed_seconds),
                 ]
             )
@@ -58,8 +61,7 @@ def csv_table(trace_text: str) -> str:
 
 def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str:
     """A trace and its player as one HTML file. words: the view's; raises UserError for a text that is no trace."""
-    parse(trace_text, title)
-    run = {"title": title, "trace": trace_text}
+    run = {"title": title, "trace": dumps(parse(trace_text, title).trace.events)}
     before, after = player_page(words).split(data_block("sd-run", None))
     return before + data_block("sd-run", run) + after
 

@@ -1,41 +1,55 @@
-"""The JSON-lines form of events: the wire format, the saved trace and the test fixture are this one text."""
+"""The JSON-lines form of events: the wire format, the saved trace and the test fixture are this one text.
+
+What is read is checked field by field, by the rules of `shapes.py`; assets/view/core/check.js does the same.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from enum import Enum
-from typing import Any
+from typing import Any, NoReturn
 
 from specdemo.trace.events import (
     SCHEMA_VERSION,
-    Choice,
     Drafted,
     Event,
-    FinishReason,
-    ModelInfo,
     Node,
-    Place,
-    RunFailed,
-    RunFinished,
+    Origin,
     RunStarted,
-    Status,
     Verified,
 )
+from specdemo.trace.shapes import (
+    EVENTS,
+    PARTS,
+    Many,
+    Number,
+    Part,
+    Row,
+    Shape,
+    Text,
+)
 
-TYPES: dict[str, type[Any]] = {
-    "started": RunStarted,
-    "drafted": Drafted,
-    "verified": Verified,
-    "finished": RunFinished,
-    "failed": RunFailed,
-}
-NAMES = {cls: name for name, cls in TYPES.items()}
+READABLE = tuple(range(1, SCHEMA_VERSION + 1))
+NAMES = {cls: name for name, cls in EVENTS.items()}
+CLOSE = 1e-5  # two numbers that were equal before they were written with seven digits
 
 
 class TraceError(ValueError):
-    """A line that is not an event of this schema."""
+    """A line that is not an event. field: the one that is wrong, as in nodes[3].parent; empty for the whole line"""
+
+    def __init__(self, problem: str, field: str = "") -> None:
+        super().__init__(f"{field or 'it'} {problem}")
+        self.problem = problem
+        self.field = field
+
+    def within(self, outer: str) -> TraceError:
+        """The same, said of a field of `outer`."""
+        dot = "." if self.field and not self.field.startswith("[") else ""
+        return TraceError(self.problem, f"{outer}{dot}{self.field}")
 
 
 def encode(event: Event) -> str:
@@ -46,18 +60,26 @@ def encode(event: Event) -> str:
 
 
 def decode(line: str) -> Event:
-    """One JSON line as an event. Raises TraceError when it is not one of this schema."""
+    """One JSON line as an event of this schema. Raises TraceError, and nothing else, when it is not one."""
     try:
-        data = json.loads(line)
-        cls = TYPES[data.pop("type")]
-        if data.get("schema", SCHEMA_VERSION) != SCHEMA_VERSION:
-            raise TraceError(f"schema {data['schema']} is not schema {SCHEMA_VERSION}")
-        event: Event = _build(cls, data)
-    except TraceError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TraceError(f"not an event: {error}") from error
-    return event
+        data = json.loads(line, parse_constant=_no_number)
+    except RecursionError:
+        raise TraceError("is nested too deeply") from None
+    except ValueError:
+        raise TraceError("is not JSON") from None
+    if not isinstance(data, dict):
+        raise TraceError("is not an object")
+    kind = data.pop("type", None)
+    if not isinstance(kind, str) or kind not in EVENTS:
+        raise TraceError(f"must be one of {', '.join(EVENTS)}", "type")
+    cls = EVENTS[kind]
+    if cls is RunStarted:
+        _readable(data.get("schema", SCHEMA_VERSION))
+    event: Event = _members(cls, data)
+    if isinstance(event, Drafted | Verified):
+        _agree(event)
+        return replace(event, nodes=_with_origin(event))
+    return replace(event, schema=SCHEMA_VERSION) if isinstance(event, RunStarted) else event
 
 
 def dumps(events: Iterable[Event]) -> str:
@@ -72,7 +94,7 @@ def loads(text: str) -> Iterator[Event]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.7g}") if value == value else None
+        return float(f"{value:.7g}") if math.isfinite(value) else None
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -85,31 +107,138 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _build(cls: type[Any], data: dict[str, Any]) -> Any:
-    values = dict(data)
-    if "nodes" in values:
-        values["nodes"] = tuple(_node(item) for item in values["nodes"])
-    if "path" in values:
-        values["path"] = tuple(values["path"])
-    if cls is Verified:
-        values["next"] = _node(values["next"]) if "next" in values else None
-        if "places" in values:
-            values["places"] = tuple(_place(item) for item in values["places"])
-    if cls is RunFinished:
-        values["reason"] = FinishReason(values["reason"])
-    if cls is RunStarted:
-        values["target"] = ModelInfo(**values["target"])
-        values["draft"] = ModelInfo(**values["draft"]) if "draft" in values else None
-        costs = values.get("verify_costs", ())
-        values["verify_costs"] = tuple((rows, seconds) for rows, seconds in costs)
-        values["history"] = tuple(values.get("history", ()))
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _readable(schema: object) -> None:
+    """Raise TraceError unless it is a schema to read. Asked first: another schema may have other fields."""
+    number = PARTS[RunStarted]["schema"].shape
+    if not number.takes(schema):
+        raise TraceError(f"must be {number.wanted}", "schema")
+    if schema not in READABLE:
+        raise TraceError(f"{schema:g} is not one of {', '.join(map(str, READABLE))}", "schema")
+
+
+def _checked(shape: Shape, value: Any) -> Any:
+    """A JSON value as the events hold it. Raises TraceError where it has not this shape."""
+    if not shape.takes(value):
+        raise TraceError(f"must be {shape.wanted}")
+    match shape:
+        case Text():
+            return shape.enum(value) if shape.enum else value
+        case Number():
+            return int(value) if shape.whole else float(value)
+        case Many():
+            return tuple(_item(shape.item, item, i) for i, item in enumerate(value))
+        case Row():
+            pairs = zip(shape.items, value, strict=True)
+            return tuple(_item(inner, item, i) for i, (inner, item) in enumerate(pairs))
+        case Part():
+            return _members(shape.cls, value)
+    return value
+
+
+def _item(shape: Shape, value: Any, index: int) -> Any:
+    try:
+        return _checked(shape, value)
+    except TraceError as error:
+        raise error.within(f"[{index}]") from None
+
+
+def _members(cls: type[Any], data: dict[str, Any]) -> Any:
+    """An object of a class, each of its fields checked; null stands for a missing value where there may be none."""
+    known = PARTS[cls]
+    if unknown := data.keys() - known.keys():
+        name = re.sub(r"[^A-Za-z0-9_]", "?", min(unknown))[:40]
+        raise TraceError(f"is no field of {cls.__name__}", name)
+    values: dict[str, Any] = {}
+    for name, member in known.items():
+        value = data.get(name)
+        if value is None and (member.empty or name not in data):
+            if member.required:
+                raise TraceError("is missing", name)
+            if member.empty:
+                values[name] = None
+            continue
+        try:
+            values[name] = _checked(member.shape, value)
+        except TraceError as error:
+            raise error.within(name) from None
     return cls(**values)
 
 
-def _place(data: dict[str, Any]) -> Place:
-    names = ("target", "draft", "residual")
-    return Place(data["after"], *(tuple(Choice(**c) for c in data.get(n, ())) for n in names))
+def _agree(event: Drafted | Verified) -> None:
+    """Raise TraceError where fields that are right one by one contradict each other."""
+    nodes = event.nodes
+    for index, node in enumerate(nodes):
+        if node.parent >= index:
+            problem = "must be the index of a node before it, or -1"
+            raise TraceError(problem, f"nodes[{index}].parent")
+        if node.origin and (node.draft_prob is None) != (node.origin is Origin.CHOSEN):
+            problem = "must be there when the token was drawn, and only then"
+            raise TraceError(problem, f"nodes[{index}].draft_prob")
+    if isinstance(event, Drafted):
+        return
+    above = -1
+    for place, index in enumerate(event.path):
+        if not 0 <= index < len(nodes) or nodes[index].parent != above:
+            raise TraceError("must be the index of a node below the one before", f"path[{place}]")
+        above = index
+    for index, thoughts in enumerate(event.places or ()):
+        if thoughts.after >= len(nodes):
+            raise TraceError("must be the index of a node, or -1", f"places[{index}].after")
 
 
-def _node(data: dict[str, Any]) -> Node:
-    return Node(**{**data, "status": Status(data.get("status", "drafted"))})
+def _with_origin(event: Drafted | Verified) -> tuple[Node, ...]:
+    """The nodes of a step, those of schema 1 turned into those of schema 2.
+
+    Schema 1 has no `origin`, and writes the drafter's own number as `draft_prob` for every token: that is the
+    `confidence`. All tokens of a step were drawn or all were chosen, and the first token that was tested after
+    each node tells, as nothing had been refused there: a chosen one is kept with its probability p under the
+    target, a drawn one with min(1, p / q). A test without a draw was greedy, so all were chosen. Where the two
+    give the same, and before the verdict, schema 1 cannot say, and `origin` stays None.
+    """
+    if all(node.origin for node in event.nodes):
+        return event.nodes
+    nodes = [
+        replace(node, confidence=node.draft_prob, draft_prob=None)
+        if node.origin is None and node.draft_prob is not None
+        else node
+        for node in event.nodes
+    ]
+    told = map(_told, _first_tested(nodes)) if isinstance(event, Verified) else ()
+    origin = next(filter(None, told), None)
+    return tuple(_as(node, origin) if node.origin is None else node for node in nodes)
+
+
+def _as(node: Node, origin: Origin | None) -> Node:
+    if origin is Origin.DRAWN:
+        drawn = node.confidence is not None
+        return replace(node, origin=origin, draft_prob=node.confidence) if drawn else node
+    return replace(node, origin=origin)
+
+
+def _first_tested(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Of the nodes below each parent, the one that was tested first."""
+    parents = set()
+    for node in nodes:
+        if node.accept_prob is not None and node.parent not in parents:
+            parents.add(node.parent)
+            yield node
+
+
+def _told(node: Node) -> Origin | None:
+    """What the test of one token tells of its step."""
+    if node.draw is None:
+        return Origin.CHOSEN
+    if node.accept_prob is None or node.target_prob is None:
+        return None
+    chosen = math.isclose(node.accept_prob, node.target_prob, rel_tol=CLOSE)
+    if not node.confidence:
+        return Origin.CHOSEN if chosen else None
+    kept = min(1.0, node.target_prob / node.confidence)
+    drawn = math.isclose(node.accept_prob, kept, rel_tol=CLOSE)
+    if chosen == drawn:
+        return None
+    return Origin.CHOSEN if chosen else Origin.DRAWN

@@ -4,8 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+LANES = ("plain", "speculative")
+MOST_ITEMS = 1024  # of any list in a line: nodes of a step, a path, choices of a place
+LARGEST = 2**53 - 1  # whole numbers up to here are exact in JavaScript too
+LONGEST = 10**9  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers that a field may hold, both ends included."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The texts that a field may hold."""
+
+    texts: tuple[str, ...]
+
+
+Lane = Annotated[str, OneOf(LANES)]
+Count = Annotated[int, Range(0, LARGEST)]
+Index = Annotated[int, Range(-1, MOST_ITEMS - 1)]  # of a node of the step; -1 is the pending token
+Probability = Annotated[float, Range(0, 1 + 1e-6)]  # a sum of float32 may be a hair above 1
+Amount = Annotated[float, Range(0, LARGEST)]
+Seconds = Annotated[float, Range(0, LONGEST)]
+Difference = Annotated[float, Range(-LONGEST, LONGEST)]  # of seconds
 
 
 class Status(StrEnum):
@@ -28,34 +57,46 @@ class FinishReason(StrEnum):
     CANCELLED = "cancelled"  # the user stopped it
 
 
+class Origin(StrEnum):
+    """How a drafter came to a token."""
+
+    DRAWN = "drawn"  # by chance, from the drafter's distribution
+    CHOSEN = "chosen"  # without chance: the likeliest, or a copy of earlier text
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One drafted token, or the target's own token at the end of a step.
 
     parent: index of the parent among the step's nodes; -1 follows the pending token
-    target_prob, draft_prob: probability of this token under each model, after temperature,
-        top-k, top-p and repetition penalty; draft_prob is None when the token was chosen, not drawn
+    target_prob: probability under the target, after temperature, top-k, top-p and repetition penalty
+    draft_prob: probability q with which a drawn token was drawn, siblings drawn before it taken out; the
+        target keeps it with min(1, p / q). None for every other token: a chosen one counts as drawn with 1
     accept_prob: probability with which it was kept; draw: the uniform number it was tested with
     survival: chance to be kept with all before it, as foreseen before it was judged
+    confidence: the drafter's own number for the token, its probability or an estimate; decides nothing
+    origin: None for the target's own token, and where a trace of schema 1 cannot say
     """
 
-    token_id: int
+    token_id: Count
     text: str = ""
-    parent: int = -1
+    parent: Index = -1
     status: Status = Status.DRAFTED
-    target_prob: float | None = None
-    draft_prob: float | None = None
-    accept_prob: float | None = None
-    draw: float | None = None
-    survival: float | None = None
+    target_prob: Probability | None = None
+    draft_prob: Probability | None = None
+    accept_prob: Probability | None = None
+    draw: Probability | None = None
+    survival: Probability | None = None
+    confidence: Probability | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A token that could have stood at a place, and its probability there."""
 
-    token_id: int
-    prob: float
+    token_id: Count
+    prob: Probability
     text: str = ""
 
 
@@ -69,7 +110,7 @@ class Place:
     residual: what the target's own token was drawn from after a refusal
     """
 
-    after: int
+    after: Index
     target: tuple[Choice, ...]
     draft: tuple[Choice, ...] = ()
     residual: tuple[Choice, ...] = ()
@@ -86,29 +127,33 @@ class ModelInfo:
     revision: str = ""
     precision: str = ""
     kernel: str = ""
-    parameters: int = 0
+    parameters: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
     """First event of a lane. `prompt_tokens` counts the whole context, `cached_tokens` what was reused."""
 
-    lane: str  # "plain" or "speculative"
+    lane: Lane
     method: str
     prompt: str
     settings: dict[str, object]
     target: ModelInfo
     draft: ModelInfo | None = None
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    prefill_seconds: float = 0.0
+    prompt_tokens: Count = 0
+    cached_tokens: Count = 0
+    prefill_seconds: Seconds = 0.0
     machine: str = ""
     started_at: str = ""  # ISO 8601, UTC
     lossy: bool = False  # the method changes what the target would say, on purpose
-    verify_costs: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of a target pass, measured
-    draft_cost: float | None = None  # seconds of one draft step, measured
-    history: tuple[float, ...] = ()  # accepted share of this visitor's earlier runs of the method
-    schema: int = SCHEMA_VERSION
+    verify_costs: tuple[
+        tuple[Count, Seconds], ...
+    ] = ()  # (rows, seconds) of a target pass, measured
+    draft_cost: Seconds | None = None  # seconds of one draft step, measured
+    history: tuple[
+        Probability, ...
+    ] = ()  # accepted share of this visitor's earlier runs of the method
+    schema: Count = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +166,17 @@ class Drafted:
     saved_seconds: drafting time that the target's pass hid
     """
 
-    lane: str
-    step: int
-    lookahead: int
+    lane: Lane
+    step: Count
+    lookahead: Count
     reason: str
     nodes: tuple[Node, ...]
-    draft_seconds: float
+    draft_seconds: Seconds
     source: str = ""
-    expected_tokens: float | None = None
-    expected_seconds: float | None = None
+    expected_tokens: Amount | None = None
+    expected_seconds: Seconds | None = None
     hit: bool | None = None
-    saved_seconds: float | None = None
+    saved_seconds: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +189,16 @@ class Verified:
     `places` along the kept path, when the run was asked for detail.
     """
 
-    lane: str
-    step: int
+    lane: Lane
+    step: Count
     nodes: tuple[Node, ...]
-    path: tuple[int, ...]
+    path: tuple[Index, ...]
     next: Node | None
-    draft_seconds: float
-    verify_seconds: float
-    overhead_seconds: float
-    elapsed_seconds: float
-    runs: int | None = None
+    draft_seconds: Seconds
+    verify_seconds: Seconds
+    overhead_seconds: Difference  # what is left of the step; rounding may put it below zero
+    elapsed_seconds: Seconds
+    runs: Count | None = None
     places: tuple[Place, ...] | None = None
 
 
@@ -161,17 +206,17 @@ class Verified:
 class RunFinished:
     """Last event of a lane that ended by itself or by the user's wish."""
 
-    lane: str
+    lane: Lane
     reason: FinishReason
-    new_tokens: int
-    elapsed_seconds: float
+    new_tokens: Count
+    elapsed_seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
     """Last event of a lane that broke: one sentence each on what happened, what is unharmed, what to do."""
 
-    lane: str
+    lane: Lane
     message: str
     unharmed: str = ""
     advice: str = ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specdemo.errors import UserError
 from specdemo.trace.codec import TraceError, decode
-from specdemo.trace.events import Event, Trace
+from specdemo.trace.events import Event, RunStarted, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Replay:
 def read(path: str | Path) -> Replay:
     """Read a trace file. Raises UserError when the file cannot be opened or holds no event at all."""
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise UserError(
             f"The trace {path} cannot be read: {error.strerror or error}.", advice="Check the path."
@@ -30,22 +30,31 @@ def read(path: str | Path) -> Replay:
 
 
 def parse(text: str, name: str = "the trace") -> Replay:
-    """Read JSON lines up to the first line that is not an event of this schema."""
+    """Read JSON lines up to the first that is not an event. Raises UserError when that is the first of all.
+
+    Nothing else is raised, whatever the text is. The sentence names the line, the field and what must stand there.
+    """
     events: list[Event] = []
+    begun: set[str] = set()
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            events.append(decode(line))
+            event = decode(line)
+            if isinstance(event, RunStarted):
+                if event.lane in begun:
+                    raise TraceError(f"lane {event.lane} begins twice")
+                begun.add(event.lane)
         except TraceError as error:
             if not events:
                 raise UserError(
-                    f"{name} is not a trace of this program: line {number} is {error}.",
+                    f"{name} is not a trace of this program: line {number}: {error}.",
                     unharmed="Nothing was changed.",
-                    advice="Open a .jsonl file that specdemo saved, of the same schema version.",
+                    advice="Open a .jsonl file that specdemo saved.",
                 ) from error
             problem = f"Line {number} of {name} cannot be read ({error}); the {len(events)} events before it are shown."
             return Replay(Trace(tuple(events)), problem)
+        events.append(event)
     if not events:
         raise UserError(f"{name} is empty.", advice="Open a .jsonl file that specdemo saved.")
     return Replay(Trace(tuple(events)))

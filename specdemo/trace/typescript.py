@@ -1,24 +1,30 @@
-"""TypeScript declarations of the events in their JSON form, made from the dataclasses of `events.py`."""
+"""What the page's scripts know of events, made from `shapes.py`: TypeScript declarations and the rules to check a line by."""
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import MISSING, Field, fields, is_dataclass
+import json
 from enum import StrEnum
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
-from specdemo.trace import events
-from specdemo.trace.codec import NAMES
+from specdemo.trace.codec import NAMES, READABLE
+from specdemo.trace.events import MOST_ITEMS
+from specdemo.trace.shapes import (
+    DEEPEST,
+    EVENTS,
+    PARTS,
+    Flag,
+    Free,
+    Many,
+    Member,
+    Number,
+    Part,
+    Row,
+    Shape,
+    Text,
+)
 
 HEAD = "// Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit."
-SIMPLE: dict[object, str] = {
-    str: "string",
-    int: "number",
-    float: "number",
-    bool: "boolean",
-    object: "any",
-}
 
 
 def declarations() -> str:
@@ -26,12 +32,56 @@ def declarations() -> str:
 
     A field that has a default or may be None may be missing in a line, so it is optional.
     """
-    found = [cls for _, cls in inspect.getmembers(events, inspect.isclass)]
-    own = [cls for cls in found if cls.__module__ == events.__name__ and cls is not events.Trace]
-    own.sort(key=lambda cls: inspect.getsourcelines(cls)[1])
-    blocks = [_enumeration(c) if issubclass(c, StrEnum) else _interface(c) for c in own]
+    shapes = (member.shape for known in PARTS.values() for member in known.values())
+    enums = dict.fromkeys(s.enum for s in shapes if isinstance(s, Text) and s.enum)
     union = " | ".join(cls.__name__ for cls in NAMES)
+    blocks = [*map(_enumeration, enums), *map(_interface, PARTS)]
     return "\n\n".join((HEAD, *blocks, f"export type Event = {union};")) + "\n"
+
+
+def rules() -> str:
+    """The module that assets/view/core/check.js checks events by."""
+    known = {
+        "events": {name: cls.__name__ for name, cls in EVENTS.items()},
+        "schemas": READABLE,
+        "mostItems": MOST_ITEMS,
+        "deepest": DEEPEST,
+    }
+    parts = [
+        "\n".join((f"    {cls.__name__}: {{", *_rules(members), "    },"))
+        for cls, members in PARTS.items()
+    ]
+    lines = [f"  {name}: {json.dumps(value)}," for name, value in known.items()]
+    return "\n".join(
+        (HEAD, "", "export const RULES = {", *lines, "  parts: {", *parts, "  },", "};\n")
+    )
+
+
+def _rules(members: dict[str, Member]) -> list[str]:
+    return [
+        f"      {name}: {json.dumps({**_true(required=m.required, empty=m.empty), **_rule(m.shape)})},"
+        for name, m in members.items()
+    ]
+
+
+def _true(**facts: bool) -> dict[str, bool]:
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def _rule(shape: Shape) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": type(shape).__name__, "wanted": shape.wanted}
+    match shape:
+        case Text():
+            found |= {"texts": shape.texts} if shape.texts else {}
+        case Number():
+            found |= {"low": shape.low, "high": shape.high, **_true(whole=shape.whole)}
+        case Many():
+            found |= {"item": _rule(shape.item)}
+        case Row():
+            found |= {"items": [_rule(item) for item in shape.items]}
+        case Part():
+            found |= {"part": shape.cls.__name__}
+    return found
 
 
 def _enumeration(cls: type[StrEnum]) -> str:
@@ -40,33 +90,28 @@ def _enumeration(cls: type[StrEnum]) -> str:
 
 
 def _interface(cls: type[Any]) -> str:
-    hints = get_type_hints(cls)
     lines = [f'  type: "{NAMES[cls]}";'] if cls in NAMES else []
-    lines += [f"  {_member(field, hints[field.name])}" for field in fields(cls)]
+    for name, member in PARTS[cls].items():
+        lines.append(f"  {name}{'' if member.required else '?'}: {_type(member.shape)};")
     return "\n".join((_comment(cls), f"export interface {cls.__name__} {{", *lines, "}"))
 
 
-def _member(field: Field[Any], hint: object) -> str:
-    default = field.default is not MISSING or field.default_factory is not MISSING
-    required = not default and NoneType not in get_args(hint)
-    return f"{field.name}{'' if required else '?'}: {_type(hint)};"
-
-
-def _type(hint: object) -> str:
-    if hint in SIMPLE:
-        return SIMPLE[hint]
-    if is_dataclass(hint) or (isinstance(hint, type) and issubclass(hint, StrEnum)):
-        return hint.__name__  # type: ignore[union-attr]
-    parts = get_args(hint)
-    if isinstance(hint, UnionType):  # what is None is left out of a line
-        return " | ".join(_type(part) for part in parts if part is not NoneType)
-    if get_origin(hint) is dict:
-        return f"Record<{_type(parts[0])}, {_type(parts[1])}>"
-    if get_origin(hint) is tuple and parts[-1] is Ellipsis:
-        return f"{_type(parts[0])}[]"
-    if get_origin(hint) is tuple:
-        return f"[{', '.join(_type(part) for part in parts)}]"
-    raise TypeError(f"no TypeScript for {hint}")
+def _type(shape: Shape) -> str:
+    match shape:
+        case Text():
+            return shape.enum.__name__ if shape.enum else "string"
+        case Number():
+            return "number"
+        case Flag():
+            return "boolean"
+        case Free():
+            return "Record<string, any>"
+        case Many():
+            return f"{_type(shape.item)}[]"
+        case Row():
+            return f"[{', '.join(map(_type, shape.items))}]"
+        case Part():
+            return shape.cls.__name__
 
 
 def _comment(cls: type[Any]) -> str:

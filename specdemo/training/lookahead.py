@@ -99,11 +99,11 @@ def _chain(event: Verified) -> Chain | None:
     if event.next is None:  # the run ended inside the draft: what came after it was not looked at
         nodes = nodes[: len(event.path)]
     in_line = all(node.parent == place - 1 for place, node in enumerate(nodes))
-    if not nodes or not in_line or any(node.draft_prob is None for node in nodes):
+    if not nodes or not in_line or any(node.confidence is None for node in nodes):
         return None
     tested = nodes[: len(event.path) + 1]
     return Chain(
-        tuple(float(node.draft_prob or 0) for node in nodes),
+        tuple(float(node.confidence or 0) for node in nodes),
         tuple(float(node.accept_prob or 0) for node in tested),
         len(event.path),
     )

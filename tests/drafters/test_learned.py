@@ -148,7 +148,7 @@ def test_every_drawn_token_is_handed_over(target_weights, draft_weights, tempera
     drafts = [event for event in events if isinstance(event, Drafted)]
     stopped = 0
     for event, answers in zip(drafts, asked, strict=True):
-        assert [node.draft_prob for node in event.nodes] == [chance for chance, _ in answers]
+        assert [node.confidence for node in event.nodes] == [chance for chance, _ in answers]
         assert all(answer for _, answer in answers[:-1])
         stopped += bool(answers) and not answers[-1][1]
     assert stopped > 3

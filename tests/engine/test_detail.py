@@ -63,7 +63,7 @@ def test_it_changes_nothing_and_is_told_of_each_place_reached(
                 assert method != "ngram"
                 drawn = {choice.token_id: choice.prob for choice in place.draft}
                 first = children[0]
-                assert drawn[first.token_id] == pytest.approx(first.draft_prob, rel=1e-3)
+                assert drawn[first.token_id] == pytest.approx(first.confidence, rel=1e-3)
 
 
 def test_the_residual_is_what_is_left_of_the_target(target_weights, draft_weights):

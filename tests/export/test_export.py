@@ -17,7 +17,7 @@ from specdemo.cli import parser as cli
 from specdemo.errors import UserError
 from specdemo.export import table as export
 from specdemo.trace.codec import dumps, loads
-from specdemo.trace.events import ModelInfo, Node, RunStarted, Status, Verified
+from specdemo.trace.events import ModelInfo, Node, Origin, RunStarted, Status, Verified
 from specdemo.ui.words import VIEW
 
 RECORDED = sorted((export.SCRIPTS.parent / "runs").glob("*.jsonl"))
@@ -38,7 +38,7 @@ HOSTILE = (
 
 def hostile_trace() -> str:
     nodes = tuple(
-        Node(place, text, place - 1, Status.REJECTED, 0.5, 0.25, 1e-7, 0.125)
+        Node(place, text, place - 1, Status.REJECTED, 0.5, 0.25, 1e-7, 0.125, origin=Origin.DRAWN)
         for place, text in enumerate(HOSTILE)
     )
     own = Node(99, "</script>", status=Status.CORRECTION)
@@ -109,7 +109,9 @@ def test_the_script_writes_the_same_table(path, tmp_path):
     ours = rows(export.csv_table(path.read_text(encoding="utf-8")))
     theirs = rows(done.stdout.decode())
     numbers = [
-        name for name in export.COLUMNS if name.endswith(("_prob", "_seconds", "draw", "survival"))
+        name
+        for name in export.COLUMNS
+        if name.endswith(("_prob", "_seconds", "draw", "survival", "confidence"))
     ]
     for row in (*ours, *theirs):
         row.update({name: row[name] and float(row[name]) for name in numbers})

@@ -14,6 +14,7 @@ from specdemo.trace.events import (
     FinishReason,
     ModelInfo,
     Node,
+    Origin,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -35,10 +36,13 @@ HOSTILE = [
 
 
 def example() -> Trace:
-    nodes = tuple(Node(place, text=text, parent=place - 1) for place, text in enumerate(HOSTILE))
+    nodes = tuple(
+        Node(place, text, place - 1, confidence=0.5, origin=Origin.CHOSEN)
+        for place, text in enumerate(HOSTILE)
+    )
     judged = (
-        Node(0, HOSTILE[0], -1, Status.ACCEPTED, 0.5, 0.25, 1.0, 0.123),
-        Node(1, HOSTILE[1], 0, Status.REJECTED, 0.1, 0.5, 0.2, 0.9),
+        Node(0, HOSTILE[0], -1, Status.ACCEPTED, 0.5, 0.25, 1.0, 0.123, origin=Origin.DRAWN),
+        Node(1, HOSTILE[1], 0, Status.REJECTED, 0.1, 0.5, 0.2, 0.9, origin=Origin.DRAWN),
     )
     return Trace(
         (
@@ -94,7 +98,7 @@ def test_what_is_no_event_is_refused(line):
 
 
 def test_another_schema_is_named():
-    line = encode(example().events[0]).replace('"schema":1', '"schema":99')
+    line = encode(example().events[0]).replace('"schema":2', '"schema":99')
     with pytest.raises(TraceError, match="schema 99"):
         decode(line)
     with pytest.raises(UserError, match="schema 99"):

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from specdemo.trace.codec import TYPES
+from specdemo.trace.shapes import EVENTS
 from specdemo.trace.typescript import declarations
 
 
@@ -12,7 +12,7 @@ def interface(name: str) -> list[str]:
 
 
 def test_every_event_is_declared_with_all_its_fields():
-    for name, cls in TYPES.items():
+    for name, cls in EVENTS.items():
         first, *rest = interface(cls.__name__)
         assert first == f'type: "{name}";'
         assert [line.split(":")[0].rstrip("?") for line in rest] == [f.name for f in fields(cls)]

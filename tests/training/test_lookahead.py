@@ -35,7 +35,7 @@ def verified(chain: list[tuple[float, float]], accepted: int, *, ended: bool = F
         Node(
             7,
             parent=place - 1,
-            draft_prob=confidence,
+            confidence=confidence,
             accept_prob=chance if place <= accepted else None,
             status=Status.ACCEPTED if place < accepted else Status.REJECTED,
         )
@@ -68,7 +68,7 @@ def easy_traces(prompts: int = 24, steps_each: int = 30, seed: int = 0) -> list[
 
 def test_only_tested_tokens_of_chains_are_read():
     chain = [(0.9, 1.0), (0.8, 0.25), (0.7, 0.5)]
-    forked = tuple(Node(7, parent=-1, draft_prob=0.5, accept_prob=1.0) for _ in range(2))
+    forked = tuple(Node(7, parent=-1, confidence=0.5, accept_prob=1.0) for _ in range(2))
     events = [
         verified(chain, 1),
         verified(chain, 2, ended=True),

@@ -6,9 +6,6 @@ import { two } from "./metrics.js";
 import { spell } from "./symbols.js";
 import { depths, isTree } from "./tree.js";
 
-const COPIES = new Set(["ngram", "retrieval"]); // drafters that repeat earlier text and have no distribution
-const CLOSE = 1e-3; // of two probabilities that are the same but for how they were rounded
-
 /**
  * returns: { token, status, place, why, formula, branch, rows, residual, notes }
  * node: index among the step's nodes, -1 for the target's own token; count: tokens of a folded piece instead, or 0
@@ -49,7 +46,6 @@ class Decision {
     this.lossy = Boolean(header.lossy);
     this.drawn = this.value.draw !== undefined && this.value.accept_prob !== undefined;
     this.sampled = step.nodes.some((value) => value.draw !== undefined);
-    this.copies = COPIES.has(step.source || header.method);
   }
 
   /** Whether the walk of the target came as far as the place of this token. */
@@ -59,16 +55,7 @@ class Decision {
 
   /** Probability that the target still had to give this token when it was tested: exact below 1, else a bound. */
   get left() {
-    return this.value.accept_prob * (this.fromDraft ? this.value.draft_prob : 1);
-  }
-
-  /** Whether the step's tokens were drawn from the draft's distribution; otherwise they were chosen, with all weight on them. */
-  get fromDraft() {
-    if (this.copies || this.value.draft_prob === undefined) return false;
-    const first = this.step.nodes.find((value, i) => value.accept_prob !== undefined && value.target_prob !== undefined
-      && value.draft_prob > 0 && !this.step.nodes.slice(0, i).some((other) => (other.parent ?? -1) === (value.parent ?? -1)));
-    if (!first) return true;
-    return Math.abs(first.accept_prob - Math.min(1, first.target_prob / first.draft_prob)) < CLOSE;
+    return this.value.accept_prob * (this.value.draft_prob ?? 1);
   }
 
   place() {
@@ -90,7 +77,7 @@ class Decision {
     }[status]?.() ?? status;
     const [draw, accept] = apart(value.draw, value.accept_prob);
     return fill(words.explain[name] ?? words.explain[status] ?? "", {
-      token: quote(value), draw, accept, target: two(value.target_prob), draft: two(value.draft_prob),
+      token: quote(value), draw, accept, target: two(value.target_prob), draft: two(value.draft_prob ?? value.confidence),
       best: quote(this.kept), best_prob: two(this.kept?.target_prob), refused: this.refused.map(quote).join(", "),
       before: quote(this.#before()), residual: two(this.#residualProb), count: this.step.path.length,
     });
@@ -119,7 +106,7 @@ class Decision {
     const words = this.words.formula;
     const { value, status } = this;
     if (this.lossy) return "";
-    if (this.drawn) return `${this.#accept()}\n${this.#test()}`;
+    if (this.drawn) return [this.#accept(), this.#test()].filter(Boolean).join("\n");
     const tested = status === "accepted" || status === "rejected";
     if (tested && this.kept && !this.sampled) {
       const values = { best: quote(this.kept), best_prob: two(this.kept.target_prob), token: quote(value) };
@@ -131,8 +118,10 @@ class Decision {
   #accept() {
     const words = this.words.formula;
     const { value } = this;
+    if (!value.origin) return ""; // schema 1 could not say
     const later = this.refused.length > 0;
-    const name = `${later ? "left" : "target"}_${this.fromDraft ? "drawn" : "chosen"}${later && this.fromDraft && value.accept_prob >= 1 ? "_whole" : ""}`;
+    const whole = later && value.origin === "drawn" && value.accept_prob >= 1;
+    const name = `${later ? "left" : "target"}_${value.origin}${whole ? "_whole" : ""}`;
     return fill(words[name], {
       target: two(value.target_prob), draft: two(value.draft_prob), left: two(this.left), count: this.refused.length,
       accept: apart(value.accept_prob, value.draw)[0],
@@ -149,17 +138,13 @@ class Decision {
     const words = this.words.formula;
     const own = this.#row(this.value.token_id);
     const [only] = this.refused;
-    if (this.refused.length !== 1 || own.residual === null) return "";
-    if (!this.#wasDrawn(only)) return fill(words.residual_chosen, { target: two(own.target), refused: two(only.target_prob), residual: two(own.residual) });
+    if (this.refused.length !== 1 || !only.origin || own.residual === null) return "";
+    if (only.origin === "chosen") return fill(words.residual_chosen, { target: two(own.target), refused: two(only.target_prob), residual: two(own.residual) });
     const draft = own.draft ?? 0;
     const rest = (own.target - draft) / own.residual;
     return fill(own.draft === null ? words.residual_unlisted : words.residual, {
       target: two(own.target), draft: two(draft), rest: two(rest), residual: two(own.residual),
     });
-  }
-
-  #wasDrawn(refused) {
-    return new Decision(this.words, this.header, this.step, refused.index).fromDraft;
   }
 
   /** Texts of the tokens from the root to this one; empty for a chain, where the text shows them. */
@@ -195,7 +180,7 @@ class Decision {
       token_id: id,
       text: quote([said, ...LISTS.map(listed)].find((value) => value?.text)),
       target: listed("target")?.prob ?? node?.target_prob ?? own?.target_prob ?? null,
-      draft: listed("draft")?.prob ?? node?.draft_prob ?? null,
+      draft: listed("draft")?.prob ?? node?.draft_prob ?? node?.confidence ?? null,
       residual: listed("residual")?.prob ?? null,
       status: said?.status ?? "",
       self: id === this.value.token_id,
@@ -210,7 +195,7 @@ class Decision {
     if (step.open) return notes;
     if (!step.places?.length) notes.push(words.notes.no_detail);
     else if (!thoughts) notes.push(words.notes.not_there);
-    if (this.siblings.length && !thoughts?.draft?.length && (thoughts || this.copies)) notes.push(this.copies ? words.notes.copies : words.notes.no_draft);
+    if (this.siblings.length && thoughts && !thoughts.draft?.length) notes.push(words.notes.no_draft);
     if (thoughts && !this.sampled && this.header.settings?.sampling?.temperature === 0) notes.push(words.notes.greedy);
     return notes;
   }

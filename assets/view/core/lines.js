@@ -1,18 +1,28 @@
 // JSON lines: the wire format of a live run and the saved trace are the same text.
 
-export const SCHEMA = 1;
-const EVENTS = new Set(["started", "drafted", "verified", "finished", "failed"]);
+import { checked } from "./check.js";
+import { RULES } from "./rules.js";
+import { upgraded } from "./schema1.js";
+
+const EVENTS = new Set(Object.keys(RULES.events));
 const PAGE = new Set(["open", "earlier", "notice", "lane", "raced"]);
 
-/** One line as an object. Throws an Error that says why it is not a line of this schema. */
+/** A line of this program's own stream as an object, an event in schema 2. Throws an Error for a type that there is not. */
 export function parseLine(line) {
   const data = JSON.parse(line);
-  if (data === null || typeof data !== "object") throw new Error("not an object");
-  if (data.type === "started" && (data.schema ?? SCHEMA) !== SCHEMA) {
-    throw new Error(`schema ${data.schema} is not schema ${SCHEMA}`);
+  if (!EVENTS.has(data?.type) && !PAGE.has(data?.type)) throw new Error(`unknown type ${data?.type}`);
+  return EVENTS.has(data.type) ? upgraded(data) : data;
+}
+
+/** A line of a saved trace as an event of schema 2. Throws an Error that says what is wrong with it. */
+export function parseEvent(line) {
+  let data;
+  try {
+    data = JSON.parse(line);
+  } catch {
+    throw new Error("it is not JSON");
   }
-  if (!EVENTS.has(data.type) && !PAGE.has(data.type)) throw new Error(`unknown type ${data.type}`);
-  return data;
+  return upgraded(checked(data));
 }
 
 /** Whether a parsed line is an event of the run, not a remark of the page. */
@@ -45,16 +55,19 @@ export class LineReader {
   }
 }
 
-/** The events of a saved trace up to the first broken line, and what is wrong with that line. */
+/** The events of a saved trace up to the first line that is none: { items, line, problem }; line 0 when all are read. */
 export function readTrace(text) {
   const items = [];
+  const begun = new Set();
   let number = 0;
   for (const line of text.split("\n")) {
     number += 1;
     if (!line.trim()) continue;
     try {
-      const item = parseLine(line);
-      if (isEvent(item)) items.push(item);
+      const item = parseEvent(line);
+      if (item.type === "started" && begun.has(item.lane)) throw new Error(`lane ${item.lane} begins twice`);
+      if (item.type === "started") begun.add(item.lane);
+      items.push(item);
     } catch (error) {
       return { items, line: number, problem: String(error.message ?? error) };
     }

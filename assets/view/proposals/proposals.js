@@ -199,7 +199,7 @@ class ProposalsView {
     for (const place of places) {
       const token = place.index < 0 ? step.next : step.nodes[place.index];
       const status = token.status ?? "drafted";
-      const probs = [["target_prob", token.target_prob], ["draft_prob", token.draft_prob]]
+      const probs = [["target_prob", token.target_prob], ["draft_prob", token.draft_prob ?? token.confidence]]
         .flatMap(([name, value]) => (typeof value === "number" ? [`${words[name]} ${two(100 * value)} %`] : []));
       const mark = chip(token.text ?? "", status, [words.status[status], ...probs].join(" · "));
       const hangs = place.row !== (place.from?.row ?? 0);

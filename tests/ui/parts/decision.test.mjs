@@ -6,6 +6,8 @@ import { recordedRuns, words } from "./fixtures.mjs";
 
 const node = (token_id, text, parent, status, more = {}) => ({ token_id, text, parent, status, ...more });
 const choice = (token_id, prob, text) => ({ token_id, prob, text });
+const drawn = (target_prob, draft_prob, more = {}) => ({ target_prob, draft_prob, confidence: draft_prob, origin: "drawn", ...more });
+const chosen = (target_prob, confidence, more = {}) => ({ target_prob, confidence, origin: "chosen", ...more });
 const header = (temperature, more = {}) => ({ method: "draft_model", settings: { sampling: { temperature } }, ...more });
 const step = (nodes, path, next, places = []) => ({ index: 4, open: false, source: "", nodes, path, next, places });
 const own = (token_id, text, status, target_prob) => node(token_id, text, -1, status, { target_prob });
@@ -13,9 +15,9 @@ const own = (token_id, text, status, target_prob) => node(token_id, text, -1, st
 // Sampling, a chain: " cat" is kept, " ran" refused, " sat" drawn from what is left; with detail.
 const sampled = step(
   [
-    node(1, " cat", -1, "accepted", { target_prob: 0.12, draft_prob: 0.31, accept_prob: 0.12 / 0.31, draw: 0.22 }),
-    node(2, " ran", 0, "rejected", { target_prob: 0.2, draft_prob: 0.5, accept_prob: 0.4, draw: 0.401 }),
-    node(3, " away", 1, "unreached", { target_prob: 0.01, draft_prob: 0.9 }),
+    node(1, " cat", -1, "accepted", drawn(0.12, 0.31, { accept_prob: 0.12 / 0.31, draw: 0.22 })),
+    node(2, " ran", 0, "rejected", drawn(0.2, 0.5, { accept_prob: 0.4, draw: 0.401 })),
+    node(3, " away", 1, "unreached", drawn(0.01, 0.9)),
   ],
   [0],
   own(4, " sat", "correction", 0.6),
@@ -46,21 +48,29 @@ assert.deepEqual(told(-1).notes, []);
 assert.deepEqual(told(0).branch, []);
 
 // A drafter that copies gives all its weight to one token; its number is an estimate and never the divisor.
-const copied = { ...sampled, nodes: [node(1, " cat", -1, "rejected", { target_prob: 0.3, draft_prob: 0.6, accept_prob: 0.3, draw: 0.7 })], path: [], places: [
+const copied = { ...sampled, nodes: [node(1, " cat", -1, "rejected", chosen(0.3, 0.6, { accept_prob: 0.3, draw: 0.7 }))], path: [], places: [
   { after: -1, target: [choice(4, 0.6, " sat"), choice(1, 0.3, " cat")], residual: [choice(4, 0.6 / 0.7, " sat")] },
 ] };
 const ngram = header(1, { method: "ngram" });
 assert.equal(told(0, copied, ngram).formula, "accept = target / 1 = 0.30\ndraw 0.70 ≥ 0.30: refused");
-assert.ok(told(0, copied, ngram).notes.includes(words.notes.copies));
+assert.ok(told(0, copied, ngram).notes.includes(words.notes.no_draft));
 const expected = { ...copied, nodes: copied.nodes.map((value) => ({ ...value, survival: 0.42 })) };
 assert.match(told(0, expected, ngram).notes[0], /0\.42 to be kept with all before it/);
 assert.equal(told(-1, copied, ngram).formula, "residual = target / (1 - refused) = 0.60 / (1 - 0.30) = 0.86");
-// The same of a drafter that could have a distribution: the numbers tell that it chose.
+// The same of a drafter that could have a distribution: the event tells that it chose, whatever the method's name is.
 assert.equal(told(0, copied).formula, told(0, copied, ngram).formula);
+assert.deepEqual(told(0, copied).notes, told(0, copied, ngram).notes);
+// Equal numbers do not make a drawn token a chosen one: p / q is p where q is 1.
+const certain = { ...copied, nodes: [node(1, " cat", -1, "rejected", drawn(0.3, 1, { accept_prob: 0.3, draw: 0.7 }))] };
+assert.match(told(0, certain, ngram).formula, /^accept = min\(1, target \/ draft\) = min\(1, 0\.30 \/ 1\.0\) = 0\.30\n/);
+// Where a trace of schema 1 cannot say, only the test is told.
+const unknown = { ...copied, nodes: copied.nodes.map(({ origin: _, ...value }) => value) };
+assert.equal(told(0, unknown).formula, "draw 0.70 ≥ 0.30: refused");
+assert.equal(told(-1, unknown).formula, "");
 
 // Greedy: the target's likeliest token decides, and the step itself says which it is.
 const greedy = step(
-  [node(1, " the", -1, "accepted", { target_prob: 0.78, accept_prob: 1 }), node(2, " past", 0, "rejected", { target_prob: 0.0003, draft_prob: 0.08, accept_prob: 0 })],
+  [node(1, " the", -1, "accepted", chosen(0.78, 0.5, { accept_prob: 1 })), node(2, " past", 0, "rejected", chosen(0.0003, 0.08, { accept_prob: 0 }))],
   [0],
   own(3, " world", "correction", 0.43),
 );
@@ -77,10 +87,10 @@ assert.equal(plainly(1, header(0, { lossy: true })).formula, "");
 // Siblings of a tree: the second is tested against what the refusal of the first has left; the branch is named.
 const tree = step(
   [
-    node(1, " dog", -1, "rejected", { target_prob: 0.1, draft_prob: 0.5, accept_prob: 0.2, draw: 0.9 }),
-    node(2, " cat", -1, "accepted", { target_prob: 0.3, draft_prob: 0.6, accept_prob: 0.45, draw: 0.1 }),
+    node(1, " dog", -1, "rejected", drawn(0.1, 0.5, { accept_prob: 0.2, draw: 0.9 })),
+    node(2, " cat", -1, "accepted", drawn(0.3, 0.6, { accept_prob: 0.45, draw: 0.1 })),
     node(3, " cow", -1, "unreached", { target_prob: 0.1 }),
-    node(4, " sat", 1, "accepted", { target_prob: 0.9, draft_prob: 0.6, accept_prob: 1, draw: 0.3 }),
+    node(4, " sat", 1, "accepted", drawn(0.9, 0.6, { accept_prob: 1, draw: 0.3 })),
     node(5, " moo", 2, "unreached", { target_prob: 0.1 }),
   ],
   [1, 3],
@@ -95,7 +105,7 @@ assert.match(told(4, tree).why, /“cat” was kept instead/);
 assert.match(told(-1, tree).why, /kept to its end \(2\)/);
 
 // What was not judged yet, what is folded, and a target's own token in a step without a draft.
-const open = { ...greedy, open: true, path: [], next: null, nodes: [node(1, " the", -1, "drafted", { draft_prob: 0.3 })] };
+const open = { ...greedy, open: true, path: [], next: null, nodes: [node(1, " the", -1, "drafted", { confidence: 0.3, origin: "chosen" })] };
 assert.equal(told(0, open, header(0)).why, words.explain.drafted);
 assert.deepEqual(told(0, open, header(0)).notes, []);
 assert.match(decide(words, { header: header(0), step: tree, node: -1, count: 3 }).why, /3 more of the tree/);
@@ -108,6 +118,8 @@ for (const { name, items } of recordedRuns()) {
     for (const judged of lane.steps) {
       for (let which = judged.next ? -1 : 0; which < judged.nodes.length; which += 1) {
         const { why, formula, rows, notes } = decide(words, { header: lane.header, step: judged, node: which });
+        const judgedByDraw = judged.nodes[which]?.draw !== undefined && !lane.header.lossy;
+        if (judgedByDraw) assert.match(formula, /^accept = .*\n/, `${name}: the origin of every tested token is known`);
         assert.ok(why && !/[{}]|undefined|NaN|“”/.test(why + formula), `${name}: ${why} ${formula}`);
         assert.ok(rows.some((row) => row.self), name);
         assert.ok(notes.length <= 3);

@@ -257,8 +257,7 @@ VIEW: dict[str, object] = {
         "no_detail": "Dieser Lauf wurde ohne Einzelheiten aufgezeichnet: Zu jeder Stelle enthält er nur, was entworfen "
         "und festgelegt wurde.",
         "not_there": "Das Zielmodell kam nie an diese Stelle; es gibt also keine Liste dessen, was es hier dachte.",
-        "no_draft": "Dieser Entwerfer hat hier keine Verteilung: Er hat seine Token gewählt.",
-        "copies": "Dieser Entwerfer schreibt früheren Text ab und hat keine Verteilung; seine Zahl ist eine Schätzung.",
+        "no_draft": "Dieser Entwerfer hat hier keine Verteilung: Er hat seine Token gewählt, und seine Zahl ist eine Schätzung.",
         "foreseen": "Erwartet, bevor das Zielmodell urteilte: {chance}, dass es mit allem davor behalten wird.",
         "greedy": "Beim gierigen Decodieren wird nichts gezogen: Wahrscheinlichkeiten gelten bei Temperatur 1.",
     },

@@ -237,8 +237,7 @@ VIEW: dict[str, object] = {
         "no_detail": "This trace was recorded without detail: of each place it holds what was drafted and "
         "committed, and nothing else.",
         "not_there": "The target never came to this place, so there is no list of what it thought here.",
-        "no_draft": "This drafter has no distribution here: it chose its tokens.",
-        "copies": "This drafter copies earlier text and has no distribution; its number is an estimate.",
+        "no_draft": "This drafter has no distribution here: it chose its tokens, and its number is an estimate.",
         "foreseen": "Foreseen before the target judged it: {chance} to be kept with all before it.",
         "greedy": "Nothing is drawn in greedy decoding: probabilities are shown at temperature 1.",
     },

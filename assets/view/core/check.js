@@ -1,0 +1,81 @@
+// Whether a line of a saved trace is an event: the rules of specdemo/trace/codec.py, field by field. Throws an Error that
+// names the field and says what must stand there.
+
+import { RULES } from "./rules.js";
+
+const HALF = /\p{Surrogate}/u; // of a character
+
+/** An event as it is known to be right: only known fields, none of them null. data: a parsed line */
+export function checked(data) {
+  if (!isObject(data)) throw new Error("it is not an object");
+  const { type, ...fields } = data;
+  if (typeof type !== "string" || !Object.hasOwn(RULES.events, type)) throw new Error(`type must be one of ${Object.keys(RULES.events).join(", ")}`);
+  if (type === "started") readable(fields);
+  const event = { type, ...members(RULES.events[type], fields, "") };
+  agree(event);
+  return event;
+}
+
+// Asked first: another schema may have other fields.
+function readable({ schema = RULES.schemas.at(-1) }) {
+  value(RULES.parts.RunStarted.schema, schema, "schema");
+  if (!RULES.schemas.includes(schema)) throw new Error(`schema ${schema} is not one of ${RULES.schemas.join(", ")}`);
+}
+
+function members(part, data, where) {
+  const known = RULES.parts[part];
+  const [unknown] = Object.keys(data).filter((name) => !Object.hasOwn(known, name)).sort();
+  if (unknown !== undefined) throw new Error(`${where}${unknown.replace(/[^A-Za-z0-9_]/gu, "?").slice(0, 40)} is no field of ${part}`);
+  const found = {};
+  for (const [name, rule] of Object.entries(known)) {
+    const given = Object.hasOwn(data, name) ? data[name] : undefined;
+    if (given === undefined || (given === null && rule.empty)) {
+      if (rule.required) throw new Error(`${where}${name} is missing`);
+      continue;
+    }
+    found[name] = value(rule, given, where + name);
+  }
+  return found;
+}
+
+function value(rule, given, where) {
+  if (!TAKES[rule.kind](given, rule)) throw new Error(`${where} must be ${rule.wanted}`);
+  if (rule.kind === "Many") return given.map((item, i) => value(rule.item, item, `${where}[${i}]`));
+  if (rule.kind === "Row") return given.map((item, i) => value(rule.items[i], item, `${where}[${i}]`));
+  return rule.kind === "Part" ? members(rule.part, given, `${where}.`) : given;
+}
+
+const isObject = (given) => typeof given === "object" && given !== null && !Array.isArray(given);
+
+const TAKES = {
+  Text: (given, { texts }) => typeof given === "string" && (texts ? texts.includes(given) : !HALF.test(given)),
+  Number: (given, { low, high, whole }) => typeof given === "number" && given >= low && given <= high && (!whole || Number.isInteger(given)),
+  Flag: (given) => typeof given === "boolean",
+  Free: (given) => isObject(given) && isPlain(given, RULES.deepest),
+  Many: (given) => Array.isArray(given) && given.length <= RULES.mostItems,
+  Row: (given, { items }) => Array.isArray(given) && given.length === items.length,
+  Part: isObject,
+};
+
+// Of at most so many levels, with finite numbers and whole characters.
+function isPlain(given, levels) {
+  if (Array.isArray(given)) return levels > 0 && given.every((item) => isPlain(item, levels - 1));
+  if (isObject(given)) return levels > 0 && Object.entries(given).every(([name, item]) => !HALF.test(name) && isPlain(item, levels - 1));
+  return typeof given === "string" ? !HALF.test(given) : typeof given !== "number" || Number.isFinite(given);
+}
+
+// Fields that are right one by one may contradict each other.
+function agree({ nodes = [], path = [], places = [] }) {
+  nodes.forEach(({ parent = -1, origin, draft_prob: drawn }, i) => {
+    if (parent >= i) throw new Error(`nodes[${i}].parent must be the index of a node before it, or -1`);
+    if (origin && (drawn === undefined) !== (origin === "chosen")) throw new Error(`nodes[${i}].draft_prob must be there when the token was drawn, and only then`);
+  });
+  let above = -1;
+  path.forEach((node, i) => {
+    if (!(node in nodes) || (nodes[node].parent ?? -1) !== above) throw new Error(`path[${i}] must be the index of a node below the one before`);
+    above = node;
+  });
+  places.forEach(({ after }, i) => {
+    if (after >= nodes.length) throw new Error(`places[${i}].after must be the index of a node, or -1`);
+  });
+}

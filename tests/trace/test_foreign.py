@@ -1,0 +1,199 @@
+"""Traces that this program did not write: read as far as they are whole, or refused in one sentence, in both languages.
+
+SPECDEMO_MUTATIONS sets how many mutated traces are tried.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdemo.errors import UserError
+from specdemo.export.table import csv_table
+from specdemo.paths import ASSETS
+from specdemo.trace.codec import decode, dumps
+from specdemo.trace.events import SCHEMA_VERSION, Drafted, RunStarted, Verified
+from specdemo.trace.metrics import calibration_error, measure, output_ids, timeline
+from specdemo.trace.replay import parse, read
+
+HERE = Path(__file__).parent
+BAD = json.loads((HERE / "bad_traces.json").read_text(encoding="utf-8"))
+OLD = json.loads((HERE / "schema1.json").read_text(encoding="utf-8"))
+RUNS = sorted((ASSETS / "runs").glob("*.jsonl"))
+MUTATIONS = int(os.environ.get("SPECDEMO_MUTATIONS", "600"))
+LINES = 8  # of a recorded run, for one mutated trace
+ODD = [
+    *(None, True, False, 0, -1, 1, 2, 0.5, -0.5, 1.5, 1e308, 10**9, 2**53, 10**400, "", "0", "x"),
+    *("\ud800", "plain", "constructor", [], {}, [[]], {"a": 1}, [None], "drawn", "\x00"),
+]
+LITERALS = ["NaN", "Infinity", "-Infinity", "1e999", "[" * 50_000, '{"a":' * 40 + "1" + "}" * 40]
+
+
+def text_of(case: dict[str, Any]) -> str:
+    return "".join(piece * count for piece, count in case["pieces"])
+
+
+def verdict(text: str) -> tuple[int, str, int]:
+    """Line that cannot be read (0 for none), its sentence, and how many events there are before it."""
+    try:
+        replay = parse(text)
+    except UserError as error:
+        return (int(str(error.message).partition("line ")[2].partition(":")[0]), error.message, 0)
+    line = int(replay.problem.split()[1]) if replay.problem else 0
+    return line, replay.problem, len(replay.trace.events)
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case["name"])
+def test_a_bad_trace_is_refused_with_its_line_and_field(case):
+    line, sentence, _ = verdict(text_of(case))
+    assert line == case["line"]
+    if case["problem"]:
+        assert case["problem"] in sentence
+
+
+def test_the_fixture_would_be_read_without_its_faults():
+    header = text_of(next(case for case in BAD if case["line"] == 2)).split("\n")[0]
+    assert verdict(header) == (0, "", 1)
+
+
+@pytest.mark.parametrize("case", OLD, ids=lambda case: case["name"])
+def test_schema_1_says_no_more_than_it_knows(case):
+    event = decode(case["line"])
+    assert isinstance(event, Drafted | Verified)
+    found = json.loads(dumps([event]))["nodes"]
+    names = ("origin", "draft_prob", "confidence")
+    assert [{n: node[n] for n in names if n in node} for node in found] == case["nodes"]
+    assert decode(dumps([event])) == event
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_recorded_runs_of_schema_1_open_whole_and_know_the_origin_of_every_judged_token(path):
+    text = path.read_text(encoding="utf-8")
+    replay = read(path)
+    assert not replay.problem
+    for line, event in zip(text.splitlines(), replay.trace.events, strict=True):
+        if isinstance(event, RunStarted):
+            assert event.schema == SCHEMA_VERSION
+        elif isinstance(event, Drafted | Verified):
+            numbers = [node.get("draft_prob") for node in json.loads(line)["nodes"]]
+            assert [node.confidence for node in event.nodes] == numbers
+            known = {node.origin is not None for node in event.nodes}
+            assert known <= {isinstance(event, Verified)}
+    assert parse(dumps(replay.trace.events)).trace == replay.trace
+
+
+def mutated(rng: random.Random, runs: list[list[str]]) -> str:
+    """A few lines of a recorded run with one to three faults."""
+    lines = rng.choice(runs)
+    begin = rng.randrange(max(1, len(lines) - LINES))
+    picked = [lines[0], *lines[1 + begin : begin + LINES]]
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(len(picked))
+        picked[place] = rng.choice((cut, swapped, changed, changed, changed, changed))(
+            rng, picked[place]
+        )
+    if rng.random() < 0.2:
+        rng.shuffle(picked)
+    return "\n".join(picked) + "\n"
+
+
+def cut(rng: random.Random, line: str) -> str:
+    begin = rng.randrange(len(line) + 1)
+    return line[:begin] + line[begin + rng.randrange(20) :]
+
+
+def swapped(rng: random.Random, line: str) -> str:
+    numbers = [at for at, sign in enumerate(line) if sign.isdigit()] or [0]
+    at = rng.choice(numbers)
+    return line[:at] + rng.choice(LITERALS) + line[at + 1 :]
+
+
+def changed(rng: random.Random, line: str) -> str:
+    """A value somewhere in the line is another, gone, moved, or many."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    places: list[tuple[Any, Any]] = []
+
+    def walk(value: Any) -> None:
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in inner:
+            places.append((value, key))
+            if isinstance(item, dict | list):
+                walk(item)
+
+    if isinstance(data, dict | list):
+        walk(data)
+    if places:
+        holder, key = rng.choice(places)
+        act = rng.randrange(5)
+        if act == 0:
+            del holder[key]
+        elif act == 1 and isinstance(holder, dict):
+            holder[rng.choice(("parent", "path", "__proto__", "lane", "extra"))] = holder.pop(key)
+        elif act == 2 and isinstance(holder, list):
+            holder.extend([holder[key]] * rng.choice((1, 2000)))
+        else:
+            holder[key] = rng.choice(ODD)
+    return json.dumps(data, ensure_ascii=rng.random() < 0.5)
+
+
+@pytest.fixture(scope="module")
+def mutations() -> list[str]:
+    rng = random.Random(20261123)
+    runs = [path.read_text(encoding="utf-8").splitlines() for path in RUNS]
+    return [mutated(rng, runs) for _ in range(MUTATIONS)]
+
+
+def test_a_mutated_trace_is_measured_or_refused_and_nothing_else(mutations):
+    refused = 0
+    for text in mutations:
+        line, sentence, count = verdict(text)
+        refused += bool(line)
+        if not count:
+            assert f"line {line}: " in sentence
+            continue
+        trace = parse(text).trace
+        for lane in trace.lanes:
+            metrics = measure(trace.lane(lane))
+            assert metrics.tokens_per_second is None or metrics.tokens_per_second >= 0
+            calibration_error(metrics.survivals)
+            assert len(timeline(trace.lane(lane))) == metrics.steps
+            assert len(output_ids(trace.lane(lane))) == metrics.new_tokens
+        assert list(csv.reader(io.StringIO(csv_table(text), newline="")))
+        saved = dumps(trace.events)
+        assert not parse(saved).problem
+        saved.encode()
+    # The faults are real ones, and some lines with them are still events.
+    assert 0.5 < refused / len(mutations) < 0.98
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_the_script_says_the_same_of_every_bad_and_every_mutated_trace(mutations, tmp_path):
+    texts = [*map(text_of, BAD), *(text for text in mutations if is_text(text))]
+    given = tmp_path / "texts.json"
+    given.write_text(json.dumps(texts), encoding="utf-8")
+    script = Path(__file__).with_name("foreign.mjs")
+    done = subprocess.run(
+        ["node", str(script), str(given)], capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for text, (line, problem, count) in zip(texts, json.loads(done.stdout), strict=True):
+        ours = verdict(text)
+        assert (line, count) == (ours[0], ours[2]), (problem, ours[1], text[:2000])
+        assert "too deep" in ours[1] or problem in ours[1], (problem, ours[1])
+
+
+def is_text(text: str) -> bool:
+    """A file cannot hold half a character."""
+    return text.encode("utf-8", "replace").decode() == text
