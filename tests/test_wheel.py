@@ -20,6 +20,7 @@ from specdemo.trace.replay import read
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 120
+pytestmark = pytest.mark.xdist_group("wheel")  # built once
 
 
 def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:

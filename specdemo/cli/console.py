@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -15,7 +15,9 @@ from rich.progress import Progress as Bars
 
 from specdemo.cli.options import app_settings
 from specdemo.models.progress import Progress
-from specdemo.session.studio import Studio
+
+if TYPE_CHECKING:
+    from specdemo.session.studio import Studio
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -96,6 +98,8 @@ class _Lines:
 
 def open_studio(options: argparse.Namespace) -> Studio:
     """A studio with its pair loaded. Raises UserError."""
+    from specdemo.session.studio import Studio
+
     studio = Studio(app_settings(options))
     with reporting() as report:
         studio.load(report)

@@ -5,53 +5,39 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
 
 from specdemo import __version__
-from specdemo.cli.commands import (
-    app,
-    audit,
-    bench,
-    compare,
-    counterexample,
-    datastore,
-    doctor,
-    export,
-    export_draft,
-    export_site,
-    methods,
-    models,
-    record,
-    replay,
-    run,
-    train,
-)
 from specdemo.errors import UserError
 
 COMMANDS = {
-    "app": app,
-    "run": run,
-    "compare": compare,
-    "bench": bench,
-    "audit": audit,
-    "counterexample": counterexample,
-    "methods": methods,
-    "models": models,
-    "doctor": doctor,
-    "replay": replay,
-    "export": export,
-    "export-site": export_site,
-    "export-draft": export_draft,
-    "record": record,
-    "datastore": datastore,
-    "train": train,
+    "app": "serve the page, where runs can be watched, compared and explored",
+    "run": "answer a prompt and show by colour what became of each drafted token",
+    "compare": "compare methods with plain decoding on one prompt, as a table",
+    "bench": "measure methods on a suite of prompts, against plain decoding and other programs",
+    "audit": "prove on this machine that methods do not change what the target says",
+    "counterexample": "show with two words why a drafter may stop early but must not drop tokens that it has drawn",
+    "methods": "list every drafting method and what it needs",
+    "models": "list the catalogue of models: memory, licence and what each suits",
+    "doctor": "report what this machine can do, with advice on what is missing",
+    "replay": "show a saved trace; needs no model and no torch",
+    "export": "write a saved trace as a table or as one HTML file that plays it; needs no torch",
+    "export-site": "write recorded runs, lab and lessons as static files for any web server",
+    "export-draft": "write a compact draft model as an ordinary transformers model",
+    "record": "record the runs that the page plays, as listed in assets/runs/index.json",
+    "datastore": "build a datastore for `retrieval` from text files, saved runs or the target's own answers",
+    "train": "train a drafter for a target",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. returns: 0, 1 for an error that was reported, 130 when interrupted"""
-    options = build_parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    named = next((word for word in words if word in COMMANDS), "")
+    options = build_parser(named).parse_args(words)
     try:
-        status: int = COMMANDS[options.command].run(options)
+        status: int = module(named).run(options)
     except UserError as error:
         parts = (error.message, error.unharmed, error.advice)
         print(*filter(None, parts), sep="\n", file=sys.stderr)
@@ -64,14 +50,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
+def build_parser(*names: str) -> argparse.ArgumentParser:
+    """All commands. names: those whose options are wanted, of which each costs the import of its file"""
     parser = argparse.ArgumentParser(
         prog="specdemo", description="Speculative decoding, visible, provable and fast."
     )
     parser.add_argument("--version", action="version", version=f"specdemo {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        about = f"{command.SUMMARY[0].upper()}{command.SUMMARY[1:]}."
-        command.add_arguments(subparsers.add_parser(name, help=command.SUMMARY, description=about))
+    for name, summary in COMMANDS.items():
+        about = f"{summary[0].upper()}{summary[1:]}."
+        command = subparsers.add_parser(name, help=summary, description=about)
+        if name in names:
+            module(name).add_arguments(command)
     return parser
+
+
+def module(name: str) -> ModuleType:
+    """The file of a command."""
+    return import_module(f"specdemo.cli.commands.{name.replace('-', '_')}")

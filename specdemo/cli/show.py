@@ -7,8 +7,9 @@ from dataclasses import asdict
 from rich.text import Text
 
 from specdemo.cli import console
-from specdemo.session.conversation import PLAIN, SPECULATIVE
 from specdemo.trace.events import (
+    PLAIN,
+    SPECULATIVE,
     Event,
     Node,
     RunFailed,

@@ -13,6 +13,8 @@ from specdemo.drafters.methods import METHODS
 from specdemo.engine.forward import ForwardRequest
 from specdemo.session.machine import machine_name
 from specdemo.settings import RunSettings
+from specdemo.trace.events import PLAIN as PLAIN
+from specdemo.trace.events import SPECULATIVE as SPECULATIVE
 from specdemo.trace.events import Event, ModelInfo, RunFailed, RunStarted
 
 if TYPE_CHECKING:
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from specdemo.engine.target import CachedModel
     from specdemo.models.pair import LoadedPair
     from specdemo.session.studio import Studio
-
-PLAIN, SPECULATIVE = "plain", "speculative"
 
 
 class Conversation:

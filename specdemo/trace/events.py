@@ -49,6 +49,9 @@ class Status(StrEnum):
     PLAIN = "plain"  # the target's own token in a step without a draft
 
 
+PLAIN, SPECULATIVE = "plain", "speculative"  # the lanes of a run
+
+
 class FinishReason(StrEnum):
     """Why a run ended."""
 

@@ -29,7 +29,7 @@ def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
     return found
 
 
-PARSERS = subparsers(build_parser())
+PARSERS = subparsers(build_parser(*COMMANDS))
 ACTIONS = [
     pytest.param(action, id=f"{name} {action.dest}")
     for name, parser in PARSERS.items()
@@ -40,7 +40,7 @@ ACTIONS = [
 
 
 def parsed(words: str) -> argparse.Namespace:
-    return build_parser().parse_args(words.split())
+    return build_parser(*COMMANDS).parse_args(words.split())
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -60,9 +60,7 @@ NONE_BY_NATURE = {"prompts", "examples", "online_weights", "csv", "html"}
 def test_every_command_has_a_file_and_every_file_is_a_command():
     files = {path.stem.replace("_", "-") for path in FOLDER.glob("*.py")} - {"--init--"}
     assert set(COMMANDS) == files
-    for command in COMMANDS.values():
-        assert command.SUMMARY
-        assert not command.SUMMARY.endswith(".")
+    assert all(summary and not summary.endswith(".") for summary in COMMANDS.values())
 
 
 def test_commands_know_neither_the_parser_nor_each_other():

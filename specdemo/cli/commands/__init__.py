@@ -1,1 +1,1 @@
-"""One file a command: SUMMARY, `add_arguments(parser)` and `run(options)`, which returns the exit status."""
+"""One file a command: `add_arguments(parser)` and `run(options)`, which returns the exit status."""

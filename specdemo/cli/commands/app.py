@@ -14,8 +14,6 @@ from specdemo.settings import AppSettings
 if TYPE_CHECKING:
     from gradio import Blocks
 
-SUMMARY = "serve the page, where runs can be watched, compared and explored"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to serve, which window to open, which models to load."""

@@ -9,8 +9,6 @@ from specdemo.bench.audit import RUNS, TOKENS
 from specdemo.cli import console
 from specdemo.cli.options import add_models, add_option
 
-SUMMARY = "prove on this machine that methods do not change what the target says"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which methods, and how much evidence."""

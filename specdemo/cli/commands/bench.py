@@ -18,7 +18,6 @@ from specdemo.cli.options import (
     lane_settings,
 )
 
-SUMMARY = "measure methods on a suite of prompts, against plain decoding and other programs"
 LANES = "draft_model:constant:4,draft_model:confidence,ngram"
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from specdemo.bench.lanes import LaneResult
     from specdemo.session.studio import Studio
 
-SUMMARY = "compare methods with plain decoding on one prompt, as a table"
 COLUMNS = (
     "method",
     "tokens/s",

@@ -7,10 +7,6 @@ import argparse
 from specdemo.cli import console
 from specdemo.cli.options import add_option
 
-SUMMARY = (
-    "show with two words why a drafter may stop early but must not drop tokens that it has drawn"
-)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How many runs."""

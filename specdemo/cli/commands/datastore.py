@@ -9,10 +9,6 @@ from specdemo.cli import console
 from specdemo.cli.options import add_models, add_option
 from specdemo.errors import UserError
 
-SUMMARY = (
-    "build a datastore for `retrieval` from text files, saved runs or the target's own answers"
-)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to build from."""

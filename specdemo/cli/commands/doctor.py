@@ -9,8 +9,6 @@ from rich.text import Text
 
 from specdemo.cli import console
 
-SUMMARY = "report what this machine can do, with advice on what is missing"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """It takes none."""

@@ -8,8 +8,6 @@ from pathlib import Path
 from specdemo.cli.options import add_option, check_folders
 from specdemo.errors import UserError
 
-SUMMARY = "write a saved trace as a table or as one HTML file that plays it; needs no torch"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which trace, and what to write."""

@@ -9,8 +9,6 @@ from specdemo.cli import console
 from specdemo.cli.options import add_models, app_settings
 from specdemo.errors import UserError
 
-SUMMARY = "write a compact draft model as an ordinary transformers model"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which draft, and where to."""

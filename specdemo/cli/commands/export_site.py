@@ -7,8 +7,6 @@ from pathlib import Path
 
 from specdemo.cli import console
 
-SUMMARY = "write recorded runs, lab and lessons as static files for any web server"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to."""

@@ -9,8 +9,6 @@ from rich.table import Table
 from specdemo.cli import console
 from specdemo.drafters.methods import METHODS, NEEDED
 
-SUMMARY = "list every drafting method and what it needs"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """It takes none."""

@@ -8,8 +8,6 @@ from rich.table import Table
 
 from specdemo.cli import console
 
-SUMMARY = "list the catalogue of models: memory, licence and what each suits"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """It takes none."""

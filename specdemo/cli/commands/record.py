@@ -12,8 +12,6 @@ from specdemo.cli.options import add_models, add_option
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio
 
-SUMMARY = "record the runs that the page plays, as listed in assets/runs/index.json"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which runs."""

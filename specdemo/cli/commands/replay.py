@@ -9,11 +9,9 @@ from pathlib import Path
 from specdemo.cli import console
 from specdemo.cli.options import add_option
 from specdemo.cli.show import metric_values, show_event, show_metrics
-from specdemo.session.conversation import SPECULATIVE
+from specdemo.trace.events import SPECULATIVE
 from specdemo.trace.metrics import measure
 from specdemo.trace.replay import read
-
-SUMMARY = "show a saved trace; needs no model and no torch"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,11 +18,8 @@ from specdemo.cli.show import show_event, show_metrics
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.scenarios.batch import AT_ONCE
-from specdemo.session.conversation import SPECULATIVE
 from specdemo.trace.codec import dumps, encode
-from specdemo.trace.events import Event, RunFailed, Trace
-
-SUMMARY = "answer a prompt and show by colour what became of each drafted token"
+from specdemo.trace.events import SPECULATIVE, Event, RunFailed, Trace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,6 @@ from specdemo.cli import console
 from specdemo.cli.options import add_models, add_option, app_settings, check_folders
 from specdemo.drafters.methods import TRAINED
 
-SUMMARY = "train a drafter for a target"
 LOOKAHEAD = "the `learned` policy, from traces of runs with a long constant lookahead"
 
 
