@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specdemo.scenarios.race import NOTHING, RecordedRace
+from specdemo.scenarios.race import RecordedRace
+from specdemo.session.menu import MethodInfo
 from specdemo.settings import RunSettings
 from specdemo.ui import present
 from specdemo.ui.words.en import race as words
@@ -20,11 +21,11 @@ def lane_line(index: int, title: str, **recorded: str) -> str:
     return json.dumps({"type": "lane", "index": index, "title": title, **recorded}) + "\n"
 
 
-def recorded_lines(race: RecordedRace, titles: Mapping[str, str]) -> str:
-    """A recorded race; its runs are fetched by the script. titles: of the methods, by name"""
+def recorded_lines(race: RecordedRace, methods: Sequence[MethodInfo]) -> str:
+    """A recorded race; its runs are fetched by the script."""
     lanes = []
     for lane in race.lanes:
-        title = lane_title(titles, lane.method, lane.settings)
+        title = lane_title(methods, lane.method, lane.settings)
         if race.precisions:
             title = words.TITLE_PRECISION.format(precision=lane.precision, title=title)
         lanes.append({"title": title, "run": lane.run, "lane": lane.lane})
@@ -32,16 +33,20 @@ def recorded_lines(race: RecordedRace, titles: Mapping[str, str]) -> str:
     return opening + "".join(lane_line(i, **lane) for i, lane in enumerate(lanes)) + RACED
 
 
-def lane_title(titles: Mapping[str, str], method: str, settings: Mapping[str, Any]) -> str:
-    """What a lane is called: its method, and how far it drafts."""
-    title, policy = titles.get(method, method), settings.get("policy", "cost")
-    if method == NOTHING:
-        return title
-    pattern = words.TITLE_FIXED if policy == "constant" else words.TITLE_POLICY
-    if method == "auto":
+def lane_title(methods: Sequence[MethodInfo], name: str, settings: Mapping[str, Any]) -> str:
+    """What a lane is called: its method, and how far it drafts by the settings that the method reads."""
+    method = next((one for one in methods if one.name == name), None)
+    options = method.options if method else ("policy", "lookahead")
+    if "lookahead" not in options:
+        pattern = "{method}"
+    elif "policy" not in options:
         pattern = words.TITLE_DEPTH
+    else:
+        fixed = settings.get("policy") == "constant"
+        pattern = words.TITLE_FIXED if fixed else words.TITLE_POLICY
+    policy = settings.get("policy", RunSettings().policy)
     return pattern.format(
-        method=title,
+        method=method.title if method else name,
         policy=words.POLICIES.get(policy, policy),
         lookahead=settings.get("lookahead", RunSettings().lookahead),
     )

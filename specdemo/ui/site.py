@@ -81,11 +81,10 @@ def parts() -> dict[str, dict[str, Any]]:
     from specdemo.ui.words.en.lab import WORDS as LAB
     from specdemo.ui.words.en.race import WORDS as RACE
 
-    studio = Studio(AppSettings(replay=True))
-    titles = {method.name: method.title for method in studio.methods()}
+    methods = Studio(AppSettings(replay=True)).methods()
     runs = [(run.name, run.title, recorded_line(run, run.name)) for run in recorded_runs(RUNS)]
     raced = [
-        (str(index), recorded_title(race), recorded_lines(race, titles))
+        (str(index), recorded_title(race), recorded_lines(race, methods))
         for index, race in enumerate(recorded_races(RUNS))
     ]
     lessons = {name: value for name, value in lessons_words().items() if name != "view"}

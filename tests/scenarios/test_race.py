@@ -30,10 +30,11 @@ class ScriptedStudio:
         self.ran, self.open_now, self.most_open = [], 0, 0
 
     def methods(self):
-        known = [("nothing", True), ("tree", True), ("medusa", False)]
+        read = ("policy", "lookahead")
+        known = [("nothing", (), True), ("tree", read, True), ("medusa", read, False)]
         return [
-            MethodInfo(name, name.title(), "", ("policy", "lookahead"), there, "Nobody trained it.")
-            for name, there in known
+            MethodInfo(name, name.title(), "", options, there, "Nobody trained it.")
+            for name, options, there in known
         ]
 
     def open(self):
@@ -168,10 +169,15 @@ def test_lanes_are_read_from_the_page_and_called_by_what_they_do():
     assert not tree.fallback
     with pytest.raises(UserError, match="empty"):
         read_lanes({**controls("tree"), "temperature": None})
-    titles = {"tree": "Tree", "nothing": "Plain", "auto": "Auto"}
-    assert lane_title(titles, "nothing", plain.to_dict()) == "Plain"
-    assert lane_title(titles, "tree", {"policy": "constant", "lookahead": 3}) == "Tree: always 3"
-    assert lane_title(titles, "auto", {"lookahead": 4}) == "Auto: up to 4 deep"
+    methods = [
+        MethodInfo("tree", "Tree", "", ("policy", "lookahead"), available=True),
+        MethodInfo("nothing", "Plain", "", (), available=True),
+        MethodInfo("auto", "Auto", "", ("lookahead",), available=True),
+    ]
+    assert lane_title(methods, "nothing", plain.to_dict()) == "Plain"
+    assert lane_title(methods, "tree", {"policy": "constant", "lookahead": 3}) == "Tree: always 3"
+    assert lane_title(methods, "auto", {"lookahead": 4}) == "Auto: up to 4 deep"
+    assert lane_title(methods, "gone", {"policy": "constant", "lookahead": 3}) == "gone: always 3"
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ class RaceHandlers:
 
     def recording(self, index: int) -> str:
         """The stream of a recorded race."""
-        return recorded_lines(self.recorded[index], self._titles())
+        return recorded_lines(self.recorded[index], self.studio.methods())
 
     def replay(self, task: Task | None, index: int | None) -> object:
         """A recorded race was chosen; it replaces one that still runs or waits for its turn. returns: stream"""
@@ -112,8 +112,8 @@ class RaceHandlers:
         lanes = read_lanes(values)[:count]
         if not prompt.strip():
             raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
-        titles = self._titles()
-        named = [lane_title(titles, lane.method, lane.to_dict()) for lane in lanes]
+        methods = self.studio.methods()
+        named = [lane_title(methods, lane.method, lane.to_dict()) for lane in lanes]
         lines.add(*(lane_line(index, title) for index, title in enumerate(named)))
         race = run_race(self.studio, prompt, lanes, cancel=task.cancel, every=YIELD_SECONDS)
         with closing(race):
@@ -126,9 +126,6 @@ class RaceHandlers:
         """Stop was pressed: the lane ends within one step, and what has run is kept."""
         if task is not None:
             task.stop()
-
-    def _titles(self) -> dict[str, str]:
-        return {method.name: method.title for method in self.studio.methods()}
 
 
 def read_lanes(values: Mapping[str, Any]) -> list[RunSettings]:
