@@ -1,3 +1,3 @@
 """Speculative decoding, visible, provable and fast."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -62,6 +62,8 @@ def run():
         lost = {"target_prob": 0.2, "draft_prob": 0.5, "accept_prob": 0.4, "draw": 0.7}
         nodes = [node(1, " t1", -1, "accepted", **kept), node(2, " t2", 0, "rejected", **lost)]
         nodes.append(node(3, " t3", 1, "unreached", target_prob=0.1, draft_prob=0.2))
+        for one in nodes:
+            one |= {"confidence": one["draft_prob"], "origin": "drawn"}
         own = node(4, " t4", -1, "correction", target_prob=0.6)
         places = [
             {"after": -1, "target": choices((5, 0.5), (1, 0.12)), "draft": choices((1, 0.31))},
