@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.errors import UserError
 from specdemo.paths import ASSETS
-from specdemo.settings import RunSettings, Sampling
+from specdemo.settings import RunSettings
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import measure, speedup
@@ -41,11 +41,8 @@ class Recording:
 
     def run_settings(self) -> RunSettings:
         """The settings of its runs. Raises UserError for one that is out of range."""
-        given = dict(self.settings)
-        sampling = Sampling(**given.pop("sampling", {}))
-        return RunSettings(
-            **{"detail": DETAIL, "fallback": False, "memory": False, **given}, sampling=sampling
-        ).checked()
+        fixed = {"detail": DETAIL, "fallback": False, "memory": False}
+        return RunSettings.from_values({**fixed, **self.settings})
 
 
 def read_index(folder: Path) -> list[Recording]:

@@ -79,14 +79,14 @@ def between(text: str, name: str, content: str) -> str:
 def generated(root: Path = ROOT) -> dict[Path, str]:
     """Each file with generated parts, as it should be now."""
     from specdemo.cli.measurements import measured_tables, readme_table
-    from specdemo.cli.parser import COMMANDS, build_parser
+    from specdemo.cli.parser import build_parser
     from specdemo.cli.reference import commands_reference, settings_reference
 
     parts = [
         ("docs/architecture.md", "map", module_map(root)),
         ("docs/algorithm.md", "methods", methods_table()),
         ("docs/measured.md", "tables", measured_tables(root)),
-        ("docs/reference.md", "commands", commands_reference(build_parser(*COMMANDS))),
+        ("docs/reference.md", "commands", commands_reference(build_parser())),
         ("docs/reference.md", "settings", settings_reference()),
         ("README.md", "measured", readme_table(root)),
     ]

@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def build_parser(*names: str) -> argparse.ArgumentParser:
-    """All commands. names: those whose options are wanted, of which each costs the import of its file"""
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """All commands and their options. only: the one whose options are wanted; each costs the import of its file"""
     parser = argparse.ArgumentParser(
         prog="specdemo", description="Speculative decoding, visible, provable and fast."
     )
@@ -60,7 +60,7 @@ def build_parser(*names: str) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         about = f"{summary[0].upper()}{summary[1:]}."
         command = subparsers.add_parser(name, help=summary, description=about)
-        if name in names:
+        if only is None or name == only:
             module(name).add_arguments(command)
     return parser
 

@@ -78,7 +78,9 @@ def specdemo_arguments(command: str) -> list[str] | None:
 def check_tool(command: str) -> None:
     """Fails for a command of another program that is not known here, or that names a file that is not there."""
     words = shlex.split(command.replace(".venv\\Scripts\\", "").replace(".venv/bin/", ""))
-    if words[:2] == ["pip", "install"]:
+    if words[:3] == ["python", "-m", "pip"]:
+        words = words[2:]
+    if words[:1] == ["pip"] and words[1] in ("install", "wheel"):
         for option, name in itertools.pairwise(words):
             assert option != "-r" or (ROOT / name).is_file(), f"there is no {name}"
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from specdemo.cli.commands import app as app_command
 from specdemo.cli.options import app_settings, lane_settings, run_settings
 from specdemo.cli.parser import COMMANDS, build_parser, main
 from specdemo.errors import UserError
+from specdemo.paths import ASSETS
 from specdemo.settings import AppSettings, RunSettings, Sampling, fields
 
 FOLDER = Path(commands.__file__).parent
@@ -29,7 +32,7 @@ def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
     return found
 
 
-PARSERS = subparsers(build_parser(*COMMANDS))
+PARSERS = subparsers(build_parser())
 ACTIONS = [
     pytest.param(action, id=f"{name} {action.dest}")
     for name, parser in PARSERS.items()
@@ -40,7 +43,7 @@ ACTIONS = [
 
 
 def parsed(words: str) -> argparse.Namespace:
-    return build_parser(*COMMANDS).parse_args(words.split())
+    return build_parser().parse_args(words.split())
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -173,3 +176,17 @@ def test_app_serves_the_page_until_it_is_closed(monkeypatch, capsys):
 def test_app_says_when_its_port_is_taken(monkeypatch, capsys):
     assert serve(monkeypatch, Page(taken=True), "--port 7999") == 1
     assert "Port 7999 is taken." in capsys.readouterr().err
+
+
+def test_a_command_imports_its_own_file_and_no_other():
+    code = (
+        "import sys; from specdemo.cli.parser import main; main(['replay', sys.argv[1]]);"
+        "loaded = [name for name in sys.modules if name.startswith('specdemo.cli.commands.')];"
+        "assert loaded == ['specdemo.cli.commands.replay'], loaded;"
+        "assert 'numpy' not in sys.modules"
+    )
+    run = ASSETS / "runs" / "01-guess-and-check.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
