@@ -249,7 +249,7 @@ def _failed(lane: str, error: Exception) -> RunFailed:
         lane,
         "There was not enough memory to go on." if out_of_memory else f"The run broke: {error}.",
         "The text so far is kept, and other visitors are not affected.",
-        "Shorten the prompt, press New, or choose a smaller pair."
+        "Shorten the prompt, press Clear, or choose a smaller pair."
         if out_of_memory
         else "Run again.",
     )

@@ -42,7 +42,7 @@ class Studio:
         self.error: UserError | None = self.replay_only
         self.shipped: Shipped
         self._pair: LoadedPair | None = None
-        self._progress = Progress("start", None, "starting")
+        self._progress = Progress("start", None, "")
         self._loading = threading.Lock()
         self.runner = Runner()
         self._started = False

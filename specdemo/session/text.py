@@ -46,7 +46,7 @@ def _too_long(length: str, room: str) -> UserError:
     return UserError(
         f"The conversation with this prompt has {length}; the target reads at most {room} before its answer.",
         unharmed="The conversation so far is kept.",
-        advice="Shorten the prompt, or press New to start over.",
+        advice="Shorten the prompt, or press Clear to start over.",
     )
 
 

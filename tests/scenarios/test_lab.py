@@ -195,7 +195,7 @@ def test_a_second_experiment_ends_the_first_without_its_last_word(studio):
     ("error", "message"),
     [
         (UserError("No.", unharmed="All is well.", advice="Wait."), "No."),
-        (ValueError("oh"), "The experiment broke off: oh."),
+        (ValueError("oh"), "The experiment broke: oh."),
     ],
 )
 def test_an_experiment_that_breaks_says_so(error, message):

@@ -284,14 +284,14 @@ def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
     finished(page)
     page.locator(".sd-chart-key", has_text="bound when fully overlapped (modelled)").wait_for()
     keys = page.locator(".sd-chart-key").all_inner_texts()
-    assert "oracle (knows the answer)" in keys[0]
+    assert "best possible, in hindsight" in keys[0]
     assert "predicted (modelled)" in keys[1]
     page.wait_for_function("document.querySelector('.sd-plot').data?.[4].text.length === 8")
     page.wait_for_function("document.querySelectorAll('.sd-plot')[1].data?.length === 4")
     plots = "[...document.querySelectorAll('.sd-plot')].map((plot) => plot.data)"
     lookahead, speedup = page.evaluate(plots)[:2]
     assert "from: tree" in lookahead[4]["text"][0]
-    assert "the oracle would have drafted 1" in lookahead[4]["text"][0]
+    assert "best possible, in hindsight: 1" in lookahead[4]["text"][0]
     assert len({trace["line"]["dash"] for trace in speedup[:3]}) == 3
     page.locator(".sd-number-prepared dd b").get_by_text("50", exact=True).wait_for()
     page.locator(".sd-number-saved dd b").get_by_text("80", exact=True).wait_for()
@@ -327,8 +327,8 @@ def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
     choose(page, "Look back (lossy)")
     page.locator("#sd-note", has_text="Lossy by design").wait_for()
     page.locator("#sd-memory").wait_for()
-    page.get_by_role("button", name="Forget").click()
-    page.get_by_text("What was learned is forgotten.").wait_for()
+    page.get_by_role("button", name="Clear what was learned").click()
+    page.get_by_text("What was learned is cleared.").wait_for()
     run(page, "hello")
     finished(page)
     assert page.problems == []

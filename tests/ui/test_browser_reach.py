@@ -89,7 +89,7 @@ def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
         assert wanted in link
     assert "temperature" not in link
     page.locator(".sd-qr path").wait_for(state="attached")
-    page.get_by_text("Run the prompt at once").click()
+    page.get_by_text("Run the prompt immediately").click()
     assert "run=1" in page.locator(".sd-address").input_value()
     page.get_by_role("button", name="Copy link").click()
     page.locator(".sd-dialog-note", has_text="link").first.wait_for()

@@ -76,7 +76,7 @@ def test_the_card_follows_the_method(handlers):
     handlers.studio.cards = {"draft_model": {"kind": "draft", "seed": 3}}
     assert card_of(handlers, "draft_model") == {"card": {"kind": "draft", "seed": 3}}
     assert card_of(handlers, "look_back") == {
-        "none": "Look back: nothing to train, it drafts without weights of its own."
+        "none": "Look back has no weights of its own, so there is nothing to train."
     }
     assert "There is no draft." in card_of(handlers, "tree")["none"]
     handlers.studio.cards = {}

@@ -47,7 +47,7 @@ def test_a_real_run_is_shown_live_measured_and_stopped(browser):
         page.wait_for_function(f"{PHASE}.startsWith('Stopped')", timeout=10_000)
         assert page.locator(".sd-answer .sd-token").count() > 5
 
-        page.get_by_role("button", name="New", exact=True).click()
+        page.get_by_role("button", name="Clear", exact=True).click()
         page.locator(".sd-empty").wait_for()
         page.get_by_role("button", name="Run", exact=True).click()
         page.locator(".sd-problem", has_text="The prompt is empty.").wait_for(timeout=20_000)

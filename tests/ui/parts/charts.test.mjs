@@ -55,7 +55,7 @@ assert.ok(draw("forecast", state).label.includes("2.0 tokens predicted and 2.5 c
 
 // What the pointer reads of a step: counts, the policy's reason, where the draft came from, the oracle. All of it text.
 const texts = draw("lookahead", state).traces.at(-1).text;
-for (const said of ["2 of 3 kept, 4 allowed", "&lt;b&gt;cheap&lt;/b&gt; %{x} because", "from: n-gram", "drafted 2"]) assert.ok(texts[0].includes(said), texts[0]);
+for (const said of ["2 of 3 kept, limit 4", "&lt;b&gt;cheap&lt;/b&gt; %{x} because", "from: n-gram", "in hindsight: 2"]) assert.ok(texts[0].includes(said), texts[0]);
 assert.ok(texts[2].includes("at least 1"));
 assert.deepEqual(wrap("one two"), ["one two"]);
 assert.deepEqual(wrap(`${"a".repeat(50)} ${"b".repeat(20)} c`), ["a".repeat(50), `${"b".repeat(20)} c`]);

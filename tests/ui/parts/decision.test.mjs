@@ -35,13 +35,13 @@ assert.deepEqual(told(0).rows.map((row) => [row.text, row.target, row.draft, row
 ]);
 assert.equal(told(0).residual, false);
 // A draw just above the accept probability is told with as many digits as it takes to see that.
-assert.match(told(1).formula, /draw 0\.401 ≥ 0\.400: refused/);
+assert.match(told(1).formula, /draw 0\.401 ≥ 0\.400: rejected/);
 assert.deepEqual(apart(0.12, 0.39), ["0.12", "0.39"]);
 assert.equal(told(1).residual, true);
 assert.deepEqual(told(1).rows.map((row) => [row.token_id, row.residual, row.status]), [[4, 0.8, "correction"], [2, null, "rejected"]]);
-assert.match(told(2).why, /“ran” before it was refused/);
+assert.match(told(2).why, /“ran” before it was rejected/);
 assert.deepEqual(told(2).notes, [words.notes.not_there]);
-assert.match(told(-1).why, /“ran” was refused.* it has 0\.80/);
+assert.match(told(-1).why, /“ran” was rejected.* it has 0\.80/);
 // (0.6 - 0.1) / rest = 0.8
 assert.equal(told(-1).formula, "residual = max(target - draft, 0) / rest = (0.60 - 0.10) / 0.63 = 0.80");
 assert.deepEqual(told(-1).notes, []);
@@ -52,11 +52,11 @@ const copied = { ...sampled, nodes: [node(1, " cat", -1, "rejected", chosen(0.3,
   { after: -1, target: [choice(4, 0.6, " sat"), choice(1, 0.3, " cat")], residual: [choice(4, 0.6 / 0.7, " sat")] },
 ] };
 const ngram = header(1, { method: "ngram" });
-assert.equal(told(0, copied, ngram).formula, "accept = target / 1 = 0.30\ndraw 0.70 ≥ 0.30: refused");
+assert.equal(told(0, copied, ngram).formula, "accept = target / 1 = 0.30\ndraw 0.70 ≥ 0.30: rejected");
 assert.ok(told(0, copied, ngram).notes.includes(words.notes.no_draft));
 const expected = { ...copied, nodes: copied.nodes.map((value) => ({ ...value, survival: 0.42 })) };
 assert.match(told(0, expected, ngram).notes[0], /0\.42 to be kept with all before it/);
-assert.equal(told(-1, copied, ngram).formula, "residual = target / (1 - refused) = 0.60 / (1 - 0.30) = 0.86");
+assert.equal(told(-1, copied, ngram).formula, "residual = target / (1 - rejected) = 0.60 / (1 - 0.30) = 0.86");
 // The same of a drafter that could have a distribution: the event tells that it chose, whatever the method's name is.
 assert.equal(told(0, copied).formula, told(0, copied, ngram).formula);
 assert.deepEqual(told(0, copied).notes, told(0, copied, ngram).notes);
@@ -65,7 +65,7 @@ const certain = { ...copied, nodes: [node(1, " cat", -1, "rejected", drawn(0.3, 
 assert.match(told(0, certain, ngram).formula, /^accept = min\(1, target \/ draft\) = min\(1, 0\.30 \/ 1\.0\) = 0\.30\n/);
 // Where a trace of schema 1 cannot say, only the test is told.
 const unknown = { ...copied, nodes: copied.nodes.map(({ origin: _, ...value }) => value) };
-assert.equal(told(0, unknown).formula, "draw 0.70 ≥ 0.30: refused");
+assert.equal(told(0, unknown).formula, "draw 0.70 ≥ 0.30: rejected");
 assert.equal(told(-1, unknown).formula, "");
 
 // Greedy: the target's likeliest token decides, and the step itself says which it is.
@@ -75,10 +75,10 @@ const greedy = step(
   own(3, " world", "correction", 0.43),
 );
 const plainly = (which, head = header(0)) => told(which, greedy, head);
-assert.match(plainly(0).why, /likeliest here, with 0\.78: kept/);
-assert.match(plainly(1).why, /“world” with 0\.43; “past”, to which it gives 0\.00030, was refused/);
-assert.equal(plainly(1).formula, "likeliest of the target = “world” (0.43) ≠ “past”: refused");
-assert.match(plainly(-1).why, /with 0\.43, in place of the refused “past”/);
+assert.match(plainly(0).why, /most likely one here, with 0\.78: kept/);
+assert.match(plainly(1).why, /“world” with 0\.43; “past”, to which it gives 0\.00030, was rejected/);
+assert.equal(plainly(1).formula, "target's most likely = “world” (0.43) ≠ “past”: rejected");
+assert.match(plainly(-1).why, /with 0\.43, in place of the rejected “past”/);
 assert.deepEqual(plainly(1).notes, [words.notes.no_detail]);
 // A method that keeps more than the target would say claims nothing of the kind.
 assert.equal(plainly(0, header(0, { lossy: true })).why, words.explain_lossy.accepted);
@@ -97,18 +97,18 @@ const tree = step(
   own(6, " on", "bonus", 0.7),
 );
 assert.equal(told(1, tree).formula, "accept = min(1, left / draft) = min(1, 0.27 / 0.60) = 0.45\ndraw 0.10 < 0.45: kept");
-assert.match(told(1, tree).notes[0], /after 1 refused/);
+assert.match(told(1, tree).notes[0], /after 1 rejected/);
 assert.deepEqual(told(3, tree).branch, ["cat", "sat"]);
 assert.deepEqual(told(-1, tree).branch, ["cat", "sat", "on"]);
 assert.match(told(2, tree).why, /“cat” was kept instead/);
 assert.match(told(4, tree).why, /“cat” was kept instead/);
-assert.match(told(-1, tree).why, /kept to its end \(2\)/);
+assert.match(told(-1, tree).why, /whole draft was kept \(2\)/);
 
 // What was not judged yet, what is folded, and a target's own token in a step without a draft.
 const open = { ...greedy, open: true, path: [], next: null, nodes: [node(1, " the", -1, "drafted", { confidence: 0.3, origin: "chosen" })] };
 assert.equal(told(0, open, header(0)).why, words.explain.drafted);
 assert.deepEqual(told(0, open, header(0)).notes, []);
-assert.match(decide(words, { header: header(0), step: tree, node: -1, count: 3 }).why, /3 more of the tree/);
+assert.match(decide(words, { header: header(0), step: tree, node: -1, count: 3 }).why, /3 more tokens of the tree/);
 assert.match(told(-1, step([], [], own(1, "\n", "plain", 0.5))).why, /gives 0\.50/);
 assert.equal(told(-1, step([], [], own(1, "\u202e", "plain", 0.5))).token, "[RLO]");
 

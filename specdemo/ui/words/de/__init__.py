@@ -9,18 +9,18 @@ TITLE = "specdemo"
 SUBTITLE = "Spekulatives Decodieren, live: ein Entwurf rät, das Zielmodell prüft."
 PROMPT = "Prompt"
 PROMPT_HINT = "Etwas fragen oder unten ein Beispiel wählen. Strg+Enter startet, Esc hält an."
-RUN, STOP, NEW = "Start", "Anhalten", "Neu"
+RUN, STOP, NEW = "Start", "Anhalten", "Leeren"
 # What is asked for, by the name of the setting.
 SETTINGS = {
     "method": "Verfahren",
     "policy": "Regel der Vorausschau",
     "lookahead": "Vorausschau",
     "nodes": "Knoten des Baums",
-    "memory": "Aus diesem Besuch lernen",
+    "memory": "In dieser Sitzung Gelerntes nutzen",
     "temperature": "Temperatur",
-    "max_new_tokens": "Höchstens Token",
+    "max_new_tokens": "Höchstzahl der Token",
     "threshold": "Schwelle der Zuversicht",
-    "fallback": "Nicht entwerfen, solange es verliert",
+    "fallback": "Nicht entwerfen, solange es langsamer ist",
     "baseline": "Zuerst ohne Entwurf messen",
     "top_k": "Top-k (0 ist aus)",
     "top_p": "Top-p (1 ist aus)",
@@ -28,7 +28,7 @@ SETTINGS = {
     "seed": "Startwert",
 }
 SETTING_HINTS = {
-    "seed": "Derselbe Startwert gibt denselben Text, wo nichts nach der Uhr geht: nicht bei Auto, nicht bei der Kostenregel.",
+    "seed": "Derselbe Startwert gibt denselben Text, außer bei Auto und „Nach Kosten“, die auf gemessene Zeiten reagieren.",
 }
 SYSTEM = "System-Prompt (freiwillig)"
 MORE, MODEL = "Weitere Einstellungen", "Modelle"
@@ -40,11 +40,11 @@ POLICIES = {
     "learned": "Gelernte Regel",
     "cost": "Nach Kosten",
 }
-FORGET, FORGOTTEN = "Vergessen", "Das Gelernte ist vergessen."
+FORGET, FORGOTTEN = "Gelerntes löschen", "Das Gelernte ist gelöscht."
 UNAVAILABLE, LOSSY = "hier nicht verfügbar", "verlustbehaftet"
 NEEDS = "Braucht {need}."
 NOT_HERE = "Für dieses Zielmodell nicht verfügbar. {why_not}"
-LOSSY_NOTE = "Mit Absicht verlustbehaftet: Es behält vielleicht, was das Zielmodell allein nicht gesagt hätte."
+LOSSY_NOTE = "Mit Absicht verlustbehaftet: Es behält vielleicht Token, die das Zielmodell allein nicht geschrieben hätte."
 TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
     "Ausprobieren",
     "Rennen",
@@ -55,9 +55,9 @@ TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
 )
 PROOF = "Beweis"
 TRAINING = "Training"
-CARD_LOADING = "Die Karte kann gelesen werden, sobald das Modell da ist."
-CARD_NOTHING = "{title}: nichts zu trainieren, es entwirft ohne eigene Gewichte."
-CARD_UNKNOWN = "Für das, woraus dieses Verfahren entwirft, gibt es keine Trainingskarte: {need}."
+CARD_LOADING = "Die Trainingskarte erscheint, sobald das Modell geladen ist."
+CARD_NOTHING = "{title} hat keine eigenen Gewichte; es gibt also nichts zu trainieren."
+CARD_UNKNOWN = "Für das, womit dieses Verfahren entwirft, gibt es keine Trainingskarte: {need}."
 THEME = "Hell / dunkel"
 LOADING = {
     "start": "Start",
@@ -71,7 +71,7 @@ LOADING = {
 READY = "Bereit: {target}, {precision}"
 FAILED = "Das Modell konnte nicht geladen werden. {message}"
 REPLAY_ONLY = "Nur aufgezeichnete Läufe"
-WAIT_LOADING = "Das Modell wird noch geladen. Der Lauf beginnt von selbst, sobald es bereit ist."
+WAIT_LOADING = "Das Modell wird noch geladen. Der Lauf beginnt, sobald es bereit ist."
 WAIT_TURN = "Der Lauf beginnt, sobald Platz für ihn ist."
 BATCH = "Mehrere Prompts zugleich"
 BATCH_HINT = (
@@ -91,10 +91,10 @@ BATCH_EMPTY = "Es gibt keine Prompts."
 BATCH_EMPTY_ADVICE = "Einen je Zeile schreiben."
 BATCH_MANY = "Das sind {count} Prompts; höchstens {most} werden zusammen beantwortet."
 BATCH_MANY_ADVICE = "Einige Zeilen herausnehmen."
-UNEXPECTED = "Etwas Unerwartetes ging kaputt: {error}."
+UNEXPECTED = "Etwas ging unerwartet schief: {error}."
 UNEXPECTED_UNHARMED = "Der Text und die Läufe anderer Besucher sind nicht betroffen."
 UNEXPECTED_ADVICE = (
-    "Noch einmal starten; kommt es wieder, sagt vielleicht python -m specdemo doctor, warum."
+    "Noch einmal starten. Kommt es wieder vor, sagt vielleicht python -m specdemo doctor, warum."
 )
 
 STATUS = {
@@ -131,23 +131,23 @@ VIEW: dict[str, object] = {
         "plain": "ohne Entwurf",
     },
     "phase": {
-        "waiting": "Warten ...",
-        "reading": "Der Prompt wird gelesen ...",
-        "plain": "Zuerst ohne Entwurf, damit es etwas Gemessenes zum Vergleichen gibt",
+        "waiting": "Warten…",
+        "reading": "Der Prompt wird gelesen…",
+        "plain": "Zuerst wird ohne Entwurf gemessen, zum Vergleich",
         "plain_done": "Ohne Entwurf ist fertig; jetzt mit Entwürfen",
         "speculative": "Decodieren mit Entwürfen",
-        "playing": "Ein aufgezeichneter Lauf auf seiner eigenen Uhr",
+        "playing": "Ein aufgezeichneter Lauf in seinem eigenen Tempo",
         "paused": "Pause; Abspielen geht hier weiter",
-        "behind": "Rückblick, während der Lauf weitergeht; Ende folgt ihm",
+        "behind": "Rückblick, während der Lauf weitergeht; Ende folgt ihm wieder",
         "held": "Hier angehalten, während der Lauf weitergeht; Abspielen geht hier weiter",
         "done": "Fertig, {speedup}x so schnell wie ohne Entwurf",
         "done_alone": "Fertig",
-        "cancelled": "Angehalten; was da ist, bleibt",
-        "failed": "Abgebrochen; was da ist, bleibt",
+        "cancelled": "Angehalten; der bisherige Text bleibt",
+        "failed": "Der Lauf brach ab; der bisherige Text bleibt",
         "cut": "Endet hier",
     },
     "phase_lossy": {
-        "done": "Fertig, {speedup}x so schnell; das Zielmodell allein hätte vielleicht anderes gesagt",
+        "done": "Fertig, {speedup}x so schnell; das Zielmodell allein hätte vielleicht etwas anderes geschrieben",
     },
     "lossy": "mit Absicht verlustbehaftet",
     "lossy_hint": "Dieses Verfahren behält mehr als ein exaktes: Der Text kann vom Text des Zielmodells abweichen",
@@ -159,22 +159,22 @@ VIEW: dict[str, object] = {
         "cancelled": "Angehalten.",
         "failed": "Der Lauf brach ab.",
     },
-    "empty": "Einen Prompt eingeben und Start drücken: Jedes Token wird nach dem gefärbt, was ihm geschah.",
+    "empty": "Einen Prompt eingeben und Start drücken. Jedes Token zeigt dann, was mit ihm geschah.",
     "text_label": "Die Antwort, Token für Token",
     "strip": {
-        "label": "Schritte, je eine Spalte: unten entworfene Token, oben das des Zielmodells; ein gewählter Schritt wird gezeigt",
+        "label": "Schritte, je eine Spalte: unten entworfene Token, oben das des Zielmodells. Einen Schritt wählen, um ihn zu sehen",
         "step": "Schritt {step}: {accepted} von {drafted} entworfenen behalten; Entwurf {draft} ms, Prüfen {verify} ms, "
         "Verwaltung {overhead} ms",
         "open": "Schritt {step}: {drafted} entworfen, wird geprüft",
         "time": "Zeit",
-        "time_hint": "Unter jeder Spalte: welcher Anteil des Schritts worauf ging, von unten nach oben",
+        "time_hint": "Unter jeder Spalte: womit der Schritt seine Zeit verbrachte, von unten nach oben",
         "draft": "Entwurf",
         "verify": "Prüfen",
         "overhead": "Verwaltung",
     },
     "token_label": "Token: {status}",
     "tree": {
-        "label": "Der Schritt als Baum: Pfeiltasten gehen von Knoten zu Knoten",
+        "label": "Der Schritt als Baum; die Pfeiltasten gehen von Knoten zu Knoten",
         "caption": "Schritt {step}: {accepted} von {drafted} entworfenen behalten, {depth} tief",
         "open": "Schritt {step}: {drafted} entworfen, {depth} tief, wird geprüft",
         "numbers": "Zahlen: die Wahrscheinlichkeit des Zielmodells",
@@ -190,18 +190,18 @@ VIEW: dict[str, object] = {
         "speed": "Geschwindigkeit",
         "place": "Schritt {step} von {steps}",
         "start": "Zum Anfang (Pos1)",
-        "back_round": "Eine Runde zurück (Umschalt + Links)",
+        "back_round": "Einen Schritt zurück (Umschalt + Links)",
         "back": "Ein Token zurück (Links)",
         "play": "Abspielen (Leertaste)",
         "pause": "Pause (Leertaste)",
         "forward": "Ein Token weiter (Rechts)",
-        "round": "Eine Runde weiter (Umschalt + Rechts)",
+        "round": "Einen Schritt weiter (Umschalt + Rechts)",
         "rejection": "Zur nächsten Ablehnung (N)",
         "end": "Zum Ende (Ende)",
         "live": "Dem Lauf folgen (Ende)",
     },
-    "hide_drafts": "Abgelehntes ausblenden",
-    "open": "Lauf öffnen",
+    "hide_drafts": "Abgelehnte Token ausblenden",
+    "open": "Gespeicherten Lauf öffnen…",
     "reused": "{cached} von {all} Token des Prompts wiederverwendet",
     "status": STATUS,
     "meaning": {
@@ -224,17 +224,15 @@ VIEW: dict[str, object] = {
         "unreached": "Nie geprüft: Ein Token davor wurde abgelehnt oder ein anderes an seiner Stelle behalten.",
         "unreached_refused": "Nie geprüft: „{before}“ davor wurde abgelehnt.",
         "unreached_kept": "Nie geprüft: Stattdessen wurde „{before}“ behalten.",
-        "folded": "{count} weitere des Baums, keines davon geprüft und behalten.",
+        "folded": "{count} weitere Token des Baums; keines davon wurde geprüft und behalten.",
         "correction": "Die Wahl des Zielmodells anstelle des abgelehnten Entwurfs.",
         "correction_greedy": "Das wahrscheinlichste Token des Zielmodells, mit {target}, anstelle des abgelehnten „{refused}“.",
         "correction_drawn": "„{refused}“ wurde abgelehnt, also wurde dies aus dem gezogen, was das Zielmodell noch zu vergeben hatte.",
         "correction_listed": "„{refused}“ wurde abgelehnt, also wurde dies aus dem gezogen, was das Zielmodell noch zu "
         "vergeben hatte; davon hat es {residual}.",
-        "bonus": "Der Entwurf wurde ganz behalten, und derselbe Durchgang des Zielmodells gab ein Token mehr.",
-        "bonus_greedy": "Der Entwurf wurde ganz behalten ({count}), und derselbe Durchgang des Zielmodells gab "
-        "ein Token mehr: sein wahrscheinlichstes, mit {target}.",
-        "bonus_drawn": "Der Entwurf wurde ganz behalten ({count}), und ein Token mehr wurde aus demselben "
-        "Durchgang des Zielmodells gezogen, das ihm {target} gibt.",
+        "bonus": "Der Entwurf wurde ganz behalten, und derselbe Durchgang des Zielmodells gab noch ein Token.",
+        "bonus_greedy": "Der Entwurf wurde ganz behalten ({count}), und derselbe Durchgang des Zielmodells gab noch ein Token: sein wahrscheinlichstes, mit {target}.",
+        "bonus_drawn": "Der Entwurf wurde ganz behalten ({count}), und noch ein Token wurde aus demselben Durchgang des Zielmodells gezogen, das ihm {target} gibt.",
         "plain": "Das Token des Zielmodells, dem es {target} gibt: In diesem Schritt wurde nichts entworfen.",
     },
     "formula": {
@@ -258,7 +256,7 @@ VIEW: dict[str, object] = {
         "und festgelegt wurde.",
         "not_there": "Das Zielmodell kam nie an diese Stelle; es gibt also keine Liste dessen, was es hier dachte.",
         "no_draft": "Dieser Entwerfer hat hier keine Verteilung: Er hat seine Token gewählt, und seine Zahl ist eine Schätzung.",
-        "foreseen": "Erwartet, bevor das Zielmodell urteilte: {chance}, dass es mit allem davor behalten wird.",
+        "foreseen": "Vorhergesagt, bevor das Zielmodell urteilte: mit {chance} wird es behalten, samt allem davor.",
         "greedy": "Beim gierigen Decodieren wird nichts gezogen: Wahrscheinlichkeiten gelten bei Temperatur 1.",
     },
     "inspector": {
@@ -266,17 +264,17 @@ VIEW: dict[str, object] = {
         "token": "Token",
         "tree": "Baum",
         "tabs": "Was das Feld zeigt",
-        "hint": "Auf ein Token zeigen. Ein Klick hält es fest; Umschalt und Klick vergleicht zwei.",
-        "latest": "letzte Ablehnung",
+        "hint": "Auf ein Token zeigen. Ein Klick hält es fest; Umschalt+Klick vergleicht zwei.",
+        "latest": "zuletzt abgelehntes Token",
         "place": "an der Stelle des Abspielens",
         "pointed": "gezeigt",
         "pinned": "festgehalten",
         "unpin": "Loslassen (Esc)",
         "compare": "Vergleichen",
-        "compare_hint": "Ein zweites Token daneben festhalten (Umschalt und Klick)",
+        "compare_hint": "Ein zweites Token daneben festhalten (Umschalt+Klick)",
         "second": "Jetzt das zweite Token wählen.",
         "branch": "Zweig",
-        "thoughts": "Was die Modelle von dieser Stelle dachten",
+        "thoughts": "Was die Modelle an dieser Stelle dachten",
         "columns": {"token": "Token", "target": "Ziel", "draft": "Entwurf", "residual": "Rest"},
         "summary": "„{token}“, {status}, {place}. {why}",
     },
@@ -293,7 +291,7 @@ VIEW: dict[str, object] = {
         "speedup": {
             "label": "Beschleunigung",
             "unit": "x",
-            "hint": "Token je Sekunde mit Entwürfen durch die ohne Entwurf, derselbe Prompt, dieselbe Maschine",
+            "hint": "Token je Sekunde mit Entwürfen, geteilt durch die ohne Entwurf; derselbe Prompt, dieselbe Maschine",
         },
         "fast": {
             "label": "mit Entwürfen",
@@ -303,12 +301,12 @@ VIEW: dict[str, object] = {
         "plain": {
             "label": "ohne Entwurf",
             "unit": "Tok/s",
-            "hint": "Neue Token je Sekunde ohne Entwurf, wirklich gerechnet",
+            "hint": "Neue Token je Sekunde ohne Entwurf, tatsächlich gemessen",
         },
         "accepted": {
             "label": "Entwürfe behalten",
             "unit": "%",
-            "hint": "Angenommene entworfene Token durch alle entworfenen",
+            "hint": "Angenommene entworfene Token, geteilt durch alle entworfenen",
         },
         "per_step": {
             "label": "je Schritt",
@@ -354,18 +352,15 @@ VIEW: dict[str, object] = {
     "export": EXPORT,
     "audit": {
         "label": "Die letzte Prüfung",
-        "none": "Hier lief noch keine Prüfung. python -m specdemo audit beweist am geladenen Modell, Verfahren für "
-        "Verfahren, dass der Text der des Zielmodells bleibt; diese Tabelle zeigt dann, was galt.",
+        "none": "Hier lief noch keine Prüfung. python -m specdemo audit beweist am geladenen Modell, Verfahren für Verfahren, dass der Text der des Zielmodells bleibt; diese Tabelle zeigt dann das Ergebnis.",
         "columns": ["Verfahren", "gieriges Decodieren", "Ziehen"],
         "lossy": "mit Absicht verlustbehaftet",
         "missing": "Nicht verfügbar.",
         "greedy": "{equal} von {outputs} Ausgaben sind gleich denen ohne Entwurf",
-        "same": "{share} % der Token stehen, bevor sie auseinandergehen",
+        "same": "{share} % der Token kommen vor dem ersten Unterschied",
         "margin": "dort liegen die Wahrscheinlichkeiten der zwei Token {margin} auseinander",
         "sampling": "{condition}: {samples} Token, {impossible} unmöglich, p {ps}",
-        "meaning": "p-Werte: gleichverteilt, unabhängig und, wo es einen Entwurf gibt, in dessen Reihenfolge; einer unter "
-        "{limit} spricht gegen ein Verfahren. Gierige Ausgaben müssen in fp32 gleich sein; bei weniger rundet ein "
-        "Durchgang über mehrere Zeilen anders als einer über eine, ein Beinahe-Gleichstand kann also anders ausgehen.",
+        "meaning": "p-Werte: gleichverteilt, unabhängig und, wo es einen Entwurf gibt, in dessen Reihenfolge; einer unter {limit} spricht gegen ein Verfahren. Gierige Ausgaben müssen in fp32 gleich sein; in geringerer Genauigkeit rundet ein Durchgang über mehrere Zeilen anders als einer über eine, ein Beinahe-Gleichstand kann also anders ausgehen.",
     },
     "card": {
         "about": "{what} Trainiert für {target} ({precision}).",
@@ -384,8 +379,8 @@ VIEW: dict[str, object] = {
         "place": "Token {place}",
         "names": {
             "loss": "Abweichung vom Zielmodell, Nat je Token",
-            "greedy_agreement": "dasselbe wahrscheinlichste Wort wie das Zielmodell, gieriger Text",
-            "greedy_agreement_all": "dasselbe wahrscheinlichste Wort wie das Zielmodell, beliebiger Text",
+            "greedy_agreement": "dasselbe wahrscheinlichste Token wie das Zielmodell, gieriger Text",
+            "greedy_agreement_all": "dasselbe wahrscheinlichste Token wie das Zielmodell, beliebiger Text",
             "overlap": "Überlappung mit der Verteilung des Zielmodells, Temperatur 1",
             "coverage": "Wahrscheinlichkeit des Zielmodells im verkleinerten Wortschatz",
             "calibration_error_raw": "Kalibrierfehler des Überlebens, wie trainiert",
@@ -404,8 +399,8 @@ VIEW: dict[str, object] = {
         "data": "Daten",
         "recipe": "Rezept",
         "facts": {
-            "layers": "begann als Schichten des Zielmodells",
-            "words": "Wörter der Ausgabe",
+            "layers": "begonnen mit Schichten des Zielmodells",
+            "words": "Wortschatz der Ausgabe",
             "tokens_seen": "gesehene Token",
             "steps": "Schritte",
             "minutes": "Minuten",

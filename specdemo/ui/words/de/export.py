@@ -5,11 +5,11 @@ from __future__ import annotations
 WORDS: dict[str, object] = {
     "menu": "Speichern",
     "trace": "Lauf (JSON-Zeilen)",
-    "trace_hint": "Alles, was geschah, wie „Lauf öffnen“ und python -m specdemo replay es lesen",
+    "trace_hint": "Alles, was geschah; „Gespeicherten Lauf öffnen…“ und python -m specdemo replay lesen es",
     "csv": "Tabelle (CSV)",
     "csv_hint": "Eine Zeile je Token, auch der abgelehnten, für eine Tabellenkalkulation oder ein Skript",
     "html": "Wiedergabe (eine HTML-Datei)",
-    "html_hint": "Dieser Lauf mit seinem Abspieler in einer Datei, die sich ohne Netz öffnet",
+    "html_hint": "Dieser Lauf und sein Abspieler in einer Datei, die sich ohne Netz öffnet",
     "failed": "Die Datei konnte nicht erstellt werden: Der Server der Seite antwortete nicht. Der Lauf ist unversehrt; noch einmal versuchen.",
     "page": {
         "title": "specdemo",

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-LEAD = (
-    "Was hätte jeder hier entworfen? Eine Stelle in der Antwort des Zielmodells wählen: Jeder Entwerfer rät von "
-    "dort aus, allein und nacheinander, und das Zielmodell beurteilt jeden Entwurf."
-)
+LEAD = "Was hätte jedes Verfahren hier entworfen? Eine Stelle in der Antwort des Zielmodells wählen: Jeder Entwerfer rät von dort aus, einer nach dem anderen, und das Zielmodell beurteilt jeden Entwurf."
 PROMPT = "Prompt des Textes"
-WRITE, STOP = "Schreiben", "Anhalten"
+WRITE, STOP = "Erzeugen", "Anhalten"
 RECORDED_LABEL = "Aufgezeichnete Texte"
 RECORDED = "Aufgezeichnet, {runs} Verfahren: {prompt}"
 SETTINGS = "Wie sie entwerfen"
 SYSTEM = "System-Prompt (freiwillig)"
 TOKENS = "Token des Textes"
 EXPLAIN = "Give me a simple recipe for vegetable soup with ingredients and steps."
-WAIT_LOADING = "Das Modell wird noch geladen. Der Text beginnt von selbst, sobald es bereit ist."
+WAIT_LOADING = "Das Modell wird noch geladen. Der Text beginnt, sobald es bereit ist."
 WAIT_TURN = "Warten: Was gemessen wird, ist nacheinander dran. Es beginnt von selbst."
-EMPTY, EMPTY_ADVICE = "Das Zielmodell sagte nichts.", "Einen anderen Prompt versuchen."
+EMPTY, EMPTY_ADVICE = "Das Zielmodell schrieb nichts.", "Einen anderen Prompt versuchen."
 NO_TEXT = "Es gibt noch keinen Text."
-NO_TEXT_ADVICE = "Schreiben drücken; dann eine Stelle darin wählen."
+NO_TEXT_ADVICE = "Erzeugen drücken, dann eine Stelle im Text wählen."
 
 WORDS: dict[str, object] = {
     "label": "Entwürfe an einer Stelle",
     "source": {"live": "gemessen", "recorded": "aufgezeichnet"},
     "phase": {
-        "empty": "Schreiben drücken oder einen aufgezeichneten wählen.",
+        "empty": "Erzeugen drücken oder einen aufgezeichneten Text wählen.",
         "fetching": "Die aufgezeichneten Läufe werden gelesen.",
         "missing": "Ein aufgezeichneter Lauf konnte nicht gelesen werden. Die Seite neu laden und noch einmal versuchen.",
         "alone": "Diese Läufe haben keine Stelle gemeinsam, an der sie entworfen haben.",
@@ -34,13 +31,13 @@ WORDS: dict[str, object] = {
         "done": "{count} von {all} Verfahren entwarfen nach Token {position}.",
         "stopped": "Angehalten.",
     },
-    "recorded_about": "Jedes Verfahren entwarf hier in einem eigenen Lauf: {machine}. Markiert sind die Stellen, die zwei oder mehr teilen.",
-    "text": "Die Antwort des Zielmodells; was nach der gewählten Stelle kommt, suchen die Entwerfer",
+    "recorded_about": "Jedes Verfahren entwarf hier in einem eigenen Lauf: {machine}. Gepunktet: Stellen, an denen zwei oder mehr Verfahren entwarfen.",
+    "text": "Die Antwort des Zielmodells; die Entwerfer raten, was nach der gewählten Stelle kommt",
     "place": "Stelle im Text",
     "place_of": "nach Token {position} von {tokens}",
     "earlier": "Eine Stelle zurück",
     "later": "Eine Stelle weiter",
-    "rows": "Was jeder hier entworfen hätte",
+    "rows": "Was jedes Verfahren hier entworfen hätte",
     "target": "Das Zielmodell sagt",
     "target_hint": "So geht die Antwort weiter.",
     "facts": "{kept} von {drafted} behalten · {milliseconds} ms",
@@ -52,5 +49,5 @@ WORDS: dict[str, object] = {
     "tree_caption": "{drafted} Knoten, {accepted} behalten",
     "waiting": "wartet",
     "lossy": "mit Absicht verlustbehaftet",
-    "note": "Jeder beginnt an dieser Stelle neu und erinnert sich an nichts aus dem Lauf; seine Zeit ist die eines zweiten Versuchs, nach einem zum Aufwärmen.",
+    "note": "Jedes Verfahren beginnt an dieser Stelle neu und erinnert sich an nichts aus dem Lauf. Seine Zeit ist die eines zweiten Versuchs, nach dem Aufwärmen.",
 }

@@ -13,16 +13,11 @@ START, STOP = "Rennen", "Anhalten"
 PRESETS_LABEL, RECORDED_LABEL = "Aufstellung", "Aufgezeichnete Rennen"
 COUNT = "Bahnen"
 LANE = "Bahn {number}"
-NOTE = (
-    "Alle Bahnen nutzen das Zielmodell, wie es geladen ist: Eine andere Genauigkeit wäre ein anderes Zielmodell. Um "
-    "eine antreten zu lassen, auf dem ersten Reiter unter Modelle laden oder `python -m specdemo bench --precision` "
-    "starten; wo Läufe in zwei Genauigkeiten aufgezeichnet sind, stehen sie im Menü der aufgezeichneten Rennen. Das "
-    "Aussetzen bei Verlust ist hier aus, damit jede Bahn ihr eigenes Verfahren zeigt."
-)
+NOTE = "Alle Bahnen nutzen das Zielmodell, wie es geladen ist: Eine andere Genauigkeit wäre ein anderes Zielmodell. Um eine antreten zu lassen, auf dem ersten Reiter unter Modelle laden oder `python -m specdemo bench --precision` starten; wo Läufe in zwei Genauigkeiten aufgezeichnet sind, stehen sie im Menü der aufgezeichneten Rennen. „Nicht entwerfen, solange es langsamer ist“ ist hier aus, damit jede Bahn ihr eigenes Verfahren zeigt."
 WAIT_TURN = (
     "Warten: Rennen sind nacheinander dran, damit keines ein anderes stört. Es beginnt von selbst."
 )
-WAIT_LOADING = "Das Modell wird noch geladen. Das Rennen beginnt von selbst, sobald es bereit ist."
+WAIT_LOADING = "Das Modell wird noch geladen. Das Rennen beginnt, sobald es bereit ist."
 EMPTY, EMPTY_ADVICE = (
     "Es gibt keinen Prompt für das Rennen.",
     "Einen eingeben oder eine Aufstellung wählen.",
@@ -46,7 +41,7 @@ _TITLES = (
     "Ohne Entwurf gegen Entwurfsmodell",
     "Kette gegen Baum",
     "Drei Regeln",
-    "Guter Entwurf gegen schlechte Idee",
+    "Guter Entwurf gegen absichtlich schlechten",
 )
 PRESETS = tuple((title, *rest) for title, (_, *rest) in zip(_TITLES, en.PRESETS, strict=True))
 
@@ -78,7 +73,7 @@ WORDS: dict[str, object] = {
     "lane_warming": "wärmt auf",
     "lane_facts": "{tokens} Token · {rate} Tok/s",
     "lane_done": "{tokens} Token in {seconds} s · {rate} Tok/s",
-    "lane_failed": "gebrochen",
+    "lane_failed": "abgebrochen",
     "lane_stopped": "angehalten",
     "lossy": "mit Absicht verlustbehaftet",
     "rank": {"1": "1.", "2": "2.", "3": "3.", "4": "4."},
@@ -100,8 +95,8 @@ WORDS: dict[str, object] = {
         "kept": "Entwürfe behalten",
         "seconds": "Sekunden",
         "tokens": "Token",
-        "no_plain": "Es gibt keine Bahn ohne Entwurf, also wird keine Beschleunigung genannt.",
-        "finish": "Geordnet nach der Zeit bis zur Ziellinie bei {tokens} Token, die jede Bahn geschrieben hat.",
+        "no_plain": "Es gibt keine Bahn ohne Entwurf, also gibt es keine Beschleunigung.",
+        "finish": "Geordnet nach der Zeit bis zur Ziellinie bei {tokens} Token, die jede Bahn erreicht hat.",
     },
     "times": "{speedup}×",
     "percent": "{percent} %",
@@ -112,10 +107,10 @@ WORDS: dict[str, object] = {
     "same": {
         "all": "Jede Bahn schrieb dieselben {tokens} Token.",
         "parts": "{lane} weicht bei Token {place} von {reference} ab: „{own}“ statt „{other}“.",
-        "length": "{lane} sagt dasselbe wie {reference}, so weit beide gehen, {tokens} Token.",
+        "length": "{lane} und {reference} sind gleich, so weit beide gehen: {tokens} Token.",
         "greedy": "Unter fp32 kann ein Beinahe-Gleichstand zweier Wörter anders ausgehen, wenn ein Durchgang mehr Zeilen hat.",
         "sampled": "Gezogene Token dürfen sich von Verfahren zu Verfahren unterscheiden; gleich ist die Verteilung, aus der gezogen wird.",
         "lossy": "{lane} ist mit Absicht verlustbehaftet: Ihr Text muss nicht der des Zielmodells sein.",
-        "precisions": "Eine andere Genauigkeit ist ein anderes Zielmodell: Es muss nicht dasselbe sagen.",
+        "precisions": "Eine andere Genauigkeit ist ein anderes Zielmodell: Sein Text kann anders sein.",
     },
 }

@@ -12,11 +12,11 @@ LOCAL_NAME = "Andere können {here} nicht öffnen. Im selben Netz können sie {a
 
 WORDS: dict[str, object] = {
     "runs": "Aufgezeichnete Läufe",
-    "unknown_value": "Die Adresse verlangt {name}={value}, was hier nicht geht; es wurde weggelassen.",
+    "unknown_value": "Die Adresse verlangt {name}={value}, was hier nicht geht. Es wurde ignoriert.",
     "dismiss": "Ausblenden",
     "close": "Schließen",
     "share": {
-        "title": "Diese Seite teilen, wie sie steht",
+        "title": "Diese Seite teilen, wie sie jetzt ist",
         "link": "Link",
         "copy": "Link kopieren",
         "copied": "Der Link ist kopiert.",
@@ -49,13 +49,13 @@ WORDS: dict[str, object] = {
             ["Esc", "Den Lauf anhalten; den Vorführmodus verlassen"],
             ["Leertaste", "Abspielen oder Pause"],
             ["\u2190 \u2192", "Ein Token zurück, ein Token weiter"],
-            ["Umschalt+\u2190 \u2192", "Eine Runde zurück, eine Runde weiter"],
+            ["Umschalt+\u2190 \u2192", "Einen Schritt zurück, einen Schritt weiter"],
             ["Pos1 Ende", "Zum Anfang, zum Ende"],
             ["N", "Zur nächsten Ablehnung"],
             ["P", "Vorführmodus"],
             ["?", "Diese Liste"],
         ],
-        "note": "Sie gelten überall, wo nicht geschrieben wird.",
+        "note": "Sie gelten, solange man nicht tippt.",
     },
     "presenter": {
         "entered": "Vorführmodus. P oder Esc verlässt ihn.",

@@ -10,18 +10,18 @@ TITLE = "specdemo"
 SUBTITLE = "Speculative decoding, live: a draft guesses, the target checks."
 PROMPT = "Prompt"
 PROMPT_HINT = "Ask something, or pick an example below. Ctrl+Enter runs, Esc stops."
-RUN, STOP, NEW = "Run", "Stop", "New"
+RUN, STOP, NEW = "Run", "Stop", "Clear"
 # What is asked for, by the name of the setting.
 SETTINGS = {
     "method": "Method",
     "policy": "Lookahead policy",
     "lookahead": "Lookahead",
     "nodes": "Tree nodes",
-    "memory": "Learn from this visit",
+    "memory": "Reuse what this session learned",
     "temperature": "Temperature",
     "max_new_tokens": "Maximum tokens",
     "threshold": "Confidence threshold",
-    "fallback": "Stop drafting while it loses",
+    "fallback": "Stop drafting while it is slower",
     "baseline": "Measure plain decoding first",
     "top_k": "Top-k (0 is off)",
     "top_p": "Top-p (1 is off)",
@@ -29,7 +29,7 @@ SETTINGS = {
     "seed": "Seed",
 }
 SETTING_HINTS = {
-    "seed": "The same seed gives the same text where nothing goes by the clock: not auto, not cost-aware.",
+    "seed": "The same seed gives the same text, except with Auto and Cost-aware, which react to timing.",
 }
 SYSTEM = "System prompt (optional)"
 MORE, MODEL = "More settings", "Models"
@@ -41,11 +41,11 @@ POLICIES = {
     "learned": "Learned classifier",
     "cost": "Cost-aware",
 }
-FORGET, FORGOTTEN = "Forget", "What was learned is forgotten."
+FORGET, FORGOTTEN = "Clear what was learned", "What was learned is cleared."
 UNAVAILABLE, LOSSY = "not available here", "lossy"
 NEEDS = "Needs {need}."
 NOT_HERE = "Not available for this target. {why_not}"
-LOSSY_NOTE = "Lossy by design: it may keep what the target alone would not have said."
+LOSSY_NOTE = "Lossy by design: it may keep tokens that the target alone would not have written."
 TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
     "Play",
     "Race",
@@ -56,12 +56,12 @@ TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
 )
 PROOF = "Proof"
 TRAINING = "Training"
-CARD_LOADING = "The card can be read as soon as the model is there."
-CARD_NOTHING = "{title}: nothing to train, it drafts without weights of its own."
-CARD_UNKNOWN = "There is no training card for what this method drafts from: {need}."
+CARD_LOADING = "The training card appears once the model is loaded."
+CARD_NOTHING = "{title} has no weights of its own, so there is nothing to train."
+CARD_UNKNOWN = "There is no training card for what this method drafts with: {need}."
 THEME = "Light / dark"
 LOADING = {
-    "start": "Starting",
+    "start": "Starting…",
     "download": "Downloading the model",
     "check": "Checking the model",
     "convert": "Converting the model",
@@ -72,14 +72,11 @@ LOADING = {
 READY = "Ready: {target}, {precision}"
 FAILED = "The model could not be loaded. {message}"
 REPLAY_ONLY = "Recorded runs only"
-WAIT_LOADING = "The model is still loading. Your run begins by itself as soon as it is ready."
-WAIT_TURN = "Your run begins as soon as there is room for it."
+WAIT_LOADING = "The model is still loading. Your run starts as soon as it is ready."
+WAIT_TURN = "Your run starts as soon as there is room for it."
 BATCH = "Several prompts at once"
-BATCH_HINT = (
-    "At most {most}, with the method and settings above. They share the target's passes, so each takes "
-    "longer than it would alone; plain decoding is not run."
-)
-BATCH_PROMPTS = "Prompts, one a line"
+BATCH_HINT = "Up to {most}, with the method and settings above. They share the target's passes, so each takes longer than it would alone. Plain decoding is not run."
+BATCH_PROMPTS = "Prompts, one per line"
 BATCH_EXAMPLES = (
     "Write a short story about a lighthouse keeper.",
     "Write a short story about a lost suitcase.",
@@ -87,14 +84,14 @@ BATCH_EXAMPLES = (
     "List ten tips for learning a new language.",
 )
 BATCH_RUN, BATCH_STOP = "Run all", "Stop all"
-BATCH_TURN = "Waiting: batches take turns. Yours begins as soon as the one before it has ended."
+BATCH_TURN = "Waiting: batches take turns. Yours starts when the one before it ends."
 BATCH_EMPTY = "There are no prompts."
-BATCH_EMPTY_ADVICE = "Write one a line."
-BATCH_MANY = "These are {count} prompts; at most {most} are answered together."
-BATCH_MANY_ADVICE = "Take some lines out."
-UNEXPECTED = "Something unexpected broke: {error}."
+BATCH_EMPTY_ADVICE = "Write one per line."
+BATCH_MANY = "There are {count} prompts; at most {most} can be answered together."
+BATCH_MANY_ADVICE = "Remove some lines."
+UNEXPECTED = "Something unexpected went wrong: {error}."
 UNEXPECTED_UNHARMED = "Your text and other visitors' runs are not affected."
-UNEXPECTED_ADVICE = "Run again; if it returns, python -m specdemo doctor may tell why."
+UNEXPECTED_ADVICE = "Run again. If it happens again, python -m specdemo doctor may say why."
 
 STATUS = {
     "drafted": "drafted",
@@ -111,23 +108,23 @@ VIEW: dict[str, object] = {
     "source": {"live": "measured", "recorded": "recorded"},
     "methods": {**method_labels(), "plain": "plain decoding"},
     "phase": {
-        "waiting": "Waiting ...",
-        "reading": "Reading the prompt ...",
-        "plain": "First, plain decoding, to have something measured to compare with",
+        "waiting": "Waiting…",
+        "reading": "Reading the prompt…",
+        "plain": "Measuring plain decoding first, for comparison",
         "plain_done": "Plain decoding is done; now with drafts",
         "speculative": "Decoding with drafts",
-        "playing": "Playing a recorded run on its own clock",
-        "paused": "Paused; play goes on from here",
-        "behind": "Looking back while the run goes on; End follows it",
-        "held": "Held here while the run goes on; play goes on from here",
+        "playing": "Playing a recorded run at its own speed",
+        "paused": "Paused; Play continues from here",
+        "behind": "Looking back while the run continues; End follows it again",
+        "held": "Paused here while the run continues; Play continues from here",
         "done": "Finished, {speedup}x as fast as plain decoding",
         "done_alone": "Finished",
-        "cancelled": "Stopped; what there is stays",
-        "failed": "Broke off; what there is stays",
+        "cancelled": "Stopped; the text so far stays",
+        "failed": "The run broke; the text so far stays",
         "cut": "Ends here",
     },
     "phase_lossy": {
-        "done": "Finished, {speedup}x as fast; the target alone may have said something else",
+        "done": "Finished, {speedup}x as fast; the target alone might have written something else",
     },
     "lossy": "lossy by design",
     "lossy_hint": "This method keeps more than an exact one would: the text may differ from the target's own",
@@ -137,24 +134,24 @@ VIEW: dict[str, object] = {
         "done": "Finished: {speedup} times as fast, {fast} against {plain} tokens per second, "
         "{accepted} per cent of drafts accepted.",
         "cancelled": "Stopped.",
-        "failed": "The run broke off.",
+        "failed": "The run broke.",
     },
-    "empty": "Type a prompt and press Run: each token will be coloured by what happened to it.",
+    "empty": "Type a prompt and press Run. Each token is then marked by what happened to it.",
     "text_label": "The answer, token by token",
     "strip": {
-        "label": "Steps, one column each: drafted tokens below, the target's own on top; a step is shown when chosen",
+        "label": "Steps, one column each: drafted tokens below, the target's own on top. Choose a step to see it",
         "step": "Step {step}: {accepted} of {drafted} drafted kept; draft {draft} ms, verify {verify} ms, "
         "overhead {overhead} ms",
         "open": "Step {step}: {drafted} drafted, being checked",
         "time": "Time",
-        "time_hint": "Below each column: which share of the step went into what, bottom up",
+        "time_hint": "Below each column: how the step's time was spent, from the bottom up",
         "draft": "draft",
         "verify": "verify",
         "overhead": "overhead",
     },
     "token_label": "{status} token",
     "tree": {
-        "label": "The step as a tree: arrow keys go from node to node",
+        "label": "The step as a tree; the arrow keys go from node to node",
         "caption": "Step {step}: {accepted} kept of {drafted} drafted, {depth} deep",
         "open": "Step {step}: {drafted} drafted, {depth} deep, being checked",
         "numbers": "Numbers: the target's probability",
@@ -166,55 +163,51 @@ VIEW: dict[str, object] = {
     "loading": "Loading the model",
     "transport": {
         "label": "Player",
-        "scrub": "Place in the run",
+        "scrub": "Position in the run",
         "speed": "Speed of playing",
         "place": "step {step} of {steps}",
         "start": "To the start (Home)",
-        "back_round": "One round back (Shift + Left)",
+        "back_round": "One step back (Shift + Left)",
         "back": "One token back (Left)",
         "play": "Play (Space)",
         "pause": "Pause (Space)",
-        "forward": "One token on (Right)",
-        "round": "One round on (Shift + Right)",
+        "forward": "One token forward (Right)",
+        "round": "One step forward (Shift + Right)",
         "rejection": "To the next rejection (N)",
         "end": "To the end (End)",
         "live": "Follow the run (End)",
     },
-    "hide_drafts": "Hide refused",
-    "open": "Open trace",
+    "hide_drafts": "Hide rejected tokens",
+    "open": "Open a saved run…",
     "reused": "{cached} of {all} prompt tokens reused",
     "status": STATUS,
     "meaning": {
         "accepted": "Drafted, tested by the target and kept",
-        "rejected": "Drafted, tested by the target and refused",
-        "unreached": "Never tested: a token before it was refused, or another kept in its place",
-        "correction": "The target's own token in place of a refused one",
+        "rejected": "Drafted, tested by the target and rejected",
+        "unreached": "Never tested: a token before it was rejected, or another was kept in its place",
+        "correction": "The target's own token in place of a rejected one",
         "bonus": "The target's own token after a draft that was kept to its end",
         "plain": "The target's own token in a step without a draft",
     },
     "explain": {
         "drafted": "Guessed by the drafter; the target has not judged it yet.",
         "accepted": "The target would have said the same, so it was kept.",
-        "accepted_greedy": "The drafted token is the target's likeliest here, with {target}: kept.",
+        "accepted_greedy": "The drafted token is the target's most likely one here, with {target}: kept.",
         "accepted_drawn": "The draw {draw} lies below the accept probability {accept}: kept.",
-        "rejected": "The target would have said something else, so it was refused.",
-        "rejected_greedy": "The target's likeliest token here is “{best}” with {best_prob}; “{token}”, "
-        "to which it gives {target}, was refused.",
-        "rejected_drawn": "The draw {draw} is not below the accept probability {accept}: refused.",
-        "unreached": "Never tested: a token before it was refused, or another was kept in its place.",
-        "unreached_refused": "Never tested: “{before}” before it was refused.",
+        "rejected": "The target would have said something else, so it was rejected.",
+        "rejected_greedy": "The target's most likely token here is “{best}” with {best_prob}; “{token}”, to which it gives {target}, was rejected.",
+        "rejected_drawn": "The draw {draw} is not below the accept probability {accept}: rejected.",
+        "unreached": "Never tested: a token before it was rejected, or another was kept in its place.",
+        "unreached_refused": "Never tested: “{before}” before it was rejected.",
         "unreached_kept": "Never tested: “{before}” was kept instead.",
-        "folded": "{count} more of the tree, none of them tested and kept.",
-        "correction": "The target's own choice in place of the refused guess.",
-        "correction_greedy": "The target's likeliest token, with {target}, in place of the refused “{refused}”.",
-        "correction_drawn": "“{refused}” was refused, so this was drawn from what the target had left to give.",
-        "correction_listed": "“{refused}” was refused, so this was drawn from what the target had left to "
-        "give, of which it has {residual}.",
-        "bonus": "The draft was kept to its end, and the same pass of the target gave one token more.",
-        "bonus_greedy": "The draft was kept to its end ({count}), and the same pass of the target gave "
-        "one token more: its likeliest, with {target}.",
-        "bonus_drawn": "The draft was kept to its end ({count}), and one token more was drawn from the "
-        "same pass of the target, which gives it {target}.",
+        "folded": "{count} more tokens of the tree; none of them was tested and kept.",
+        "correction": "The target's own choice in place of the rejected guess.",
+        "correction_greedy": "The target's most likely token, with {target}, in place of the rejected “{refused}”.",
+        "correction_drawn": "“{refused}” was rejected, so this was drawn from what the target had left to give.",
+        "correction_listed": "“{refused}” was rejected, so this was drawn from what the target had left to give, of which it has {residual}.",
+        "bonus": "The whole draft was kept, and the same pass of the target gave one more token.",
+        "bonus_greedy": "The whole draft was kept ({count}), and the same pass of the target gave one more token: its most likely one, with {target}.",
+        "bonus_drawn": "The whole draft was kept ({count}), and one more token was drawn from the same pass of the target, which gives it {target}.",
         "plain": "The target's own token, to which it gives {target}: nothing was drafted in this step.",
     },
     "formula": {
@@ -224,21 +217,20 @@ VIEW: dict[str, object] = {
         "left_drawn_whole": "accept = min(1, left / draft) = 1, as left is at least {draft}",
         "left_chosen": "accept = left / 1 = {accept}",
         "draw_kept": "draw {draw} < {accept}: kept",
-        "draw_refused": "draw {draw} ≥ {accept}: refused",
-        "greedy_kept": "likeliest of the target = “{best}” ({best_prob}) = drafted: kept",
-        "greedy_refused": "likeliest of the target = “{best}” ({best_prob}) ≠ “{token}”: refused",
+        "draw_refused": "draw {draw} ≥ {accept}: rejected",
+        "greedy_kept": "target's most likely = “{best}” ({best_prob}) = drafted: kept",
+        "greedy_refused": "target's most likely = “{best}” ({best_prob}) ≠ “{token}”: rejected",
         "residual": "residual = max(target - draft, 0) / rest = ({target} - {draft}) / {rest} = {residual}",
         "residual_unlisted": "residual = max(target - draft, 0) / rest = {residual}, where target is {target} "
         "and draft too small to be listed",
-        "residual_chosen": "residual = target / (1 - refused) = {target} / (1 - {refused}) = {residual}",
+        "residual_chosen": "residual = target / (1 - rejected) = {target} / (1 - {refused}) = {residual}",
     },
     "notes": {
-        "left": "left: what the target still has to give after {count} refused in this place.",
-        "no_detail": "This trace was recorded without detail: of each place it holds what was drafted and "
-        "committed, and nothing else.",
-        "not_there": "The target never came to this place, so there is no list of what it thought here.",
+        "left": "left: what the target still has to give after {count} rejected at this position.",
+        "no_detail": "This run was recorded without detail: for each position it holds what was drafted and committed, and nothing else.",
+        "not_there": "The target never reached this position, so there is no list of what it thought here.",
         "no_draft": "This drafter has no distribution here: it chose its tokens, and its number is an estimate.",
-        "foreseen": "Foreseen before the target judged it: {chance} to be kept with all before it.",
+        "foreseen": "Predicted before the target judged it: a chance of {chance} to be kept with all before it.",
         "greedy": "Nothing is drawn in greedy decoding: probabilities are shown at temperature 1.",
     },
     "inspector": {
@@ -246,23 +238,23 @@ VIEW: dict[str, object] = {
         "token": "Token",
         "tree": "Tree",
         "tabs": "What the panel shows",
-        "hint": "Point at any token. A click pins it; Shift and a click compares two.",
-        "latest": "latest refusal",
-        "place": "at the player's place",
+        "hint": "Point at any token. Click to pin it; Shift-click to compare two.",
+        "latest": "latest rejected token",
+        "place": "at the player's position",
         "pointed": "pointed at",
         "pinned": "pinned",
         "unpin": "Unpin (Esc)",
         "compare": "Compare",
-        "compare_hint": "Pin a second token beside this one (Shift and a click)",
+        "compare_hint": "Pin a second token beside this one (Shift-click)",
         "second": "Now choose the second token.",
         "branch": "Branch",
-        "thoughts": "What the models thought of this place",
+        "thoughts": "What the models thought at this position",
         "columns": {"token": "token", "target": "target", "draft": "draft", "residual": "residual"},
         "summary": "“{token}”, {status}, {place}. {why}",
     },
     "explain_lossy": {
         "accepted": "Kept by this method's own rule, which is looser than the target's.",
-        "correction": "The target's token in place of the refused guess, by this method's own rule.",
+        "correction": "The target's token in place of the rejected guess, by this method's own rule.",
     },
     "place_draft": "step {step}, draft {node}",
     "place_tree": "step {step}, node {node}, depth {depth}",
@@ -273,7 +265,7 @@ VIEW: dict[str, object] = {
         "speedup": {
             "label": "speedup",
             "unit": "x",
-            "hint": "Tokens per second with drafts over plain decoding, same prompt, same engine",
+            "hint": "Tokens per second with drafts divided by those of plain decoding; same prompt, same engine",
         },
         "fast": {
             "label": "with drafts",
@@ -283,12 +275,12 @@ VIEW: dict[str, object] = {
         "plain": {
             "label": "plain",
             "unit": "tok/s",
-            "hint": "New tokens per second of plain decoding, really run",
+            "hint": "New tokens per second of plain decoding, actually run",
         },
         "accepted": {
             "label": "drafts kept",
             "unit": "%",
-            "hint": "Accepted drafted tokens over all drafted tokens",
+            "hint": "Accepted drafted tokens divided by all drafted tokens",
         },
         "per_step": {
             "label": "per step",
@@ -330,18 +322,15 @@ VIEW: dict[str, object] = {
     "export": EXPORT,
     "audit": {
         "label": "The last audit",
-        "none": "No audit has been run here. python -m specdemo audit proves on the loaded model, method by "
-        "method, that the text stays the target's own, and this table shows what held.",
+        "none": "No audit has been run here. python -m specdemo audit proves on the loaded model, method by method, that the text stays the target's own. This table then shows the result.",
         "columns": ["method", "greedy decoding", "sampling"],
         "lossy": "lossy by design",
         "missing": "Not available.",
         "greedy": "{equal} of {outputs} outputs equal plain decoding's",
-        "same": "{share} % of the tokens stand before they part",
-        "margin": "there the two tokens' probabilities are {margin} apart",
+        "same": "{share} % of the tokens come before the first difference",
+        "margin": "there the two tokens' probabilities differ by {margin}",
         "sampling": "{condition}: {samples} tokens, {impossible} impossible, p {ps}",
-        "meaning": "p-values: uniform, independent and, where there is a draft, in the draft's order; one below "
-        "{limit} counts against a method. Greedy outputs must be equal in fp32; in less, a pass over several "
-        "rows rounds differently from a pass over one, so a near-tie can fall the other way.",
+        "meaning": "p-values: uniform, independent and, where there is a draft, in the draft's order; one below {limit} counts against a method. Greedy outputs must be equal in fp32. In lower precision, a pass over several rows rounds differently from a pass over one, so a near-tie can fall the other way.",
     },
     "card": {
         "about": "{what} Trained for {target} ({precision}).",
@@ -352,9 +341,9 @@ VIEW: dict[str, object] = {
         "by_place": "By position in the draft",
         "place": "token {place}",
         "names": {
-            "loss": "divergence from the target, nats a token",
-            "greedy_agreement": "same likeliest word as the target, greedy text",
-            "greedy_agreement_all": "same likeliest word as the target, any text",
+            "loss": "divergence from the target, nats per token",
+            "greedy_agreement": "same most likely token as the target, greedy text",
+            "greedy_agreement_all": "same most likely token as the target, any text",
             "overlap": "overlap with the target's distribution, temperature 1",
             "coverage": "target's probability inside the reduced vocabulary",
             "calibration_error_raw": "calibration error of the survival, as trained",
@@ -373,8 +362,8 @@ VIEW: dict[str, object] = {
         "data": "Data",
         "recipe": "Recipe",
         "facts": {
-            "layers": "began as the target's layers",
-            "words": "output words",
+            "layers": "initialised from the target's layers",
+            "words": "output vocabulary",
             "tokens_seen": "tokens seen",
             "steps": "steps",
             "minutes": "minutes",

@@ -44,20 +44,19 @@ WORDS: dict[str, object] = {
     # Lookahead
     "accepted": "accepted",
     "not_accepted": "not accepted",
-    "allowed": "allowed",
-    "oracle": "oracle (knows the answer)",
-    "lookahead_hover": "step {step}: {accepted} of {drafted} kept, {lookahead} allowed",
-    "tree_hover": "step {step}: {accepted} of depth {depth} kept, {drafted} nodes, {lookahead} allowed",
+    "allowed": "limit",
+    "oracle": "best possible, in hindsight",
+    "lookahead_hover": "step {step}: {accepted} of {drafted} kept, limit {lookahead}",
+    "tree_hover": "step {step}: {accepted} of depth {depth} kept, {drafted} nodes, limit {lookahead}",
     "source_hover": "from: {source}",
-    "oracle_exact": "the oracle would have drafted {depth}",
-    "oracle_least": "the oracle would have drafted at least {depth}",
+    "oracle_exact": "best possible, in hindsight: {depth}",
+    "oracle_least": "best possible, in hindsight: at least {depth}",
     "no_reason": "no reason given",
     "reason": "reason",
     "drafted": "drafted",
-    "oracle_column": "oracle",
+    "oracle_column": "best possible",
     "at_least": "at least {depth}",
-    "lookahead_label": "Chart: lookahead. {steps} steps; in a step, on average, {allowed} tokens allowed, "
-    "{drafted} deep drafted, {accepted} accepted.",
+    "lookahead_label": "Chart: lookahead. {steps} steps; in a step, on average, a limit of {allowed} tokens, {drafted} deep drafted, {accepted} accepted.",
     # Tokens per second
     "fast": "with drafts, so far",
     "recent": "with drafts, last {count} steps",
@@ -70,10 +69,10 @@ WORDS: dict[str, object] = {
     "predicted": "predicted (modelled)",
     "predicted_hover": "predicted so far by the cost model: {speedup}x",
     "bound": "bound when fully overlapped (modelled)",
-    "bound_hover": "were all drafting hidden behind the target: {speedup}x",
+    "bound_hover": "if all drafting were hidden behind the target: {speedup}x",
     "even": "plain decoding",
-    "wait_plain": "plain decoding is being measured",
-    "no_plain": "needs a measured plain run",
+    "wait_plain": "Plain decoding is being measured",
+    "no_plain": "Needs a measured plain run",
     "speedup_label": "Chart: speedup against the measured plain run. {speedup} times so far; "
     "modelled: {predicted} predicted, {bound} bound when fully overlapped.",
     # Acceptance by position
@@ -86,7 +85,7 @@ WORDS: dict[str, object] = {
     "position": "position",
     "tested": "tested",
     "kept": "kept",
-    "no_drafts": "nothing has been drafted yet",
+    "no_drafts": "Nothing drafted yet",
     # Where the time goes
     "draft": "draft {share} %",
     "verify": "verify {share} %",
@@ -101,19 +100,18 @@ WORDS: dict[str, object] = {
     "overhead {overhead} % of {seconds} s in {steps} steps.",
     # Predicted against measured
     "foreseen": "predicted (modelled)",
-    "came": "what came ({origin})",
-    "forecast_hover": "step {step}: {expected_tokens} tokens predicted, {tokens} came<br>"
-    "{expected} ms predicted, {measured} ms {origin}",
+    "came": "what happened ({origin})",
+    "forecast_hover": "step {step}: {expected_tokens} tokens predicted, {tokens} committed<br>{expected} ms predicted, {measured} ms {origin}",
     "forecast_label": "Chart: predicted against measured. In a step, on average, {expected_tokens} tokens predicted "
     "and {tokens} committed; {expected} ms predicted and {measured} ms measured.",
     "forecast_columns": ["tokens, modelled", "tokens", "ms, modelled", "ms"],
-    "no_forecast": "this run was made without a forecast",
+    "no_forecast": "This run was made without a forecast",
     # Run by run
     "history": "drafts kept",
     "history_hover": "run {run}: {share} % of drafts kept",
     "history_now": "this run so far: {share} % of drafts kept",
     "history_label": "Chart: drafted tokens kept in your last runs of this method, oldest first: {shares}",
     "run": "run",
-    "no_history": "only for methods that learn from run to run",
-    "no_steps": "no steps with drafts in this run so far",
+    "no_history": "Only for methods that learn from run to run",
+    "no_steps": "Nothing drafted yet",
 }

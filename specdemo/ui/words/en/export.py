@@ -5,11 +5,11 @@ from __future__ import annotations
 WORDS: dict[str, object] = {
     "menu": "Export",
     "trace": "Trace (JSON lines)",
-    "trace_hint": "Everything that happened, as Open trace and python -m specdemo replay read it",
+    "trace_hint": "Everything that happened; “Open a saved run…” and python -m specdemo replay read it",
     "csv": "Table (CSV)",
-    "csv_hint": "One row for each token, refused ones included, for a spreadsheet or a script",
+    "csv_hint": "One row for each token, rejected ones included, for a spreadsheet or a script",
     "html": "Replay (one HTML file)",
-    "html_hint": "This run with its player in one file, which opens without a network",
+    "html_hint": "This run and its player in one file, which opens without a network",
     "failed": "The file could not be made: the page's server did not answer. The run is unharmed; try again.",
     "page": {
         "title": "specdemo",

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-LEAD = (
-    "Two to four lanes answer the same prompt. Each is really run, alone, one after the other; then all are "
-    "replayed together on one clock."
-)
+LEAD = "Two to four lanes answer the same prompt. Each one actually runs, alone, one after the other; then all are replayed together on one clock."
 PROMPT = "Prompt of the race"
 START, STOP = "Race", "Stop"
 PRESETS_LABEL, RECORDED_LABEL = "Set up", "Recorded races"
 COUNT = "Lanes"
 LANE = "Lane {number}"
-NOTE = (
-    "All lanes use the target as it is loaded: another precision would be another target. To race one, load it under "
-    "Models on the first tab, or run `python -m specdemo bench --precision`; where runs in two precisions are "
-    "recorded, the menu of recorded races has them. Stopping while it loses is off here, so that each lane shows "
-    "its own method."
+NOTE = "All lanes use the loaded target; another precision would be another target. To race one, load it under Models on the first tab, or run `python -m specdemo bench --precision`. Runs that are recorded in two precisions are in the menu of recorded races. “Stop drafting while it is slower” is off here, so that each lane shows its own method."
+WAIT_TURN = (
+    "Waiting: races take turns, so that they do not disturb each other. Yours starts by itself."
 )
-WAIT_TURN = "Waiting: races take turns, so that none disturbs another. Yours begins by itself."
-WAIT_LOADING = "The model is still loading. Your race begins by itself as soon as it is ready."
+WAIT_LOADING = "The model is still loading. Your race starts as soon as it is ready."
 EMPTY, EMPTY_ADVICE = "There is no prompt to race on.", "Type one, or choose a set-up."
 
 # How lanes are called.
@@ -40,14 +34,14 @@ POEM = "Write a surreal poem about a clock that dreams of the sea, with unusual 
 # (title, prompt, temperature, seed, lanes); a lane is (method, policy, lookahead).
 PRESETS = (
     (
-        "Plain against draft model",
+        "Plain vs. draft model",
         EXPLAIN,
         0.0,
         0,
         (("nothing", "cost", 8), ("draft_model", "cost", 8)),
     ),
     (
-        "Chain against tree",
+        "Chain vs. tree",
         EXPLAIN,
         0.0,
         0,
@@ -66,7 +60,7 @@ PRESETS = (
         ),
     ),
     (
-        "Good draft against bad idea",
+        "Good draft vs. a deliberately bad one",
         POEM,
         1.0,
         3,
@@ -82,13 +76,13 @@ WORDS: dict[str, object] = {
         "fetching": "The recorded runs are being read.",
         "missing": "A recorded run could not be read. Reload the page to try again.",
         "warming": "Lane {lane} of {lanes} warms up; nothing of it is timed.",
-        "running": "Lane {lane} of {lanes} runs alone: {tokens} tokens so far. The race begins when all have run.",
+        "running": "Lane {lane} of {lanes} runs alone: {tokens} tokens so far. The race starts when all have run.",
         "ready": "All have run, one after the other. Press play to see them race.",
-        "racing": "All at once, on one clock of decoding time; reading the prompt is not in it.",
+        "racing": "All at once, on one clock of decoding time; reading the prompt is not included.",
         "over": "The race is over.",
         "cut": "Stopped: what has run is shown.",
     },
-    "recorded_about": "Each lane was recorded in a run of its own: {machine}.",
+    "recorded_about": "Each lane was recorded in its own run: {machine}.",
     "shared": "Measured while up to {runs} runs shared the model: lanes are slower than alone.",
     "start": "To the start (Home)",
     "play": "Play (Space)",
@@ -98,8 +92,8 @@ WORDS: dict[str, object] = {
     "speed": "Speed of the replay",
     "clock_of": "{now} of {all} s",
     "controls": "Replay of the race",
-    "lane_waiting": "waits for its turn",
-    "lane_warming": "warms up",
+    "lane_waiting": "waiting for its turn",
+    "lane_warming": "warming up",
     "lane_facts": "{tokens} tokens · {rate} tok/s",
     "lane_done": "{tokens} tokens in {seconds} s · {rate} tok/s",
     "lane_failed": "broke",
@@ -119,13 +113,13 @@ WORDS: dict[str, object] = {
         "rank": "rank",
         "lane": "lane",
         "rate": "tokens/s, {origin}",
-        "speedup": "against plain",
-        "per_pass": "tokens a pass",
+        "speedup": "over plain",
+        "per_pass": "tokens per pass",
         "kept": "drafts kept",
         "seconds": "seconds",
         "tokens": "tokens",
-        "no_plain": "There is no plain lane, so no speedup is told.",
-        "finish": "Ranked by the time to the finish line at {tokens} tokens, which every lane wrote.",
+        "no_plain": "There is no plain lane, so there is no speedup.",
+        "finish": "Ranked by the time to the finish line at {tokens} tokens, which every lane reached.",
     },
     "times": "{speedup}×",
     "percent": "{percent} %",
@@ -135,11 +129,11 @@ WORDS: dict[str, object] = {
     "markdown_head": "Race on “{prompt}” ({origin}: {machine})",
     "same": {
         "all": "Every lane wrote the same {tokens} tokens.",
-        "parts": "{lane} parts from {reference} at token {place}: “{own}” instead of “{other}”.",
-        "length": "{lane} says the same as {reference} as far as both go, {tokens} tokens.",
-        "greedy": "In less than fp32 a near-tie between two words can fall the other way when a pass has more rows.",
-        "sampled": "Drawn tokens may differ from method to method; what is equal is the distribution they are drawn from.",
+        "parts": "{lane} differs from {reference} from token {place} on: “{own}” instead of “{other}”.",
+        "length": "{lane} and {reference} are equal as far as both go, {tokens} tokens.",
+        "greedy": "In a precision below fp32, a near-tie between two words can go the other way when a pass has more rows.",
+        "sampled": "Drawn tokens may differ from method to method; the distribution that they are drawn from is the same.",
         "lossy": "{lane} is lossy by design: its text need not be the target's.",
-        "precisions": "Another precision is another target: it need not say the same.",
+        "precisions": "Another precision is another target: its text may differ.",
     },
 }

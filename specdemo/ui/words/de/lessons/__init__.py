@@ -24,7 +24,7 @@ WORDS: dict[str, object] = {
         "policy": "Regel der Vorausschau: {policy}.",
         "lookahead": "Vorausschau: {lookahead}.",
         "temperature": "Temperatur: {temperature}.",
-        "fallback": "Das Entwerfen ruht, solange es verliert.",
+        "fallback": "Das Entwerfen ruht, solange es langsamer ist.",
     },
     "no_model": "Hier gibt es kein Modell, um es auszuführen. Wo specdemo mit einem läuft, den Prompt und diese "
     "Einstellungen in den Reiter Ausprobieren übernehmen.",
@@ -35,8 +35,8 @@ WORDS: dict[str, object] = {
     "next": "Weiter: {title}",
     "question": {
         "reveal": "Aufdecken",
-        "first": "Zuerst antworten; niemand zählt mit.",
-        "no_guess": "noch nicht bewegt",
+        "first": "Zuerst raten; nichts wird gewertet.",
+        "no_guess": "Den Regler bewegen",
         "right": "Ja: {answer}.",
         "wrong": "Gewählt: {guess}. Die Antwort: {answer}.",
         "close": "Nahe dran. Geraten: {guess}; es ist {answer}.",
@@ -49,8 +49,7 @@ WORDS: dict[str, object] = {
     },
     "three": {
         "title": "Die Regel von Hand, mit drei Wörtern",
-        "intro": "Die Gewichte ziehen: Aus ihnen entstehen die Meinung des Zielmodells und die des Entwurfs. Jede "
-        "andere Zahl ist exakt. Dann ziehen lassen.",
+        "intro": "Die Gewichte ziehen: Aus ihnen entstehen die Verteilungen des Zielmodells und des Entwurfs. Jede andere Zahl ist exakt. Dann ziehen lassen.",
         "table": "Drei Wörter, die Regel und was herauskommt",
         "words": ["blau", "klar", "grau"],
         "weight": "{side}, Gewicht von {word}",
@@ -75,7 +74,7 @@ WORDS: dict[str, object] = {
         "kept": "Der Entwurf sagt {drafted}; die gezogene Zahl {draw} liegt unter {accept}: behalten.",
         "refused": "Der Entwurf sagt {drafted}; die gezogene Zahl {draw} liegt nicht unter {accept}: abgelehnt, und "
         "{said} tritt an seine Stelle.",
-        "told": "Nach {total} Zügen liegt {gap} des Anteils auf anderen Wörtern, als p sagt.",
+        "told": "Nach {total} Zügen liegen {gap} der Züge auf anderen Wörtern, als p sagt.",
     },
     "lessons": LESSONS,
 }

@@ -119,10 +119,7 @@ LESSONS: dict[str, object] = {
             "Ein Wort kann auf zwei Wegen herauskommen. Entworfen und behalten: min(p, q). Abgelehnt, dann aus dem Rest "
             "gezogen: genau das Übrige, p - min(p, q). Zusammen sind sie p, was q auch ist. Das bedeutet *verlustfrei*: "
             "dieselbe Wahrscheinlichkeit für jeden Text, nicht derselbe Zug.",
-            "Muss man das glauben? Nein: `python -m specdemo audit` prüft jedes Verfahren am geladenen Modell, und der "
-            "Reiter Verfahren und Beweis zeigt das letzte Ergebnis. In geringer Genauigkeit rundet ein Durchgang über "
-            "mehrere Zeilen anders als einer über eine; beim gierigen Decodieren kann ein Beinahe-Gleichstand also anders "
-            "ausgehen. Die Prüfung sagt, wie oft.",
+            "Nachprüfen statt glauben: `python -m specdemo audit` prüft jedes Verfahren am geladenen Modell, und der Reiter Verfahren und Beweis zeigt das letzte Ergebnis. In geringer Genauigkeit rundet ein Durchgang über mehrere Zeilen anders als einer über eine; beim gierigen Decodieren kann ein Beinahe-Gleichstand also anders ausgehen. Die Prüfung sagt, wie oft.",
         ],
         "runs": {
             "03-story-sampled": {
@@ -180,14 +177,12 @@ LESSONS: dict[str, object] = {
             "gegen die Zeit eines weiteren Entwurfsschritts und einer weiteren Zeile im Durchgang des Zielmodells. Kosten "
             "werden auf dieser Maschine gemessen, Chancen aus dem Lauf selbst gelernt. Der Grund steht bei jedem Schritt im "
             "Diagramm der Vorausschau.",
-            "Eine Regel darf nach einem unwahrscheinlichen Token aufhören. Sie darf ein gezogenes Token nicht zurücknehmen: "
-            "Das ändert den Text. Das Verfahren Look back macht es falsch, damit man es sieht.",
+            "Eine Regel darf nach einem unwahrscheinlichen Token aufhören. Sie darf ein gezogenes Token nicht zurücknehmen: Das ändert den Text. Das Verfahren Look back macht es absichtlich falsch, damit man es sieht.",
         ],
         "runs": {
             "07-constant-three": {
                 "title": "Immer drei",
-                "look": "Im Diagramm der Vorausschau ist jeder Balken ein Schritt: angenommen und nicht angenommen. Die "
-                "Marke ist, was ein Orakel, das die Antwort kennt, entworfen hätte.",
+                "look": "Im Diagramm der Vorausschau ist jeder Balken ein Schritt: angenommen und nicht angenommen. Die Marke ist die bestmögliche Vorausschau, im Nachhinein.",
             },
             "01-guess-and-check": {
                 "title": "Nach Kosten, höchstens acht",
@@ -232,18 +227,13 @@ LESSONS: dict[str, object] = {
             "statt einer. Beides in einfachen Durchgängen gezählt: c sei der Preis eines Entwurfsschritts und v der des "
             "breiteren Durchgangs; ein Schritt kostet dann g × c + v. Die *Beschleunigung* ist, was ein Schritt an Token "
             "gibt, durch das, was er kostet. Gibt er weniger, als er kostet, ist Entwerfen langsamer als Nichtentwerfen.",
-            "Drei Dinge treiben es dahin. Ein schwerer Text: Ungewöhnliche Wörter sind schwer zu raten. Eine hohe "
-            "Temperatur: Zielmodell und Entwurf streuen beide und stimmen weniger überein; im Mittel wird ein entworfenes "
-            "Token mit der Summe von min(p, q) über alle Wörter behalten. Und eine zu weite Vorausschau: Token, die kaum je "
-            "erreicht werden, sind voll bezahlt.",
-            "Ein *Rückfall* schützt davor: Solange gemessene Zeiten sagen, dass Entwerfen verliert, ruht es und versucht es "
-            "ab und zu wieder. Der Lauf hier wurde ohne ihn aufgezeichnet.",
+            "Dazu führen drei Dinge. Ein schwerer Text: Ungewöhnliche Wörter sind schwer zu raten. Eine hohe Temperatur: Zielmodell und Entwurf streuen beide und stimmen weniger überein; im Mittel wird ein entworfenes Token mit der Summe von min(p, q) über alle Wörter behalten. Und eine zu weite Vorausschau: Token, die kaum je erreicht werden, sind voll bezahlt.",
+            "Ein *Rückfall* schützt davor: Solange gemessene Zeiten sagen, dass Entwerfen langsamer ist, ruht es und versucht es ab und zu wieder. Der Lauf hier wurde ohne ihn aufgezeichnet.",
         ],
         "runs": {
             "06-too-far": {
                 "title": "Ein Gedicht, Temperatur 1, immer sechzehn",
-                "look": "Die roten Striche im Streifen sind Entwürfe für nichts. Das Diagramm der Beschleunigung hat seine "
-                "Linie bei 1, ohne Entwurf.",
+                "look": "Rote Marken sind vergebliche Entwürfe. Die Linie bei 1 im Diagramm der Beschleunigung steht für „ohne Entwurf“.",
             }
         },
         "questions": {
@@ -323,8 +313,7 @@ LESSONS: dict[str, object] = {
                     "09-medusa": "Medusa",
                     "10-feature": "Zustandsleser",
                 },
-                "evidence": "Billig ist noch nicht gut: auf das Behaltene sehen und auf die Beschleunigung. Die Prompts sind "
-                "verschieden, also mit Vorsicht vergleichen.",
+                "evidence": "Billig heißt noch nicht gut: auf das Behaltene sehen und auf die Beschleunigung. Die Prompts sind verschieden, also mit Vorsicht vergleichen.",
                 "bar": "{option}: {milliseconds} ms je entworfenem Token, {accepted} % behalten, {speedup}x",
             },
             "exit": {

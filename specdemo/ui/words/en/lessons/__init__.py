@@ -24,10 +24,9 @@ WORDS: dict[str, object] = {
         "policy": "Lookahead policy: {policy}.",
         "lookahead": "Lookahead: {lookahead}.",
         "temperature": "Temperature: {temperature}.",
-        "fallback": "Drafting stops while it loses.",
+        "fallback": "Drafting stops while it is slower.",
     },
-    "no_model": "There is no model here to run it with. Where specdemo runs with one, put the prompt and these "
-    "settings on the Play tab.",
+    "no_model": "There is no model here to run this with. Where specdemo has one, enter the prompt and these settings on the Play tab.",
     "takeaway": "Take away",
     "papers": "Read on: {papers}.",
     "turn": "Previous and next lesson",
@@ -35,8 +34,8 @@ WORDS: dict[str, object] = {
     "next": "Next: {title}",
     "question": {
         "reveal": "Reveal",
-        "first": "Answer first; nobody counts.",
-        "no_guess": "not moved yet",
+        "first": "Guess first; nothing is scored.",
+        "no_guess": "Move the slider",
         "right": "Yes: {answer}.",
         "wrong": "You chose: {guess}. The answer: {answer}.",
         "close": "Close. You said {guess}; it is {answer}.",
@@ -49,8 +48,7 @@ WORDS: dict[str, object] = {
     },
     "three": {
         "title": "The rule by hand, with three words",
-        "intro": "Drag the weights: the target's opinion and the draft's are made of them. Every other number is "
-        "exact. Then draw.",
+        "intro": "Drag the weights: they make up the target's and the draft's distributions. Every other number is exact. Then draw.",
         "table": "Three words, the rule and what comes out",
         "words": ["blue", "clear", "grey"],
         "weight": "{side}, weight of {word}",
@@ -61,21 +59,18 @@ WORDS: dict[str, object] = {
             "accept": {"title": "kept if drafted", "rule": "min(1, p / q)"},
             "kept": {"title": "drafted and kept", "rule": "min(p, q)"},
             "residual": {"title": "residual", "rule": "max(0, p − q), scaled"},
-            "said": {"title": "comes out", "rule": "kept + refused × residual"},
+            "said": {"title": "comes out", "rule": "kept + rejected × residual"},
             "drawn": {"title": "drawn so far", "rule": "share of draws"},
         },
-        "equal": "A draft is kept with probability {accepted} and refused with {refused}. What comes out is the "
-        "target's p, word by word.",
-        "biased": "A draft is refused with probability {refused}, and the replacement is drawn from p itself. What "
-        "comes out is no longer p: {gap} of the probability lies on the wrong words.",
-        "wrong": "Make the mistake: draw the replacement from the target p in place of the residual",
+        "equal": "A draft is kept with probability {accepted} and rejected with {refused}. What comes out is the target's p, word by word.",
+        "biased": "A draft is rejected with probability {refused}, and the replacement is drawn from p itself. What comes out is no longer p: {gap} of the probability lies on the wrong words.",
+        "wrong": "Make the mistake: draw the replacement from the target p instead of the residual",
         "draw": "Draw {times}",
         "reset": "Start over",
-        "none": "Nothing is drawn yet.",
+        "none": "Nothing drawn yet.",
         "kept": "The draft says {drafted}; the draw {draw} is below {accept}: kept.",
-        "refused": "The draft says {drafted}; the draw {draw} is not below {accept}: refused, and {said} takes its "
-        "place.",
-        "told": "After {total} draws, {gap} of the share lies on other words than p says.",
+        "refused": "The draft says {drafted}; the draw {draw} is not below {accept}: rejected, and {said} takes its place.",
+        "told": "After {total} draws, {gap} of the draws fall on other words than p says.",
     },
     "lessons": LESSONS,
 }
