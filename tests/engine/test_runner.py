@@ -11,7 +11,13 @@ import pytest
 from conftest import drafter_for, header, reference_greedy
 from transformers import LlamaForCausalLM
 
+from specdemo.drafters.composite import Arm, Auto, Composite
+from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.fallback import Fallback
+from specdemo.drafters.policies.forecast import Forecast
+from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.forward import immediate
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate, steps
@@ -225,3 +231,127 @@ def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weigh
 def test_a_session_imports_no_torch():
     code = "import sys, specdemo.session.studio; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def shared(decoder):
+    """The decoder, and how many runs shared each of its passes."""
+    counts = []
+
+    class Counting:
+        config, piece = decoder.config, decoder.piece
+
+        def run(self, passes):
+            counts.append(len(passes))
+            return decoder.run(passes)
+
+    return Counting(), counts
+
+
+@pytest.mark.parametrize(
+    ("method", "temperature"),
+    [("draft_model", 0.0), ("draft_model", 1.0), ("tree", 1.0), ("auto", 0.0)],
+)
+def test_runs_with_the_same_draft_model_share_its_passes(
+    target_weights, draft_weights, method, temperature
+):
+    """The drafts are of different lengths, and yet the target's passes stay shared."""
+    sampling = Sampling(temperature=temperature, seed=3)
+
+    def made(decoder, draft):
+        return [
+            lane(
+                decoder,
+                drafter_for(
+                    method,
+                    CachedModel(draft),
+                    sampling=sampling,
+                    policy="constant",
+                    lookahead=lookahead,
+                ),
+                prompt,
+                sampling=sampling,
+            )
+            for prompt, lookahead in zip(PROMPTS[:2], (2, 5), strict=True)
+        ]
+
+    target, targets = shared(LeanDecoder(target_weights))
+    draft, drafts = shared(LeanDecoder(draft_weights))
+    found = together(Runner(), made(target, draft))
+    assert drafts.count(2) > 5
+    shared_steps = [event for event in found[0] if isinstance(event, Verified) and event.runs == 2]
+    assert len(shared_steps) == targets.count(2) - 1  # of which one read both prompts
+    assert targets.count(1) < targets.count(2) or method != "draft_model"
+    lanes = made(LeanDecoder(target_weights), LeanDecoder(draft_weights))
+    for events, alone in zip(found, lanes, strict=True):
+        assert output_ids(events) == output_ids(list(Runner().run(alone)))
+
+
+def test_a_run_that_is_closed_while_it_waits_closes_its_drafter(target_weights, draft_weights):
+    """Parallel drafts in a thread beside the target's pass: it ends with the run."""
+    runner, waiting, free = Runner(), threading.Event(), threading.Event()
+    lean = LeanDecoder(target_weights)
+
+    class Held:
+        """Stops in the pass of the first step until it is let go."""
+
+        config, piece = lean.config, lean.piece
+
+        def run(self, passes):
+            if any(one.positions[0] == len(PROMPTS[0]) - 1 for one in passes):
+                waiting.set()
+                assert free.wait(WAIT)
+            return lean.run(passes)
+
+    def drafting():
+        return [one.name for one in threading.enumerate() if "specdemo-draft" in one.name]
+
+    drafter = drafter_for("parallel", CachedModel(draft_weights), policy="constant", lookahead=4)
+    view = runner.run(lane(Held(), drafter, PROMPTS[0], new_tokens=1000))
+    assert isinstance(next(view), RunStarted)
+    assert waiting.wait(WAIT)
+    assert drafting()
+    threading.Timer(0.05, free.set).start()
+    view.close()
+    assert not drafting()
+    assert runner.going_on == 0
+
+
+class Closing(Slow):
+    """Knows how often it was closed, and breaks when it is asked to."""
+
+    def __init__(self, error=None):
+        super().__init__()
+        self.error, self.closed = error, 0
+
+    def observe(self, outcome):
+        if self.error:
+            raise self.error
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.mark.parametrize("method", ["Forecast", "Fallback", "LookBack", "Composite", "Auto"])
+def test_what_wraps_a_drafter_closes_it(method):
+    drafter, costs = Closing(), Costs(CostProfile())
+    arm = Arm("model", drafter)
+    wrapped = {
+        "Forecast": lambda: Forecast(drafter, costs, Calibration(), 0.0),
+        "Fallback": lambda: Fallback(drafter),
+        "LookBack": lambda: LookBack(drafter, 0.5),
+        "Composite": lambda: Composite([], arm, costs),
+        "Auto": lambda: Auto([], arm, costs),
+    }[method]()
+    wrapped.close()
+    assert drafter.closed == 1
+
+
+def test_a_drafter_is_closed_however_its_run_ends(target_weights):
+    decoder = LeanDecoder(target_weights)
+    drafter = Closing()
+    list(lane(decoder, drafter, PROMPTS[0], new_tokens=4, begin=generate))
+    assert drafter.closed == 1
+    broken = Closing(RuntimeError("no memory"))
+    with pytest.raises(RuntimeError, match="no memory"):
+        list(lane(decoder, broken, PROMPTS[0], begin=generate))
+    assert broken.closed == 1
