@@ -20,6 +20,7 @@ from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
 from specdemo.drafters.methods import METHODS, make_drafter
 from specdemo.drafters.policies.learned import FEATURES, LookaheadWeights
+from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
@@ -27,7 +28,9 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Drafter, LanguageModel
-from specdemo.settings import RunSettings, Sampling
+from specdemo.models.pair import LoadedPair
+from specdemo.session.loaded import Loaded
+from specdemo.settings import AppSettings, RunSettings, Sampling
 from specdemo.trace.events import Event, ModelInfo, RunStarted
 from specdemo.training.datastore import build_datastore
 
@@ -188,6 +191,11 @@ def drafter_for(
     if METHODS[method].states:
         drafter.bound = target
     return drafter
+
+
+def loaded(pair: LoadedPair) -> Loaded:
+    """A pair as a studio has it, with nothing that ships for it."""
+    return Loaded(AppSettings(target="tiny", draft="none"), pair, Shipped())
 
 
 def open_target(model: LlamaForCausalLM) -> CachedModel:

@@ -25,11 +25,14 @@ class Counted:
     skipped: int = 0
 
 
-class RollbackLayer(CacheLayerMixin):
+class RollbackLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     """Keys and values of one layer: (batch, heads, capacity, head_dim); positions behind those that count are spare room."""
 
+    keys: Tensor  # there from the first row on
+    values: Tensor
+
     def __init__(self, counted: Counted) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.counted = counted
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -94,6 +97,8 @@ class RollbackCache(Cache):
     A pass appends through `update`; nothing counts until `gather` says which rows stay, so forgetting
     is setting a number.
     """
+
+    layers: list[RollbackLayer]  # type: ignore[assignment]
 
     def __init__(self, num_layers: int) -> None:
         self._counted = Counted()

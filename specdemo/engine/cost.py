@@ -182,7 +182,8 @@ class Costs:
                 axis=1,
             )
         further = max(0, self.cached - CONTEXT) * self.profile.per_cached_row * self.together
-        return self.scale * (self._steps + further * np.arange(1, together + 1))
+        steps: np.ndarray = self.scale * (self._steps + further * np.arange(1, together + 1))
+        return steps
 
     def plain_rate(self) -> float:
         """Tokens a second without drafts."""

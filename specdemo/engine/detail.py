@@ -26,13 +26,13 @@ def places(
     for node, choices in zip(after, target, strict=True):
         child = next(iter(proposal.children(node)), None)
         thought = None if child is None else proposal.all_probs(child)
-        last = node == after[-1] and verdict.residual is not None
+        residual = verdict.residual if node == after[-1] else None
         found.append(
             Place(
                 node,
                 choices,
                 () if thought is None else _likeliest(thought[None], most)[0],
-                _likeliest(verdict.residual[None], most)[0] if last else (),
+                () if residual is None else _likeliest(residual[None], most)[0],
             )
         )
     return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -52,7 +52,7 @@ def steps(
     started: RunStarted,
     cancelled: Callable[[], bool] = lambda: False,
     detail: int = 0,
-) -> Iterator[Event | ForwardRequest]:
+) -> Generator[Event | ForwardRequest, None, None]:
     """Decode one lane, a step at a time. Each request must be answered before the next item is taken.
 
     started: the lane's header; its prompt counts and times are filled in here

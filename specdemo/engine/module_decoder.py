@@ -69,7 +69,7 @@ def first_layers(model: Any, count: int) -> Any:
 
     Raises UserError for a model of another build.
     """
-    base = getattr(model, "model", None)
+    base: Any = getattr(model, "model", None)
     if not all(hasattr(base, part) for part in PARTS):
         raise UserError(
             f"{model.config.model_type} is built differently: its first layers cannot run alone.",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from torch import Tensor
 from torch.nn.functional import pad
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.forward import Requesting
-from specdemo.engine.types import LanguageModel
+from specdemo.engine.types import BlockModel, LanguageModel
 
 
 class PrefixReader:
@@ -91,7 +92,7 @@ class FeatureReader(PrefixReader):
     Drafted tokens were read without the target's states; those that were kept are read again with them.
     """
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: BlockModel | LanguageModel) -> None:
         super().__init__(model)
         self._known = 0
 
@@ -99,7 +100,8 @@ class FeatureReader(PrefixReader):
         """What a model that guesses blocks expects after a text. returns: (depth, W) float32 logits"""
         token_ids = list(token_ids)
         new_ids = self._roll_back(token_ids, keep_last=False)
-        logits = yield from self.model.guessing(new_ids)
+        model = cast("BlockModel", self.model)
+        logits = yield from model.guessing(new_ids)
         self.cached_ids = token_ids
         return logits
 

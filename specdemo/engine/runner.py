@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,7 +17,7 @@ from specdemo.trace.events import Event
 
 LOOK_SECONDS = 1 / 20  # between two looks of who need not see each event at once
 
-Steps = Iterator[Event | ForwardRequest]
+Steps = Generator[Event | ForwardRequest, None, Any]
 """A run: events to show, and requests to answer before it goes on."""
 
 
@@ -114,14 +114,18 @@ class Runner:
         while True:
             self._take()
             self._runs = [run for run in self._runs if run.waits or _advance(run)]
-            requests = [run.request for run in self._runs if run.request]
-            drafting = [request for request in requests if request.drafting]
-            for _, group in groupby(sorted(drafting or requests, key=_kind), key=_kind):
-                together = list(group)
-                begun = time.perf_counter()
-                answer_together(together)
-                if not drafting:
-                    self._governor.observe(together, time.perf_counter() - begun)
+            self._answer()
+
+    def _answer(self) -> None:
+        """Answer what runs wait for: drafts while there are any, else the target's passes."""
+        requests = [run.request for run in self._runs if run.request]
+        drafting = [request for request in requests if request.drafting]
+        for _, group in groupby(sorted(drafting or requests, key=_kind), key=_kind):
+            together = list(group)
+            begun = time.perf_counter()
+            answer_together(together)
+            if not drafting:
+                self._governor.observe(together, time.perf_counter() - begun)
 
     def _take(self) -> None:
         """What has come in; waits for something while there is nothing else to do."""
@@ -133,11 +137,15 @@ class Runner:
             if isinstance(item, _Run):
                 self._runs.append(item)
             elif item is not None:
-                work, result = item
-                try:
-                    result.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - raised where the call was made
-                    result.set_exception(error)
+                _do(*item)
+            del item  # while this thread waits it must not keep a pair in memory
+
+
+def _do(work: Callable[[], Any], result: Future[Any]) -> None:
+    try:
+        result.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - raised where the call was made
+        result.set_exception(error)
 
 
 def _advance(run: _Run) -> bool:
@@ -145,7 +153,7 @@ def _advance(run: _Run) -> bool:
     run.request = None
     try:
         if run.closed.is_set():
-            run.steps.close()  # type: ignore[attr-defined]
+            run.steps.close()
         else:
             for item in run.steps:
                 if isinstance(item, ForwardRequest):

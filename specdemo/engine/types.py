@@ -213,3 +213,10 @@ class LanguageModel(Protocol):
 
         All drafted tokens but the last are in the cache then. None, and nothing read, where it cannot do that.
         """
+
+
+class BlockModel(LanguageModel, Protocol):
+    """A language model that guesses several positions in one pass."""
+
+    def guessing(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+        """Append tokens. returns: (depth, W) logits of the positions that follow"""

@@ -173,6 +173,28 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     return LoadedPair(target, tokenizer, info, open_draft, why, copy, no_copy, costs, trained)
 
 
+def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> None:
+    """Bring the files of a pair to this machine, so that loading it needs no network. Raises UserError.
+
+    A draft "auto" that cannot be had is left to `load_pair`, which goes on without it.
+    """
+    resolve(settings.target, settings.cache_dir, progress)
+    wanted = _wanted_draft(settings)
+    if wanted is None or is_compact(Path(wanted).expanduser()):
+        return
+    try:
+        resolve(wanted, settings.cache_dir, progress)
+    except UserError:
+        if settings.draft != "auto":
+            raise
+
+
+def _wanted_draft(settings: AppSettings) -> str | None:
+    """The draft that the settings name, or the target's partner; None for none."""
+    wanted = settings.draft if settings.draft != "auto" else partner(settings.target)
+    return None if wanted in (None, "", "none") else wanted
+
+
 def _find_draft(
     target_files: ModelFiles,
     target: LoadedModel,
@@ -181,8 +203,8 @@ def _find_draft(
     progress: ProgressCallback,
 ) -> tuple[ModelInfo | None, Callable[[], LanguageModel] | None, str]:
     """The draft that the settings name, or nothing and a sentence why."""
-    wanted = settings.draft if settings.draft != "auto" else partner(settings.target)
-    if wanted in (None, "", "none"):
+    wanted = _wanted_draft(settings)
+    if wanted is None:
         return None, None, "No draft is known for this target."
     try:
         return *_load_draft(wanted, target_files, target, tokenizer, settings, progress), ""

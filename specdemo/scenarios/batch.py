@@ -12,6 +12,7 @@ from queue import SimpleQueue
 
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
+from specdemo.session.caches import failure
 from specdemo.session.studio import Studio
 from specdemo.settings import RunSettings
 from specdemo.trace.events import Event, FinishReason, RunFailed, RunFinished, RunStarted, Verified
@@ -184,7 +185,6 @@ def _after(answer: Answer, event: Event, last: str) -> Answer:
         case RunFinished():
             return replace(answer, state=State.DONE)
         case RunFailed():
-            error = UserError(event.message, unharmed=event.unharmed, advice=event.advice)
-            return replace(answer, state=State.FAILED, error=error)
+            return replace(answer, state=State.FAILED, error=failure(event))
         case _:
             return answer

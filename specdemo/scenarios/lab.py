@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from specdemo.session.caches import Caches, failure
 from specdemo.session.conversation import PLAIN, SPECULATIVE
 from specdemo.session.machine import machine_name
 from specdemo.session.studio import Studio
 from specdemo.settings import RunSettings, Sampling
-from specdemo.trace.events import Event, RunStarted, Verified
+from specdemo.trace.events import Event, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import measure, output_ids
 
 if TYPE_CHECKING:
@@ -163,22 +164,19 @@ class _Bench:
     def __init__(
         self, studio: Studio, cancel: threading.Event, tokens: int, sampling: Sampling
     ) -> None:
-        from specdemo.engine.sampling import Shaper
         from specdemo.session.text import encode_conversation
 
         self.studio, self.cancel, self.tokens = studio, cancel, tokens
         self.pair = studio.pair
-        self.shaper = Shaper(sampling)
+        self.settings = RunSettings(method="nothing", memory=False, sampling=sampling)
         message = [{"role": "user", "content": PROMPT}]
         self.prompt_ids = encode_conversation(self.pair.tokenizer, message, self.pair.context)
-        self.target = studio.runner.call(self.pair.open_target)
+        self.caches = studio.runner.call(lambda: Caches(studio.loaded))
         self.plain = output_ids(self.run(None))  # warms up too: not counted
 
     def run(self, drafter: Drafter | None) -> list[Event]:
-        """One run's events; plain decoding without a drafter. Its steps are taken where all runs' are."""
-        from specdemo.drafters.nothing import Nothing
+        """One run's events; plain decoding without a drafter. Raises UserError when it breaks."""
         from specdemo.engine.limits import Limits
-        from specdemo.engine.loop import steps
 
         header = RunStarted(
             lane=SPECULATIVE if drafter else PLAIN,
@@ -187,16 +185,19 @@ class _Bench:
             settings={},
             target=self.pair.target.info,
         )
-        run = steps(
-            self.target,
-            drafter or Nothing(),
+        lane = self.caches.lane(
             self.prompt_ids,
-            shaper=self.shaper,
-            limits=Limits(self.tokens),
-            started=header,
+            self.settings,
+            header,
             cancelled=self.cancel.is_set,
+            limits=Limits(self.tokens),
+            drafter=drafter,
         )
-        return list(self.studio.runner.run(run))
+        events = list(self.studio.runner.run(lane))
+        for event in events:
+            if isinstance(event, RunFailed):
+                raise failure(event)
+        return events
 
     def lane(self, lookahead: int, drafter: Drafter | None = None) -> Lane:
         """Run and sum up."""

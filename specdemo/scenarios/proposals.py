@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from specdemo.engine.forward import ForwardRequest
+from specdemo.engine.runner import Steps
 from specdemo.errors import UserError
-from specdemo.session.conversation import SPECULATIVE, Conversation
+from specdemo.session.caches import failure
+from specdemo.session.conversation import SPECULATIVE
+from specdemo.session.studio import Studio
 from specdemo.session.text import encode_conversation
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.events import Drafted, Event, Node, RunFailed, RunStarted, Verified
 
 if TYPE_CHECKING:
-    from specdemo.models.pair import LoadedPair
+    from specdemo.session.loaded import Loaded
 
 ANSWER = "nothing"  # the method that writes the text: the target's own
 TAKES = 2  # of each step; the first warms up, and the last is told
@@ -41,10 +44,17 @@ class Text:
     system: str = ""
 
 
-class Place(Conversation):
-    """A conversation that stands at one place of a text and asks drafter after drafter what comes next."""
+class Place:
+    """Stands at a position of a text and asks drafter after drafter what comes next."""
 
-    _writer: LoadedPair | None = None  # what the text was written with
+    def __init__(self, studio: Studio) -> None:
+        self._studio = studio
+        self._conversation = studio.open()
+        self._writer: Loaded | None = None  # what the text was written with
+
+    def close(self) -> None:
+        """Free the caches."""
+        self._conversation.close()
 
     def write(
         self,
@@ -59,16 +69,16 @@ class Place(Conversation):
 
         Raises UserError for a prompt that cannot be answered, and for what breaks later.
         """
-        self.reset()
+        self._conversation.reset()
         settings = RunSettings(
             method=ANSWER, max_new_tokens=most, memory=False, sampling=sampling or Sampling()
         )
-        self._writer = self._open_pair()
-        stops = self._writer.stop_ids()
+        self._writer = self._studio.loaded
+        stops = self._writer.pair.stop_ids()
         text = Text(prompt, (), system)
-        for event in self.run(prompt, settings, system=system, cancel=cancel):
+        for event in self._conversation.run(prompt, settings, system=system, cancel=cancel):
             if isinstance(event, RunFailed):
-                raise UserError(event.message, unharmed=event.unharmed, advice=event.advice)
+                raise failure(event)
             if isinstance(event, Verified):
                 new = tuple(node for node in _committed(event) if node.token_id not in stops)
                 text = replace(text, tokens=(*text.tokens, *new))
@@ -84,11 +94,11 @@ class Place(Conversation):
     ) -> Generator[Guess, None, None]:
         """What each method drafts after the first `position` tokens of an answer, in the order of the menu.
 
-        Each is alone, begins anew at this place and remembers nothing; a method that breaks says so, and the
+        Each is alone, begins anew at this position and remembers nothing; a method that breaks says so, and the
         others go on. cancel: asked between two methods
         Raises UserError for settings out of range, and when another pair was loaded since the text was written.
         """
-        if self._writer is not self._studio.pair:
+        if self._writer is not self._studio.loaded:
             raise UserError(
                 "Another model was loaded since this text was written.",
                 unharmed="The text is kept.",
@@ -117,9 +127,10 @@ class Place(Conversation):
 
     def _guess(
         self, text: Text, position: int, settings: RunSettings, cancel: threading.Event
-    ) -> Iterator[Event | ForwardRequest]:
-        """The events of one step of the loop, on the text up to the place; an earlier take's are dropped."""
-        pair = self._open_pair()
+    ) -> Steps:
+        """The events of one step of the loop, on the text up to the position; an earlier take's are dropped."""
+        caches = self._conversation.caches
+        pair = caches.loaded.pair
         messages = [{"role": "user", "content": text.prompt}]
         if text.system.strip():
             messages.insert(0, {"role": "system", "content": text.system})
@@ -131,7 +142,14 @@ class Place(Conversation):
         events: list[Event] = []
         for _ in range(TAKES):
             events = []
-            with closing(self._lane(pair, token_ids, settings, header, cancel)) as lane:
+            lane = caches.lane(
+                token_ids,
+                settings,
+                header,
+                together=self._studio.together,
+                cancelled=cancel.is_set,
+            )
+            with closing(lane):
                 for event in lane:
                     if isinstance(event, ForwardRequest):
                         yield event
@@ -139,6 +157,8 @@ class Place(Conversation):
                     events.append(event)
                     if isinstance(event, Verified):
                         break
+            if caches.broken:
+                break
         yield from events
 
 
@@ -152,8 +172,7 @@ def _guess_of(method: str, events: Sequence[Event]) -> Guess:
             case Verified():
                 guess = replace(guess, verified=event)
             case RunFailed():
-                why = UserError(event.message, unharmed=event.unharmed, advice=event.advice)
-                return Guess(method, why_not=str(why))
+                return Guess(method, why_not=str(failure(event)))
     return guess
 
 

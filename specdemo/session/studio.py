@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,10 +14,10 @@ from specdemo.drafters.methods import METHODS, NEEDED
 from specdemo.engine.runner import Runner
 from specdemo.errors import UserError
 from specdemo.models.doctor import installed
-from specdemo.models.files.catalogue import choose_default, pairs
+from specdemo.models.files.catalogue import pairs
 from specdemo.models.progress import Progress
 from specdemo.session.conversation import Conversation
-from specdemo.session.machine import set_threads
+from specdemo.session.loaded import Loaded, fetch, load
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.settings import AppSettings
 
@@ -30,6 +32,10 @@ class ReplayOnly(UserError):
     """There are no live runs here; recorded ones need nothing that is missing."""
 
 
+class _GivenUp(Exception):
+    """Nobody waits for this pair any more."""
+
+
 class Studio:
     """One per process: the loaded pair and the one device. Safe to use from several threads.
 
@@ -37,34 +43,30 @@ class Studio:
     """
 
     def __init__(self, settings: AppSettings) -> None:
-        self.settings = settings
+        self._settings = settings
         self.replay_only = _why_replay_only(settings)
         self.error: UserError | None = self.replay_only
-        self.shipped: Shipped
-        self._pair: LoadedPair | None = None
+        self._loaded: Loaded | None = None
+        self._conversations: weakref.WeakSet[Conversation] = weakref.WeakSet()
         self._progress = Progress("start", None, "")
-        self._loading = threading.Lock()
+        self._lock = threading.Lock()
         self.runner = Runner()
         self._started = False
 
     def start(self) -> None:
         """Begin loading in a thread of its own; returns at once, and does nothing the second time."""
-        with self._loading:
+        with self._lock:
             if self._started:
                 return
             self._started = True
         threading.Thread(target=self.load, name="specdemo-load", daemon=True).start()
 
     def load(self, report: Callable[[Progress], None] | None = None) -> None:
-        """Load the pair in this thread. A failure is kept in `error`, where a view can show it."""
+        """Load the pair and wait for it. A failure is kept in `error`, where a view can show it."""
         if self.replay_only:
             return
         try:
-            pair, self.shipped = self.runner.call(
-                lambda: self._load(self.settings, report or self._report)
-            )
-            self._pair = pair  # last: from here on other threads see the studio as ready
-            self.error = None
+            self._load(self.settings, report or self._report)
         except UserError as error:
             self.error = error
         except Exception as error:  # noqa: BLE001 - a loader thread must not die without a word
@@ -73,47 +75,103 @@ class Studio:
             )
 
     @property
-    def pair(self) -> LoadedPair:
-        """The loaded pair; raises UserError while there is none."""
-        if self._pair is None:
+    def settings(self) -> AppSettings:
+        """What the loaded pair was loaded for; before that, what this studio was opened with."""
+        return self._loaded.settings if self._loaded else self._settings
+
+    @property
+    def loaded(self) -> Loaded:
+        """The pair with what ships for it; raises UserError while there is none."""
+        if self._loaded is None:
             raise self.error or UserError(
                 "The model is still loading.", advice="Wait until it is ready, then run again."
             )
-        return self._pair
+        return self._loaded
+
+    @property
+    def pair(self) -> LoadedPair:
+        """The loaded pair; raises UserError while there is none."""
+        return self.loaded.pair
+
+    @property
+    def shipped(self) -> Shipped:
+        """The datastore and policy weights of the loaded pair; raises UserError while there is none."""
+        return self.loaded.shipped
 
     @property
     def ready(self) -> bool:
         """Whether runs are possible."""
-        return self._pair is not None
+        return self._loaded is not None
+
+    @property
+    def together(self) -> int:
+        """Runs that share passes, with one that is about to begin in the compute thread."""
+        return max(1, self.runner.going_on)
 
     def progress(self) -> Progress | None:
         """What loading is doing; None when the pair is ready or loading failed."""
         return None if self.ready or self.error else self._progress
 
     def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]:
-        """Load another pair for everybody. Raises UserError, and then the old one stays."""
+        """Load another pair for everybody. Raises UserError, and then the old one stays.
+
+        Runs that go on stand still while it is loaded, and end with the old pair. Closing this iterator gives
+        the loading up at its next report.
+        """
         if self.replay_only:
             raise self.replay_only
         settings = replace(self.settings, target=target, draft=draft, precision=precision)
         reports: list[Progress] = []
-        outcome: list[tuple[LoadedPair, Shipped] | BaseException] = []
+        given_up = threading.Event()
+        errors: list[BaseException] = []
+
+        def report(progress: Progress) -> None:
+            if given_up.is_set():
+                raise _GivenUp
+            reports.append(progress)
 
         def work() -> None:
             try:
-                outcome.append(self._load(settings, reports.append))
-            except BaseException as error:  # noqa: BLE001 - handed to the caller below
-                outcome.append(error)
+                self._load(settings, report, given_up.is_set)
+            except BaseException as error:  # noqa: BLE001 - raised where the switch is looked at
+                errors.append(error)
 
         loader = threading.Thread(target=work, name="specdemo-switch", daemon=True)
         loader.start()
-        while loader.is_alive():
-            loader.join(0.2)
-            if reports:
-                yield reports[-1]
-        if isinstance(outcome[0], BaseException):
-            raise outcome[0]
-        (pair, self.shipped), self.settings, self.error = outcome[0], settings, None
-        self._pair = pair  # runs that go on keep the old one
+        try:
+            while loader.is_alive():
+                loader.join(0.2)
+                if reports:
+                    yield reports[-1]
+        finally:
+            given_up.set()
+        if errors:
+            raise errors[0]
+
+    def _load(
+        self,
+        settings: AppSettings,
+        report: Callable[[Progress], None],
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Fetch a pair here, and load it where everything is computed, between two steps of the runs."""
+        fetch(settings, report)
+
+        def work() -> None:
+            loaded = load(settings, report)
+            if not given_up():
+                self.use(loaded)
+
+        self.runner.call(work)
+
+    def use(self, loaded: Loaded) -> None:
+        """Make this the loaded pair. Runs that go on keep the old one, and its memory is free after the last of them."""
+        with self._lock:
+            self._loaded, self.error = loaded, None
+            conversations = list(self._conversations)
+        for conversation in conversations:
+            conversation.release(loaded)
+        gc.collect()
 
     def methods(self) -> list[MethodInfo]:
         """Every drafting method, and whether the loaded pair can do it."""
@@ -145,25 +203,25 @@ class Studio:
 
     def card(self, method: str) -> Mapping[str, Any] | None:
         """How the weights were trained that a method drafts with; None for a method without such weights."""
-        if self._pair is None or method not in METHODS:
+        if self._loaded is None or method not in METHODS:
             return None
-        cards = (self._pair.card(one) for one in METHODS[method].uses)
+        cards = (self.pair.card(one) for one in METHODS[method].uses)
         return next((card for card in cards if card), None)
 
     def _memory_mb(self, need: str) -> float:
-        if self._pair is None:
+        if self._loaded is None:
             return 0.0
         if need == "store":
             return self.shipped.store.memory_bytes / 1e6 if self.shipped.store else 0.0
-        return self._pair.memory_bytes(need) / 1e6
+        return self.pair.memory_bytes(need) / 1e6
 
     def _missing(self, need: str) -> str:
         """Why a need is not met; empty when it is, or while nothing is loaded yet."""
-        if self._pair is None:
+        if self._loaded is None:
             return ""
         if need == "store" and self.shipped.store is None:
             return "There is no datastore for this target; python -m specdemo datastore builds one."
-        return self._pair.missing(need, NEEDED[need])
+        return self.pair.missing(need, NEEDED[need])
 
     def pairs(self) -> list[PairInfo]:
         """The catalogue's pairs."""
@@ -179,24 +237,13 @@ class Studio:
 
     def open(self) -> Conversation:
         """A conversation for one visitor."""
-        return Conversation(self)
+        conversation = Conversation(self)
+        with self._lock:
+            self._conversations.add(conversation)
+        return conversation
 
     def _report(self, progress: Progress) -> None:
         self._progress = progress
-
-    def _load(
-        self, settings: AppSettings, report: Callable[[Progress], None]
-    ) -> tuple[LoadedPair, Shipped]:
-        from specdemo.drafters.memory.datastore import fingerprint
-        from specdemo.drafters.shipped import find_shipped
-        from specdemo.models.pair import load_pair
-
-        set_threads(settings.threads)
-        if settings.target == "auto":
-            settings = replace(settings, target=choose_default().target.name)
-        pair = load_pair(settings, report)
-        tokenizer = fingerprint(pair.tokenizer.get_vocab())
-        return pair, find_shipped(pair.target.info.name, tokenizer, settings.store)
 
 
 def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdemo.errors import UserError
 from specdemo.trace.events import Choice, Drafted, Event, Node, Place, Verified
@@ -55,13 +55,13 @@ def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, 
         text = "\n\n".join(message["content"] for message in messages)
         return list(tokenizer(text, split_special_tokens=True)["input_ids"])
     if "sanitize_control_tokens" in inspect.signature(tokenizer.apply_chat_template).parameters:
-        options = {"sanitize_control_tokens": True}
+        options: dict[str, Any] = {"sanitize_control_tokens": True}
     else:  # earlier transformers: break every control token that a message spells out
         options = {}
         messages = [
             {**message, "content": _broken(tokenizer, message["content"])} for message in messages
         ]
-    encoded = tokenizer.apply_chat_template(
+    encoded: Any = tokenizer.apply_chat_template(
         list(messages), add_generation_prompt=True, return_dict=True, **options
     )
     return list(encoded["input_ids"])
@@ -84,11 +84,15 @@ class TokenText:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int]) -> None:
         self._tokenizer = tokenizer
         self._anchor = list(prompt_ids[-1:])
-        self._anchor_text = tokenizer.decode(self._anchor)
+        self._anchor_text = self._decode(self._anchor)
         self._pieces: dict[int, str] = {}
         self._pending: list[int] = []  # committed ids whose characters are not whole yet
         self._before: list[int] = []  # a few ids before them: spaces depend on their left neighbour
         self.answer = ""
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        text: Any = self._tokenizer.decode(list(token_ids))
+        return str(text)
 
     def fill(self, event: Event) -> Event:
         """The same event with text in its nodes."""
@@ -124,15 +128,15 @@ class TokenText:
 
     def _piece(self, token_id: int) -> str:
         if token_id not in self._pieces:
-            joined = self._tokenizer.decode([*self._anchor, token_id])
+            joined = self._decode([*self._anchor, token_id])
             self._pieces[token_id] = joined[len(self._anchor_text) :]
         return self._pieces[token_id]
 
     def _commit(self, token_id: int) -> str:
         self._pending.append(token_id)
         context = self._before or self._anchor
-        before = self._tokenizer.decode(context)
-        text = self._tokenizer.decode([*context, *self._pending])[len(before) :]
+        before = self._decode(context)
+        text = self._decode([*context, *self._pending])[len(before) :]
         if text.endswith("\N{REPLACEMENT CHARACTER}") and len(self._pending) < 8:
             return ""
         self._before = [*self._before, *self._pending][-4:]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import PROFILE, tiny_llama
+from conftest import PROFILE, loaded, tiny_llama
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -171,14 +171,14 @@ def tiny_studio():
     info = ModelInfo("tiny", precision="fp32")
     target = LoadedModel(weights, LeanDecoder(weights), info, torch.device("cpu"), 64)
     studio = Studio(AppSettings(target="tiny", draft="none"))
-    studio.shipped = SimpleNamespace(store=None, lookahead=None)
-    studio._pair = LoadedPair(
+    pair = LoadedPair(
         target,
         PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?"),
         None,
         None,
         costs=PROFILE,
     )
+    studio.use(loaded(pair))
     return studio
 
 

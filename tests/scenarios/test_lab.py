@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import PROFILE, tiny_llama
+from conftest import PROFILE, loaded, tiny_llama
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -39,13 +39,14 @@ def studio():
     weights, draft = tiny_llama(0), tiny_llama(3)
     info = ModelInfo("tiny", precision="fp32")
     studio = Studio(AppSettings(target="tiny", draft="none"))
-    studio._pair = LoadedPair(
+    pair = LoadedPair(
         LoadedModel(weights, LeanDecoder(weights), info, torch.device("cpu"), 64),
         PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?"),
         None,
         lambda: CachedModel(draft),
         costs=PROFILE,
     )
+    studio.use(loaded(pair))
     return studio
 
 

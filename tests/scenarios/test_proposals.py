@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from types import SimpleNamespace
 
 import pytest
-import torch
-from conftest import PROFILE, tiny_llama
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from conftest import loaded
+from letters import tiny_pair
 
-from specdemo.engine.target import CachedModel
 from specdemo.errors import UserError
-from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.loading import LoadedModel
-from specdemo.models.pair import LoadedPair
 from specdemo.scenarios.proposals import Place
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings, Sampling
-from specdemo.trace.events import ModelInfo, Status
+from specdemo.trace.events import Status
 from specdemo.ui.tabs.proposals import ProposalHandlers
 from specdemo.ui.view import RUNS
 
@@ -30,29 +23,11 @@ WRITING = {"max_new_tokens": 16, "temperature": 0.0}
 DRAFTING = {"policy": "constant", "lookahead": 3, "temperature": 0.0}
 
 
-def tiny_pair(draft_weights):
-    vocabulary = {
-        letter: place for place, letter in enumerate([*LETTERS, "?", *map(str, range(37))])
-    }
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
-    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    backend.decoder = decoders.Fuse()
-    weights, info = tiny_llama(0), ModelInfo("tiny", precision="fp32")
-    return LoadedPair(
-        LoadedModel(weights, LeanDecoder(weights), info, torch.device("cpu"), 64),
-        PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?"),
-        info,
-        lambda: CachedModel(draft_weights),
-        costs=PROFILE,
-    )
-
-
 @pytest.fixture
 def studio(draft_weights):
     """A real studio whose pair is a tiny target with a letter a token, and a draft."""
     studio = Studio(AppSettings(target="tiny", draft="none"))
-    studio.shipped = SimpleNamespace(store=None, lookahead=None)
-    studio._pair = tiny_pair(draft_weights)
+    studio.use(loaded(tiny_pair(draft_weights)))
     return studio
 
 
@@ -98,7 +73,7 @@ def test_asking_leaves_nothing_behind(studio):
     again = [guess.verified and guess.verified.path for guess in place.guesses(text, 5, CONSTANT)]
     assert once == again
     assert written(place) == text
-    assert place._memory is None
+    assert place._conversation._memory is None
 
 
 def test_cancel_is_heeded_between_two_methods(studio):
@@ -127,7 +102,7 @@ def test_sampling_judges_by_its_own_rule_and_the_seed_decides(studio):
 def test_a_text_of_another_model_is_not_gone_on_with(studio, draft_weights):
     place = Place(studio)
     text = written(place)
-    studio._pair = tiny_pair(draft_weights)
+    studio.use(loaded(tiny_pair(draft_weights)))
     with pytest.raises(UserError, match="Another model"):
         next(place.guesses(text, 3, CONSTANT))
     with pytest.raises(UserError, match="lookahead"):

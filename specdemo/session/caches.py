@@ -1,0 +1,173 @@
+"""A visitor's caches on the loaded pair, and lanes that run on them: the one way to run a method on a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from specdemo.drafters.methods import METHODS
+from specdemo.engine.forward import ForwardRequest
+from specdemo.errors import UserError
+from specdemo.settings import RunSettings
+from specdemo.trace.events import Event, RunFailed, RunStarted
+
+if TYPE_CHECKING:
+    from specdemo.drafters.base import DraftingContext
+    from specdemo.drafters.memory.visit import Memory
+    from specdemo.engine.limits import Limits
+    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.sampling import Shaper
+    from specdemo.engine.types import Drafter
+    from specdemo.session.loaded import Loaded
+
+Lane = Generator[Event | ForwardRequest, None, str]
+"""A lane's events and the passes that it needs; returns the answer's text so far, whatever happened."""
+
+
+class Caches:
+    """The caches of one visitor on one loaded pair. Lanes run on them one after the other, in the compute thread.
+
+    A lane stands where its text ends: give it a prompt and the first tokens of an answer to stand within the
+    answer. What the text shares with the lane before is not read again.
+
+    broken: a lane broke, and what is cached may be half-written: open others
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        from specdemo.engine.prefix import PrefixReader
+
+        self.loaded = loaded
+        self.broken = False
+        pair = loaded.pair
+        self._target = pair.open_target()
+        self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
+        self._copy: PrefixReader | None = None
+        self._trained: dict[str, Any] = {}
+        self._cached_ids: list[int] = []
+
+    def lane(
+        self,
+        token_ids: Sequence[int],
+        settings: RunSettings,
+        header: RunStarted,
+        *,
+        memory: Memory | None = None,
+        together: int = 1,
+        cancelled: Callable[[], bool] = lambda: False,
+        limits: Limits | None = None,
+        drafter: Drafter | None = None,
+    ) -> Lane:
+        """Run one lane after a text. What breaks it arrives as RunFailed.
+
+        token_ids: the text; header: its counts and times are filled in
+        memory: what the visitor's earlier runs left; it learns from this one
+        together: runs, with this one, that are likely to share its passes
+        limits: by default those of the settings, the model's context and its stop tokens
+        drafter: in place of the one that the settings name
+        """
+        from specdemo.drafters.methods import make_drafter
+        from specdemo.engine.limits import Limits
+        from specdemo.engine.loop import steps
+        from specdemo.engine.sampling import Shaper
+        from specdemo.session.text import TokenText
+        from specdemo.trace.metrics import measure, output_ids
+
+        pair, target, token_ids = self.loaded.pair, self._target, list(token_ids)
+        shaper = Shaper(settings.sampling)
+        drafter = drafter or make_drafter(self._context(settings, shaper, memory, together))
+        if limits is None:
+            room = pair.context - len(token_ids)
+            limits = Limits(min(settings.max_new_tokens, room), pair.stop_ids())
+        text = TokenText(pair.tokenizer, token_ids)
+        target.rollback(_shared(self._cached_ids, token_ids))
+        target.record(wanted=METHODS[settings.method].states)
+        committed, events = list(token_ids), list[Event]()
+        running = steps(
+            target,
+            drafter,
+            token_ids,
+            shaper=shaper,
+            limits=limits,
+            started=header,
+            cancelled=cancelled,
+            detail=settings.detail,
+        )
+        try:
+            with closing(running):
+                for item in running:
+                    if isinstance(item, ForwardRequest):
+                        yield item
+                        continue
+                    events.append(item)
+                    committed += output_ids([item])
+                    yield text.fill(item)
+        except (RuntimeError, MemoryError) as error:
+            self.broken = True
+            yield _failed(header.lane, error)
+        finally:
+            # Whatever is cached is a prefix of what was committed, also after a break in the middle of a step.
+            self._cached_ids = committed[: target.length]
+            if memory is not None:
+                memory.record(settings.method, measure(events))
+        return text.answer
+
+    def _context(
+        self, settings: RunSettings, shaper: Shaper, memory: Memory | None, together: int
+    ) -> DraftingContext:
+        """What the method may use; the quantised copy is opened only where it is needed."""
+        from specdemo.drafters.base import DraftingContext
+        from specdemo.engine.prefix import PrefixReader
+
+        pair, shipped = self.loaded.pair, self.loaded.shipped
+        method = METHODS.get(settings.method)
+        if method and "copy" in method.needs and pair.open_copy and self._copy is None:
+            self._copy = PrefixReader(pair.open_copy())
+        return DraftingContext(
+            settings,
+            shaper,
+            pair.vocabulary_size,
+            profile=pair.costs,
+            memory=memory,
+            draft=self._draft,
+            copy=self._copy,
+            trained={kind: partial(self._open_trained, kind) for kind in pair.trained},
+            features=self._target.features,
+            store=shipped.store,
+            lookahead_weights=shipped.lookahead,
+            together=together,
+        )
+
+    def _open_trained(self, kind: str) -> Any:
+        """The reader of a trained drafter, made when it is first wanted."""
+        if kind not in self._trained:
+            self._trained[kind] = self.loaded.pair.open_trained(kind, self._target)
+        return self._trained[kind]
+
+
+def _shared(cached: Sequence[int], wanted: Sequence[int]) -> int:
+    """Tokens of a cache that a text can reuse; its last token is always read anew."""
+    same = 0
+    for one, other in zip(cached, wanted[:-1], strict=False):
+        if one != other:
+            break
+        same += 1
+    return same
+
+
+def _failed(lane: str, error: Exception) -> RunFailed:
+    out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
+    return RunFailed(
+        lane,
+        "There was not enough memory to go on." if out_of_memory else f"The run broke: {error}.",
+        "The text so far is kept, and other visitors are not affected.",
+        "Shorten the prompt, press Clear, or choose a smaller pair."
+        if out_of_memory
+        else "Run again.",
+    )
+
+
+def failure(event: RunFailed) -> UserError:
+    """What broke a lane, to be raised."""
+    return UserError(event.message, unharmed=event.unharmed, advice=event.advice)

@@ -1,0 +1,51 @@
+"""What is loaded: the pair, what ships for it and the settings that chose it, as one value that is replaced as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from specdemo.models.files.catalogue import choose_default
+from specdemo.models.progress import ProgressCallback
+from specdemo.session.machine import set_threads
+from specdemo.settings import AppSettings
+
+if TYPE_CHECKING:
+    from specdemo.drafters.shipped import Shipped
+    from specdemo.models.pair import LoadedPair
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Loaded:
+    """A pair that runs can use. settings: what it was loaded for; shipped: its datastore and policy weights"""
+
+    settings: AppSettings
+    pair: LoadedPair
+    shipped: Shipped
+
+
+def fetch(settings: AppSettings, report: ProgressCallback) -> None:
+    """Bring the files of a pair to this machine; computes nothing. Raises UserError."""
+    from specdemo.models.pair import fetch_pair
+
+    fetch_pair(_named(settings), report)
+
+
+def load(settings: AppSettings, report: ProgressCallback) -> Loaded:
+    """Load, quantise, warm up and measure; to be called in the compute thread. Raises UserError."""
+    from specdemo.drafters.memory.datastore import fingerprint
+    from specdemo.drafters.shipped import find_shipped
+    from specdemo.models.pair import load_pair
+
+    set_threads(settings.threads)
+    pair = load_pair(_named(settings), report)
+    tokenizer = fingerprint(pair.tokenizer.get_vocab())
+    shipped = find_shipped(pair.target.info.name, tokenizer, settings.store)
+    return Loaded(settings, pair, shipped)
+
+
+def _named(settings: AppSettings) -> AppSettings:
+    """With the target by name where it is "auto"."""
+    if settings.target != "auto":
+        return settings
+    return replace(settings, target=choose_default().target.name)

@@ -1,0 +1,182 @@
+"""Switching the pair: in the compute thread, as one value, and whoever goes on ends with the old one."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from dataclasses import replace
+
+import pytest
+from letters import tiny_pair
+
+from specdemo.drafters.shipped import Shipped
+from specdemo.errors import UserError
+from specdemo.models.progress import Progress
+from specdemo.session import studio as studio_module
+from specdemo.session.loaded import Loaded
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings, RunSettings
+from specdemo.trace.events import RunFinished, RunStarted, Verified
+from specdemo.trace.metrics import output_ids
+
+WAIT = 30.0
+PLAIN = RunSettings(method="nothing", max_new_tokens=40, memory=False)
+SEEDS = {"old": 0, "new": 3}
+
+
+class Loader:
+    """Stands for fetching and loading. Knows where it was called; waits when `held`, and fails when told to."""
+
+    def __init__(self):
+        self.threads = []
+        self.error = self.runner = self.going_on = None
+        self.reached, self.free = threading.Event(), threading.Event()
+        self.free.set()
+
+    def fetch(self, settings, report):
+        self.threads.append(("fetch", threading.current_thread().name))
+        report(Progress("download", 0.5, settings.target))
+
+    def load(self, settings, report):
+        self.threads.append(("load", threading.current_thread().name))
+        report(Progress("load", None, settings.target))
+        self.going_on = self.runner and self.runner.going_on
+        self.reached.set()
+        assert self.free.wait(WAIT)
+        report(Progress("warm up", 1.0, settings.target))
+        if self.error:
+            raise self.error
+        return Loaded(settings, tiny_pair(seed=SEEDS[settings.target]), Shipped())
+
+
+@pytest.fixture
+def loader(monkeypatch):
+    loader = Loader()
+    monkeypatch.setattr(studio_module, "fetch", loader.fetch)
+    monkeypatch.setattr(studio_module, "load", loader.load)
+    return loader
+
+
+@pytest.fixture
+def studio(loader):
+    studio = Studio(AppSettings(target="old", draft="none", precision="fp32"))
+    studio.load()
+    assert studio.ready
+    loader.threads.clear()
+    return studio
+
+
+def said(studio, settings=PLAIN):
+    conversation = studio.open()
+    ids = output_ids(list(conversation.run("abcabc", settings)))
+    conversation.close()
+    return ids
+
+
+def test_a_switch_replaces_everything_at_once_and_computes_where_runs_do(studio, loader):
+    old, before = studio.loaded, said(studio)
+    reports = list(studio.switch("new", "none", "bf16"))
+    assert reports[-1] == Progress("warm up", 1.0, "new")
+    names = dict(loader.threads)
+    assert names["load"] == "specdemo-engine"
+    assert names["fetch"] != "specdemo-engine"  # a download holds no run up
+    assert studio.loaded is not old
+    assert (studio.settings.target, studio.settings.precision) == ("new", "bf16")
+    assert studio.pair is studio.loaded.pair
+    assert studio.error is None
+    assert said(studio) != before
+
+
+def test_a_failure_leaves_the_old_pair_and_says_why(studio, loader):
+    old, before = studio.loaded, said(studio)
+    loader.error = UserError(
+        "It does not fit.", unharmed="The old one works.", advice="Take another."
+    )
+    with pytest.raises(UserError, match="does not fit") as error:
+        list(studio.switch("new", "none", "fp32"))
+    assert error.value is loader.error
+    assert studio.loaded is old
+    assert studio.settings.target == "old"
+    assert said(studio) == before
+    loader.error = None
+    list(studio.switch("new", "none", "fp32"))
+    assert studio.settings.target == "new"
+
+
+def test_a_run_that_goes_on_ends_with_the_old_pair(studio, loader):
+    long = replace(PLAIN, max_new_tokens=300)
+    alone = said(studio, long)
+    loader.runner = studio.runner
+    conversation, other = studio.open(), studio.open()
+    view = conversation.run("abcabc", long)
+    events = [next(view), next(view)]
+    assert isinstance(events[0], RunStarted)
+    list(studio.switch("new", "none", "fp32"))
+    assert loader.going_on == 1
+    new = said(studio)
+    assert new != alone[:40]
+    events += view
+    assert isinstance(events[-1], RunFinished)
+    assert output_ids(events) == alone
+    conversation.reset()
+    assert output_ids(list(conversation.run("abcabc", PLAIN))) == new
+    assert output_ids(list(other.run("abcabc", PLAIN))) == new
+
+
+def test_both_lanes_of_a_run_are_of_one_pair(studio):
+    """The switch comes while the plain lane goes on; the drafting one after it is of the same model."""
+    settings = RunSettings(method="ngram", max_new_tokens=60, baseline=True)
+    view = studio.open().run("abcabc", settings)
+    events = [next(view)]
+    list(studio.switch("new", "none", "fp32"))
+    events += view
+    plain, drafted = (
+        output_ids(
+            [event for event in events if isinstance(event, Verified) and event.lane == lane]
+        )
+        for lane in ("plain", "speculative")
+    )
+    assert plain == drafted
+    assert len(plain) == 60
+
+
+def test_closing_the_switch_gives_it_up(studio, loader):
+    old = studio.loaded
+    loader.free.clear()
+    switch = studio.switch("new", "none", "fp32")
+    assert next(switch).detail == "new"
+    assert loader.reached.wait(WAIT)
+    switch.close()
+    loader.free.set()
+    assert said(studio)  # the compute thread goes on
+    assert studio.loaded is old
+    assert studio.settings.target == "old"
+
+
+def test_the_old_pair_is_freed_when_nobody_runs_on_it(studio):
+    idle, busy = studio.open(), studio.open()
+    list(idle.run("abc", PLAIN))
+    view = busy.run("abcabc", PLAIN)
+    next(view)
+    old = weakref.ref(studio.pair.target.model)
+    list(studio.switch("new", "none", "fp32"))
+    list(view)
+    studio.runner.call(gc.collect)
+    assert old() is None
+
+
+def test_a_first_load_that_fails_is_kept_as_an_error(loader):
+    loader.error = UserError("It is not there.")
+    studio = Studio(AppSettings(target="old"))
+    studio.load()
+    assert not studio.ready
+    with pytest.raises(UserError, match="not there"):
+        _ = studio.pair
+    loader.error = ValueError("odd")
+    studio.load()
+    assert "could not be loaded: odd" in str(studio.error)
+    loader.error = None
+    studio.load()
+    assert studio.ready
+    assert studio.error is None
