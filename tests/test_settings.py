@@ -21,6 +21,7 @@ from specdemo.settings import (
     widget_order,
 )
 from specdemo.ui import words
+from specdemo.ui.settings_panel import OPTIONS
 
 TABLES = [RunSettings, AppSettings]
 
@@ -65,6 +66,7 @@ def test_the_page_asks_for_every_setting_that_has_a_widget_and_a_link_holds_it()
 def test_methods_read_settings_that_exist():
     read = {option for method in METHODS.values() for option in method.options}
     assert read <= {row.name for row in fields()}
+    assert tuple(name for name in widget_order() if name in read) == OPTIONS
 
 
 def test_every_choice_of_a_policy_has_a_word():

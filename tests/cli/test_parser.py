@@ -6,13 +6,14 @@ import argparse
 import ast
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from specdemo.cli import commands
 from specdemo.cli.commands import app as app_command
-from specdemo.cli.options import app_settings, lane_settings, run_settings
+from specdemo.cli.options import add_settings, app_settings, lane_settings, run_settings
 from specdemo.cli.parser import COMMANDS, build_parser, main
 from specdemo.errors import UserError
 from specdemo.paths import ASSETS
@@ -132,6 +133,31 @@ def test_earlier_names_of_options_still_work_and_are_not_shown(words, name, valu
     flag = next((word for word in words.split() if word in ("--method", "--words")), "")
     shown = PARSERS[options.command if options.command == "audit" else "train draft"].format_help()
     assert not flag or f"{flag} " not in shown
+
+
+def test_a_renamed_setting_keeps_its_earlier_flag_unseen():
+    @dataclass(frozen=True)
+    class Renamed:
+        count: int = field(
+            default=1,
+            metadata={
+                "row": {
+                    "label": "count",
+                    "group": "drafting",
+                    "help": "how many",
+                    "flag": "--count",
+                    "aliases": ("--number",),
+                }
+            },
+        )
+
+    parser = argparse.ArgumentParser()
+    add_settings(parser, Renamed)
+    assert parser.parse_args(["--number", "3"]).count == 3
+    assert parser.parse_args(["--count", "3"]).count == 3
+    assert parser.parse_args([]).count is None
+    assert "--number" not in parser.format_help()
+    assert "how many (default: 1)" in parser.format_help()
 
 
 def test_a_value_out_of_range_is_told_in_a_sentence(capsys):
