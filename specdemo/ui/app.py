@@ -57,18 +57,18 @@ def create_app(studio: Studio) -> gr.Blocks:
         # What depends on the loaded model and on the chosen method.
         model = ModelHandlers(studio)
         menu = [*play.settings.menu, card]
-        told = (model.menu, play.settings.method, menu)
+        refreshed = (model.menu, play.settings.method, menu)
         demo.load(model.status, None, status, **QUICK)
-        demo.load(*told, **QUICK)
+        demo.load(*refreshed, **QUICK)
         timer.tick(model.tick, play.settings.method, [status, timer, *menu], **QUICK)
-        play.settings.method.input(*told, **QUICK)
+        play.settings.method.input(*refreshed, **QUICK)
         play.model.load.click(
             model.switch,
             [play.model.pair, play.model.precision],
             [status, play.model.load],
             show_progress="hidden",
             concurrency_limit=1,
-        ).then(*told, **QUICK)
+        ).then(*refreshed, **QUICK)
 
         # What a link sets.
         names = tuple(tab.id for tab in tabs.children)
@@ -77,7 +77,7 @@ def create_app(studio: Studio) -> gr.Blocks:
             dialogs,
             [dialogs, tabs, *play.fields.values()],
             **QUICK,
-        ).then(*told, **QUICK).then(None, None, None, js=script("applied"))
+        ).then(*refreshed, **QUICK).then(None, None, None, js=script("applied"))
     demo.queue(max_size=VISITORS, default_concurrency_limit=4)
     # Gradio looks a thousand times a second whether there is something to do: a tenth of a core, and a pass that waits.
     demo._queue.sleep_when_free = QUEUE_SECONDS

@@ -76,7 +76,7 @@ class ModelHandlers:
         )
 
     def tick(self, name: str) -> tuple[object, ...]:
-        """returns: status, the timer and the menu; the last two change once there is nothing more to tell"""
+        """returns: status, the timer and the menu; the last two change once loading has ended"""
         loading = self.studio.progress() is not None
         menu = [gr.skip()] * (3 + len(OPTIONS)) if loading else self.menu(name)
         return self.status(), gr.Timer(active=loading), *menu

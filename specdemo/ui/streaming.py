@@ -25,7 +25,7 @@ ALONE = {"concurrency_id": "alone", "concurrency_limit": 1}  # what is timed tak
 
 @dataclass(slots=True)
 class Task:
-    """What a visitor asked for last in one place of the page. It is done, stopped or replaced by the next.
+    """What a visitor asked for last in one part of the page. It is done, stopped or replaced by the next.
 
     cancel: ends the work within a step; set when the task is over, however it ended
     replaced: another task shows its results there now, so this one shows nothing more

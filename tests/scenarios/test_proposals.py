@@ -115,32 +115,32 @@ def shown(values):
 
 def test_the_page_writes_asks_and_answers_a_chosen_place(studio):
     page = ProposalHandlers(studio, RUNS)
-    looker, first = page.begin(None)
+    visitor, first = page.begin(None)
     assert json.loads(first)["phase"] == "writing"
-    last = shown(page.write(looker, "abcabc", "", WRITING))[-1]
+    last = shown(page.write(visitor, "abcabc", "", WRITING))[-1]
     assert len(last["tokens"]) == 16
     assert last["position"] == 4
-    *_, asked = shown(page.ask(looker, DRAFTING))
+    *_, asked = shown(page.ask(visitor, DRAFTING))
     assert asked["phase"] == "done"
     assert {row["method"] for row in asked["rows"]} >= {"draft_model", "tree", "medusa"}
-    looker, chosen = page.choose(looker, json.dumps({"position": 99}))
+    visitor, chosen = page.choose(visitor, json.dumps({"position": 99}))
     assert json.loads(chosen)["position"] == 16
-    page.stop(looker)
-    assert shown(page.ask(looker, DRAFTING)) == []
+    page.stop(visitor)
+    assert shown(page.ask(visitor, DRAFTING)) == []
 
 
 def test_the_page_says_what_is_wrong(studio):
     page = ProposalHandlers(studio, RUNS)
-    looker, _ = page.begin(None)
-    assert "prompt is empty" in shown(page.write(looker, " ", "", WRITING))[-1]["error"]
+    visitor, _ = page.begin(None)
+    assert "prompt is empty" in shown(page.write(visitor, " ", "", WRITING))[-1]["error"]
     _, value = page.choose(None, '{"position": 3}')
     assert "no text yet" in json.loads(value)["error"]
 
 
 def test_an_older_turn_shows_nothing_more(studio):
     page = ProposalHandlers(studio, RUNS)
-    looker, _ = page.begin(None)
-    writing = page.write(looker, "abcabc", "", WRITING)
+    visitor, _ = page.begin(None)
+    writing = page.write(visitor, "abcabc", "", WRITING)
     assert shown([next(writing)])
-    looker.task = looker.task.replace()
+    visitor.task = visitor.task.replace()
     assert shown(writing) == []

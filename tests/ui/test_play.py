@@ -6,6 +6,7 @@ import json
 import threading
 from itertools import pairwise
 
+import gradio as gr
 import pytest
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 
@@ -151,3 +152,12 @@ def test_what_was_learned_can_be_forgotten(handlers):
     handlers.forget(visitor)
     assert visitor.conversation.forgotten
     handlers.forget(None)
+
+
+def test_a_run_that_waits_for_its_turn_gives_way_too(handlers):
+    visitor, _ = handlers.begin(None)
+    handlers.play(visitor, recorded_runs()[0].name)
+    assert list(handlers.run(visitor, "a", "", VALUES)) == [gr.skip()]
+    assert visitor.turns == []
+    handlers.begin(visitor)
+    assert lines(list(handlers.run(visitor, "a", "", VALUES))[-1])[-1]["type"] == "finished"

@@ -27,7 +27,7 @@ Measured = Generator[dict[str, Any], None, None]  # parts of a result, fuller ea
 class LabVisitor:
     """What one visitor has tried, and the experiment that was asked for last.
 
-    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` tell how far it is
+    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` say how far it is
     """
 
     tried: Tried = field(default_factory=dict)
@@ -132,8 +132,8 @@ class _Found:
 
     def fail(self, error: UserError) -> None:
         """The experiment broke."""
-        told = {"message": error.message, "unharmed": error.unharmed, "advice": error.advice}
-        self.end("failed", error=told)
+        parts = {"message": error.message, "unharmed": error.unharmed, "advice": error.advice}
+        self.end("failed", error=parts)
 
 
 def _lanes(

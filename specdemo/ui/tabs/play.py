@@ -71,7 +71,7 @@ class PlayHandlers:
     def play(self, visitor: Visitor | None, name: str) -> str:
         """A recorded run was chosen; it replaces a live one that still goes on. returns: stream"""
         if visitor is not None:
-            visitor.task = visitor.task.replace()
+            visitor.task.replace()
         run = next(run for run in recorded_runs() if run.name == name)
         return present.recorded_line(run, uuid.uuid4().hex)
 
@@ -141,7 +141,7 @@ class PlayHandlers:
     def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
         """Clear was pressed. returns: visitor, empty stream, empty prompt"""
         visitor = visitor or Visitor(self.studio.open())
-        visitor.task = visitor.task.replace()
+        visitor.task.replace()
         visitor.conversation.reset()
         visitor.turns.clear()
         return visitor, _opening(visitor), ""

@@ -1,4 +1,4 @@
-"""What every drafter would have drafted at the same place of the same text."""
+"""What every method would have drafted at the same position of the same text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKENS, LOOKAHEAD = 64, 6
 
 
 @dataclass(slots=True)
-class Looker:
+class ProposalVisitor:
     """One visitor's text, the position in it that is looked at, and what was asked for last."""
 
     place: Place
@@ -43,7 +43,7 @@ class Looker:
 
 
 class ProposalHandlers:
-    """Handlers bound to one studio; they hold nothing of a visitor, that is what `Looker` is for."""
+    """Handlers bound to one studio; they hold nothing of a visitor, that is what `ProposalVisitor` is for."""
 
     def __init__(self, studio: Studio, folder: Path = RUNS) -> None:
         self.studio = studio
@@ -68,40 +68,44 @@ class ProposalHandlers:
         names = [lane.run for lane in runs]
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
 
-    def replay(self, looker: Looker | None, index: int | None) -> object:
+    def replay(self, visitor: ProposalVisitor | None, index: int | None) -> object:
         """A recorded text was chosen. returns: value of the view"""
-        if looker is not None:
-            looker.task = looker.task.replace()
+        if visitor is not None:
+            visitor.task.replace()
         return gr.skip() if index is None else self.recording(index)
 
-    def begin(self, looker: Looker | None) -> tuple[Looker, object]:
-        """Write was pressed; answered at once. returns: looker, value of the view"""
-        looker = looker or Looker(Place(self.studio))
-        looker.task = looker.task.replace()
+    def begin(self, visitor: ProposalVisitor | None) -> tuple[ProposalVisitor, object]:
+        """Generate was pressed; answered at once. returns: visitor, value of the view"""
+        visitor = visitor or ProposalVisitor(Place(self.studio))
+        visitor.task = visitor.task.replace()
         if self.studio.replay_only:
             gr.Info(str(self.studio.replay_only), duration=None)
-            return looker, gr.skip()
+            return visitor, gr.skip()
         waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
-        return looker, self.view(phase="writing", waiting=waiting)
+        return visitor, self.view(phase="writing", waiting=waiting)
 
     def write(
-        self, looker: Looker, prompt: str | None, system: str | None, values: Mapping[str, Any]
+        self,
+        visitor: ProposalVisitor,
+        prompt: str | None,
+        system: str | None,
+        values: Mapping[str, Any],
     ) -> Iterator[object]:
         """The target writes the text. values: settings by name. yields: value of the view"""
         if self.studio.replay_only:  # `begin` has said why
             yield gr.skip()
             return
-        looker.text = None
-        shown = _Shown(self, looker, "writing")
+        visitor.text = None
+        shown = _Shown(self, visitor, "writing")
         work = self._write(shown, prompt or "", system or "", values)
-        yield from stream(self.studio, looker.task, work, shown)
+        yield from stream(self.studio, visitor.task, work, shown)
 
     def _write(
         self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
     ) -> Generator[None, None, None]:
         """Let the target write."""
-        looker, settings = shown.looker, RunSettings.from_values(values)
-        text = looker.place.write(
+        visitor, settings = shown.visitor, RunSettings.from_values(values)
+        text = visitor.place.write(
             prompt,
             most=settings.max_new_tokens,
             system=system,
@@ -109,35 +113,35 @@ class ProposalHandlers:
             cancel=shown.task.cancel,
         )
         with closing(text):
-            for looker.text in text:
+            for visitor.text in text:
                 yield
-        if not (looker.text and looker.text.tokens):
+        if not (visitor.text and visitor.text.tokens):
             raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
         shown.end()
         if not shown.task.cancel.is_set():
-            looker.task = Task()  # the drafters, who are asked next
+            visitor.task = Task()  # the drafters, who are asked next
 
-    def choose(self, looker: Looker | None, sent: str) -> tuple[Looker, object]:
-        """A position was chosen on the page; answered at once. sent: {"position": n}. returns: looker, value of the view"""
-        looker = looker or Looker(Place(self.studio))
-        looker.task = looker.task.replace()
-        if not looker.text:
-            return looker, self.view(
+    def choose(self, visitor: ProposalVisitor | None, sent: str) -> tuple[ProposalVisitor, object]:
+        """A position was chosen on the page; answered at once. sent: {"position": n}. returns: visitor, value of the view"""
+        visitor = visitor or ProposalVisitor(Place(self.studio))
+        visitor.task = visitor.task.replace()
+        if not visitor.text:
+            return visitor, self.view(
                 error=str(UserError(words.NO_TEXT, advice=words.NO_TEXT_ADVICE))
             )
         position = int(json.loads(sent).get("position", 0))
-        looker.position = max(0, min(len(looker.text.tokens), position))
-        shown = _Shown(self, looker, "asking", waiting=words.WAIT_TURN)
-        return looker, shown.value()
+        visitor.position = max(0, min(len(visitor.text.tokens), position))
+        shown = _Shown(self, visitor, "asking", waiting=words.WAIT_TURN)
+        return visitor, shown.value()
 
-    def ask(self, looker: Looker, values: Mapping[str, Any]) -> Iterator[object]:
+    def ask(self, visitor: ProposalVisitor, values: Mapping[str, Any]) -> Iterator[object]:
         """Every drafter, at the chosen position. values: settings by name. yields: value of the view, a row longer each time"""
-        if not looker.text or looker.task.cancel.is_set():
+        if not visitor.text or visitor.task.cancel.is_set():
             yield gr.skip()
             return
-        shown = _Shown(self, looker, "asking")
+        shown = _Shown(self, visitor, "asking")
         yield from stream(
-            None, looker.task, self._ask(shown, looker.text, values), shown, seconds=0
+            None, visitor.task, self._ask(shown, visitor.text, values), shown, seconds=0
         )
 
     def _ask(
@@ -149,8 +153,8 @@ class ProposalHandlers:
         settings = RunSettings.from_values(values)
         shown.asking = titles[left[0]]
         yield
-        guesses = shown.looker.place.guesses(
-            text, shown.looker.position, settings, cancel=shown.task.cancel
+        guesses = shown.visitor.place.guesses(
+            text, shown.visitor.position, settings, cancel=shown.task.cancel
         )
         with closing(guesses):
             for guess in guesses:
@@ -162,10 +166,10 @@ class ProposalHandlers:
         shown.asking = ""
         shown.end()
 
-    def stop(self, looker: Looker | None) -> None:
+    def stop(self, visitor: ProposalVisitor | None) -> None:
         """Stop was pressed: what is there is kept."""
-        if looker is not None:
-            looker.task.stop()
+        if visitor is not None:
+            visitor.task.stop()
 
     def view(self, source: str = "live", **shown: object) -> str:
         """Value of the view, see proposals.js."""
@@ -186,21 +190,21 @@ class _Shown:
     """
 
     def __init__(
-        self, handlers: ProposalHandlers, looker: Looker, phase: str, waiting: str = ""
+        self, handlers: ProposalHandlers, visitor: ProposalVisitor, phase: str, waiting: str = ""
     ) -> None:
-        self.handlers, self.looker, self.task = handlers, looker, looker.task
+        self.handlers, self.visitor, self.task = handlers, visitor, visitor.task
         self.phase, self.waiting, self.asking, self.error = phase, waiting, "", ""
         self.rows: list[dict[str, object]] = []
 
     def value(self) -> str:
         """Value of the view."""
-        text, studio = self.looker.text, self.handlers.studio
+        text, studio = self.visitor.text, self.handlers.studio
         info = studio.pair.target.info if studio.ready else None
         return self.handlers.view(
             phase=self.phase if text else "empty",
             prompt=text.prompt if text else "",
             tokens=[node.text for node in text.tokens] if text else [],
-            position=self.looker.position,
+            position=self.visitor.position,
             rows=self.rows,
             machine=f"{info.name} {info.precision}" if info else "",
             error=self.error,
@@ -213,9 +217,9 @@ class _Shown:
         if self.phase == "asking":
             self.phase = "stopped" if self.task.cancel.is_set() else "done"
             return
-        self.phase, text = "choose", self.looker.text
+        self.phase, text = "choose", self.visitor.text
         if not self.task.replaced:
-            self.looker.position = len(text.tokens) // 4 if text else 0
+            self.visitor.position = len(text.tokens) // 4 if text else 0
 
     def fail(self, error: UserError) -> None:
         """Say what went wrong."""
@@ -237,7 +241,7 @@ def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
 def create_proposals(studio: Studio) -> None:
     """The tab's components and what they do. Called inside its tab."""
     handlers = ProposalHandlers(studio)
-    looker = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
     with gr.Row(elem_classes="sd-race-ask"):
         prompt = gr.Textbox(
@@ -281,27 +285,27 @@ def create_proposals(studio: Studio) -> None:
         "sd-proposals-view",
         own_words={"view": page.VIEW, **words.WORDS},
     )
-    begun = gr.on([write.click, prompt.submit], handlers.begin, looker, [looker, view], **QUICK)
+    begun = gr.on([write.click, prompt.submit], handlers.begin, visitor, [visitor, view], **QUICK)
     written = begun.then(
         by_name(handlers.write, writing),
-        [looker, prompt, system, *writing.values()],
+        [visitor, prompt, system, *writing.values()],
         view,
         show_progress="hidden",
         **ALONE,
     )
-    chosen = view.sent(handlers.choose, [looker, view], [looker, view], **QUICK)
+    chosen = view.sent(handlers.choose, [visitor, view], [visitor, view], **QUICK)
     for event in (written, chosen):
         event.then(
             by_name(handlers.ask, drafting),
-            [looker, *drafting.values()],
+            [visitor, *drafting.values()],
             view,
             show_progress="hidden",
             **ALONE,
         )
-    stop.click(handlers.stop, looker, None, **QUICK)
-    recorded.input(handlers.replay, [looker, recorded], view, **QUICK)
+    stop.click(handlers.stop, visitor, None, **QUICK)
+    recorded.input(handlers.replay, [visitor, recorded], view, **QUICK)
 
 
-def _leave(looker: Looker | None) -> None:
-    if looker is not None:
-        looker.leave()
+def _leave(visitor: ProposalVisitor | None) -> None:
+    if visitor is not None:
+        visitor.leave()
