@@ -90,6 +90,25 @@ def test_tabs_are_self_contained(path: Path) -> None:
     assert not tabs or path in outside
 
 
+DOOR = {f"specdemo.kernels.{name}" for name in ("runtime", "packing", "cpu_features")}
+
+
+@pytest.mark.parametrize(
+    "path", [one for one in MODULES if layer_of(one) != "kernels"], ids=name_of
+)
+def test_the_kernels_have_one_door(path: Path) -> None:
+    """Weights are packed by `packing`, everything else goes through `runtime`."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "specdemo.kernels":
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    assert {name for name in found if name.startswith("specdemo.kernels")} <= DOOR
+
+
 @pytest.mark.parametrize("path", in_layers("trace", "errors", "settings", "paths"), ids=name_of)
 def test_the_trace_needs_the_standard_library_only(path: Path) -> None:
     outside = {name.partition(".")[0] for name in imports_of(path)} - {"specdemo", "__future__"}

@@ -13,16 +13,16 @@ from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
-from specdemo.models.drafts.compact import (
+from specdemo.models.decoders.layer import LlamaLayer
+from specdemo.models.drafts.compact import CompactModel
+from specdemo.models.drafts.compact_weights import (
     CompactConfig,
-    CompactLayer,
-    CompactModel,
     CompactWeights,
     Injection,
     MarkovHead,
-    pack_linear,
 )
 from specdemo.models.drafts.exit import ExitModel
+from specdemo.models.drafts.four_bit import pack_linear
 from specdemo.models.drafts.medusa import MedusaWeights
 
 HIDDEN, DEPTH, RANK = 32, 4, 8
@@ -71,7 +71,7 @@ def random_compact(
         return pack_linear(noise(rows, columns) / columns**0.5, four_bit=False)
 
     ones, embedding = torch.ones(HIDDEN, dtype=torch.bfloat16), noise(words, HIDDEN)
-    layer = CompactLayer(
+    layer = LlamaLayer(
         ones, linear(2 * HIDDEN, HIDDEN), linear(HIDDEN, HIDDEN), ones,
         linear(128, HIDDEN), linear(HIDDEN, 64),
     )  # fmt: skip

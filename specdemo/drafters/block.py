@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.drafters.draft_reader import DraftReader
-    from specdemo.models.drafts.compact import CompactModel, MarkovHead
+    from specdemo.models.drafts.compact import CompactModel
+    from specdemo.models.drafts.compact_weights import MarkovHead
 
 
 class Block(Drafter):

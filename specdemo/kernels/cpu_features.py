@@ -1,4 +1,4 @@
-"""What the compiled pass asks of a processor, and which of its two kinds of products that gives."""
+"""What the compiled pass needs of a processor, and which of its two kinds of products that gives."""
 
 from __future__ import annotations
 
@@ -53,9 +53,13 @@ def has_tiles() -> bool:
     return not ctypes.CDLL(None).syscall(SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA)
 
 
-def keeps() -> bool:
-    """Whether compiled code may be kept on disk: a kept file tells processors apart, not what a system grants."""
-    return has_tiles() == has(*TILES)
+def target() -> list[str]:
+    """All that compiled code depends on: the processor's name, its features, and whether the system grants its tiles."""
+    import llvmlite.binding as llvm
+    from numba.core import config
+
+    processor = config.CPU_NAME or llvm.get_host_cpu_name()
+    return [processor, *sorted(features()), f"tiles: {has_tiles()}"]
 
 
 def name() -> str:

@@ -1,7 +1,7 @@
-"""What each thread of a team runs: a pass through the layers, and the draft that goes on from it.
+"""What each thread of a team runs: a pass through the layers, and the drafts that go on from it.
 
-Between two tokens of a draft lie softmax, choice or draw, the policy's rule and the next token's row: too little to go
-back to Python for, which is cold after every pass.
+Softmax, the choice of a token, the policy's rule and the next token's row take microseconds here. Python would
+take longer for them than the pass, because its code has left the processor's caches after each pass.
 """
 
 from __future__ import annotations
@@ -10,36 +10,45 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from specdemo.engine.draft_plan import TENTHS
-from specdemo.kernels import llama as c
-from specdemo.kernels import simd as v
+from specdemo.kernels import simd
 from specdemo.kernels.jit import compiled, kept
+from specdemo.kernels.llama import run_pass, wait_for_threads
+from specdemo.kernels.records import (
+    SECONDS_OFFSET,
+    TOKEN_BYTES,
+    draft_at,
+    job_at,
+    sequence_at,
+    token_at,
+)
 
-PARTS = "14073f38f39cb9f1"  # of the files that it is compiled from: numba looks only at this one to see whether what it keeps is old
+DRAFT_ENDS = -1
 
-clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
+clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
+MONOTONIC = np.int32(1)
 thread_number = types.ExternalFunction("omp_get_thread_num", types.int32())
 thread_count = types.ExternalFunction("omp_get_num_threads", types.int32())
 
 
 @compiled
-def shaped(row, words, heat):
-    """Softmax of one row in its place, of logits times `heat`."""
-    v.exponentials(row, words // 16, heat)
-    probs = carray(v.floats_at(row), words)
-    total = v.added_up(row, words // 16)
-    for word in range(words):
-        probs[word] = probs[word] / total
+def softmax_in_place(row, columns, inverse_temperature):
+    """row: address of `columns` float32 logits, which become probabilities"""
+    simd.exponentials(row, columns // 16, np.float32(inverse_temperature))
+    probs = carray(simd.float32s_at(row), columns)
+    total = simd.sum_of(row, columns // 16)
+    for column in range(columns):
+        probs[column] = probs[column] / total
 
 
 @compiled
-def drawn_at(probs, uniform):
+def drawn(probs, uniform):
     """The column that a number from 0 to 1 falls on."""
     so_far = 0.0
     last = 0
-    for word in range(len(probs)):
-        if probs[word] > 0:
-            so_far += np.float64(probs[word])
-            last = word
+    for column in range(len(probs)):
+        if probs[column] > 0:
+            so_far += np.float64(probs[column])
+            last = column
             if so_far > uniform:
                 break
     return last
@@ -49,76 +58,107 @@ def drawn_at(probs, uniform):
 def likeliest(probs):
     """The column of the largest, the first of equals."""
     best = 0
-    for word in range(1, len(probs)):
-        if probs[word] > probs[best]:
-            best = word
+    for column in range(1, len(probs)):
+        if probs[column] > probs[best]:
+            best = column
     return best
 
 
 @compiled
-def add_token(job, number, survival):
-    """Choose or draw a draft's next token from the logits that the pass has left, and make the job the pass that reads it.
+def next_token(draft, row, number):
+    """Choose or draw a draft's next token. Returns its id, or DRAFT_ENDS when nothing is drafted after it.
 
-    returns: the draft's survival so far, as `guide.Rule` has it; the job's MOST is 0 when the draft ends here
+    row: address of its logits, which become probabilities; number: of that row among all that were written
     """
-    words, width, hidden = job[c.WORDS], job[c.HEAD_DIM], job[c.HIDDEN]
-    row = job[c.LOGITS]
-    shaped(row, words, v.from_bits(np.int32(job[c.HEAT])))
-    probs = carray(v.floats_at(row), words)
-    if job[c.UNIFORMS]:
-        column = drawn_at(probs, carray(v.doubles_at(job[c.UNIFORMS]), job[c.MOST])[number])
+    columns, taken = draft.num_columns, draft.taken
+    softmax_in_place(row, columns, draft.inverse_temperature)
+    probs = carray(simd.float32s_at(row), columns)
+    if draft.uniforms:
+        column = drawn(probs, carray(simd.float64s_at(draft.uniforms), draft.most)[taken])
     else:
         column = likeliest(probs)
-    sure = np.float64(probs[column])
-    place = job[c.DRAFTED] + number * c.TOKEN * 8
-    token = carray(v.numbers_at(place), c.TOKEN)
-    token[c.COLUMN], token[c.SURE] = column, v.to_bits(probs[column])
-    clock(np.int32(1), place + c.SECONDS * 8)
-    middle = min(max(sure * TENTHS - 0.5, 0.0), TENTHS - 1.0)
+    confidence = np.float64(probs[column])
+    address = draft.tokens + taken * TOKEN_BYTES
+    token = token_at(address)
+    token.column, token.row, token.confidence = column, number, confidence
+    clock_gettime(MONOTONIC, address + SECONDS_OFFSET)
+    draft.taken = taken + 1
+    middle = min(max(confidence * TENTHS - 0.5, 0.0), TENTHS - 1.0)
     low = min(int(middle), TENTHS - 2)
-    rule = carray(v.doubles_at(job[c.RULE]), TENTHS + 1 + job[c.MOST])
+    rule = carray(simd.float64s_at(draft.rule), TENTHS + 1 + draft.most)
+    survival = draft.survival
     survival *= rule[low] * (low + 1 - middle) + rule[low + 1] * (middle - low)
-    if number + 1 == job[c.MOST] or sure < rule[TENTHS] or not survival > rule[TENTHS + 1 + number]:
-        job[c.MOST] = 0
-        return survival
-    word_id = carray(v.numbers_at(job[c.WORD_IDS]), words)[column]
-    embedded = carray(v.halves_at(job[c.EMBEDDING] + word_id * hidden * 2), hidden)
-    x = carray(v.words_at(job[c.INPUT]), hidden)
-    for i in range(hidden):
-        x[i] = np.int32(embedded[i]) << np.int32(16)
-    job[c.COS] += job[c.ROWS] * width * 4
-    job[c.SIN] += job[c.ROWS] * width * 4
-    job[c.LOGITS] += words * 4
-    job[c.ROWS], job[c.FIRST], job[c.MORE], job[c.TILES] = 1, 0, 0, job[c.ONE_ROW]
-    carray(v.numbers_at(job[c.ASKED]), 1)[0] = 0
-    talk = carray(v.numbers_at(job[c.TALKS]), c.TALK)
-    talk[c.START] += talk[c.COUNT]
-    talk[c.COUNT], talk[c.KEYS], talk[c.PREFIX], talk[c.SEEN] = (
-        1,
-        talk[c.START] + 1,
-        talk[c.START] + 1,
-        0,
-    )
-    return survival
+    draft.survival = survival
+    ends = taken + 1 == draft.most or confidence < rule[TENTHS]
+    if ends or not survival > rule[TENTHS + 1 + taken]:
+        return DRAFT_ENDS
+    return carray(simd.int64s_at(draft.word_ids), columns)[column]
 
 
 @compiled
-def work(place, thread, threads):
-    """One thread's part of a job: a pass, and the draft that goes on from it."""
-    job = carray(v.numbers_at(place), c.JOB)
-    c.go_through(place, thread, threads)
-    survival, number = 1.0, 0
-    while job[c.MOST]:
-        c.meet(threads)
+def put_row(job, row, token_id, position):
+    """Make a token a row of the job's next pass."""
+    hidden = job.hidden
+    embedded = carray(simd.uint16s_at(job.embedding + token_id * hidden * 2), hidden)
+    x = carray(simd.int32s_at(job.input + row * hidden * 4), hidden)
+    for i in range(hidden):
+        x[i] = np.int32(embedded[i]) << np.int32(16)
+    carray(simd.int64s_at(job.positions), row + 1)[row] = position
+    carray(simd.int64s_at(job.asked), row + 1)[row] = row
+
+
+@compiled
+def next_pass(job, written):
+    """Give each draft its next token, and make the job the pass that reads them.
+
+    written: rows of logits before those of the last pass. Returns the rows of the next pass, 0 when all drafts ended.
+    """
+    rows = 0
+    for number in range(job.num_sequences):
+        sequence = sequence_at(job, number)
+        token_id, asked = DRAFT_ENDS, sequence.first_asked + sequence.num_asked - 1
+        draft = draft_at(sequence.draft)
+        if sequence.draft and sequence.num_asked:
+            row = job.logits + asked * job.num_columns * 4
+            token_id = next_token(draft, row, written + asked)
+        sequence.start += sequence.num_rows
+        sequence.injected = 0
+        if token_id == DRAFT_ENDS:
+            sequence.num_rows, sequence.num_asked = 0, 0
+            continue
+        put_row(job, rows, token_id, draft.position)
+        draft.position += 1
+        sequence.first_row, sequence.num_rows = rows, 1
+        sequence.first_asked, sequence.num_asked = rows, 1
+        sequence.num_keys = sequence.start + 1
+        sequence.prefix, sequence.seen = sequence.num_keys, 0
+        rows += 1
+    job.logits += job.num_asked * job.num_columns * 4
+    job.num_rows, job.num_asked, job.final = rows, rows, 0
+    states = carray(simd.int64s_at(job.states), job.last_layer + 1)
+    for index in range(len(states)):
+        states[index] = 0
+    return rows
+
+
+@compiled
+def run_job(address, thread, threads):
+    """One thread's part of a job: a pass, and the drafts that go on from it."""
+    job = job_at(address)
+    run_pass(job, thread, threads)
+    written = 0
+    while job.drafts:
+        wait_for_threads(threads)
         if thread == 0:
-            survival = add_token(job, number, survival)
-        c.meet(threads)
-        number += 1
-        if job[c.MOST]:
-            c.go_through(place, thread, threads)
+            asked = job.num_asked
+            job.drafts = next_pass(job, written)
+            written += asked
+        wait_for_threads(threads)
+        if job.drafts:
+            run_pass(job, thread, threads)
 
 
 @kept(cfunc, types.void(types.intp), nopython=True)
-def in_team(place):
-    """What each thread of a team runs; called without one it is a team of one."""
-    work(place, thread_number(), thread_count())
+def run_in_team(address):
+    """What each thread of a team runs; called without a team it is a team of one."""
+    run_job(address, thread_number(), thread_count())

@@ -1,4 +1,4 @@
-"""Functions that numba compiles. What is called from outside is kept on disk with all that it calls."""
+"""How functions are compiled. What is called from outside is kept on disk with all that it calls."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ from typing import Any
 
 from numba import njit
 
-from specdemo.kernels import cpu_features as processor
+from specdemo.kernels import cache
 
 _FAST = {"contract", "reassoc", "arcp", "nsz"}
 
 
 def kept(compiler: Any, *kind: Any, **options: Any) -> Any:
-    """A decorator that keeps what it compiles on disk, where there is a folder to write to."""
+    """A decorator that keeps what it compiles on disk. Without a folder to write to it compiles at every start, for half a minute."""
 
     def compile_(function: Any) -> Any:
-        try:
-            return compiler(*kind, cache=processor.keeps(), **options)(function)
-        except RuntimeError:
-            # numba found no such folder: it compiles at every start, some ten seconds.
-            return compiler(*kind, **options)(function)
+        place = cache.folder(cache.bases(), cache.sources())
+        with cache.kept_in(place):
+            return compiler(*kind, cache=place is not None, **options)(function)
 
     return compile_
 

@@ -1,4 +1,4 @@
-"""Words for LLVM code that functions of addresses are written with: loads, sums and exponentials of 16 float32 side by side.
+"""Short names for the LLVM code that `simd` and `matmul_*` generate: loads, sums, exponentials of 16 float32 at once.
 
 Vectors of 16 float32 or 32 numbers of 16 bits are one register with AVX-512 and two with AVX2: LLVM splits them.
 """
@@ -18,10 +18,10 @@ LANES = 16
 FLOATS = ir.VectorType(ir.FloatType(), LANES)
 INTS = ir.VectorType(I32, LANES)
 SHORTS = ir.VectorType(I16, LANES)
-WORDS = ir.VectorType(I16, 2 * LANES)
-AHEAD = 4096  # bytes that are asked for ahead: the processor's own asking stops at each page
+WIDE_SHORTS = ir.VectorType(I16, 2 * LANES)
+AHEAD = 4096  # bytes that are prefetched ahead: the processor's own prefetching stops at each page
 
-address = types.intp
+ADDRESS = types.intp
 
 
 def call(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
@@ -29,21 +29,21 @@ def call(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), list(arguments))
 
 
-def pointer(builder: Any, place: Any, kind: Any) -> Any:
-    return builder.inttoptr(place, kind.as_pointer())
+def pointer(builder: Any, address: Any, kind: Any) -> Any:
+    return builder.inttoptr(address, kind.as_pointer())
 
 
-def load(builder: Any, place: Any, kind: Any) -> Any:
-    return builder.load(pointer(builder, place, kind), align=1)
+def load(builder: Any, address: Any, kind: Any) -> Any:
+    return builder.load(pointer(builder, address, kind), align=1)
 
 
-def store(builder: Any, value: Any, place: Any) -> None:
-    builder.store(value, pointer(builder, place, value.type), align=1)
+def store(builder: Any, value: Any, address: Any) -> None:
+    builder.store(value, pointer(builder, address, value.type), align=1)
 
 
-def moved(builder: Any, place: Any, index: Any, shift: int) -> Any:
-    """place + index * 2**shift"""
-    return builder.add(place, builder.shl(index, ir.Constant(I64, shift)))
+def offset(builder: Any, address: Any, index: Any, shift: int) -> Any:
+    """address + index * 2**shift"""
+    return builder.add(address, builder.shl(index, ir.Constant(I64, shift)))
 
 
 def splat(builder: Any, value: Any, kind: Any) -> Any:
@@ -85,7 +85,7 @@ def exponential(builder: Any, wanted: Any) -> Any:
     low, high, magic = constant(-87.0), constant(88.0), constant(12582912.0)
     x = choose(builder, ">", wanted, low, wanted, low)
     x = choose(builder, "<", x, high, x, high)
-    shifted = fma(builder, x, constant(1.44269504), magic)  # rounds: the fraction falls off
+    shifted = fma(builder, x, constant(1.44269504), magic)  # rounds to a whole number
     whole = builder.fsub(shifted, magic)
     x = fma(builder, whole, constant(-0.693359375), x)
     x = fma(builder, whole, constant(2.12194440e-4), x)
@@ -104,8 +104,8 @@ def exponential(builder: Any, wanted: Any) -> Any:
     return choose(builder, ">", wanted, low, builder.fmul(found, power), constant(0.0))
 
 
-def ahead(builder: Any, place: Any) -> None:
-    """Ask for what lies AHEAD of a place."""
-    later = builder.inttoptr(builder.add(place, ir.Constant(I64, AHEAD)), BYTES)
+def prefetch_ahead(builder: Any, address: Any) -> None:
+    """Prefetch what lies AHEAD of an address."""
+    later = builder.inttoptr(builder.add(address, ir.Constant(I64, AHEAD)), BYTES)
     hint = [ir.Constant(I32, value) for value in (0, 3, 1)]
     call(builder, "llvm.prefetch.p0", ir.VoidType(), (later, *hint))

@@ -1,4 +1,4 @@
-"""Products on bfloat16 matrix tiles (AMX): one to sixteen rows cost alike. The same functions as in `avx`."""
+"""Products on bfloat16 matrix tiles (AMX): one to sixteen rows cost alike. The same functions as in `matmul_avx`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from numba import carray, types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from specdemo.kernels import llvm as e
-from specdemo.kernels import simd as v
+from specdemo.kernels import llvm, simd
 from specdemo.kernels.jit import compiled, loose
 
 COLUMNS = 32  # outputs decoded together
@@ -23,39 +22,39 @@ QUERY = 32  # bytes of a thread's buffer for queries, for each dimension of a he
 
 
 def meanings(code: Tensor) -> tuple[Tensor, float]:
-    """What `decode` turns codes into, and what that is to be multiplied by. code: (16,)"""
+    """The numbers that `decode` turns codes into, and the factor from them to the code's values. code: (16,)"""
     return code.bfloat16().repeat(2).contiguous(), 1.0
 
 
 def laid_out(matrix: Tensor) -> tuple[Tensor, None]:
-    """A bfloat16 matrix in the order in which tiles of 16 rows and 32 columns, two below each other, are read."""
+    """A bfloat16 matrix in the order in which it is read: tiles of 16 rows and 32 columns, two below each other."""
     rows, columns = matrix.shape
     tiles = matrix.detach().view(rows // 32, 2, 16, columns // 32, 32).permute(0, 3, 1, 2, 4)
     return tiles.contiguous(), None
 
 
 def _tile(number: Any) -> Any:
-    return ir.Constant(e.I8, number.literal_value)
+    return ir.Constant(llvm.I8, number.literal_value)
 
 
 @intrinsic
 def begin(_context, settings):
-    """Shape the eight tiles as 64 bytes at an address say."""
+    """Shape the eight tiles by the 64 bytes at an address."""
 
     def generate(context, builder, _signature, arguments):
-        place = builder.inttoptr(arguments[0], e.BYTES)
-        e.call(builder, "llvm.x86.ldtilecfg", ir.VoidType(), (place,))
+        address = builder.inttoptr(arguments[0], llvm.BYTES)
+        llvm.call(builder, "llvm.x86.ldtilecfg", ir.VoidType(), (address,))
         return context.get_dummy_value()
 
-    return types.void(e.address), generate
+    return types.void(llvm.ADDRESS), generate
 
 
 @intrinsic
 def end(_context):
-    """Leave the tiles to others."""
+    """Release the tiles."""
 
     def generate(context, builder, _signature, _arguments):
-        e.call(builder, "llvm.x86.tilerelease", ir.VoidType(), ())
+        llvm.call(builder, "llvm.x86.tilerelease", ir.VoidType(), ())
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -65,14 +64,14 @@ def _tile_mover(instruction: str) -> Any:
     """A function that moves a tile from or to rows `stride` bytes apart."""
 
     @intrinsic(prefer_literal=True)
-    def move(_context, tile, place, stride):
+    def move(_context, tile, address, stride):
         def generate(context, builder, signature, arguments):
-            where = builder.inttoptr(arguments[1], e.BYTES)
+            where = builder.inttoptr(arguments[1], llvm.BYTES)
             values = (_tile(signature.args[0]), where, arguments[2])
-            e.call(builder, instruction, ir.VoidType(), values)
+            llvm.call(builder, instruction, ir.VoidType(), values)
             return context.get_dummy_value()
 
-        return types.void(tile, e.address, e.address), generate
+        return types.void(tile, llvm.ADDRESS, llvm.ADDRESS), generate
 
     return move
 
@@ -83,10 +82,10 @@ store_tile = _tile_mover("llvm.x86.tilestored64")
 
 @intrinsic(prefer_literal=True)
 def clear_tile(_context, tile):
-    """All zeros."""
+    """Set a tile to zero."""
 
     def generate(context, builder, signature, _arguments):
-        e.call(builder, "llvm.x86.tilezero", ir.VoidType(), (_tile(signature.args[0]),))
+        llvm.call(builder, "llvm.x86.tilezero", ir.VoidType(), (_tile(signature.args[0]),))
         return context.get_dummy_value()
 
     return types.void(tile), generate
@@ -98,7 +97,7 @@ def multiply_tiles(_context, into, left, right):
 
     def generate(context, builder, signature, _arguments):
         tiles = [_tile(one) for one in signature.args]
-        e.call(builder, "llvm.x86.tdpbf16ps", ir.VoidType(), tiles)
+        llvm.call(builder, "llvm.x86.tdpbf16ps", ir.VoidType(), tiles)
         return context.get_dummy_value()
 
     return types.void(into, left, right), generate
@@ -109,11 +108,11 @@ def add_scaled(_context, total, part, scale):
     """16 float32: total += part * scale."""
 
     def generate(context, builder, _signature, arguments):
-        total, part, scale = (e.load(builder, place, e.FLOATS) for place in arguments)
-        e.store(builder, e.fma(builder, part, scale, total), arguments[0])
+        total, part, scale = (llvm.load(builder, address, llvm.FLOATS) for address in arguments)
+        llvm.store(builder, llvm.fma(builder, part, scale, total), arguments[0])
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address, e.address), generate
+    return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
 
 
 @intrinsic
@@ -121,42 +120,45 @@ def add_shifted(_context, total, part, scale, zero, weight):
     """16 float32: total += part * scale + weight * zero, with one weight for all; scale and zero are bfloat16."""
 
     def generate(context, builder, _signature, arguments):
-        total, part = (e.load(builder, place, e.FLOATS) for place in arguments[:2])
+        total, part = (llvm.load(builder, address, llvm.FLOATS) for address in arguments[:2])
         scale, zero = (
-            e.to_floats(builder, e.load(builder, place, e.SHORTS)) for place in arguments[2:4]
+            llvm.to_floats(builder, llvm.load(builder, address, llvm.SHORTS))
+            for address in arguments[2:4]
         )
-        total = e.fma(builder, part, scale, total)
-        total = e.fma(builder, e.splat(builder, arguments[4], e.FLOATS), zero, total)
-        e.store(builder, total, arguments[0])
+        total = llvm.fma(builder, part, scale, total)
+        total = llvm.fma(builder, llvm.splat(builder, arguments[4], llvm.FLOATS), zero, total)
+        llvm.store(builder, total, arguments[0])
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address, e.address, e.address, types.float32), generate
+    return types.void(
+        llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, types.float32
+    ), generate
 
 
 @loose
 def group_sums(x, into, width, group):
-    """Sums of neighbouring inputs as products see them: (width,) bfloat16 to (width // group,)."""
-    values = carray(v.halves_at(x), width)
-    sums = carray(v.floats_at(into), width // group)
-    for place in range(width // group):
+    """Sums of the inputs of each group, in bfloat16 as products read them: (width,) bfloat16 to (width // group,)."""
+    values = carray(simd.uint16s_at(x), width)
+    sums = carray(simd.float32s_at(into), width // group)
+    for number in range(width // group):
         total = np.float32(0.0)
         for i in range(group):
-            total += v.from_bits(np.int32(values[place * group + i]) << np.int32(16))
-        sums[place] = total
+            total += simd.from_bits(np.int32(values[number * group + i]) << np.int32(16))
+        sums[number] = total
 
 
 @compiled
-def lay_in(x, stride, into, about, rows, width, group, sums):
-    """Inputs as `product` takes them.
+def quantize_inputs(x, stride, into, about, rows, width, group, sums):
+    """Inputs as `product` reads them: bfloat16, which is all that the tiles need.
 
     x: float32 rows `stride` bytes apart; into: (rows, width) bfloat16
-    about: (2, rows, width // group) float32, of which the second are the sums of each group if `sums` are wanted
+    about: (2, rows, width // group) float32; the second half gets the sums of each group if `sums` are wanted
     """
     for row in range(rows):
-        v.round_to_bfloat16(x + row * stride, into + row * width * 2, width // 16)
+        simd.round_to_bfloat16(x + row * stride, into + row * width * 2, width // 16)
         if sums:
-            place = about + (rows + row) * (width // group) * 4
-            group_sums(into + row * width * 2, place, width, group)
+            address = about + (rows + row) * (width // group) * 4
+            group_sums(into + row * width * 2, address, width, group)
 
 
 @compiled
@@ -164,25 +166,24 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
     """Blocks `first` to `end` of 32 outputs of a 4-bit matrix. Tiles are shaped for `rows` rows, at most 16 at a time.
 
     Two tiles' worth of inputs go together: of one group, or of two that each have accumulators of their own.
-    x, about: from `lay_in`; matrix: address of its three addresses; into: (rows, stride) float32; own: the thread's buffers
+    x, about: from `quantize_inputs`; matrix: its record; into: (rows, stride) float32; own: the thread's buffers
     """
-    parts = carray(v.numbers_at(matrix), 3)
-    codes, scales, zeros = parts[0], parts[1], parts[2]
+    codes, scales, zeros = matrix.codes, matrix.scales, matrix.zeros
     groups, each = width // group, STEP // group
     part, total = own + CODE_BUFFER, own + CODE_BUFFER + PART_BUFFER
     line, found_line = COLUMNS * (2 if zeros else 4), COLUMNS * 4 * each
-    of_groups = carray(v.floats_at(about + rows * groups * 4), rows * groups)
+    of_groups = carray(simd.float32s_at(about + rows * groups * 4), rows * groups)
     for block in range(first, end):
-        v.clear(total, rows * 2)
+        simd.clear(total, rows * 2)
         for g in range(0, groups, each):
-            v.decode(1, codes + (block * groups + g) * group * 16, table, own, STEP // 2)
+            simd.decode(1, codes + (block * groups + g) * group * 16, table, own, STEP // 2)
             beside = (block * groups + g) * line
             for row in range(0, rows, ROW_TILE):
-                place = x + (row * width + g * group) * 2
+                address = x + (row * width + g * group) * 2
                 clear_tile(0)
                 clear_tile(1)
-                load_tile(4, place, width * 2)
-                load_tile(5, place + 64, width * 2)
+                load_tile(4, address, width * 2)
+                load_tile(5, address + 64, width * 2)
                 load_tile(6, own, 64)
                 load_tile(7, own + 2048, 64)
                 multiply_tiles(0, 4, 6)
@@ -217,17 +218,17 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
                             add_scaled(at + 64, found + 64, of_scales + 64)
                         found += 128
         for row in range(rows):
-            v.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
+            simd.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
 
 
 @compiled
 def put_query(x, queries, q, width, count):
-    """Query `q` of `count`, at most 16, as `scores` takes them. x: float32, overwritten behind its end"""
+    """Query `q` of `count`, at most 16, as `scores` reads them. x: float32, overwritten behind its end"""
     spare = x + 2048
-    v.round_to_bfloat16(x, spare, width // 16)
+    simd.round_to_bfloat16(x, spare, width // 16)
     pairs, halves = (
-        carray(v.words_at(queries), width // 2 * 16),
-        carray(v.words_at(spare), width // 2),
+        carray(simd.int32s_at(queries), width // 2 * 16),
+        carray(simd.int32s_at(spare), width // 2),
     )
     for pair in range(width // 2):
         pairs[pair * 16 + q] = halves[pair]
@@ -235,7 +236,7 @@ def put_query(x, queries, q, width, count):
 
 @compiled
 def scores(queries, count, keys, width, length, into):
-    """(length, 16) float32: what `count` queries have to do with each key. keys: (length, width) bfloat16
+    """(length, 16) float32: the products of `count` queries with each key. keys: (length, width) bfloat16
 
     Reads and writes up to 15 rows further.
     """
@@ -246,45 +247,45 @@ def scores(queries, count, keys, width, length, into):
         load_tile(2, queries + 2048, 64)
         load_tile(3, queries + 3072, 64)
     for key in range(0, length, 16):
-        place = keys + key * bytes_
+        address = keys + key * bytes_
         clear_tile(7)
-        load_tile(4, place, bytes_)
-        load_tile(5, place + 64, bytes_)
+        load_tile(4, address, bytes_)
+        load_tile(5, address + 64, bytes_)
         multiply_tiles(7, 4, 0)
         multiply_tiles(7, 5, 1)
         if width == 128:
-            load_tile(4, place + 128, bytes_)
-            load_tile(5, place + 192, bytes_)
+            load_tile(4, address + 128, bytes_)
+            load_tile(5, address + 192, bytes_)
             multiply_tiles(7, 4, 2)
             multiply_tiles(7, 5, 3)
         store_tile(7, into + key * 64, 64)
 
 
 @compiled
-def words(x, count, width, matrix, into, stride, first, end, buffers):
-    """Blocks `first` to `end` of 32 outputs of a matrix `laid_out`.
+def wide_product(x, count, width, matrix, into, stride, first, end, buffers):
+    """Blocks `first` to `end` of 32 outputs of a matrix of `laid_out`.
 
     x: (count, width) float32; matrix: as for `product`; into: (count, stride) float32
     """
-    own, first_tile = buffers[2], carray(v.numbers_at(matrix), 1)[0]
+    own, first_tile = buffers[2], matrix.codes
     tiles = (count + 15) // 16
     inputs = own + 4 * width + 4096
     part = inputs + tiles * width * 32
-    v.clear(inputs, tiles * width // 2)
+    simd.clear(inputs, tiles * width // 2)
     for i in range(count):
-        v.round_to_bfloat16(x + i * width * 4, part, width // 16)
-        halves = carray(v.words_at(part), width // 2)
-        pairs = carray(v.words_at(inputs + i // 16 * width * 32), width * 8)
+        simd.round_to_bfloat16(x + i * width * 4, part, width // 16)
+        halves = carray(simd.int32s_at(part), width // 2)
+        pairs = carray(simd.int32s_at(inputs + i // 16 * width * 32), width * 8)
         for pair in range(width // 2):
             pairs[pair * 16 + i % 16] = halves[pair]
-    logits = carray(v.floats_at(into), (count, stride))
+    logits = carray(simd.float32s_at(into), (count, stride))
     for block in range(first, end):
         lower = first_tile + block * 64 * width
         for tile in range(tiles):
             clear_tile(0)
             clear_tile(1)
             for step in range(width // 32):
-                v.fetch(lower + step * 2048 + 2048, 32)
+                simd.fetch(lower + step * 2048 + 2048, 32)
                 load_tile(4, lower + step * 2048, 64)
                 load_tile(5, lower + step * 2048 + 1024, 64)
                 load_tile(6, inputs + tile * width * 32 + step * 1024, 64)
@@ -292,7 +293,7 @@ def words(x, count, width, matrix, into, stride, first, end, buffers):
                 multiply_tiles(1, 5, 6)
             store_tile(0, part, 64)
             store_tile(1, part + 1024, 64)
-            found = carray(v.floats_at(part), (32, 16))
+            found = carray(simd.float32s_at(part), (32, 16))
             for i in range(min(16, count - tile * 16)):
-                for word in range(32):
-                    logits[tile * 16 + i, block * 32 + word] = found[word, i]
+                for column in range(32):
+                    logits[tile * 16 + i, block * 32 + column] = found[column, i]

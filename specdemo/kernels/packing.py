@@ -13,7 +13,7 @@ AFFINE = torch.arange(16, dtype=torch.bfloat16) - 8  # what codes mean in matric
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A 4-bit matrix as `layers.product` reads it.
+    """A 4-bit matrix as compiled products read it.
 
     codes: as bitsandbytes lays out NF4 for its CPU kernel
     scales, zeros: (out // 32, groups, 32), in the order in which codes are read: float32 where codes mean values
@@ -24,13 +24,6 @@ class Packed:
     scales: Tensor | None
     zeros: Tensor | None = None
     bias: Tensor | None = None
-
-    def addresses(self) -> list[int]:
-        """Codes, scales, zeros."""
-        return [
-            one.data_ptr() if one is not None else 0
-            for one in (self.codes, self.scales, self.zeros)
-        ]
 
 
 def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor) -> Packed:
@@ -53,7 +46,7 @@ def in_blocks(scales: Tensor) -> Tensor:
 
 
 def meanings(code: Tensor) -> tuple[Tensor, float]:
-    """What the compiled pass turns 4-bit codes into, and what scales are to be multiplied by for it. code: (16,)"""
-    from specdemo.kernels import llama as layers
+    """The numbers that the compiled pass turns 4-bit codes into, and the factor for the scales that this takes. code: (16,)"""
+    from specdemo.kernels.attention import products
 
-    return layers.products.meanings(code)
+    return products.meanings(code)

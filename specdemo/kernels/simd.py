@@ -1,6 +1,6 @@
 """Vectors of 16 float32 as functions of addresses: 4-bit decoding, softmax, gates, bfloat16.
 
-Each is an LLVM intrinsic of its own (numba.extending) of at most what `processor` has.
+Each is an LLVM intrinsic of its own (numba.extending) that uses what `cpu_features` finds.
 An address is an integer, so that one compiled function serves tensors of any shape.
 """
 
@@ -13,102 +13,103 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from specdemo.kernels import cpu_features as processor
-from specdemo.kernels import llvm as e
+from specdemo.kernels import cpu_features, llvm
 
 
-def _table(builder: Any, place: Any) -> Any:
-    """A function from 32 bytes of two 4-bit codes each to the 16-bit numbers of the lower codes, and of the upper ones."""
-    four = ir.Constant(e.WORDS, [4] * e.WORDS.count)
-    if processor.has_wide_vectors():
-        values = e.load(builder, place, e.WORDS)
+def _table(builder: Any, address: Any) -> Any:
+    """A function that looks up 32 bytes of two 4-bit codes each. It gives 16-bit numbers: of the lower codes, of the upper codes."""
+    four = ir.Constant(llvm.WIDE_SHORTS, [4] * llvm.WIDE_SHORTS.count)
+    if cpu_features.has_wide_vectors():
+        values = llvm.load(builder, address, llvm.WIDE_SHORTS)
 
         def look_up(codes: Any) -> list[Any]:
-            lower = builder.zext(codes, e.WORDS)
-            name = "llvm.x86.avx512.permvar.hi.512"  # reads five bits, hence the table twice
+            lower = builder.zext(codes, llvm.WIDE_SHORTS)
+            name = "llvm.x86.avx512.permvar.hi.512"  # reads five bits, so the table is there twice
             both = (lower, builder.lshr(lower, four))
-            return [e.call(builder, name, e.WORDS, (values, one)) for one in both]
+            return [llvm.call(builder, name, llvm.WIDE_SHORTS, (values, one)) for one in both]
 
         return look_up
-    kind = ir.VectorType(e.I8, 32)
-    values = e.load(builder, place, e.WORDS)
-    eight = ir.Constant(e.WORDS, [8] * e.WORDS.count)
+    kind = ir.VectorType(llvm.I8, 32)
+    values = llvm.load(builder, address, llvm.WIDE_SHORTS)
+    eight = ir.Constant(llvm.WIDE_SHORTS, [8] * llvm.WIDE_SHORTS.count)
     tables = [builder.trunc(one, kind) for one in (values, builder.lshr(values, eight))]
-    mixed = ir.Constant(ir.VectorType(e.I32, 64), [i // 2 + i % 2 * 32 for i in range(64)])
+    mixed = ir.Constant(ir.VectorType(llvm.I32, 64), [i // 2 + i % 2 * 32 for i in range(64)])
 
     def look_up_bytes(codes: Any) -> list[Any]:
         found = []
         lower = builder.and_(codes, ir.Constant(kind, [15] * 32))
         for part in (lower, builder.lshr(codes, ir.Constant(kind, [4] * 32))):
-            halves = [e.call(builder, "llvm.x86.avx2.pshuf.b", kind, (t, part)) for t in tables]
-            found.append(builder.bitcast(builder.shuffle_vector(*halves, mixed), e.WORDS))
+            halves = [llvm.call(builder, "llvm.x86.avx2.pshuf.b", kind, (t, part)) for t in tables]
+            found.append(builder.bitcast(builder.shuffle_vector(*halves, mixed), llvm.WIDE_SHORTS))
         return found
 
     return look_up_bytes
 
 
 @intrinsic(prefer_literal=True)
-def decode(_context, asks, codes, table, into, pairs):
+def decode(_context, prefetches, codes, table, into, pairs):
     """4-bit codes of 32 outputs to numbers of 16 bits: `pairs` pairs of inputs.
 
-    asks: a literal, whether to ask for codes that are needed later
+    prefetches: a literal, whether to prefetch later codes
     codes: 32 bytes a pair, the lower halves for outputs 0 to 15, the upper ones for 16 to 31
-    table: what the 16 codes mean, twice; into: first the pairs of the lower 16 outputs, 64 bytes each, then those of the upper
+    table: what the 16 codes mean, twice; into: the pairs of the lower 16 outputs, 64 bytes each, then those of the upper ones
     """
 
     def generate(context, builder, _signature, arguments):
         codes, table, into, pairs = arguments[1:]
-        look_up, upper = _table(builder, table), e.moved(builder, into, pairs, 6)
+        look_up, upper = _table(builder, table), llvm.offset(builder, into, pairs, 6)
         with cgutils.for_range(builder, pairs) as loop:
-            place = e.moved(builder, codes, loop.index, 5)
-            if asks.literal_value:
-                e.ahead(builder, place)
-            found = look_up(e.load(builder, place, ir.VectorType(e.I8, 32)))
+            address = llvm.offset(builder, codes, loop.index, 5)
+            if prefetches.literal_value:
+                llvm.prefetch_ahead(builder, address)
+            found = look_up(llvm.load(builder, address, ir.VectorType(llvm.I8, 32)))
             for values, out in zip(found, (into, upper), strict=True):
-                e.store(builder, values, e.moved(builder, out, loop.index, 6))
+                llvm.store(builder, values, llvm.offset(builder, out, loop.index, 6))
         return context.get_dummy_value()
 
-    return types.void(asks, *[e.address] * 4), generate
+    return types.void(prefetches, *[llvm.ADDRESS] * 4), generate
 
 
 @intrinsic
-def fetch(_context, place, lines):
-    """Ask for `lines` lines of 64 bytes before they are needed."""
+def fetch(_context, address, lines):
+    """Prefetch `lines` lines of 64 bytes."""
 
     def generate(context, builder, _signature, arguments):
-        hint = [ir.Constant(e.I32, value) for value in (0, 2, 1)]
+        hint = [ir.Constant(llvm.I32, value) for value in (0, 2, 1)]
         with cgutils.for_range(builder, arguments[1]) as loop:
-            where = builder.inttoptr(e.moved(builder, arguments[0], loop.index, 6), e.BYTES)
-            e.call(builder, "llvm.prefetch.p0", ir.VoidType(), (where, *hint))
+            where = builder.inttoptr(llvm.offset(builder, arguments[0], loop.index, 6), llvm.BYTES)
+            llvm.call(builder, "llvm.prefetch.p0", ir.VoidType(), (where, *hint))
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address), generate
+    return types.void(llvm.ADDRESS, llvm.ADDRESS), generate
 
 
 @intrinsic
-def clear(_context, place, lines):
-    """`lines` times 64 bytes of zeros."""
+def clear(_context, address, lines):
+    """Set `lines` times 64 bytes to zero."""
 
     def generate(context, builder, _signature, arguments):
         with cgutils.for_range(builder, arguments[1]) as loop:
-            where = e.moved(builder, arguments[0], loop.index, 6)
-            e.store(builder, ir.Constant(e.FLOATS, [0.0] * e.LANES), where)
+            where = llvm.offset(builder, arguments[0], loop.index, 6)
+            llvm.store(builder, ir.Constant(llvm.FLOATS, [0.0] * llvm.LANES), where)
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address), generate
+    return types.void(llvm.ADDRESS, llvm.ADDRESS), generate
 
 
 @intrinsic
 def copy_lines(_context, source, into, lines):
-    """`lines` times 64 bytes."""
+    """Copy `lines` times 64 bytes."""
 
     def generate(context, builder, _signature, arguments):
         with cgutils.for_range(builder, arguments[2]) as loop:
-            line = e.load(builder, e.moved(builder, arguments[0], loop.index, 6), e.FLOATS)
-            e.store(builder, line, e.moved(builder, arguments[1], loop.index, 6))
+            line = llvm.load(
+                builder, llvm.offset(builder, arguments[0], loop.index, 6), llvm.FLOATS
+            )
+            llvm.store(builder, line, llvm.offset(builder, arguments[1], loop.index, 6))
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address, e.address), generate
+    return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
 
 
 @intrinsic
@@ -117,116 +118,123 @@ def add_to(_context, total, part, lines):
 
     def generate(context, builder, _signature, arguments):
         with cgutils.for_range(builder, arguments[2]) as loop:
-            where, from_ = (e.moved(builder, place, loop.index, 6) for place in arguments[:2])
-            summed = builder.fadd(
-                e.load(builder, where, e.FLOATS), e.load(builder, from_, e.FLOATS)
+            where, from_ = (
+                llvm.offset(builder, address, loop.index, 6) for address in arguments[:2]
             )
-            e.store(builder, summed, where)
+            summed = builder.fadd(
+                llvm.load(builder, where, llvm.FLOATS), llvm.load(builder, from_, llvm.FLOATS)
+            )
+            llvm.store(builder, summed, where)
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address, e.address), generate
+    return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
 
 
 def _conversion(convert: Any, kind: Any, sizes: tuple[int, int]) -> Any:
-    """A function of source, into and lines, each `sizes` powers of two of bytes: 16 numbers of a kind converted at a time."""
+    """A function of source, into and lines that converts 16 numbers at a time. sizes: log2 of the bytes of 16 numbers, before and after"""
 
     @intrinsic
     def each(_context, source, into, lines):
         def generate(context, builder, _signature, arguments):
             with cgutils.for_range(builder, arguments[2]) as loop:
                 source, into = (
-                    e.moved(builder, place, loop.index, size)
-                    for place, size in zip(arguments[:2], sizes, strict=True)
+                    llvm.offset(builder, address, loop.index, size)
+                    for address, size in zip(arguments[:2], sizes, strict=True)
                 )
-                e.store(builder, convert(builder, e.load(builder, source, kind)), into)
+                llvm.store(builder, convert(builder, llvm.load(builder, source, kind)), into)
             return context.get_dummy_value()
 
-        return types.void(e.address, e.address, e.address), generate
+        return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
 
     return each
 
 
-round_to_bfloat16 = _conversion(e.to_bfloat16, e.FLOATS, (6, 5))  # float32, in the order of lines
-widen = _conversion(e.to_floats, e.SHORTS, (5, 6))  # bfloat16 to float32
+round_to_bfloat16 = _conversion(
+    llvm.to_bfloat16, llvm.FLOATS, (6, 5)
+)  # float32, in the order of lines
+widen = _conversion(llvm.to_floats, llvm.SHORTS, (5, 6))  # bfloat16 to float32
 
 
 @intrinsic
-def soften(_context, scores, keys, scale):
-    """Softmax of 16 queries side by side, but for dividing by the sums, which go behind the last key's row.
+def softmax(_context, scores, keys, scale):
+    """Softmax of 16 queries side by side. It does not divide by the sums: they are written behind the last key's row.
 
     scores: (keys + 1, 16) float32; summed in the order of the keys
     """
 
     def generate(context, builder, _signature, arguments):
         scores, keys, scale = arguments
-        best, total = (cgutils.alloca_once(builder, e.FLOATS) for _ in range(2))
-        builder.store(e.load(builder, scores, e.FLOATS), best)
-        builder.store(e.constant(0.0), total)
+        best, total = (cgutils.alloca_once(builder, llvm.FLOATS) for _ in range(2))
+        builder.store(llvm.load(builder, scores, llvm.FLOATS), best)
+        builder.store(llvm.constant(0.0), total)
         with cgutils.for_range(builder, keys) as loop:
             row, so_far = (
-                e.load(builder, e.moved(builder, scores, loop.index, 6), e.FLOATS),
+                llvm.load(builder, llvm.offset(builder, scores, loop.index, 6), llvm.FLOATS),
                 builder.load(best),
             )
-            builder.store(e.choose(builder, ">", row, so_far, row, so_far), best)
-        times = e.splat(builder, scale, e.FLOATS)
+            builder.store(llvm.choose(builder, ">", row, so_far, row, so_far), best)
+        times = llvm.splat(builder, scale, llvm.FLOATS)
         greatest = builder.load(best)
         with cgutils.for_range(builder, keys) as loop:
-            place = e.moved(builder, scores, loop.index, 6)
-            above = builder.fsub(e.load(builder, place, e.FLOATS), greatest)
-            weight = e.exponential(builder, builder.fmul(above, times))
-            e.store(builder, weight, place)
+            address = llvm.offset(builder, scores, loop.index, 6)
+            above = builder.fsub(llvm.load(builder, address, llvm.FLOATS), greatest)
+            weight = llvm.exponential(builder, builder.fmul(above, times))
+            llvm.store(builder, weight, address)
             builder.store(builder.fadd(builder.load(total), weight), total)
-        e.store(builder, builder.load(total), e.moved(builder, scores, keys, 6))
+        llvm.store(builder, builder.load(total), llvm.offset(builder, scores, keys, 6))
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address, types.float32), generate
+    return types.void(llvm.ADDRESS, llvm.ADDRESS, types.float32), generate
 
 
 @intrinsic
 def exponentials(_context, values, lines, scale):
-    """e**((x - the greatest) * scale) of `lines` times 16 float32, in their place."""
+    """e**((x - the greatest) * scale) of `lines` times 16 float32, in place."""
 
     def generate(context, builder, _signature, arguments):
         values, lines, scale = arguments
-        best = cgutils.alloca_once(builder, e.FLOATS)
-        builder.store(e.load(builder, values, e.FLOATS), best)
+        best = cgutils.alloca_once(builder, llvm.FLOATS)
+        builder.store(llvm.load(builder, values, llvm.FLOATS), best)
         with cgutils.for_range(builder, lines) as loop:
             row, so_far = (
-                e.load(builder, e.moved(builder, values, loop.index, 6), e.FLOATS),
+                llvm.load(builder, llvm.offset(builder, values, loop.index, 6), llvm.FLOATS),
                 builder.load(best),
             )
-            builder.store(e.choose(builder, ">", row, so_far, row, so_far), best)
-        greatest = e.call(
+            builder.store(llvm.choose(builder, ">", row, so_far, row, so_far), best)
+        greatest = llvm.call(
             builder, "llvm.vector.reduce.fmax.v16f32", ir.FloatType(), [builder.load(best)]
         )
-        greatest, times = e.splat(builder, greatest, e.FLOATS), e.splat(builder, scale, e.FLOATS)
+        greatest, times = (
+            llvm.splat(builder, greatest, llvm.FLOATS),
+            llvm.splat(builder, scale, llvm.FLOATS),
+        )
         with cgutils.for_range(builder, lines) as loop:
-            place = e.moved(builder, values, loop.index, 6)
-            above = builder.fsub(e.load(builder, place, e.FLOATS), greatest)
-            e.store(builder, e.exponential(builder, builder.fmul(above, times)), place)
+            address = llvm.offset(builder, values, loop.index, 6)
+            above = builder.fsub(llvm.load(builder, address, llvm.FLOATS), greatest)
+            llvm.store(builder, llvm.exponential(builder, builder.fmul(above, times)), address)
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address, types.float32), generate
+    return types.void(llvm.ADDRESS, llvm.ADDRESS, types.float32), generate
 
 
 @intrinsic
-def added_up(_context, values, lines):
+def sum_of(_context, values, lines):
     """Sum of `lines` times 16 float32: of each lane in order, then of the lanes."""
 
     def generate(_context, builder, _signature, arguments):
         values, lines = arguments
-        total = cgutils.alloca_once(builder, e.FLOATS)
-        builder.store(e.constant(0.0), total)
+        total = cgutils.alloca_once(builder, llvm.FLOATS)
+        builder.store(llvm.constant(0.0), total)
         with cgutils.for_range(builder, lines) as loop:
-            row = e.load(builder, e.moved(builder, values, loop.index, 6), e.FLOATS)
+            row = llvm.load(builder, llvm.offset(builder, values, loop.index, 6), llvm.FLOATS)
             builder.store(builder.fadd(builder.load(total), row), total)
         found = ir.Constant(ir.FloatType(), 0.0)
         lanes = builder.load(total)
-        for lane in range(e.LANES):
-            found = builder.fadd(found, builder.extract_element(lanes, ir.Constant(e.I32, lane)))
+        for lane in range(llvm.LANES):
+            found = builder.fadd(found, builder.extract_element(lanes, ir.Constant(llvm.I32, lane)))
         return found
 
-    return types.float32(e.address, e.address), generate
+    return types.float32(llvm.ADDRESS, llvm.ADDRESS), generate
 
 
 @intrinsic
@@ -236,15 +244,15 @@ def gate(_context, gates, up, into, lines):
     def generate(context, builder, _signature, arguments):
         gates, up, into, lines = arguments
         with cgutils.for_range(builder, lines) as loop:
-            x = e.load(builder, e.moved(builder, gates, loop.index, 6), e.FLOATS)
-            other = e.load(builder, e.moved(builder, up, loop.index, 6), e.FLOATS)
-            below = e.exponential(builder, builder.fsub(e.constant(0.0), x))
-            found = builder.fdiv(x, builder.fadd(below, e.constant(1.0)))
+            x = llvm.load(builder, llvm.offset(builder, gates, loop.index, 6), llvm.FLOATS)
+            other = llvm.load(builder, llvm.offset(builder, up, loop.index, 6), llvm.FLOATS)
+            below = llvm.exponential(builder, builder.fsub(llvm.constant(0.0), x))
+            found = builder.fdiv(x, builder.fadd(below, llvm.constant(1.0)))
             found = builder.fmul(found, other)
-            e.store(builder, found, e.moved(builder, into, loop.index, 6))
+            llvm.store(builder, found, llvm.offset(builder, into, loop.index, 6))
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address, e.address, e.address), generate
+    return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
 
 
 @intrinsic
@@ -258,32 +266,38 @@ def weigh_values(_context, weights, keys, values, stride, into):
 
     def generate(context, builder, _signature, arguments):
         weights, keys, values, stride, into = arguments
-        sums = [cgutils.alloca_once(builder, e.FLOATS) for _ in range(queries * lines)]
+        sums = [cgutils.alloca_once(builder, llvm.FLOATS) for _ in range(queries * lines)]
         for one in sums:
-            builder.store(ir.Constant(e.FLOATS, [0.0] * e.LANES), one)
+            builder.store(ir.Constant(llvm.FLOATS, [0.0] * llvm.LANES), one)
         with cgutils.for_range(builder, keys) as loop:
             row = builder.add(values, builder.mul(loop.index, stride))
             for line in range(lines // 2):
-                e.ahead(builder, builder.add(row, ir.Constant(e.I64, 64 * line)))
+                llvm.prefetch_ahead(builder, builder.add(row, ir.Constant(llvm.I64, 64 * line)))
             parts = [
-                e.to_floats(
+                llvm.to_floats(
                     builder,
-                    e.load(builder, builder.add(row, ir.Constant(e.I64, 32 * line)), e.SHORTS),
+                    llvm.load(
+                        builder, builder.add(row, ir.Constant(llvm.I64, 32 * line)), llvm.SHORTS
+                    ),
                 )
                 for line in range(lines)
             ]
-            place = e.moved(builder, weights, loop.index, 6)
+            address = llvm.offset(builder, weights, loop.index, 6)
             for query in range(queries):
-                at = builder.add(place, ir.Constant(e.I64, 4 * query))
-                weight = e.splat(builder, e.load(builder, at, ir.FloatType()), e.FLOATS)
+                at = builder.add(address, ir.Constant(llvm.I64, 4 * query))
+                weight = llvm.splat(builder, llvm.load(builder, at, ir.FloatType()), llvm.FLOATS)
                 for line, part in enumerate(parts):
                     one = sums[query * lines + line]
-                    builder.store(e.fma(builder, part, weight, builder.load(one)), one)
+                    builder.store(llvm.fma(builder, part, weight, builder.load(one)), one)
         for number, one in enumerate(sums):
-            e.store(builder, builder.load(one), builder.add(into, ir.Constant(e.I64, 64 * number)))
+            llvm.store(
+                builder, builder.load(one), builder.add(into, ir.Constant(llvm.I64, 64 * number))
+            )
         return context.get_dummy_value()
 
-    return types.void(e.address, e.address, e.address, e.address, e.address), generate
+    return types.void(
+        llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS
+    ), generate
 
 
 @intrinsic
@@ -296,32 +310,23 @@ def from_bits(_context, bits):
     return types.float32(types.int32), generate
 
 
-@intrinsic
-def to_bits(_context, value):
-    """The 32 bits of a float32."""
-
-    def generate(_context, builder, _signature, arguments):
-        return builder.bitcast(arguments[0], e.I32)
-
-    return types.int32(types.float32), generate
-
-
-def _pointers(element: Any, kind: Any) -> Any:
-    """A function from an e.address to a pointer to elements of a kind."""
+def pointers_to(element: Any) -> Any:
+    """A function from an address to a pointer to elements of a numba type."""
+    kind = types.CPointer(element)
 
     @intrinsic
-    def at(_context, place):
-        def generate(_context, builder, _signature, arguments):
-            return builder.inttoptr(arguments[0], kind.as_pointer())
+    def at(_context, address):
+        def generate(context, builder, _signature, arguments):
+            return builder.inttoptr(arguments[0], context.get_value_type(kind))
 
-        return types.CPointer(element)(e.address), generate
+        return kind(llvm.ADDRESS), generate
 
     return at
 
 
-floats_at = _pointers(types.float32, ir.FloatType())
-doubles_at = _pointers(types.float64, ir.DoubleType())
-numbers_at = _pointers(types.int64, e.I64)
-words_at = _pointers(types.int32, e.I32)
-halves_at = _pointers(types.uint16, e.I16)
-bytes_at = _pointers(types.uint8, e.I8)
+float32s_at = pointers_to(types.float32)
+float64s_at = pointers_to(types.float64)
+int64s_at = pointers_to(types.int64)
+int32s_at = pointers_to(types.int32)
+uint16s_at = pointers_to(types.uint16)
+uint8s_at = pointers_to(types.uint8)

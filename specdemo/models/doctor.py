@@ -159,11 +159,10 @@ def _four_bit() -> Fact:
     import_bitsandbytes()
     from bitsandbytes import functional
 
-    from specdemo.kernels import cpu_features as processor
-    from specdemo.kernels import runtime as native
+    from specdemo.kernels import cpu_features, runtime
 
-    if native.runs_here():
-        return Fact("4-bit on the CPU", f"compiled pass on {processor.name()} (fastest)")
+    if runtime.runs_here():
+        return Fact("4-bit on the CPU", f"compiled pass on {cpu_features.name()} (fastest)")
     fused = getattr(functional, "has_avx512bf16", lambda: False)()
     if fused:
         return Fact("4-bit on the CPU", "fused AVX512-BF16 kernel (fast)")

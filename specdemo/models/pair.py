@@ -12,7 +12,8 @@ from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.target import CachedModel, check_rollback
 from specdemo.engine.types import LanguageModel
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact import CompactModel, CompactWeights
+from specdemo.models.drafts.compact import CompactModel
+from specdemo.models.drafts.compact_decoder import CompactDecoder
 from specdemo.models.drafts.compact_files import (
     is_compact,
     load_compact,
@@ -110,12 +111,12 @@ class LoadedPair:
 
     def open_trained(self, kind: str, target: CachedModel) -> Any:
         """A trained drafter for one conversation: a reader, or Medusa's weights. Raises UserError for damaged files."""
-        weights = self.trained[kind].weights()
+        network = self.trained[kind].network()
         if kind == "medusa":
-            return weights
+            return network
         if kind == "exit":
-            return FeatureReader(ExitModel(target, weights))
-        return FeatureReader(CompactModel(weights, target.features))
+            return FeatureReader(ExitModel(target, network))
+        return FeatureReader(CompactModel(network, target.features))
 
     @property
     def vocabulary_size(self) -> int:
@@ -145,11 +146,11 @@ class CompactDraft:
     """Makes a compact draft with an empty cache."""
 
     config: Mapping[str, Any]
-    weights: CompactWeights
+    decoder: CompactDecoder
 
     def __call__(self) -> CompactModel:
         """A draft model."""
-        return CompactModel(self.weights)
+        return CompactModel(self.decoder)
 
 
 def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
@@ -162,7 +163,7 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     target = load_model(files, settings.precision, settings.device, progress)
     check_rollback(target.model.config)
     info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
-    below = open_draft.weights if isinstance(open_draft, CompactDraft) else None
+    below = open_draft.decoder.weights if isinstance(open_draft, CompactDraft) else None
     trained = find_trained(target, below, settings.trained)
     progress(Progress("warm up", None, "measuring what a pass costs"))
     draft = open_draft() if open_draft else None
@@ -268,4 +269,4 @@ def _compact(
     kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else "bf16 on CUDA"
     parameters = int(config["specdemo"].get("parameters", 0))
     info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
-    return info, CompactDraft(config, weights)
+    return info, CompactDraft(config, CompactDecoder(weights))

@@ -9,8 +9,8 @@ import torch
 
 from specdemo.drafters.methods import TRAINED
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact import rounded
 from specdemo.models.drafts.compact_files import load_state, read_config
+from specdemo.models.drafts.four_bit import rounded
 from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
 from specdemo.training.package import draft_config

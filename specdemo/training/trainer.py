@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact import rounded
+from specdemo.models.drafts.four_bit import rounded
 from specdemo.models.progress import Progress, ProgressCallback
 from specdemo.training.data import Row, batches
 

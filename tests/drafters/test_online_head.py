@@ -16,7 +16,9 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact import CompactConfig, CompactLayer, CompactModel, CompactWeights
+from specdemo.models.decoders.layer import LlamaLayer
+from specdemo.models.drafts.compact import CompactModel
+from specdemo.models.drafts.compact_weights import CompactConfig, CompactWeights
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.metrics import Metrics, measure, output_ids
 
@@ -37,7 +39,7 @@ def weights() -> CompactWeights:
         return lambda x: F.linear(x, weight)
 
     embedding, word_ids, one = matrix(VOCABULARY, HIDDEN) * 3, torch.arange(48), torch.ones(HIDDEN)
-    layer = CompactLayer(
+    layer = LlamaLayer(
         one, linear(64, HIDDEN), linear(HIDDEN, 32), one, linear(64, HIDDEN), linear(HIDDEN, 32)
     )
     config = CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0)

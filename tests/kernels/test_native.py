@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import copy
-import hashlib
+import ctypes
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import VOCABULARY
 from passes import ROPE, TEXT, TREE, passes_of
+from tiny_compact import compact, features_of, injecting
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -27,33 +27,26 @@ from specdemo.engine.cache import RollbackCache
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.draft_plan import DraftPlan, StopRule
 from specdemo.engine.features import Features
-from specdemo.engine.forward import ForwardInput, answered, immediate
+from specdemo.engine.forward import ForwardInput, answer_together, answered, immediate
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.prefix import FeatureReader, PrefixReader
-from specdemo.engine.sampling import ReducedVocabulary, Shaper
+from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.kernels import cpu_features as processor
-from specdemo.kernels import packing
-from specdemo.kernels import runtime as native
+from specdemo.kernels import cpu_features, packing, runtime, weights
+from specdemo.kernels import job as jobs
 from specdemo.models import loading
 from specdemo.models.decoders.choose import agrees, compile_pass, open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Joined
-from specdemo.models.drafts.compact import (
-    CompactConfig,
-    CompactLayer,
-    CompactModel,
-    CompactWeights,
-    Injection,
-    compiled,
-    pack_linear,
-)
+from specdemo.models.drafts.compact import CompactModel
+from specdemo.models.drafts.compact_decoder import CompactDecoder
+from specdemo.models.drafts.compact_weights import Injection
 from specdemo.models.drafts.copy import _quantised, matrices
 from specdemo.settings import RunSettings, Sampling
 
 pytestmark = pytest.mark.skipif(
-    not native.runs_here(), reason="the compiled pass does not run on this processor or system"
+    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
 )
 WORDS = -(-VOCABULARY // 32) * 32
 BUILDS = {
@@ -219,7 +212,7 @@ def test_products_are_those_of_the_decoded_matrix(group, rows):
     x = torch.randn(rows, width)
     found = product(x, matrix, outputs, group)
     # What inputs are rounded to: bfloat16, or whole numbers of fifteen bits in each group.
-    assert error(found, x @ weight.T) < (0.003 if processor.has_tiles() else 2e-4)
+    assert error(found, x @ weight.T) < (0.003 if cpu_features.has_tiles() else 2e-4)
     alone = torch.cat([product(one[None], matrix, outputs, group) for one in x])
     assert torch.equal(found, alone)
 
@@ -230,11 +223,12 @@ def product(x, matrix: packing.Packed, outputs: int, group: int) -> torch.Tensor
     y = torch.zeros(padded, width, dtype=torch.bfloat16)
     about = torch.zeros(2, padded, width // group)
     into, own = torch.zeros(rows, outputs), torch.zeros(8192 + 128 * padded, dtype=torch.uint8)
-    addresses = np.array(matrix.addresses(), dtype=np.int64)
+    record = jobs.LayerStructure()
+    weights.write_matrix(record.qkv, matrix)
     table, _ = packing.meanings(packing.AFFINE)
-    shapes = native.NativeLayers._shapes(_Kept(), min(rows, 16), 1)[0]
+    shapes = runtime._tile_shapes()[min(rows, 16)]
     compiled_product()(
-        shapes.ctypes.data, x.data_ptr(), y.data_ptr(), about.data_ptr(), addresses.ctypes.data,
+        shapes.ctypes.data, x.data_ptr(), y.data_ptr(), about.data_ptr(), ctypes.addressof(record),
         table.data_ptr(), into.data_ptr(), own.data_ptr(), rows, width, group, outputs // 32,
     )  # fmt: skip
     return into
@@ -244,12 +238,14 @@ def product(x, matrix: packing.Packed, outputs: int, group: int) -> torch.Tensor
 def compiled_product():
     from numba import njit
 
-    from specdemo.kernels.llama import products
+    from specdemo.kernels.attention import products
+    from specdemo.kernels.records import layer_at
 
     @njit
-    def run(shapes, x, y, about, matrix, table, into, own, rows, width, group, blocks):
+    def run(shapes, x, y, about, layer, table, into, own, rows, width, group, blocks):
         products.begin(shapes)
-        products.lay_in(x, width * 4, y, about, rows, width, group, True)
+        products.quantize_inputs(x, width * 4, y, about, rows, width, group, True)
+        matrix = layer_at(layer).qkv
         products.product(
             y, about, rows, width, matrix, table, group, into, blocks * 32, 0, blocks, own
         )
@@ -258,39 +254,10 @@ def compiled_product():
     return run
 
 
-class _Kept:
-    _tiles: dict = {}
-
-
-def test_what_is_kept_on_disk_is_as_new_as_its_parts():
-    from specdemo.kernels import draft_loop as team
-    from specdemo.kernels import jit as compiling
-    from specdemo.kernels import llama as layers
-    from specdemo.kernels import llvm as emit
-    from specdemo.kernels import matmul_amx as amx
-    from specdemo.kernels import matmul_avx as avx
-    from specdemo.kernels import simd as vector
-
-    parts = [Path(one.__file__).read_bytes() for one in (amx, avx, compiling, emit, layers, vector)]
-    wanted = hashlib.sha256(b"".join(parts)).hexdigest()[:16]
-    assert wanted == team.PARTS, "write this into team.py, so that numba compiles it again"
-
-
-def test_without_a_folder_to_keep_it_in_it_is_compiled_all_the_same():
-    from specdemo.kernels import jit as compiling
-
-    def compiler(*, cache=False):
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: (function, "compiled")
-
-    assert compiling.kept(compiler)(len) == (len, "compiled")
-
-
 def test_softmax_and_gates_are_torchs():
     from numba import njit
 
-    from specdemo.kernels import simd as vector
+    from specdemo.kernels import simd
 
     torch.manual_seed(0)
     scores = 30 * torch.randn(41, 16)
@@ -301,8 +268,8 @@ def test_softmax_and_gates_are_torchs():
 
     @njit
     def run(scores_, gates_, up_, into_):
-        vector.soften(scores_, 40, np.float32(0.25))
-        vector.gate(gates_, up_, into_, 4)
+        simd.softmax(scores_, 40, np.float32(0.25))
+        simd.gate(gates_, up_, into_, 4)
 
     run(found.data_ptr(), gates.data_ptr(), up.data_ptr(), into.data_ptr())
     wanted = (scores[:40] * 0.25).softmax(dim=0)
@@ -311,43 +278,20 @@ def test_softmax_and_gates_are_torchs():
     torch.testing.assert_close(into, F.silu(gates) * up)
 
 
-def compact() -> CompactWeights:
-    """A random compact draft of two layers that says half of the words."""
-    torch.manual_seed(5)
-    config = CompactConfig(128, 4, 2, 64, 1e-5, 10000.0)
-
-    def matrix(rows: int, columns: int):
-        return pack_linear(
-            torch.randn(rows, columns).bfloat16() / columns**0.5, four_bit=True, in_pass=True
-        )
-
-    def layer() -> CompactLayer:
-        norms = [1 + 0.1 * torch.randn(128).bfloat16() for _ in range(2)]
-        return CompactLayer(
-            norms[0], matrix(512, 128), matrix(128, 256), norms[1], matrix(384, 128),
-            matrix(128, 192),
-        )  # fmt: skip
-
-    return CompactWeights(
-        config, (layer(), layer()), torch.ones(128).bfloat16(), torch.randn(128, 128).bfloat16(),
-        matrix(64, 128), ReducedVocabulary(torch.randperm(128)[:64], 128), extends=1,
-        mask=torch.randn(3, 128).bfloat16(), depth=4,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_compact_draft_is_what_torch_makes_of_it(reads):
-    plain, fast = compact(), compiled(compact())
-    assert fast.native is not None
+    plain, fast = (CompactDecoder(compact(), compiled=compiled) for compiled in (False, True))
+    assert fast.compiled is not None
     found, features = [], Features((3,))
     matrix, states = torch.randn(128, 128).bfloat16() / 11, torch.randn(60, 128).bfloat16()
     features.write(0, [states])
     features.length = 60
     inject = Injection(torch.ones(128).bfloat16(), lambda x: F.linear(x, matrix))
-    for weights in (plain, fast):
+    for decoder in (plain, fast):
         if reads:
-            weights = replace(weights, reads=(3,), inject=inject)
-        model = CompactModel(weights, features)
+            weights = replace(decoder.weights, reads=(3,), inject=inject)
+            decoder = CompactDecoder(weights, compiled=decoder is fast)
+        model = CompactModel(decoder, features)
         rows = [model.read(TEXT[:5])[None], model.guess(TEXT[5:7])]
         states = model.states
         rows += [model.grow([3, 4], [-1, -1]), model.grow([5], [1])]
@@ -368,7 +312,7 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool) -> li
         inject = Injection(torch.ones(128).bfloat16(), lambda x: F.linear(x, matrix))
         weights = replace(weights, reads=(3,), inject=inject)
         features.write(0, [torch.randn(60, 128).bfloat16()])
-    model = CompactModel(compiled(weights), features)
+    model = CompactModel(weights, features)
     reader = FeatureReader(model) if reads else PrefixReader(model)
     if not alone:
         model.drafting = immediate(lambda *_: None)
@@ -405,7 +349,7 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
 
 
 def test_a_draft_that_memory_corrects_is_made_token_by_token():
-    model = CompactModel(replace(compiled(compact()), depth=1))
+    model = CompactModel(replace(compact(), depth=1))
     guide = DraftPlan(3, StopRule.never(3))
     assert model.draft_on([1, 2], guide) is not None
     model.rollback(0)
@@ -414,7 +358,76 @@ def test_a_draft_that_memory_corrects_is_made_token_by_token():
     assert model.length == 0
 
 
-@pytest.mark.skipif(not processor.has_wide_vectors(), reason="this processor has no more than AVX2")
+def test_rows_of_drafts_are_the_same_alone_and_in_one_pass():
+    """Several runs' drafts read, guess, grow and draft in one pass; each has its own words and states of the target."""
+    decoder, texts = (
+        CompactDecoder(injecting(compact())),
+        ([5, 9, 77, 100], [3], [60, 2, 2, 90, 11, 14, 8]),
+    )
+    assert decoder.compiled is not None
+
+    def opened() -> list[CompactModel]:
+        return [CompactModel(decoder, features_of(number)) for number in range(len(texts))]
+
+    alone, together = opened(), opened()
+    for step in (
+        lambda model, text: model.reading(text),
+        lambda model, text: model.guessing(text[:2]),
+        lambda model, text: model.growing(text[:1], [-1]),
+        lambda model, _: model.growing([7, 8], [-1, 0]),
+    ):
+        wanted = [answered(step(model, text)) for model, text in zip(alone, texts, strict=True)]
+        found = in_one_pass(
+            [step(model, text) for model, text in zip(together, texts, strict=True)]
+        )
+        for one, other, first, second in zip(found, wanted, together, alone, strict=True):
+            assert torch.equal(one, other)
+            assert torch.equal(first.states, second.states)
+            assert first.words.tokens == second.words.tokens
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_drafts_that_go_on_together_are_those_made_alone(drawn):
+    """Drafts of different length, and rows that are only read, share the passes of one job."""
+    decoder = CompactDecoder(replace(injecting(compact()), depth=1))
+    texts, mosts = ([5, 9, 77], [3], [60, 2, 2, 90], [8, 1]), (6, 1, 9, 3)
+    uniforms = torch.rand(9, dtype=torch.float64) if drawn else None
+
+    def drafts(models):
+        for model, text, most in zip(models, texts, mosts, strict=True):
+            least = 0.02 if most == 9 else 0.0
+            plan = DraftPlan(most, StopRule.never(most, least), uniforms, 0.7)
+            yield model.drafting(text, plan)
+
+    alone, together = ([CompactModel(decoder, features_of(n)) for n in range(4)] for _ in range(2))
+    reader, other = (CompactModel(decoder) for _ in range(2))
+    wanted = [*map(answered, drafts(alone)), reader.read([1, 2, 3])]
+    found = in_one_pass([*drafts(together), other.reading([1, 2, 3])])
+    assert torch.equal(found[-1], wanted[-1])
+    assert [len(chain.columns) for chain in found[:-1]][:2] == [6, 1]
+    for chain, expected, model, same in zip(found, wanted, together, alone, strict=False):
+        assert chain.columns == expected.columns
+        assert chain.confidences == expected.confidences
+        assert all(map(torch.equal, chain.rows, expected.rows))
+        assert model.length == same.length
+        assert torch.equal(model.read([4]), same.read([4]))  # the cache holds what was drafted
+
+
+def in_one_pass(work):
+    """Results of generators that each ask for one pass, answered together."""
+    requests = [next(one) for one in work]
+    answer_together(requests)
+    results = []
+    for one in work:
+        with pytest.raises(StopIteration) as ended:
+            next(one)
+        results.append(ended.value.value)
+    return results
+
+
+@pytest.mark.skipif(
+    not cpu_features.has_wide_vectors(), reason="this processor has no more than AVX2"
+)
 def test_processors_with_less_compute_the_same():
     """numba compiles for AVX2 alone when asked to, as on most laptops."""
     features = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+sse3,+ssse3,+sse4.1,+sse4.2"
@@ -427,7 +440,7 @@ def test_processors_with_less_compute_the_same():
 
 def test_without_its_library_or_its_processor_there_is_no_compiled_pass(monkeypatch):
     model = tiny("llama")
-    monkeypatch.setattr(native, "runs_here", lambda: False)
+    monkeypatch.setattr(runtime, "runs_here", lambda: False)
     decoder, way = open_decoder(model)
     assert isinstance(decoder, LeanDecoder)
     assert way.startswith("lean pass")

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact import CompactModel, CompactWeights
+from specdemo.models.drafts.compact import CompactModel
+from specdemo.models.drafts.compact_weights import CompactWeights
 
 RANK = 16
 MOST_PAIRS = 4096  # verdicts that are remembered, the newest

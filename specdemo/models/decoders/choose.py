@@ -11,11 +11,11 @@ from torch import Tensor
 
 from specdemo.engine.forward import Decoder
 from specdemo.engine.module_decoder import ModuleDecoder
-from specdemo.kernels import cpu_features as processor
-from specdemo.kernels import packing
-from specdemo.kernels import runtime as native
+from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.models.decoders import graphs
-from specdemo.models.decoders.lean import LeanDecoder, LeanLayer
+from specdemo.models.decoders.compiled import CompiledDecoder
+from specdemo.models.decoders.layer import LlamaLayer
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import FourBit, Nf4Joined, Nf4Stack, rms_norm
 from specdemo.models.memory import free_ram
 
@@ -42,7 +42,7 @@ def open_decoder(model: Any) -> tuple[Decoder, str]:
         return open_on_gpu(lean, module, graphs.cuda_graph(model.device))
     compiled = compile_pass(lean)
     if compiled is not None and agrees(compiled, module):
-        return compiled, f"{COMPILED} on {processor.name()}"
+        return compiled, f"{COMPILED} on {cpu_features.name()}"
     rows = widen(lean)
     if not agrees(lean, module):
         return module, "transformers' own pass"
@@ -66,36 +66,36 @@ def open_on_gpu(
     return recorded, "lean pass in CUDA graphs" if recorded.records else "lean pass"
 
 
-def compile_pass(lean: LeanDecoder) -> native.NativeDecoder | None:
-    """The same pass as one compiled function, where processor, sizes and number format allow it."""
+def compile_pass(lean: LeanDecoder) -> CompiledDecoder | None:
+    """The same pass as one compiled function, where the processor, sizes and number format allow it."""
     head = lean.model.lm_head.weight
     stacks = [one for layer in lean.layers for one in layer.matrices()]
-    if head.dtype != torch.bfloat16 or not native.runs_here():
+    if head.dtype != torch.bfloat16 or not runtime.runs_here():
         return None
     if not all(isinstance(one, Nf4Stack | Nf4Joined) for one in stacks):
         return None
     first = lean.layers[0].qkv.four_bit()  # type: ignore[attr-defined]
     inner = lean.layers[0].down.in_features  # type: ignore[attr-defined]
-    shape = native.Shape(
-        lean.heads, lean.kv_heads, lean.head_dim, lean.embedding.shape[1], inner, first.block,
-        lean.eps, lean.scaling,
+    shape = runtime.Shape(
+        lean.sizes.heads, lean.sizes.kv_heads, lean.sizes.head_dim, lean.embedding.shape[1], inner,
+        first.block, lean.sizes.eps, lean.sizes.scaling,
     )  # fmt: skip
     # Of biases the compiled pass knows those of queries, keys and values.
     beyond = [one for layer in lean.layers for one in layer.matrices()[1:]]
-    if any(one.bias is not None for one in beyond) or not native.fits(shape, len(head)):  # type: ignore[attr-defined]
+    if any(one.bias is not None for one in beyond) or not runtime.fits(shape, len(head)):  # type: ignore[attr-defined]
         return None
-    norm, eps = lean.norm, lean.eps
+    norm, eps = lean.norm, lean.sizes.eps
     table, unit = packing.meanings(first.code)
-    layers = [_native_layer(layer, unit) for layer in lean.layers]
-    compiled = native.NativeLayers(layers, shape, table, head, norm.float())
-    return native.NativeDecoder(
+    layers = [_layer_weights(layer, unit) for layer in lean.layers]
+    compiled = runtime.CompiledLayers(layers, shape, table, head, norm.float())
+    return CompiledDecoder(
         lean.config, compiled, lean.embedding, lambda x: rms_norm(x, norm, eps), lean.rotary.full
     )
 
 
-def _native_layer(layer: LeanLayer, unit: float) -> native.NativeLayer:
+def _layer_weights(layer: LlamaLayer, unit: float) -> runtime.LayerWeights:
     norms = [norm.float() for norm in layer.query_key_norms or ()]
-    return native.NativeLayer(
+    return runtime.LayerWeights(
         layer.input_norm.float(),
         layer.post_norm.float(),
         *(_pack(one.four_bit(), unit) for one in layer.matrices()),  # type: ignore[attr-defined]

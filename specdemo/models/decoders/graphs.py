@@ -2,7 +2,7 @@
 
 A GPU runs the hundreds of small steps of such a pass faster than a processor can start them one by one. A
 recording knows addresses, so what it reads and writes stays where it is: its inputs, its answers, and the keys
-and values, which lie in a *home* that one conversation leaves to the next.
+and values, which lie in a static cache. When a conversation ends, the next one takes its static cache over.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from torch import Tensor
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.forward import ForwardInput, ForwardOutput
 from specdemo.engine.module_decoder import finish
-from specdemo.models.decoders.lean import LeanDecoder, Rows
+from specdemo.models.decoders.layer import CacheRows
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Look
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16)  # of recordings; a pass takes the next larger one
-SLOTS = 1024  # of the smallest home; each larger one has twice as many
+SLOTS = 1024  # of the smallest static cache; each larger one has twice as many
 KEPT = 64  # recordings
 
 Work = Callable[[], tuple[Tensor, ...]]
 Record = Callable[[Work], Work]  # of what does the same work again, into the same tensors
 
 
-class Home:
+class StaticCache:
     """Keys and values of all layers at addresses that stay; (1, kv_heads, slots, head_dim) each.
 
     The last slot is no text's: rows that only fill a recording up are written there.
@@ -51,8 +52,8 @@ class Home:
         """Whether a conversation lies here; a cache that grew, or was batched, lies elsewhere."""
         return cache.layers[0].keys is self.parts[0][0]
 
-    def take_in(self, cache: RollbackCache) -> None:
-        """Let a conversation lie here from now on."""
+    def adopt(self, cache: RollbackCache) -> None:
+        """Keep a conversation here from now on."""
         for layer, parts in zip(cache.layers, self.parts, strict=True):
             if layer.is_initialized:
                 for part, old in zip(parts, (layer.keys, layer.values), strict=True):
@@ -63,7 +64,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """One layer of a home as a recording sees it. slots: (rows,) where its rows are written"""
+    """One layer of a static cache as a recording sees it. slots: (rows,) where its rows are written"""
 
     keys: Tensor
     values: Tensor
@@ -77,14 +78,14 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A home's layers, as `LeanDecoder` finds them in a cache."""
+class CacheView:
+    """The layers of a static cache, as `LeanDecoder` finds them in a cache."""
 
     layers: Sequence[Slots]
 
 
 class Recording:
-    """A pass of so many rows over one home.
+    """A pass of so many rows over one static cache.
 
     reads, depth: as in `ForwardInput`
     """
@@ -93,26 +94,26 @@ class Recording:
         self,
         lean: LeanDecoder,
         record: Record,
-        home: Home,
+        static: StaticCache,
         rows: int,
         reads: Sequence[int],
         depth: int | None,
     ) -> None:
         device = lean.embedding.device
-        self._rows, self._last = rows, home.slots - 1
+        self._rows, self._last = rows, static.slots - 1
         # Token ids, positions, slots: numbers that are right for a recording without any text.
         self._numbers = torch.zeros(3, rows, dtype=torch.int64, device=device)
         self._numbers[2] = self._last
-        self._seen = torch.zeros(rows, home.slots, dtype=torch.bool, device=device)
+        self._seen = torch.zeros(rows, static.slots, dtype=torch.bool, device=device)
         self._seen[:, self._last] = True
-        stage = Stage([Slots(*parts, self._numbers[2]) for parts in home.parts])
-        group = lean.heads // lean.kv_heads
+        view = CacheView([Slots(*parts, self._numbers[2]) for parts in static.parts])
+        group = lean.sizes.heads // lean.sizes.kv_heads
 
         def work() -> tuple[Tensor, ...]:
-            mask = torch.zeros(rows, home.slots, dtype=lean.embedding.dtype, device=device)
+            mask = torch.zeros(rows, static.slots, dtype=lean.embedding.dtype, device=device)
             mask = mask.masked_fill(~self._seen, -torch.inf)
-            folded = mask[:, None].expand(rows, group, home.slots).reshape(1, 1, -1, home.slots)
-            at = Rows(0, rows, stage, Look(folded, folded=True))
+            folded = mask[:, None].expand(rows, group, static.slots).reshape(1, 1, -1, static.slots)
+            at = CacheRows(0, rows, view, Look(folded, folded=True))
             token_ids, positions, _ = self._numbers
             x, states = lean.through(token_ids, positions, [at], set(reads), depth)
             first = x if depth is not None else lean.logits(x)
@@ -154,10 +155,10 @@ class GraphDecoder:
         self.records = True
         self._lean, self._record = lean, record
         self._lock = threading.Lock()
-        self._homes: weakref.WeakKeyDictionary[RollbackCache, tuple[Home, Any]] = (
+        self._static: weakref.WeakKeyDictionary[RollbackCache, tuple[StaticCache, Any]] = (
             weakref.WeakKeyDictionary()
         )
-        self._empty: list[Home] = []
+        self._empty: list[StaticCache] = []
         self._recordings: OrderedDict[tuple[Any, ...], Recording] = OrderedDict()
         self._table: Tensor | None = None  # that the recordings know
 
@@ -170,21 +171,21 @@ class GraphDecoder:
             return answers
 
     def _answers(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
-        homes = [self._home(one) for one in passes]
+        caches = [self._static_cache(one) for one in passes]
         if len(passes) == 1 and len(passes[0].token_ids) <= ROWS[-1] and self.records:
-            recording = self._recording(passes[0], homes[0])
+            recording = self._recording(passes[0], caches[0])
             if recording is not None:
                 return [recording.run(passes[0])]
         return self._lean.run(passes)
 
-    def _recording(self, one: ForwardInput, home: Home) -> Recording | None:
+    def _recording(self, one: ForwardInput, static: StaticCache) -> Recording | None:
         """The one that answers a pass; None where this device, or this build of a model, cannot be recorded."""
         table = self._lean.rotary.tables(max(one.positions) + 1)[0]
         if table is not self._table:
             self._recordings.clear()
             self._table = table
         rows = ROWS[bisect_left(ROWS, len(one.token_ids))]
-        key = (home, rows, tuple(one.reads), one.depth)
+        key = (static, rows, tuple(one.reads), one.depth)
         if key not in self._recordings:
             try:
                 self._recordings[key] = Recording(self._lean, self._record, *key)
@@ -198,31 +199,31 @@ class GraphDecoder:
         self._recordings.move_to_end(key)
         return self._recordings[key]
 
-    def _home(self, one: ForwardInput) -> Home:
-        """Where a conversation lies, with room for its next rows."""
+    def _static_cache(self, one: ForwardInput) -> StaticCache:
+        """The static cache of a conversation, with room for its next rows."""
         cache, end = one.cache, one.cache.start + len(one.token_ids)
-        home, leave = self._homes.get(cache, (None, None))
-        if home is not None and home.holds(cache) and end < home.slots:
-            return home
+        static, release = self._static.get(cache, (None, None))
+        if static is not None and static.holds(cache) and end < static.slots:
+            return static
         new = self._vacant(end)
-        new.take_in(cache)
-        if leave is not None:
-            leave()
-        self._homes[cache] = new, weakref.finalize(cache, self._empty.append, new)
+        new.adopt(cache)
+        if release is not None:
+            release()
+        self._static[cache] = new, weakref.finalize(cache, self._empty.append, new)
         return new
 
-    def _vacant(self, end: int) -> Home:
-        fitting = [home for home in self._empty if end < home.slots]
+    def _vacant(self, end: int) -> StaticCache:
+        fitting = [static for static in self._empty if end < static.slots]
         if fitting:
-            home = min(fitting, key=lambda one: one.slots)
-            self._empty.remove(home)
-            return home
+            static = min(fitting, key=lambda one: one.slots)
+            self._empty.remove(static)
+            return static
         slots = SLOTS
         while slots <= end:
             slots *= 2
         lean = self._lean
-        like = lean.embedding.new_zeros(1, lean.kv_heads, 1, lean.head_dim)
-        return Home(len(lean.layers), like, slots)
+        like = lean.embedding.new_zeros(1, lean.sizes.kv_heads, 1, lean.sizes.head_dim)
+        return StaticCache(len(lean.layers), like, slots)
 
 
 def cuda_graph(device: torch.device) -> Record:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdemo.kernels import cpu_features as processor
+from specdemo.kernels import cpu_features
 from specdemo.kernels.packing import lay_codes
 
 PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
@@ -118,7 +118,11 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
     With matrix tiles oneDNN lays a bfloat16 matrix on the right out anew in every call, which takes as long as
     reading it twice; on the left it is taken as it is. For one row a matrix-vector product does without either.
     """
-    if weight.dtype != torch.bfloat16 or weight.device.type != "cpu" or not processor.has_tiles():
+    if (
+        weight.dtype != torch.bfloat16
+        or weight.device.type != "cpu"
+        or not cpu_features.has_tiles()
+    ):
         return F.linear(x, weight)
     if len(x) == 1:
         return torch.mv(weight, x[0])[None]

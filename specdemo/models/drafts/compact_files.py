@@ -18,15 +18,14 @@ from torch import Tensor
 
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact import (
+from specdemo.models.decoders.layer import LlamaLayer
+from specdemo.models.drafts.compact_weights import (
     CompactConfig,
-    CompactLayer,
     CompactWeights,
     Injection,
     MarkovHead,
-    compiled,
-    pack_linear,
 )
+from specdemo.models.drafts.four_bit import pack_linear
 
 FORMAT = "compact-1"
 PART_BYTES = 8_000_000
@@ -143,10 +142,10 @@ def load_compact(
     def vector(name: str) -> torch.Tensor:
         return state[name].to(device, torch.bfloat16)
 
-    def layer(index: int) -> CompactLayer:
+    def layer(index: int) -> LlamaLayer:
         at = f"layers.{index}."
         fused = partial(matrix, in_pass=True)
-        return CompactLayer(
+        return LlamaLayer(
             input_norm=vector(f"{at}input_layernorm.weight"),
             qkv=fused(*(f"{at}self_attn.{part}_proj.weight" for part in "qkv")),
             output=fused(f"{at}self_attn.o_proj.weight"),
@@ -168,7 +167,7 @@ def load_compact(
             constant=float(state["markov.confidence.bias"]),
             temperatures=tuple(state["temperatures"].tolist()),
         )
-    weights = CompactWeights(
+    return CompactWeights(
         config=shape,
         layers=(
             *(base.layers if base else ()),
@@ -186,7 +185,6 @@ def load_compact(
         causal=bool(facts.get("causal", True)),
         markov=markov,
     )
-    return compiled(weights)
 
 
 def export(folder: Path, target_folder: Path, out: Path) -> None:

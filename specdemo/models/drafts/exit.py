@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
-from specdemo.engine.forward import immediate
+from specdemo.engine.forward import Requesting, answered, immediate
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
-from specdemo.models.drafts.compact import CompactModel, CompactWeights
+from specdemo.models.drafts.compact import CompactModel
+from specdemo.models.drafts.compact_decoder import CompactDecoder
+from specdemo.models.drafts.compact_weights import CompactWeights
 
 
 class ExitModel:
@@ -27,10 +29,10 @@ class ExitModel:
     weights: `reads` names the one layer whose states are the adapter's input
     """
 
-    def __init__(self, target: CachedModel, weights: CompactWeights) -> None:
+    def __init__(self, target: CachedModel, weights: CompactDecoder | CompactWeights) -> None:
         self.target = target
         self.adapter = CompactModel(weights)
-        (self._layers,) = weights.reads
+        (self._layers,) = self.adapter.weights.reads
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
     @property
@@ -48,11 +50,9 @@ class ExitModel:
         self._grown.clear()
         self.adapter.rollback(length)
 
-    @torch.inference_mode()
-    def read(self, token_ids: Sequence[int]) -> Tensor:
+    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
         """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
         self._grown.clear()
-        self.adapter.meet(token_ids)
         states, features = [], self.target.features
         known = max(0, min(features.length - self.length, len(token_ids)))
         if known:
@@ -62,11 +62,15 @@ class ExitModel:
         if fresh:
             ahead = self._ahead(self.length + known)
             tree = range(-1, ahead + len(fresh) - 1)
-            states.append(self.target.lower(self._layers, fresh, tree[ahead:], tree[:ahead]))
-        return self.adapter.read_inputs(self._fit(torch.cat(states)))[0]
+            lower = self.target.lowering(self._layers, fresh, tree[ahead:], tree[:ahead])
+            states.append((yield from lower))
+        return (yield from self.adapter.reading_states(token_ids, self._fit(torch.cat(states))))
 
-    @torch.inference_mode()
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+    def read(self, token_ids: Sequence[int]) -> Tensor:
+        """`reading`, answered at once."""
+        return answered(self.reading(token_ids))
+
+    def growing(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
 
         parents: index among all nodes grown so far, -1 = follows the text
@@ -75,20 +79,22 @@ class ExitModel:
         ahead = self._ahead(self.length)
         earlier = [*range(-1, ahead - 1), *(ahead + parent for parent in self._grown)]
         below = [ahead + parent for parent in parents]
-        states = self.target.lower(self._layers, token_ids, below, earlier)
+        states = yield from self.target.lowering(self._layers, token_ids, below, earlier)
         self._grown += parents
-        return self.adapter.grow_inputs(self._fit(states), parents)
+        return (yield from self.adapter.growing(token_ids, parents, self._fit(states)))
 
-    reading, growing = immediate(read), immediate(grow)
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """`growing`, answered at once."""
+        return answered(self.growing(token_ids, parents))
 
     @immediate
     def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         """Nothing: it is asked token by token."""
         return None
 
-    def _ahead(self, place: int) -> int:
-        """How many tokens before a place the target has not read: they are in its first layers' spare rows."""
-        ahead = place - self.target.length
+    def _ahead(self, position: int) -> int:
+        """How many tokens before a position the target has not read: they are in its first layers' spare rows."""
+        ahead = position - self.target.length
         if ahead < 0:
             raise ValueError("the target has read on without keeping its states: see `record`")
         return ahead

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.drafts.compact import Linear, pack_linear
 from specdemo.models.drafts.compact_files import load_state, read_config
+from specdemo.models.drafts.four_bit import Linear, pack_linear
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.kernels.packing import BLOCK, Packed
-from specdemo.kernels.runtime import Further
+from specdemo.kernels.runtime import ExtraHead
 
 MOST = 512  # words of a text; later ones are left out
 
@@ -40,9 +40,9 @@ class TextWords:
         self._packed: Packed | None = None
 
     @property
-    def further(self) -> Further | None:
+    def extra(self) -> ExtraHead | None:
         """The added rows for the compiled pass."""
-        return Further(self._packed, len(self._met)) if self._packed and self._met else None
+        return ExtraHead(self._packed, len(self._met)) if self._packed and self._met else None
 
     def logits(self, states: Tensor) -> Tensor:
         """(rows, added) of the added words. states: (rows, H), what goes into the head"""

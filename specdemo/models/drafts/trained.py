@@ -13,7 +13,7 @@ from specdemo.paths import ASSETS
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
-    from specdemo.models.drafts.compact import CompactWeights
+    from specdemo.models.drafts.compact_weights import CompactWeights
     from specdemo.models.loading import LoadedModel
 
 DRAFTS = ASSETS / "drafts"
@@ -30,7 +30,7 @@ class Trained:
     config: Mapping[str, Any]
     _load: Callable[[Path], Any]
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _weights: Any = None
+    _network: Any = None
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -48,12 +48,12 @@ class Trained:
         parameters = int(self.config["specdemo"].get("parameters", 0))
         return ModelInfo(self.folder.name, "", "int4", "", parameters)
 
-    def weights(self) -> Any:
-        """CompactWeights, or MedusaWeights. Raises UserError for damaged files."""
+    def network(self) -> Any:
+        """CompactDecoder, or MedusaWeights. Raises UserError for damaged files."""
         with self._lock:
-            if self._weights is None:
-                self._weights = self._load(self.folder)
-            return self._weights
+            if self._network is None:
+                self._network = self._load(self.folder)
+            return self._network
 
 
 def find_trained(
@@ -65,6 +65,7 @@ def find_trained(
     wanted: a folder that holds a folder a kind; "auto" for what is shipped; "none"
     Raises UserError for a named folder that is not there, and for drafters of another target.
     """
+    from specdemo.models.drafts.compact_decoder import CompactDecoder
     from specdemo.models.drafts.compact_files import is_compact, load_compact, read_config
     from specdemo.models.drafts.medusa import load_medusa
 
@@ -79,7 +80,9 @@ def find_trained(
     def load(kind: str, base: CompactWeights | None) -> Callable[[Path], Any]:
         if kind == "medusa":
             return lambda path: load_medusa(path, embedding, device=target.device)
-        return lambda path: load_compact(path, embedding, device=target.device, base=base)
+        return lambda path: CompactDecoder(
+            load_compact(path, embedding, device=target.device, base=base)
+        )
 
     found = {}
     for path in filter(is_compact, sorted(folder.glob("*/"))):

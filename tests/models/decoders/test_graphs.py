@@ -7,6 +7,7 @@ number that Python knows later. `Unwaiting` refuses what a GPU that is being rec
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import pytest
 import torch
@@ -22,8 +23,9 @@ from specdemo.engine.types import Proposal
 from specdemo.models.decoders import graphs
 from specdemo.models.decoders.choose import agrees, open_on_gpu
 from specdemo.models.decoders.graphs import GraphDecoder
-from specdemo.models.decoders.lean import TABLE, LeanDecoder
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import stack
+from specdemo.models.decoders.rotary import TABLE
 from specdemo.trace.metrics import output_ids
 
 aten = torch.ops.aten
@@ -182,7 +184,7 @@ def test_on_a_gpu_the_fastest_way_that_agrees_is_taken(monkeypatch):
     decoder, way = open_on_gpu(lean, module, refuse)
     assert way == "lean pass"
     close(passes_of(decoder)[0], passes_of(module)[0])
-    monkeypatch.setattr(lean, "scaling", 0.5 * lean.scaling)
+    monkeypatch.setattr(lean, "sizes", replace(lean.sizes, scaling=0.5 * lean.sizes.scaling))
     assert open_on_gpu(lean, module, Tracing()) == (module, "transformers' own pass")
     monkeypatch.setattr(lean, "through", refuse)
     assert open_on_gpu(lean, module, Tracing()) == (module, "transformers' own pass")

@@ -18,8 +18,9 @@ from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders import choose as decoders
 from specdemo.models.decoders.choose import agrees, open_decoder
-from specdemo.models.decoders.lean import TABLE, LeanDecoder
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import FOLDED_ROWS, Nf4Joined, Nf4Stack, stack
+from specdemo.models.decoders.rotary import TABLE
 from specdemo.trace.metrics import output_ids
 
 

@@ -8,9 +8,11 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
+from specdemo.engine.cache import BLOCK
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact import CompactModel, CompactWeights
+from specdemo.models.drafts.compact import CompactModel
 from specdemo.models.drafts.compact_files import export, load_compact, read_embedding
+from specdemo.models.drafts.compact_weights import CompactWeights
 from specdemo.training.card import Card
 from specdemo.training.package import package
 
@@ -76,10 +78,10 @@ def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
 
 def test_cache_grows_past_its_first_block(weights):
     long, short = CompactModel(weights), CompactModel(weights)
-    text = [3 + i % 200 for i in range(CompactModel.BLOCK + 20)]
+    text = [3 + i % 200 for i in range(BLOCK + 20)]
     whole = long.read(text)
-    short.read(text[: CompactModel.BLOCK - 1])
-    pieces = [short.read([token]) for token in text[CompactModel.BLOCK - 1 :]]
+    short.read(text[: BLOCK - 1])
+    pieces = [short.read([token]) for token in text[BLOCK - 1 :]]
     assert (pieces[-1] - whole).abs().max() < NOISE
 
 

@@ -20,7 +20,8 @@ from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact import CompactConfig, CompactLayer, CompactWeights
+from specdemo.models.decoders.layer import LlamaLayer
+from specdemo.models.drafts.compact_weights import CompactConfig, CompactWeights
 from specdemo.models.drafts.exit import ExitModel
 from specdemo.settings import Sampling
 from specdemo.trace.metrics import measure, output_ids
@@ -43,7 +44,7 @@ def adapter_of(model):
         return lambda x: F.linear(x, matrix)
 
     attention, mlp = layer.self_attn, layer.mlp
-    own = CompactLayer(
+    own = LlamaLayer(
         layer.input_layernorm.weight,
         linear(attention.q_proj, attention.k_proj, attention.v_proj),
         linear(attention.o_proj),
@@ -138,7 +139,7 @@ def test_its_words_are_the_targets_where_its_adapter_is_the_targets_next_layer(
 
 def test_known_text_costs_no_pass(target_weights, weights):
     target, model = opened(target_weights, weights, TEXT)
-    target.lower = None  # would fail if called
+    target.lowering = None  # would fail if called
     assert model.read(TEXT).isfinite().all()
     assert model.length == len(TEXT)
 

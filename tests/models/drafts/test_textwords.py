@@ -10,7 +10,8 @@ from torch import Tensor
 
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.kernels import packing
-from specdemo.models.drafts.compact import _packed, rounded
+from specdemo.models.drafts import four_bit
+from specdemo.models.drafts.four_bit import rounded
 from specdemo.models.drafts.text_words import MOST, TextWords
 
 SIZE, HIDDEN = 4096, 64
@@ -41,7 +42,7 @@ def test_what_the_text_says_can_be_said_again():
     )
 
 
-@pytest.mark.parametrize("pack", [None, _packed])
+@pytest.mark.parametrize("pack", [None, four_bit.pack])
 def test_words_depend_on_the_text_and_not_on_how_it_was_read(pack):
     text = [(37 * i) % SIZE for i in range(200)]
     whole, pieces = text_words(pack), text_words(pack)
@@ -54,15 +55,15 @@ def test_words_depend_on_the_text_and_not_on_how_it_was_read(pack):
         pieces.read(place, text[place : place + 1])
     assert same(whole, pieces)
     if pack:
-        count = whole.further.count
-        assert count == pieces.further.count == len(whole.words.tokens) - len(SAID)
-        one, other = whole.further.matrix, pieces.further.matrix
+        count = whole.extra.count
+        assert count == pieces.extra.count == len(whole.words.tokens) - len(SAID)
+        one, other = whole.extra.matrix, pieces.extra.matrix
         blocks = -(-count // 32)
         assert torch.equal(one.codes[:blocks], other.codes[:blocks])
         assert torch.equal(one.scales[:blocks], other.scales[:blocks])
     pieces.forget(0)
     assert pieces.words.tokens == tuple(SAID)
-    assert pieces.further is None
+    assert pieces.extra is None
 
 
 def test_there_is_an_end_to_them():

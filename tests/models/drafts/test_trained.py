@@ -13,8 +13,9 @@ from transformers import LlamaConfig
 
 from specdemo.engine.features import Features
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact import CompactModel, rounded
+from specdemo.models.drafts.compact import CompactModel
 from specdemo.models.drafts.compact_files import load_compact
+from specdemo.models.drafts.four_bit import rounded
 from specdemo.models.drafts.medusa import load_medusa
 from specdemo.models.drafts.trained import find_trained
 from specdemo.training.block import plan_blocks
@@ -184,8 +185,8 @@ def test_trained_folders_are_found_read_once_and_refused_for_other_targets(tmp_p
     assert list(found) == ["jet"]
     assert found["jet"].reads == READS
     assert found["jet"].card["kind"] == "jet"
-    assert found["jet"].weights() is found["jet"].weights()
-    assert len(found["jet"].weights().layers) == 3
+    assert found["jet"].network() is found["jet"].network()
+    assert len(found["jet"].network().weights.layers) == 3
     assert find_trained(loaded(HIDDEN), draft, "none") == find_trained(loaded(HIDDEN), draft) == {}
     assert find_trained(loaded(HIDDEN), None, folder) == {}
     with pytest.raises(UserError, match="another target"):

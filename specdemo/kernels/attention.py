@@ -1,0 +1,132 @@
+"""Attention of all conversations of a pass: norms and rotary embedding of queries and keys, scores, softmax, values."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import carray
+
+from specdemo.kernels import cpu_features, simd
+from specdemo.kernels.jit import compiled, loose
+from specdemo.kernels.records import sequence_at
+
+if cpu_features.has_tiles():
+    from specdemo.kernels import matmul_amx as products
+else:
+    from specdemo.kernels import matmul_avx as products  # type: ignore[no-redef]
+
+QUERIES = 16  # of one key head that are computed together
+UNSEEN = np.float32(-1e30)
+
+
+@loose
+def norm(x, weight, into, width, epsilon):
+    """RMS norm (Zhang 1910.07467) of one row; x, weight and into are float32, `into` may be x."""
+    row, gain = carray(simd.float32s_at(x), width), carray(simd.float32s_at(weight), width)
+    out = carray(simd.float32s_at(into), width)
+    total = np.float32(0.0)
+    for i in range(width):
+        total += row[i] * row[i]
+    factor = np.float32(1.0) / np.sqrt(total / np.float32(width) + epsilon)
+    for i in range(width):
+        out[i] = row[i] * factor * gain[i]
+
+
+@loose
+def rotary(x, cos, sin, into, width):
+    """Rotary embedding (RoFormer 2104.09864) of one head; all are float32, sines with their signs."""
+    a, out = carray(simd.float32s_at(x), width), carray(simd.float32s_at(into), width)
+    c, s = carray(simd.float32s_at(cos), width), carray(simd.float32s_at(sin), width)
+    half = width // 2
+    for i in range(half):
+        out[i] = a[i] * c[i] + a[half + i] * s[i]
+        out[half + i] = a[half + i] * c[half + i] + a[i] * s[half + i]
+
+
+@compiled
+def rotated_head(job, weight, x, row, into):
+    """One head of a row's queries or keys, after its norm, if there is one, and rotary embedding. x, into: float32"""
+    width = job.head_dim
+    source = x
+    if weight:
+        norm(x, weight, into + width * 4, width, np.float32(job.epsilon))
+        source = into + width * 4
+    position = carray(simd.int64s_at(job.positions), job.num_rows)[row]
+    angle = position * width * 4
+    rotary(source, job.cos + angle, job.sin + angle, into, width)
+
+
+@compiled
+def apply_mask(scores, sequence, first, count, group):
+    """Hide from QUERIES queries the keys that they do not see. scores: (keys, QUERIES) float32"""
+    keys = sequence.num_keys
+    table = carray(simd.float32s_at(scores), (keys, QUERIES))
+    for query in range(count):
+        sees = carray(simd.uint8s_at(sequence.seen + (first + query) // group * keys), keys)
+        for key in range(sequence.prefix, keys):
+            if not sees[key]:
+                table[key, query] = UNSEEN
+
+
+@compiled
+def attend(job, layer, caches, sequence, head, first, count, qkv, out, own):
+    """At most QUERIES queries of one key head of one conversation. Also writes the keys and values of its new rows.
+
+    first, count: queries, counted through rows and the heads of a group; qkv, out: float32
+    """
+    heads, kv_heads, width = job.heads, job.kv_heads, job.head_dim
+    group, all_heads, keys = heads // kv_heads, heads + 2 * kv_heads, sequence.num_keys
+    row_bytes = width * 2
+    key_rows = caches[0] + head * sequence.capacity * row_bytes
+    value_rows = caches[1] + head * sequence.capacity * row_bytes
+    spare, queries = own, own + 4096
+    for i in range(sequence.num_rows):
+        row = sequence.first_row + i
+        source = qkv + (row * all_heads + heads + head) * width * 4
+        rotated_head(job, layer.key_norm, source, row, spare)
+        slot = (sequence.start + i) * row_bytes
+        simd.round_to_bfloat16(spare, key_rows + slot, width // 16)
+        simd.round_to_bfloat16(source + kv_heads * width * 4, value_rows + slot, width // 16)
+    scores = queries + width * products.QUERY
+    simd.clear(queries, scores - queries >> 6)
+    for q in range(count):
+        row = sequence.first_row + (first + q) // group
+        source = qkv + (row * all_heads + head * group + (first + q) % group) * width * 4
+        rotated_head(job, layer.query_norm, source, row, spare)
+        products.put_query(spare, queries, q, width, count)
+    products.scores(queries, count, key_rows, width, keys, scores)
+    if sequence.prefix < keys:
+        apply_mask(scores, sequence, first, count, group)
+    simd.softmax(scores, keys, np.float32(job.scale))
+    sums = carray(simd.float32s_at(scores + keys * 64), QUERIES)
+    for q in range(0, count, 4):
+        for part in range(0, width, 64):
+            simd.weigh_values(scores + q * 4, keys, value_rows + part * 2, row_bytes, spare)
+            for i in range(q, min(q + 4, count)):
+                row = sequence.first_row + (first + i) // group
+                head_out = row * heads + head * group + (first + i) % group
+                found = carray(simd.float32s_at(spare + (i - q) * 256), 64)
+                into = carray(simd.float32s_at(out + (head_out * width + part) * 4), 64)
+                for j in range(64):
+                    into[j] = found[j] / sums[i]
+
+
+@compiled
+def attend_all(job, index, layer, qkv, out, own, thread, threads):
+    """This thread's share of all conversations, key heads and groups of QUERIES queries."""
+    group = job.heads // job.kv_heads
+    units = 0
+    for number in range(job.num_sequences):
+        rows = sequence_at(job, number).num_rows
+        units += job.kv_heads * ((rows * group + QUERIES - 1) // QUERIES)
+    begin, end = units * thread // threads, units * (thread + 1) // threads
+    unit = 0
+    for number in range(job.num_sequences):
+        sequence = sequence_at(job, number)
+        caches = carray(simd.int64s_at(sequence.caches + index * 16), 2)
+        queries = sequence.num_rows * group
+        for head in range(job.kv_heads):
+            for first in range(0, queries, QUERIES):
+                if begin <= unit < end:
+                    count = min(QUERIES, queries - first)
+                    attend(job, layer, caches, sequence, head, first, count, qkv, out, own)
+                unit += 1

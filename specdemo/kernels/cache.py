@@ -1,0 +1,71 @@
+"""Where compiled code is kept on disk: a folder that is named by what it was compiled from and for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from specdemo.engine import draft_plan
+from specdemo.kernels import cpu_features
+
+HERE = Path(__file__).resolve().parent
+
+
+def sources() -> list[Path]:
+    """The files that compiled code is made of."""
+    return [*sorted(HERE.glob("*.py")), Path(draft_plan.__file__)]
+
+
+def digest(files: Sequence[Path]) -> str:
+    """Names code that is compiled from some files by the numba and for the processor of this process."""
+    import llvmlite
+    import numba
+
+    parts = [f"{numba.__version__} {llvmlite.__version__}", *cpu_features.target()]
+    found = hashlib.sha256("\n".join(parts).encode())
+    for file in files:
+        found.update(file.name.encode() + b"\0" + file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def folder(bases: Sequence[Path], files: Sequence[Path]) -> Path | None:
+    """Where code compiled from some files is kept, in the first of the folders that can be written to; None if none can."""
+    name = f"compiled-{digest(files)}"
+    for base in bases:
+        try:
+            (base / name).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=base / name):
+                return base / name
+        except OSError:
+            continue
+    return None
+
+
+def bases() -> list[Path]:
+    """Folders to try: NUMBA_CACHE_DIR alone if it is set, else beside the sources, then the user's own cache."""
+    from numba.core import config
+
+    if config.CACHE_DIR:
+        return [Path(config.CACHE_DIR)]
+    if sys.platform == "win32":
+        own = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    else:
+        own = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return [HERE / "__pycache__", own / "specdemo"]
+
+
+@contextmanager
+def kept_in(place: Path | None) -> Iterator[None]:
+    """While it lasts, numba keeps what it compiles with `cache=True` in a folder."""
+    from numba.core import config
+
+    before, config.CACHE_DIR = config.CACHE_DIR, str(place or "")
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before

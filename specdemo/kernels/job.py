@@ -1,0 +1,154 @@
+"""The job of one pass: records that Python writes and compiled code reads.
+
+Each record is a NumPy structured dtype, and the one definition of its fields: numba reads records of these dtypes
+(`records`), and Python writes them through C structures that are made of them, because NumPy takes a microsecond
+for each field that it sets. Every field takes 8 bytes: an address, a count or a float64. Address 0 stands for none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+ADDRESS = COUNT = NUMBER = np.dtype(np.int64)
+REAL = np.dtype(np.float64)
+
+# A matrix of 32 outputs a block, see `packing.Packed`. zeros: 0 where codes mean values of their own.
+MATRIX = np.dtype([("codes", ADDRESS), ("scales", ADDRESS), ("zeros", ADDRESS)])
+
+# The weights of a layer; norms and the bias are float32.
+LAYER = np.dtype(
+    [
+        ("input_norm", ADDRESS),
+        ("post_norm", ADDRESS),
+        ("qkv", MATRIX),
+        ("output", MATRIX),
+        ("gate_up", MATRIX),
+        ("down", MATRIX),
+        ("qkv_bias", ADDRESS),
+        ("query_norm", ADDRESS),
+        ("key_norm", ADDRESS),
+    ]
+)
+
+# The rows of one conversation in a pass.
+SEQUENCE = np.dtype(
+    [
+        ("first_row", COUNT),  # among all rows of the pass
+        ("num_rows", COUNT),
+        ("start", NUMBER),  # slot of its first row in the cache
+        ("num_keys", COUNT),  # slots that are used after the pass
+        ("prefix", COUNT),  # slots that every row sees
+        ("seen", ADDRESS),  # (num_rows, num_keys) bool for the slots behind the prefix
+        ("capacity", COUNT),  # slots of the cache
+        ("caches", ADDRESS),  # (layers, 2) addresses of keys and values
+        ("first_asked", COUNT),  # among all rows whose logits are wanted
+        ("num_asked", COUNT),
+        ("injected", ADDRESS),  # (num_injected, hidden) float32, added to the rows before a layer
+        ("first_injected", COUNT),  # among the rows of the conversation
+        ("num_injected", COUNT),
+        ("extra", MATRIX),  # rows of its own behind those of a 4-bit head
+        ("num_extra", COUNT),  # how many of them count; the rest of the last block does not
+        ("draft", ADDRESS),  # DRAFT, of a conversation that drafts after the pass
+    ]
+)
+
+# A draft that goes on from a pass, and how far it has come.
+DRAFT = np.dtype(
+    [
+        ("most", COUNT),  # tokens at most
+        ("taken", COUNT),  # tokens so far
+        ("num_columns", COUNT),  # of its row of logits, in whole blocks
+        ("word_ids", ADDRESS),  # (words,) int64, the token that each column stands for
+        ("rule", ADDRESS),  # `StopRule.numbers`
+        ("survival", REAL),  # chance of all tokens so far to be kept, by the rule
+        ("uniforms", ADDRESS),  # (most,) float64 that tokens are drawn by; 0 takes the likeliest
+        ("inverse_temperature", REAL),
+        ("position", NUMBER),  # of the next token in the text
+        ("tokens", ADDRESS),  # (most,) TOKEN
+    ]
+)
+
+# A drafted token.
+TOKEN = np.dtype(
+    [
+        ("column", NUMBER),
+        ("row", NUMBER),  # of the logits that it was taken from, among all that were written
+        ("confidence", REAL),
+        ("seconds", COUNT),  # when it was there, as clock_gettime says it
+        ("nanoseconds", COUNT),
+    ]
+)
+
+JOB = np.dtype(
+    [
+        # What this pass runs.
+        ("num_rows", COUNT),
+        ("first_layer", NUMBER),
+        ("last_layer", NUMBER),  # not run
+        # Sizes of all layers.
+        ("heads", COUNT),
+        ("kv_heads", COUNT),
+        ("head_dim", COUNT),
+        ("hidden", COUNT),
+        ("inner", COUNT),  # between gate and down
+        ("group", COUNT),  # inputs that share a scale
+        ("epsilon", REAL),  # of the norms
+        ("scale", REAL),  # of attention scores
+        # Weights.
+        ("table", ADDRESS),  # what the 16 codes mean, see `packing.meanings`
+        ("layers", ADDRESS),  # (layers,) LAYER
+        ("norm", ADDRESS),  # (hidden,) float32, before the head
+        ("head", MATRIX),  # 4-bit, or as `products.laid_out` gives it where there are no zeros
+        ("head_columns", COUNT),
+        ("embedding", ADDRESS),  # (V, hidden) bfloat16 that drafted tokens are read by
+        ("cos", ADDRESS),  # (positions, head_dim) float32
+        ("sin", ADDRESS),  # the same, with signs
+        # Rows.
+        ("input", ADDRESS),  # (num_rows, hidden) float32
+        ("positions", ADDRESS),  # (num_rows,) int64
+        ("sequences", ADDRESS),  # (num_sequences,) SEQUENCE
+        ("num_sequences", COUNT),
+        ("inject_layer", NUMBER),  # before which `SEQUENCE.injected` is added
+        ("asked", ADDRESS),  # (num_asked,) int64, rows whose logits are wanted
+        ("num_asked", COUNT),
+        ("drafts", COUNT),  # conversations that draft after the pass
+        # Results.
+        ("logits", ADDRESS),  # (num_asked, num_columns) float32, then those of drafted tokens
+        ("num_columns", COUNT),
+        ("states", ADDRESS),  # (layers + 1,) addresses of (num_rows, hidden) bfloat16 after as many layers
+        ("final", ADDRESS),  # (num_rows, hidden) float32 after the last layer
+        # Scratch.
+        ("tiles", ADDRESS),  # (17, 64) bytes: how tiles are shaped for as many rows
+        ("shared", ADDRESS),  # buffers of all threads
+        ("scratch", ADDRESS),  # buffers of each thread, one after the other
+        ("scratch_bytes", COUNT),
+    ]
+)  # fmt: skip
+
+RECORDS = (JOB, LAYER, SEQUENCE, DRAFT, TOKEN)
+
+
+def structure(record: np.dtype[Any]) -> Any:
+    """The C structure of a record."""
+    return np.ctypeslib.as_ctypes_type(record)
+
+
+JobStructure, LayerStructure, SequenceStructure, DraftStructure = map(
+    structure, (JOB, LAYER, SEQUENCE, DRAFT)
+)
+
+
+def check_sizes(compiled: tuple[int, ...]) -> None:
+    """Raise RuntimeError where compiled code, or C, has other records than NumPy.
+
+    compiled: bytes of each of RECORDS, as compiled code counts them
+    """
+    for record, size in zip(RECORDS, compiled, strict=True):
+        if not record.itemsize == size == ctypes.sizeof(structure(record)):
+            raise RuntimeError(
+                f"the compiled pass reads records of {size} bytes where {record.itemsize} are written: "
+                f"{record.names}"
+            )

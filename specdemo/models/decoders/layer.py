@@ -1,0 +1,111 @@
+"""One Llama layer in torch: every torch pass, of a target or of a compact draft, goes through this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdemo.models.decoders.operators import Look, Stacked, attend, rms_norm
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaLayer:
+    """The weights. Norms (H,); of queries and keys (head_dim,), or None. Queries, keys and values are one matrix, gate and up too."""
+
+    input_norm: Tensor
+    qkv: Stacked
+    output: Stacked
+    post_norm: Tensor
+    gate_up: Stacked
+    down: Stacked
+    query_key_norms: tuple[Tensor, Tensor] | None = None
+
+    def matrices(self) -> tuple[Stacked, ...]:
+        """Its four products."""
+        return self.qkv, self.output, self.gate_up, self.down
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSizes:
+    """Sizes of attention. scaling: of its scores; eps: of all norms"""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scaling: float
+    eps: float
+
+
+class Stored(Protocol):
+    """What writes keys and values of each layer and gives them back, as `RollbackCache` does."""
+
+    @property
+    def layers(self) -> Sequence[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRows:
+    """Which of all rows are a conversation's, where their keys go, and what they look at."""
+
+    begin: int
+    end: int
+    cache: Stored
+    look: Look
+
+
+def forward(
+    layer: LlamaLayer,
+    index: int,
+    sizes: HeadSizes,
+    x: Tensor,
+    angles: tuple[Tensor, Tensor],
+    rows: Sequence[CacheRows],
+) -> Tensor:
+    """Rows of all conversations through layer number `index`.
+
+    x: (rows, H); angles: cosines and signed sines of each row, (rows, 1, head_dim)
+    returns: (rows, H)
+    """
+    attended = _attend(layer, index, sizes, rms_norm(x, layer.input_norm, sizes.eps), angles, rows)
+    x = x + layer.output(attended)
+    gate, up = layer.gate_up(rms_norm(x, layer.post_norm, sizes.eps)).chunk(2, dim=-1)
+    return x + layer.down(F.silu(gate).mul_(up))
+
+
+def _attend(
+    layer: LlamaLayer,
+    index: int,
+    sizes: HeadSizes,
+    x: Tensor,
+    angles: tuple[Tensor, Tensor],
+    rows: Sequence[CacheRows],
+) -> Tensor:
+    """Attention, each conversation over its own keys. x: (rows, H) after the norm. returns: (rows, heads * head_dim)"""
+    heads, kv_heads = sizes.heads, sizes.kv_heads
+    qkv = layer.qkv(x).view(len(x), heads + 2 * kv_heads, sizes.head_dim)
+    queries_keys = qkv[:, : heads + kv_heads]
+    if layer.query_key_norms:
+        parts = zip(
+            queries_keys.split([heads, kv_heads], dim=1), layer.query_key_norms, strict=True
+        )
+        queries_keys = torch.cat([rms_norm(part, norm, sizes.eps) for part, norm in parts], dim=1)
+    rotated = rotary(queries_keys, *angles)
+    attended = []
+    for one in rows:
+        part = slice(one.begin, one.end)
+        keys, values = one.cache.layers[index].update(
+            rotated[part, heads:].transpose(0, 1)[None],
+            qkv[part, heads + kv_heads :].transpose(0, 1)[None],
+        )
+        attended.append(attend(rotated[part, :heads], keys, values, one.look, sizes.scaling))
+    return attended[0] if len(attended) == 1 else torch.cat(attended)
+
+
+def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding (RoFormer 2104.09864). x: (rows, heads, head_dim); cos, sin: (rows, 1, head_dim), sines signed"""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)

@@ -1,0 +1,116 @@
+"""The weights of a compact draft: a few Llama layers that borrow the target's embedding and speak a reduced vocabulary.
+
+A draft step must cost a small part of a target step. The head over the whole vocabulary would dominate it,
+so only the rows of words that the target often says are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.models.decoders.layer import HeadSizes, LlamaLayer
+from specdemo.models.drafts.four_bit import FourBitLinear, Linear, pack, rounded
+from specdemo.models.drafts.text_words import TextWords
+
+
+@dataclass(frozen=True, slots=True)
+class CompactConfig:
+    """Shape of a compact draft, as in its config.json."""
+
+    hidden_size: int
+    num_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+
+    @property
+    def sizes(self) -> HeadSizes:
+        """Sizes of its attention."""
+        return HeadSizes(
+            self.num_heads,
+            self.num_key_value_heads,
+            self.head_dim,
+            self.head_dim**-0.5,
+            self.rms_norm_eps,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What is added to a draft's states from the target's, of the token before (after EAGLE-3, Li 2503.01840).
+
+    gain: (states x H,); project: states x H to H
+    """
+
+    gain: Tensor
+    project: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class MarkovHead:
+    """DSpark's sequential stage. Words are columns of the reduced vocabulary, W standing for any other.
+
+    token: (W + 1, R); bias: R to W; confidence: (H + R,) and its constant; temperatures: (depth,)
+    """
+
+    token: Tensor
+    bias: Linear
+    confidence: Tensor
+    constant: float
+    temperatures: tuple[float, ...]
+
+    def corrected(self, logits: Tensor, previous: int) -> Tensor:
+        """A position's logits once the word before it is known, as new values. logits: (1, W). returns: the same shape"""
+        logits = logits.clone()
+        with torch.inference_mode():
+            logits[:, : len(self.token) - 1] += self.bias(self.token[previous : previous + 1])
+        return logits
+
+    def survival(self, place: int, state: Tensor, previous: int) -> float:
+        """How sure it is that a guess will be kept. place: of the guess, from 0; state: (H,) there"""
+        inputs = torch.cat([state.float(), self.token[previous].float()])
+        logit = float(inputs @ self.confidence) + self.constant
+        return 1 / (1 + math.exp(-logit / self.temperatures[place]))
+
+
+@dataclass(frozen=True, slots=True)
+class CompactWeights:
+    """Shared, immutable weights.
+
+    embedding: (V, H), the target's; words: what the head speaks
+    extends: how many of the layers are a draft model's, below those that were trained on top of it
+    reads: hidden states of the target that go in, by layer; inject: how, between the draft model and the rest
+    depth: positions that it guesses at once; mask: (depth - 1, H), what is added to the last known state for each
+    causal: whether guessed positions see only those before them
+    """
+
+    config: CompactConfig
+    layers: tuple[LlamaLayer, ...]
+    norm: Tensor
+    embedding: Tensor
+    head: Linear
+    words: ReducedVocabulary
+    extends: int = 0
+    reads: tuple[int, ...] = ()
+    inject: Injection | None = None
+    mask: Tensor | None = None
+    depth: int = 1
+    causal: bool = True
+    markov: MarkovHead | None = None
+
+    def text_words(self, *, packed: bool) -> TextWords:
+        """What one conversation's text adds to `words`. packed: also for the compiled pass"""
+        four_bit = isinstance(self.head, FourBitLinear)
+        return TextWords(
+            self.words, self.embedding, rounded if four_bit else _as_is, pack if packed else None
+        )
+
+
+def _as_is(weight: Tensor) -> Tensor:
+    return weight

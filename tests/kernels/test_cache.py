@@ -1,0 +1,108 @@
+"""What is compiled is kept in a folder that is named by its sources and the processor: nothing old is ever used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba")
+
+from specdemo.kernels import cache, cpu_features, jit
+
+PROGRAM = """
+from numba import cfunc, types
+from specdemo.kernels import cache, jit
+cache.sources = lambda: [Path(__file__)]
+cache.bases = lambda: [Path(__file__).parent / "kept"]
+
+@jit.kept(cfunc, types.int64(types.int64), nopython=True)
+def run(number):
+    return number + 1
+
+print(run.ctypes(1), run._cache_hits)
+"""
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Path]:
+    files = [tmp_path / name for name in ("one.py", "two.py")]
+    for file in files:
+        file.write_text("x = 1\n")
+    return files
+
+
+def test_a_changed_source_has_another_folder(tmp_path, sources):
+    before = cache.folder([tmp_path / "kept"], sources)
+    assert before == cache.folder([tmp_path / "kept"], sources)
+    sources[1].write_text("x = 2\n")
+    after = cache.folder([tmp_path / "kept"], sources)
+    assert before.is_dir()
+    assert after.is_dir()
+    assert after != before
+
+
+def test_another_processor_and_what_the_system_grants_have_another_folder(sources, monkeypatch):
+    found = {cache.digest(sources)}
+    monkeypatch.setattr(cpu_features, "features", lambda: frozenset({"avx2", "fma"}))
+    found.add(cache.digest(sources))
+    monkeypatch.setattr(cpu_features, "has_tiles", lambda: True)
+    found.add(cache.digest(sources))
+    assert len(found) == 3
+
+
+def test_all_that_is_compiled_counts():
+    names = {path.name for path in cache.sources()}
+    assert {"llama.py", "attention.py", "matmul_amx.py", "draft_loop.py", "job.py"} <= names
+    assert "draft_plan.py" in names  # compiled code knows the layout of its rule
+
+
+def test_old_code_is_not_used_and_unchanged_code_is(tmp_path):
+    """numba looks at the file of a function alone; the folder tells what the function calls."""
+    program = tmp_path / "program.py"
+
+    def run(text: str) -> str:
+        program.write_text("from pathlib import Path\n" + text)
+        done = subprocess.run(
+            [sys.executable, str(program)], capture_output=True, text=True,
+            env=os.environ | {"PYTHONPATH": str(Path(cache.__file__).parents[2])},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert run(PROGRAM) == "2 0"
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert run(PROGRAM) == "2 1"
+    assert run(PROGRAM.replace("number + 1", "number + 5")) == "6 0"
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_written_to_is_passed_over(tmp_path, sources):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert cache.folder([blocked, tmp_path / "own"], sources).parent == tmp_path / "own"
+    assert cache.folder([blocked], sources) is None
+
+
+def test_without_a_folder_it_is_compiled_all_the_same(monkeypatch):
+    monkeypatch.setattr(cache, "folder", lambda *_: None)
+    asked = []
+
+    def compiler(*, cache):
+        asked.append(cache)
+        return lambda function: (function, "compiled")
+
+    assert jit.kept(compiler)(len) == (len, "compiled")
+    assert asked == [False]
+
+
+def test_numbas_own_folder_is_left_as_it_was(tmp_path):
+    from numba.core import config
+
+    before = config.CACHE_DIR
+    with cache.kept_in(tmp_path):
+        assert str(tmp_path) == config.CACHE_DIR
+    assert before == config.CACHE_DIR

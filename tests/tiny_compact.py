@@ -1,0 +1,53 @@
+"""A random compact draft that the compiled pass takes, and states of a target for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch.nn import functional as F
+
+from specdemo.engine.features import Features
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.models.decoders.layer import LlamaLayer
+from specdemo.models.drafts.compact_weights import CompactConfig, CompactWeights, Injection
+from specdemo.models.drafts.four_bit import pack_linear
+
+
+def compact() -> CompactWeights:
+    """A random compact draft of two layers that says half of the words."""
+    torch.manual_seed(5)
+    config = CompactConfig(128, 4, 2, 64, 1e-5, 10000.0)
+
+    def matrix(rows: int, columns: int):
+        return pack_linear(
+            torch.randn(rows, columns).bfloat16() / columns**0.5, four_bit=True, in_pass=True
+        )
+
+    def layer() -> LlamaLayer:
+        norms = [1 + 0.1 * torch.randn(128).bfloat16() for _ in range(2)]
+        return LlamaLayer(
+            norms[0], matrix(512, 128), matrix(128, 256), norms[1], matrix(384, 128),
+            matrix(128, 192),
+        )  # fmt: skip
+
+    return CompactWeights(
+        config, (layer(), layer()), torch.ones(128).bfloat16(), torch.randn(128, 128).bfloat16(),
+        matrix(64, 128), ReducedVocabulary(torch.randperm(128)[:64], 128), extends=1,
+        mask=torch.randn(3, 128).bfloat16(), depth=4,
+    )  # fmt: skip
+
+
+def injecting(weights: CompactWeights) -> CompactWeights:
+    """The same, with states of the target that go in."""
+    matrix = torch.randn(128, 128).bfloat16() / 11
+    inject = Injection(torch.ones(128).bfloat16(), lambda x: F.linear(x, matrix))
+    return replace(weights, reads=(3,), inject=inject)
+
+
+def features_of(seed: int) -> Features:
+    """What a target knew of 60 tokens, or of two."""
+    features, generator = Features((3,)), torch.Generator().manual_seed(seed)
+    features.write(0, [torch.randn(60, 128, generator=generator).bfloat16()])
+    features.length = 60 if seed != 1 else 2
+    return features
