@@ -170,7 +170,8 @@ def run_bench(
         list(run_lanes(lanes, [WARM_UP], lost=bench.lose))  # not counted
         runs = [(number, item) for number in range(options.repeat) for item in items]
         for place, (repetition, item) in enumerate(runs):
-            progress(Progress("bench", place / len(runs), item.name))
+            which = f"prompt {place + 1} of {len(runs)}, {item.task}"
+            progress(Progress("bench", place / len(runs), which))
             _run_item(bench, lanes, item, repetition, place)
     if not bench.report.totals:
         raise UserError("No prompt of the suite could be run.", advice="Choose another suite.")

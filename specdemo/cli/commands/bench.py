@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        about="also measure N conversations at once against one after the other; none by default",
+        about="also measure N conversations at once against one after the other; 0 for none",
     )
     add_option(
         parser,
