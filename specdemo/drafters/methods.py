@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specdemo.drafters import (
+    auto,
     block,
     composite,
     draft_model,
@@ -27,7 +28,7 @@ from specdemo.engine.types import Drafter
 from specdemo.errors import UserError
 
 _LIST: tuple[Method, ...] = (
-    composite.AUTO,
+    auto.AUTO,
     draft_model.DRAFT_MODEL,
     tree.TREE,
     feature.FEATURE,

@@ -6,7 +6,9 @@ from collections import Counter
 
 from conftest import PROFILE
 
-from specdemo.drafters.composite import Arm, Auto, Composite
+from specdemo.drafters.arms import Arm
+from specdemo.drafters.auto import Auto
+from specdemo.drafters.composite import Composite
 from specdemo.drafters.oracle import Scripted
 from specdemo.engine.cost import Costs
 from specdemo.engine.forward import ALONE, Sharing, answered, immediate

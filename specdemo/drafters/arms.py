@@ -1,0 +1,124 @@
+"""Drafters of which one drafts each step: what each has shown in the run, and those that both methods choose among."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from specdemo.drafters.base import DraftingContext, Method
+from specdemo.drafters.draft_model import DRAFT_MODEL, DraftModel
+from specdemo.drafters.ngram import NGRAM, Ngram, known_texts
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.forecast import foreseen
+from specdemo.drafters.policies.lookahead import CostAware, Lookahead
+from specdemo.drafters.retrieval import RETRIEVAL, Retrieval
+from specdemo.engine.cost import FOLLOW, Costs
+from specdemo.engine.forward import Requesting
+from specdemo.engine.types import Drafter, Outcome, Proposal
+
+TRY = 3  # steps of a trial before an arm is judged
+REMEMBER = 0.98  # what is left of an arm's earlier steps after each of its own: single steps differ by as much as they give
+PRIOR_STEPS = 30  # that the forecasts of the model's first proposals count for: they are less noisy than steps
+HELD_UP = 2.0  # times what was foreseen is the most that a step counts for
+COPY_MOST = 24  # a good copy may be long: the policy stops it earlier
+
+
+@dataclass(slots=True)
+class Arm:
+    """One drafter of several, and what it has shown in this run.
+
+    tokens, seconds: of its own steps, fading; a model begins with what it promises
+    foreseen, kept: drafted tokens that were expected to be kept, and those that were, fading
+    believed: promises that were taken for steps
+    """
+
+    name: str
+    drafter: Drafter
+    calibration: Calibration = field(default_factory=Calibration)
+    token_seconds: float = 0.0
+    tokens: float = 0.0
+    seconds: float = 0.0
+    foreseen: float = 3.0
+    kept: float = 3.0
+    believed: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens a second; None while nothing is known."""
+        return self.tokens / self.seconds if self.seconds else None
+
+    def believe(self, proposal: Proposal) -> None:
+        """Take the first promises for some steps, so that a few unlucky ones do not end it."""
+        if self.believed < TRY:
+            self.believed += 1
+            self.tokens += PRIOR_STEPS / TRY * (proposal.expected_tokens or 1.0)
+            self.seconds += PRIOR_STEPS / TRY * (proposal.expected_seconds or 0.0)
+
+    def promise(self, proposal: Proposal) -> float:
+        """Tokens a second of a proposal's step, taking into account what this arm's forecasts were worth."""
+        assert proposal.expected_tokens is not None
+        assert proposal.expected_seconds is not None
+        gain = (proposal.expected_tokens - 1) * min(1.2, self.kept / self.foreseen)
+        return (1 + gain) / proposal.expected_seconds
+
+    def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Requesting[Proposal]:
+        """The drafter's proposal, with what it is expected to give by this arm's own calibration."""
+        proposal = yield from self.drafter.propose(committed, budget)
+        named = replace(proposal, source=self.name)
+        return foreseen(named, costs, self.calibration, self.token_seconds)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from a step of its own."""
+        self.drafter.observe(outcome)
+        self.calibration.observe(outcome)
+        drafted = len(outcome.proposal)
+        if drafted:
+            self.token_seconds += FOLLOW * (outcome.draft_seconds / drafted - self.token_seconds)
+        measured = outcome.draft_seconds + outcome.verify_seconds
+        promised = outcome.proposal.expected_seconds or measured
+        # In company a step takes what all runs do in it; what it would take if all did the same is foreseen.
+        seconds = min(measured, HELD_UP * promised) if outcome.sharing.runs == 1 else promised
+        # The chances of what was tested add up to what is kept on average, with less luck in it.
+        kept = sum(chance for chance in outcome.verdict.accept_probs if chance is not None)
+        self.tokens = REMEMBER * self.tokens + 1 + kept
+        self.seconds = REMEMBER * self.seconds + seconds
+        expected = (outcome.proposal.expected_tokens or 1.0) - 1
+        self.foreseen = REMEMBER * self.foreseen + expected
+        self.kept = REMEMBER * self.kept + kept
+
+
+def observe_all(arms: Sequence[Arm], chosen: Arm | None, outcome: Outcome) -> None:
+    """Give a step to the arm that drafted it; the others hear the text, as of a step without a draft."""
+    silent = replace(
+        outcome,
+        proposal=Proposal(),
+        verdict=replace(outcome.verdict, path=(), accept_probs=()),
+        draft_seconds=0.0,
+    )
+    for arm in arms:
+        if arm is chosen:
+            arm.observe(outcome)
+        else:
+            arm.drafter.observe(silent)
+
+
+def copiers(context: DraftingContext) -> list[Arm]:
+    """Copying drafters, each with a calibration of its own, that copy on as long as it pays."""
+
+    def arm(method: Method, make: Callable[[Lookahead], Drafter]) -> Arm:
+        calibration = context.calibrate(method.prior)
+        policy = CostAware(COPY_MOST, context.costs, calibration, 0.0)
+        return Arm(method.name, make(policy), calibration)
+
+    arms = [arm(NGRAM, lambda policy: Ngram(known_texts(context), policy))]
+    if context.store is not None:
+        store = context.store
+        arms.append(arm(RETRIEVAL, lambda policy: Retrieval(store, policy, shortest=3)))
+    return arms
+
+
+def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahead]) -> Arm:
+    """The draft model, with a calibration of its own, which its policy reads."""
+    calibration = context.calibrate(DRAFT_MODEL.prior)
+    drafter = DraftModel(context.draft_model(), policy(calibration))
+    return Arm(DRAFT_MODEL.name, drafter, calibration, context.costs.draft_step)

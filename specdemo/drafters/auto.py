@@ -1,0 +1,142 @@
+"""Copies, asks a model or decodes plainly, whichever gives most tokens a second at this step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from specdemo.drafters.arms import TRY, Arm, copiers, model_arm, observe_all
+from specdemo.drafters.base import DraftingContext, Method
+from specdemo.drafters.policies.lookahead import CostAware
+from specdemo.engine.cost import Costs
+from specdemo.engine.forward import Requesting
+from specdemo.engine.types import Drafter, Outcome, Proposal
+
+FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
+USUAL = 4  # drafted tokens of which one length must pay before a model is tried
+
+
+class Auto(Drafter):
+    """Chooses among copying, the draft model and plain decoding by expected tokens a second, step by step.
+
+    A copy's rate is foreseen from its match and the measured costs; the model's is what its last steps gave.
+    A model that loses rests, and is tried again now and then; where its usual drafts would lose, as for many runs
+    at once, it does not even read the prompt. Nothing of this touches the distribution.
+    """
+
+    def __init__(self, copiers: Sequence[Arm], model: Arm | None, costs: Costs) -> None:
+        self.copiers = copiers
+        self.model = model
+        self.costs = costs
+        self._chosen: Arm | None = None
+        self._reads = False  # whether the model knows the text
+        self._trials = TRY  # steps in which the model is asked whatever it gave
+        # Steps since it was asked, and until it is tried again.
+        self._idle, self._rest = 0, FIRST_REST
+
+    @property
+    def arms(self) -> list[Arm]:
+        """All of them."""
+        return [*self.copiers, *([self.model] if self.model else [])]
+
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+        """Start every drafter that may be used."""
+        for arm in self.copiers:
+            yield from arm.drafter.start(prompt_ids)
+        self._reads = False
+        if self.model and self._usually_pays(self.model):
+            yield from self._begin(self.model, prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+        """The draft of whichever promises most tokens a second; empty when plain decoding does."""
+        plain = self.costs.plain_rate()
+        model, trial = self._model(plain)
+        rates = {"plain": plain}
+        if self.model:
+            rates[self.model.name] = self.model.rate or 0.0
+            self._idle += 1
+        to_beat = max(plain, (model.rate or plain) if model else plain)
+        best, draft = None, Proposal(source="plain")
+        for arm in self.copiers:
+            proposal = yield from arm.propose(committed, budget, self.costs)
+            if len(proposal):
+                rate = arm.promise(proposal)
+                rates[arm.name] = rate
+                if rate > to_beat:
+                    best, draft, to_beat = arm, proposal, rate
+        if best is None and model is not None:
+            if not self._reads:
+                yield from self._begin(model, committed)
+            best, draft = model, (yield from model.propose(committed, budget, self.costs))
+            model.believe(draft)
+            self._idle, self._trials = 0, max(0, self._trials - 1)
+        self._chosen = best
+        return replace(draft, reason=self._why(draft, rates, trial and best is model))
+
+    def observe(self, outcome: Outcome) -> None:
+        """The step counts for the one that drafted it; the others learn the text."""
+        observe_all(self.arms, self._chosen, outcome)
+
+    def verifying(self, proposal: Proposal) -> None:
+        """The one that drafted may work beside the target."""
+        if self._chosen:
+            self._chosen.drafter.verifying(proposal)
+
+    def close(self) -> None:
+        """End the run of every drafter."""
+        for arm in self.arms:
+            arm.drafter.close()
+
+    def _model(self, plain: float) -> tuple[Arm | None, bool]:
+        """The model, unless plain decoding is faster, and whether that is a trial."""
+        model = self.model
+        if model is None or not (model.rate or self._usually_pays(model)):
+            return None, False
+        if not self._trials:
+            if (model.rate or 0.0) >= plain:
+                return model, False
+            if self._idle < self._rest:
+                return None, False
+            self._rest, self._trials = min(LONGEST_REST, 2 * self._rest), 1
+        return model, True
+
+    def _usually_pays(self, model: Arm) -> bool:
+        """Whether a few tokens of a model of which nothing is known yet would be faster than plain decoding."""
+        costs, chance = self.costs, model.calibration.mean
+        tokens = survival = 1.0
+        for drafted in range(1, USUAL + 1):
+            survival *= chance
+            tokens += survival
+            seconds = costs.verify_seconds(drafted) + drafted * costs.draft_step
+            if tokens > seconds * costs.plain_rate():
+                return True
+        return False
+
+    def _begin(self, model: Arm, committed: Sequence[int]) -> Requesting[None]:
+        yield from model.drafter.start(committed)
+        self._reads = True
+
+    def _why(self, draft: Proposal, rates: dict[str, float], trial: bool) -> str:  # noqa: FBT001
+        others = ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items())
+        how = "on trial" if trial else "best"
+        return f"auto: {draft.source} is {how} (tokens/s: {others}). {draft.reason}".rstrip()
+
+
+def _auto(context: DraftingContext) -> Auto:
+    """Without the tree: over the same draft the chain gave more wherever the compiled pass was measured."""
+    most, costs = context.settings.lookahead, context.costs
+    model = None
+    if context.draft is not None:
+        model = model_arm(context, lambda calibration: CostAware(most, costs, calibration))
+    return Auto(copiers(context), model, costs)
+
+
+AUTO = Method(
+    name="auto",
+    title="Auto",
+    summary="Copies, asks the draft model or decodes plainly, step by step: what measured costs promise to be fastest.",
+    make=_auto,
+    takes=("draft", "store"),
+    options=("lookahead", "memory"),
+    tokens="mixed",
+)
