@@ -116,9 +116,9 @@ class DSpark(Block):
 
     def observe(self, outcome: Outcome) -> None:
         """Learn what confidences were worth."""
-        said = replace(outcome.proposal, confidences=tuple(self._sure))
-        if len(said) == len(self._sure):
-            self.calibration.observe(replace(outcome, proposal=said))
+        reported = replace(outcome.proposal, confidences=tuple(self._sure))
+        if len(reported) == len(self._sure):
+            self.calibration.observe(replace(outcome, proposal=reported))
 
     def _pays(self, place: int, expected: float, survival: float) -> bool:
         """Whether one more place raises the expected tokens a second; the guesses themselves are paid for."""

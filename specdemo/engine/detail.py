@@ -1,4 +1,4 @@
-"""What both models thought at the places that a step reached: for views, computed outside of what is timed."""
+"""What both models expected at the positions that a step reached: for views, computed outside of what is timed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specdemo.trace.events import Choice, Place
 def places(
     proposal: Proposal, verdict: Verdict, shaped: Tensor, path: Sequence[int], most: int
 ) -> tuple[Place, ...]:
-    """The pending token's place and those of the kept nodes, root first.
+    """The pending token's position and those of the kept nodes, root first.
 
     shaped: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
     path: committed nodes, root first; most: choices to keep of each distribution

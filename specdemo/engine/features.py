@@ -22,7 +22,7 @@ class Features:
         self._rows = torch.empty(0, len(self.layers), 0)
 
     def write(self, start: int, states: Sequence[Tensor]) -> None:
-        """Put a pass's rows into the places from `start` on, without counting them.
+        """Put a pass's rows into the positions from `start` on, without counting them.
 
         states: (rows, H) for each layer
         """

@@ -161,5 +161,5 @@ def draw_at(probs: Tensor, uniform: float) -> int:
     """The index of a distribution (V,) that a number from 0 to 1 falls on, by inverting its cumulative sum."""
     cumulative = probs.cumsum(0, dtype=torch.float64).numpy()
     # right: a word of no probability ends where the one before it ends, and is never drawn.
-    place = cumulative.searchsorted(uniform * cumulative[-1], side="right")
-    return min(int(place), len(probs) - 1)
+    column = cumulative.searchsorted(uniform * cumulative[-1], side="right")
+    return min(int(column), len(probs) - 1)

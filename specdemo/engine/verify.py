@@ -15,7 +15,7 @@ from specdemo.trace.events import Status
 
 
 def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:
-    """Keep what the target would have said itself; the output equals plain greedy decoding.
+    """Keep what the target would have chosen itself; the output equals plain greedy decoding.
 
     shaped_logits: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
     """

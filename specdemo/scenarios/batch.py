@@ -94,12 +94,12 @@ def answer_all(
     if at_once < 1:
         raise UserError(f"{at_once} prompts at once is not possible.", advice="Take 1 or more.")
     cancel = cancel or threading.Event()
-    told: SimpleQueue[Answer] = SimpleQueue()
+    reported: SimpleQueue[Answer] = SimpleQueue()
     latest = [Answer(place, prompt) for place, prompt in enumerate(prompts)]
 
     def work(answer: Answer) -> None:
         for grown in _answer(studio, answer, settings, system, cancel):
-            told.put(grown)
+            reported.put(grown)
 
     begun = time.perf_counter()
     with ThreadPoolExecutor(at_once, "specdemo-batch") as pool:
@@ -108,7 +108,7 @@ def answer_all(
                 pool.submit(work, answer)
             left = len(prompts)
             while left:
-                answer = told.get()
+                answer = reported.get()
                 latest[answer.place] = answer
                 left -= answer.ended
                 yield answer

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOOKAHEADS = range(1, 9)
 TOKENS = 64  # of one run; all runs are equally long
 PROMPT = "Explain photosynthesis to a ten-year-old."
-TOLD = 3  # times that a perfect draft is told what the target says, before refusals stand
+ATTEMPTS = 3  # of a perfect draft to learn what the target chooses in passes of its width, before refusals stand
 TOY_RUNS = 2_000
 PLACES = 48  # of the real model's text
 SHOWN = 3  # tokens of the place where most is moved
@@ -38,7 +38,7 @@ class Lane:
     lookahead: 0 for plain decoding; drafted, accepted: tokens
     seconds, verify_seconds: decoding as a whole, and of it the target's passes
     same: tokens that stand before the text first differs from plain decoding's
-    retold: whether the perfect draft had to be told anew what passes of this width say
+    retold: whether the perfect draft had to learn anew what passes of this width choose
     runs: most runs that shared one of its passes
     """
 
@@ -102,7 +102,7 @@ def perfect(studio: Studio, cancel: threading.Event) -> Iterator[Lane]:
     """Drafts that know the greedy answer, at each lookahead; plain decoding first and last.
 
     A pass of several rows rounds differently from one of one row, so near-ties may fall the other way and the
-    draft is refused there. It is then told what this width says, and the run repeated.
+    draft is refused there. It then learns what this width chooses, and the run is repeated.
     """
     from specdemo.drafters.oracle import always_right
 
@@ -110,9 +110,9 @@ def perfect(studio: Studio, cancel: threading.Event) -> Iterator[Lane]:
     yield bench.lane(0)
     for lookahead in LOOKAHEADS:
         answer = bench.plain
-        for told in range(TOLD):
+        for attempt in range(ATTEMPTS):
             events = bench.run(always_right([*bench.prompt_ids, *answer], lookahead))
-            lane = bench.summed(lookahead, events, retold=told > 0)
+            lane = bench.summed(lookahead, events, retold=attempt > 0)
             if lane.accepted == lane.drafted or cancel.is_set():
                 break
             answer = output_ids(events)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specdemo.session.loaded import Loaded
 
 ANSWER = "nothing"  # the method that writes the text: the target's own
-TAKES = 2  # of each step; the first warms up, and the last is told
+TAKES = 2  # of each step; the first warms up, and the last is reported
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class _GivenUp(Exception):
 class Studio:
     """One per process: the loaded pair and the one device. Safe to use from several threads.
 
-    Runs that go on at the same time share the target's passes; each step in the trace tells how many did.
+    Runs that go on at the same time share the target's passes; each step of the trace says how many did.
     """
 
     def __init__(self, settings: AppSettings) -> None:

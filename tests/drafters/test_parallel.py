@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import torch
 from conftest import drafter_for, header, innermost, reference_greedy, run_lane
 
@@ -16,20 +14,25 @@ from specdemo.trace.events import Drafted, Verified
 from specdemo.trace.metrics import measure, output_ids
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
+WAIT = 30.0
 
 
 class Slow(CachedModel):
-    """A target whose passes end only when the drafting thread has had time to work."""
+    """A target whose passes end only when the drafting thread has done its work."""
+
+    def __init__(self, model, drafter):
+        super().__init__(model)
+        self.drafter = innermost(drafter)
 
     def judging(self, pending_id, proposal):
-        threading.Event().wait(0.05)
+        self.drafter._task.result(WAIT)
         return super().judging(pending_id, proposal)
 
 
 def test_prepared_drafts_are_used_and_say_so(target_weights):
     """A draft equal to its target is always right: every outcome but the first is guessed."""
     drafter = drafter_for("parallel", CachedModel(target_weights), policy="constant", lookahead=3)
-    events = run_lane(target_weights, drafter, PROMPT, target=Slow(target_weights))
+    events = run_lane(target_weights, drafter, PROMPT, target=Slow(target_weights, drafter))
     assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
     drafted = [event for event in events if isinstance(event, Drafted)]
     assert drafted[0].hit is None
@@ -43,7 +46,7 @@ def test_prepared_drafts_are_used_and_say_so(target_weights):
 
 def test_a_miss_costs_nothing_but_time(target_weights, draft_weights):
     drafter = drafter_for("parallel", CachedModel(draft_weights), policy="constant", lookahead=4)
-    events = run_lane(target_weights, drafter, PROMPT, target=Slow(target_weights))
+    events = run_lane(target_weights, drafter, PROMPT, target=Slow(target_weights, drafter))
     assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
     assert any(event.hit is False for event in events if isinstance(event, Drafted))
 
@@ -52,7 +55,7 @@ def test_the_drafts_are_those_of_drafting_without_a_thread(target_weights, draft
     """Draws go by position: whether a draft was prepared or not, it is the same one."""
     sampling = Sampling(temperature=1.0, seed=5)
 
-    def drafts(target):
+    def drafts(make_target):
         drafter = drafter_for(
             "parallel",
             CachedModel(draft_weights),
@@ -60,14 +63,17 @@ def test_the_drafts_are_those_of_drafting_without_a_thread(target_weights, draft
             policy="constant",
             lookahead=3,
         )
-        events = run_lane(target_weights, drafter, PROMPT, sampling=sampling, target=target)
+        events = run_lane(
+            target_weights, drafter, PROMPT, sampling=sampling, target=make_target(drafter)
+        )
         return [
             tuple(node.token_id for node in event.nodes)
             for event in events
             if isinstance(event, Verified)
         ]
 
-    assert drafts(Slow(target_weights)) == drafts(CachedModel(target_weights))
+    slow = drafts(lambda drafter: Slow(target_weights, drafter))
+    assert slow == drafts(lambda _drafter: CachedModel(target_weights))
 
 
 def test_no_work_goes_on_between_steps_and_torch_keeps_its_threads(target_weights, draft_weights):

@@ -224,7 +224,7 @@ class CostAware:
         return False
 
     def observe(self, outcome: Outcome) -> None:
-        """Costs and calibration are told by whoever owns them."""
+        """Costs and calibration learn from whoever owns them."""
 
 
 def make_lookahead(
