@@ -1,12 +1,13 @@
 // The charts of a run: two places, in each of which one of them can be chosen, on one horizontal axis and with one cursor.
 
 import { el } from "../parts/dom.js";
-import { FIGURES, keyOfFigure, readRun } from "./figures.js";
-import { Plot, keyItems, palette, picture } from "./plot.js";
+import { picture } from "./axes.js";
+import { recall, remember } from "./choice.js";
+import { FIGURES, NAMES } from "./figures.js";
+import { palette } from "./plot.js";
+import { readRun } from "./run.js";
+import { Slot } from "./slot.js";
 
-const NAMES = Object.keys(FIGURES);
-const FIRST = { slots: ["lookahead", "speedup"], axis: "steps" };
-const KEPT = "specdemo.charts"; // in the browser's storage: what was chosen
 const size = (format) => ({ format, width: 900, height: 440, scale: format === "png" ? 2 : 1 }); // pixels of a saved picture
 const LEAST = { steps: 12, seconds: 0.4 }; // of the horizontal axis
 
@@ -111,132 +112,5 @@ export class ChartsView {
   }
 }
 
-// One place: a row of tabs, the key, the drawing, the axis and the ways to take it along.
-class Slot {
-  #words;
-  #asks;
-  #name = "";
-  #figure = null;
-  #key = "";
-
-  constructor(words, i, asks) {
-    this.#words = words;
-    this.#asks = asks;
-    const id = `sd-chart-${Math.random().toString(36).slice(2)}`;
-    this.tabs = Object.fromEntries(NAMES.map((name) => [name, this.#tab(name, id)]));
-    const row = el("div", { class: "sd-chart-tabs", role: "tablist", "aria-label": words.slots[i], onkeydown: (event) => this.#walk(event) }, ...Object.values(this.tabs));
-    this.key = el("ul", { class: "sd-chart-key" });
-    this.empty = el("p", { class: "sd-chart-empty", hidden: true });
-    this.plot = new Plot();
-    this.plot.root.append(this.empty);
-    this.plot.onhover = (index) => asks.select(index ?? -1, false);
-    this.plot.onclick = (index) => asks.select(index, true);
-    this.axes = Object.fromEntries(Object.entries(words.axes).map(([axis, text]) => [axis, button(text, () => asks.turn(axis))]));
-    this.turn = el("div", { class: "sd-chart-axis", role: "group", "aria-label": words.axis }, ...Object.values(this.axes));
-    this.across = el("span", { class: "sd-chart-across" });
-    this.origin = el("span", { class: "sd-origin" });
-    const save = (format) => button(format.toUpperCase(), () => asks.save(this.#name, format), words.save.replace("{format}", format.toUpperCase()));
-    this.sheet = el("div", { class: "sd-chart-sheet", role: "region", tabindex: "0" });
-    const summary = el("summary", {}, words.table);
-    this.table = el("details", { class: "sd-chart-table", ontoggle: () => this.#fillSheet() }, summary, this.sheet);
-    const foot = el("div", { class: "sd-chart-foot" }, this.turn, this.across, this.origin, el("div", { class: "sd-chart-tools" }, this.table, save("png"), save("svg")));
-    this.panel = el("div", { class: "sd-chart-panel", role: "tabpanel", id }, this.key, this.plot.root, foot);
-    this.root = el("section", { class: "sd-chart" }, row, this.panel);
-  }
-
-  choose(name, axis) {
-    this.#name = name;
-    for (const [other, tab] of Object.entries(this.tabs)) {
-      const chosen = other === name;
-      tab.setAttribute("aria-selected", String(chosen));
-      tab.tabIndex = chosen ? 0 : -1;
-    }
-    this.panel.setAttribute("aria-label", this.#words.titles[name]);
-    for (const [other, node] of Object.entries(this.axes)) node.setAttribute("aria-pressed", String(other === axis));
-    this.plot.redraw();
-  }
-
-  /** learns: whether there are earlier runs to compare with; kind: of the state's source, none before a run */
-  render({ learns, kind }) {
-    this.tabs.history.hidden = !learns && this.#name !== "history";
-    this.origin.className = `sd-origin sd-origin-${kind}`;
-    this.origin.textContent = this.#words.origin[kind] ?? "";
-    this.plot.show((colours) => this.#draw(colours));
-  }
-
-  light() {
-    this.plot.mark(this.#figure?.place(this.#asks.lit()) ?? null);
-  }
-
-  #draw(colours) {
-    const figure = this.#asks.figure(this.#name, colours);
-    this.#figure = figure;
-    this.#say(figure);
-    this.light();
-    return figure;
-  }
-
-  #say(figure) {
-    const entries = keyOfFigure(figure);
-    const key = entries.map(([, text]) => text).join("\n");
-    if (key !== this.#key) this.key.replaceChildren(...keyItems(entries));
-    this.#key = key;
-    this.turn.hidden = !figure.shared;
-    this.across.textContent = figure.shared ? "" : figure.x.title;
-    this.empty.hidden = !figure.empty;
-    this.empty.textContent = figure.empty;
-    this.#fillSheet();
-  }
-
-  #fillSheet() {
-    if (!this.table.open || !this.#figure) return;
-    const { heads, rows } = this.#figure.table();
-    this.sheet.setAttribute("aria-label", this.#words.table_label.replace("{title}", this.#words.titles[this.#name]));
-    const cells = (tag, values, scope) => values.map((value) => el(tag, { scope }, String(value)));
-    const head = el("thead", {}, el("tr", {}, ...cells("th", heads, "col")));
-    const body = rows.map(([first, ...rest]) => el("tr", {}, ...cells("th", [first], "row"), ...cells("td", rest)));
-    this.sheet.replaceChildren(el("table", {}, head, el("tbody", {}, ...body)));
-  }
-
-  #tab(name, controls) {
-    const { tabs, titles } = this.#words;
-    return el("button", { type: "button", role: "tab", title: titles[name], "aria-controls": controls, onclick: () => this.#asks.choose(name) }, tabs[name]);
-  }
-
-  // Arrow keys choose the next chart, as in every row of tabs.
-  #walk(event) {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by) return;
-    const names = NAMES.filter((name) => !this.tabs[name].hidden);
-    const next = names[(names.indexOf(this.#name) + by + names.length) % names.length];
-    event.preventDefault();
-    this.#asks.choose(next);
-    this.tabs[next].focus();
-  }
-}
-
-function button(text, onclick, label = text) {
-  return el("button", { type: "button", class: "sd-chart-button", "aria-label": label, title: label, onclick }, text);
-}
-
 /** The next of a row of lengths, each a third longer than the one before, that is not below a value. */
 export const roundUp = (value, least) => least * (4 / 3) ** Math.max(0, Math.ceil(Math.log(value / least) / Math.log(4 / 3) - 1e-9));
-
-// What was chosen last time; a browser that keeps nothing, or something else, begins anew.
-function recall() {
-  try {
-    const { slots, axis } = JSON.parse(localStorage.getItem(KEPT));
-    const known = slots.length === FIRST.slots.length && slots.every((name) => NAMES.includes(name));
-    return known && (axis === "steps" || axis === "seconds") ? { slots, axis } : FIRST;
-  } catch {
-    return FIRST;
-  }
-}
-
-function remember(choice) {
-  try {
-    localStorage.setItem(KEPT, JSON.stringify(choice));
-  } catch {
-    // Storage is blocked: the choice holds until the page is left.
-  }
-}

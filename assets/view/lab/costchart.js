@@ -68,7 +68,7 @@ export class CostChart {
     const tick = [0.25, 0.5, 1, 2, 5, 10].find((step) => top / step <= 7) ?? 20;
     for (let value = 0; value <= top + 1e-9; value += tick) {
       yield svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value), class: "sd-cost-grid" });
-      yield label(`${+value.toFixed(2)}×`, { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" });
+      yield label(`${Number(value.toFixed(2))}×`, { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" });
     }
     const every = most > 16 ? 4 : width < 480 ? 2 : 1;
     for (let drafted = 0; drafted <= most; drafted += every) {

@@ -3,7 +3,7 @@
 import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
-import { firstWord } from "./model.js";
+import { firstWord } from "./firstword.js";
 
 // DSpark's two words, as in specdemo/bench/counterexample.py, which runs them.
 const TARGET = [0.7, 0.3];
@@ -60,7 +60,7 @@ function table(rows, words) {
   const body = rows.map((row) => el("tr", {}, el("th", { scope: "row" }, String(row.lookahead)),
     ...[`${row.accepted} / ${row.drafted}`, two(row.perStep), two(row.rate), `${two(row.speedup)}×`].map((text) => el("td", {}, text))));
   return el("table", { class: "sd-lab-table", "aria-label": words.label },
-    el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, words[head])))), el("tbody", {}, plain, ...body));
+    el("thead", {}, el("tr", {}, ...heads.map((name) => el("th", { scope: "col" }, words[name])))), el("tbody", {}, plain, ...body));
 }
 
 function sentences(name, { lanes, precision, state }, rows, words) {

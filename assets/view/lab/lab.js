@@ -5,7 +5,8 @@ import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { readTrace } from "../core/lines.js";
 import { two } from "../core/metrics.js";
-import { best, bestTrees, breakEven, chains, foresee, measure, trees } from "./model.js";
+import { foresee, measure } from "./measure.js";
+import { best, bestTrees, breakEven, chains, trees } from "./model.js";
 import { fold } from "../core/reducer.js";
 
 const EDGE = 16; // the longest chain that can be chosen

@@ -1,4 +1,4 @@
-// The cost model of speculative decoding, and what a run's own trace says of its terms. Pure.
+// The cost model of speculative decoding. Pure.
 //
 // a      chance that a drafted token is kept when those before it were, the same at every place
 // c      one draft step over one target pass of one row
@@ -6,11 +6,6 @@
 //        { kind: "measured", points: [[rows, seconds], ...] }
 // A step of a chain drafts k tokens in k draft steps and judges k + 1 rows. A step of a tree drafts n nodes in one
 // draft step a level, and judges n + 1 rows.
-
-import { speedup, tokensPerSecond } from "../core/metrics.js";
-import { tested } from "../core/reducer.js";
-import { plainRate } from "../core/series.js";
-import { depthOf, isTree } from "../core/tree.js";
 
 /** Tokens that a chain of k is expected to give, the target's own included: 1 + a + ... + a^k (Leviathan 2211.17192). */
 export function chainTokens(a, k) {
@@ -82,101 +77,4 @@ export function breakEven(model, k) {
     else low = middle;
   }
   return high;
-}
-
-/**
- * What a run says of the model's terms; null without a speculative lane that drafted. Costs in plain decoding's
- * seconds for a token, measured in the same run where there is a plain lane.
- *
- * a, gain      kept over judged, of first guesses and of further siblings; gain null where none was judged
- * c            drafting over draft steps, hidden drafting included
- * points       rows and seconds of target passes, as measured at loading
- * lookaheads   for each number of drafted tokens: { drafted, steps, tokens, speedup }, tokens a step
- * drafted, tokens, draft, verify, overhead, speedup   means over all steps, and the run as a whole
- * depths       draft steps of each step
- */
-export function measure({ lanes: { plain, speculative: lane } }) {
-  const steps = (lane?.steps ?? []).filter((one) => !one.open);
-  const rate = plainRate(plain, lane);
-  if (!rate || !steps.some((one) => one.nodes.length)) return null;
-  const first = { judged: 0, kept: 0 };
-  const further = { judged: 0, kept: 0 };
-  for (const one of steps) {
-    const kept = new Set(one.path);
-    let elder = null;
-    for (const node of tested(one)) {
-      const parent = one.nodes[node].parent ?? -1;
-      const count = parent === elder ? further : first;
-      count.judged += 1;
-      count.kept += kept.has(node);
-      elder = parent;
-    }
-  }
-  const sum = (list, of) => list.reduce((total, one) => total + of(one), 0);
-  const tokens = (one) => one.path.length + (one.next ? 1 : 0);
-  const seconds = (one) => one.draftSeconds + one.verifySeconds + one.overheadSeconds;
-  const mean = (of) => (rate * sum(steps, of)) / steps.length;
-  const drafting = sum(steps, (one) => (one.nodes.length ? one.draftSeconds + (one.savedSeconds ?? 0) : 0));
-  const { header } = lane;
-  return {
-    a: first.judged ? first.kept / first.judged : 0,
-    judged: first.judged,
-    gain: further.judged ? further.kept / further.judged : null,
-    c: (rate * drafting) / sum(steps, (one) => depthOf(one.nodes)),
-    points: header.verify_costs?.length ? header.verify_costs : null,
-    trees: steps.some((one) => isTree(one.nodes)),
-    overlapped: steps.some((one) => one.hit !== null && one.hit !== undefined),
-    lookaheads: [...grouped(steps)].sort(([one], [other]) => one - other).map(([drafted, list]) => ({
-      drafted,
-      steps: list.length,
-      tokens: sum(list, tokens) / list.length,
-      speedup: sum(list, tokens) / sum(list, seconds) / rate,
-    })),
-    steps: steps.length,
-    drafted: sum(steps, (one) => one.nodes.length) / steps.length,
-    tokens: sum(steps, tokens) / steps.length,
-    draft: mean((one) => one.draftSeconds),
-    verify: mean((one) => one.verifySeconds),
-    overhead: mean((one) => one.overheadSeconds),
-    speedup: tokensPerSecond(plain) ? speedup(plain, lane) : tokensPerSecond(lane) / rate,
-    plainMeasured: tokensPerSecond(plain) !== null,
-    depths: steps.map((one) => [one.nodes.length, depthOf(one.nodes)]),
-    header,
-  };
-}
-
-/** What the model expects of a run at the very sizes that it drafted: means a step, as `measure` gives them. */
-export function foresee(model, run) {
-  const shapes = run.trees ? bestTrees(model.a, model.gain, Math.max(...run.depths.map(([nodes]) => nodes))) : null;
-  const steps = run.depths.map(([nodes, depth]) =>
-    step(model, { drafted: nodes, draftSteps: depth, tokens: shapes ? shapes[nodes].tokens : chainTokens(model.a, nodes) }));
-  const mean = (name) => steps.reduce((total, one) => total + one[name], 0) / steps.length;
-  return { tokens: mean("tokens"), draft: mean("draft"), verify: mean("verify"), cost: mean("cost"), speedup: mean("tokens") / mean("cost") };
-}
-
-/**
- * The exact distribution of the first word when drafting stops after an unlikely word, and when that word is then
- * taken back. A word is unlikely when the chance that it survives the target's test is below the threshold.
- */
-export function firstWord(target, draft, threshold, { looksBack }) {
-  const survival = target.map((p, word) => (draft[word] ? Math.min(1, p / draft[word]) : 1));
-  const left = target.map((p, word) => Math.max(0, p - draft[word]));
-  const rest = left.reduce((total, share) => total + share, 0);
-  const shares = target.map(() => 0);
-  draft.forEach((chance, word) => {
-    const dropped = looksBack && survival[word] < threshold;
-    const refused = chance * (1 - survival[word]);
-    if (!dropped) shares[word] += chance * survival[word];
-    shares.forEach((_, other) => {
-      shares[other] += dropped ? chance * target[other] : refused && (refused * left[other]) / rest;
-    });
-  });
-  return shares;
-}
-
-// Steps by how many tokens they drafted.
-function grouped(steps) {
-  const groups = new Map();
-  for (const one of steps) groups.set(one.nodes.length, [...(groups.get(one.nodes.length) ?? []), one]);
-  return groups;
 }

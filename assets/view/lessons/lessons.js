@@ -8,12 +8,12 @@ import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { fetchFile } from "../core/recorded.js";
 import { applyState, remember } from "../core/permalink.js";
+import { firstPlace, readProgress, saveProgress } from "./progress.js";
 import { Question, button } from "./question.js";
+import { Screen } from "./screen.js";
 import { fold } from "../core/reducer.js";
 import { ThreeWords } from "./threewords.js";
-import { mount } from "../play/view.js";
 
-const STORE = "specdemo-lessons";
 
 /** Build the lessons inside `element`; `words` holds the view's own as `view` and the policies' names as `policies`. */
 export function mountLessons(element, { read, watch, words }) {
@@ -233,26 +233,6 @@ class Lessons {
   }
 }
 
-// The page's own player, at rest until somebody plays.
-class Screen {
-  constructor(words) {
-    this.root = el("div", { class: "sd-lesson-screen", onkeydown: (event) => this.#key(event) });
-    this.view = mount(this.root, { read: () => "", watch() {}, words, keys: false });
-  }
-
-  show(name, items) {
-    this.root.hidden = false;
-    if (this.name !== name) this.view.load(items, { autoplay: false });
-    else this.view.seekStep(-1);
-    this.name = name;
-  }
-
-  // The player's keys within the player alone: elsewhere Space and the arrows move the page.
-  #key(event) {
-    if (!event.defaultPrevented && !event.target.closest("input, select, button, a")) this.view.transport.key(event);
-  }
-}
-
 // A paragraph in which *a term at its first use* and `code` stand out.
 function rich(sentence) {
   const node = el("p");
@@ -261,28 +241,4 @@ function rich(sentence) {
     node.append(tag ? el(tag, {}, part.slice(1, -1)) : part);
   }
   return node;
-}
-
-function firstPlace(progress) {
-  const asked = Number(new URLSearchParams(location.search).get("lesson"));
-  if (Number.isInteger(asked) && LESSONS[asked - 1]) return asked - 1;
-  return Math.max(0, LESSONS.findIndex(({ id }) => id === progress.at));
-}
-
-// A browser may refuse to keep anything: then progress lasts as long as the page.
-function readProgress() {
-  try {
-    const kept = JSON.parse(localStorage.getItem(STORE)) ?? {};
-    return { done: Array.isArray(kept.done) ? kept.done : [], at: kept.at ?? "" };
-  } catch {
-    return { done: [], at: "" };
-  }
-}
-
-function saveProgress(progress) {
-  try {
-    localStorage.setItem(STORE, JSON.stringify(progress));
-  } catch {
-    // nothing is lost but the memory of it
-  }
 }

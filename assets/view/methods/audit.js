@@ -1,6 +1,6 @@
 // The last audit as a table, one row a method; what it lacks is left out.
 
-import { el } from "../parts/dom.js";
+import { el, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 
@@ -14,17 +14,17 @@ export function mountAudit(element, { read, watch, words }) {
 }
 
 function content(audit, words) {
-  if (!audit?.methods?.length) return [said("p", words.none)];
+  if (!audit?.methods?.length) return [textEl("p", words.none)];
   const about = [audit.model, audit.precision, audit.machine, (audit.date ?? "").slice(0, 10)].filter(Boolean).join(" · ");
-  const head = el("tr", {}, ...words.columns.map((name) => said("th", name, { scope: "col" })));
+  const head = el("tr", {}, ...words.columns.map((name) => textEl("th", name, { scope: "col" })));
   const rows = audit.methods.map((method) => {
-    const name = said("th", method.title ?? method.name, { scope: "row" });
-    if (method.lossy) name.append(" ", said("span", words.lossy, { class: "sd-lossy" }));
+    const name = textEl("th", method.title ?? method.name, { scope: "row" });
+    if (method.lossy) name.append(" ", textEl("span", words.lossy, { class: "sd-lossy" }));
     return el("tr", {}, name, ...verdicts(method, words).map(cell));
   });
   const table = el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows));
   const meaning = has(audit.limit) ? fill(words.meaning, { limit: two(audit.limit) }) : "";
-  return [said("p", about), el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table), said("p", meaning)];
+  return [textEl("p", about), el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table), textEl("p", meaning)];
 }
 
 /** What to say of a method under each heading: greedy and sampling, a list of { held, text } each; held null judges nothing. */
@@ -53,12 +53,6 @@ const has = (value) => value !== null && value !== undefined;
 function cell(list) {
   return el("td", {}, ...list.map(({ held, text }) => {
     const mark = held === null ? "" : held ? "✓ " : "✗ ";
-    return said("div", mark + text, { class: held === false ? "sd-audit-not" : "" });
+    return textEl("div", mark + text, { class: held === false ? "sd-audit-not" : "" });
   }));
-}
-
-function said(tag, text, attributes = {}) {
-  const node = el(tag, attributes);
-  node.textContent = text ?? "";
-  return node;
 }

@@ -1,9 +1,11 @@
 // The training card of the chosen method's weights: what they are, how well they do, from what and how they were made.
 
-import { el } from "../parts/dom.js";
+import { el, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
-import { Pen, Plot, keyItems } from "../charts/plot.js";
+import { keyItems } from "../charts/key.js";
+import { Pen } from "../charts/pen.js";
+import { Plot } from "../charts/plot.js";
 
 const LOOKS = {
   losses: { shape: "line", colour: "accepted", width: 2 },
@@ -22,15 +24,15 @@ export function mountCard(element, { read, watch, words }) {
 }
 
 function content({ card, none }, words) {
-  if (!card) return [said("p", none, { class: "sd-card-about" })];
+  if (!card) return [textEl("p", none, { class: "sd-card-about" })];
   const what = words.kinds[card.kind ?? "draft"] ?? "";
   const { plain, placed } = results(card.results ?? {}, words);
   return [
-    said("p", fill(words.about, { what, ...card }).trim(), { class: "sd-card-about" }),
-    part(words.results, plain.length ? table([], plain, words.results_label) : said("p", words.unmeasured)),
+    textEl("p", fill(words.about, { what, ...card }).trim(), { class: "sd-card-about" }),
+    part(words.results, plain.length ? table([], plain, words.results_label) : textEl("p", words.unmeasured)),
     ...(placed.rows.length ? [part(words.by_place, table(["", ...placed.heads], placed.rows, words.by_place))] : []),
     ...(drawable(card) ? [part(words.curve, ...picture(card, words))] : []),
-    part(words.data, el("ul", {}, ...(card.data ?? []).map((line) => said("li", line)))),
+    part(words.data, el("ul", {}, ...(card.data ?? []).map((line) => textEl("li", line)))),
     part(words.recipe, list([...Object.entries(card.recipe ?? {}), ...facts(card, words)])),
   ];
 }
@@ -106,21 +108,15 @@ function picture(card, words) {
   plot.show((colours) => curve(card, words, colours));
   const { names } = curve(card, words, {});
   const key = keyItems(Object.entries(names).map(([name, text]) => [LOOKS[name], text]));
-  return [el("ul", { class: "sd-chart-key" }, ...key), plot.root, said("p", words.steps, { class: "sd-card-steps" })];
+  return [el("ul", { class: "sd-chart-key" }, ...key), plot.root, textEl("p", words.steps, { class: "sd-card-steps" })];
 }
 
-const part = (title, ...children) => el("section", {}, said("h3", title), ...children);
+const part = (title, ...children) => el("section", {}, textEl("h3", title), ...children);
 
 function table(heads, rows, label) {
-  const head = heads.length ? [el("thead", {}, el("tr", {}, ...heads.map((name) => said("th", name, { scope: "col" }))))] : [];
-  const body = rows.map(([name, ...cells]) => el("tr", {}, said("th", name, { scope: "row" }), ...cells.map((cell) => said("td", cell))));
+  const head = heads.length ? [el("thead", {}, el("tr", {}, ...heads.map((name) => textEl("th", name, { scope: "col" }))))] : [];
+  const body = rows.map(([name, ...cells]) => el("tr", {}, textEl("th", name, { scope: "row" }), ...cells.map((cell) => textEl("td", cell))));
   return el("div", { class: "sd-card-box", tabindex: "0", role: "region", "aria-label": label }, el("table", {}, ...head, el("tbody", {}, ...body)));
 }
 
-const list = (pairs) => el("dl", {}, ...pairs.flatMap(([name, text]) => [said("dt", name), said("dd", String(text))]));
-
-function said(tag, text, attributes = {}) {
-  const node = el(tag, attributes);
-  node.textContent = text ?? "";
-  return node;
-}
+const list = (pairs) => el("dl", {}, ...pairs.flatMap(([name, text]) => [textEl("dt", name), textEl("dd", String(text))]));

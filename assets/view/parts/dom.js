@@ -44,3 +44,11 @@ export const firstSeen = (element) => new Promise((resolve) => {
   });
   observer.observe(element);
 });
+
+/** Set a text that may stand there already: writing it again would make the browser lay the line out once more. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** An element with a text, which is nothing where there is none. */
+export const textEl = (tag, text, attributes = {}) => el(tag, attributes, text ?? "");

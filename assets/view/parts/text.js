@@ -1,10 +1,10 @@
 // The hero: what the model wrote, token by token, with what was drafted and refused.
 
+import { append } from "./characters.js";
 import { el } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { pieces } from "../core/reducer.js";
 import { Steps } from "./steps.js";
-import { split } from "../core/symbols.js";
 
 const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
 
@@ -82,7 +82,7 @@ export class TextView {
       const asked = el("p", { class: "sd-asked" });
       asked.textContent = prompt;
       const answered = el("p", { class: "sd-answered" });
-      write(answered, answer);
+      append(answered, answer);
       this.before.append(asked, answered);
     }
   }
@@ -131,19 +131,8 @@ export class TextView {
 
 function mark(text, discarded) {
   const inner = el("span", { class: "sd-mark" });
-  write(inner, discarded ? text.replaceAll("\n", "↵") : text);
+  append(inner, discarded ? text.replaceAll("\n", "↵") : text);
   if (!text) inner.classList.add("sd-part");
   if (text && !text.trim()) inner.classList.add("sd-blank");
   return inner;
-}
-
-function write(element, text) {
-  for (const { text: part, name } of split(text)) {
-    if (!name) element.append(document.createTextNode(part));
-    else {
-      const chip = el("span", { class: "sd-name" });
-      chip.textContent = name;
-      element.append(chip);
-    }
-  }
 }

@@ -1,5 +1,6 @@
-// What the page opens with: a recorded run, or the one that the address asks for.
+// Where lines come from beside the server's stream: a recorded run, the one that the address asks for, or the visitor's file.
 
+import { readTrace } from "../core/lines.js";
 import { readState } from "../core/permalink.js";
 import { fetchFile } from "../core/recorded.js";
 import { fill } from "../core/sentence.js";
@@ -11,4 +12,17 @@ export async function fetchRun(opening, words) {
   if (other) return [{ ...opening, run: asked, title: "" }, ...other];
   const events = await fetchFile(opening.run);
   return [opening, ...(events ?? [{ type: "notice", message: fill(words.nothing, { name: opening.run }) }])];
+}
+
+/** The lines of the trace in a file, or what is wrong with it as one notice. words: `trace` of the view's */
+export async function readFile(file, words) {
+  const { items, line, problem } = readTrace(await file.text());
+  const { name } = file;
+  if (!items.length) {
+    const message = fill(problem ? words.foreign : words.nothing, { name, line, problem });
+    return [{ type: "notice", message, unharmed: words.unharmed, advice: words.advice }];
+  }
+  const opening = { type: "open", source: "recorded", key: name, title: name };
+  const notice = { type: "notice", message: fill(words.cut, { name, line, problem, count: items.length }) };
+  return [opening, ...(problem ? [notice] : []), ...items];
 }

@@ -4,13 +4,14 @@
 // written, { tokens, position, rows: [{ method, title, events, why }], phase, asking, waiting, machine, error }, or { runs }:
 // recorded runs of one text, which are fetched. A place that is chosen in a live text is sent as { position }.
 
-import { el, firstSeen } from "../parts/dom.js";
+import { el, firstSeen, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { bestPlace, sharedPlaces } from "./places.js";
 import { fold } from "../core/reducer.js";
 import { fetchFile } from "../core/recorded.js";
-import { spell, split } from "../core/symbols.js";
+import { spell } from "../core/symbols.js";
+import { append } from "../parts/characters.js";
 import { isTree, layout } from "../core/tree.js";
 
 const AHEAD = 12; // tokens of the target's own that are shown
@@ -143,7 +144,7 @@ class ProposalsView {
       this.#drawn = key;
       this.text.replaceChildren(...tokens.map((text, i) => {
         const token = el("span", { class: "sd-spot", "data-place": i });
-        write(token, text);
+        append(token, text);
         token.classList.toggle("sd-spot-known", Boolean(this.#places?.has(i)));
         return token;
       }));
@@ -178,16 +179,16 @@ class ProposalsView {
     const words = this.#words;
     const step = recorded ?? fold(events).lanes.speculative?.steps.at(-1) ?? null;
     const lossy = this.#data.methods.some((one) => one.name === method && one.lossy);
-    const heading = said("h3", title);
-    if (lossy) heading.append(" ", said("span", words.lossy, { class: "sd-lossy" }));
-    if (why || !step) return el("li", { class: "sd-draft sd-draft-missing" }, heading, said("p", why, { class: "sd-draft-why" }));
+    const heading = textEl("h3", title);
+    if (lossy) heading.append(" ", textEl("span", words.lossy, { class: "sd-lossy" }));
+    if (why || !step) return el("li", { class: "sd-draft sd-draft-missing" }, heading, textEl("p", why, { class: "sd-draft-why" }));
     const milliseconds = two(step.draftSeconds * 1000);
     const counts = { kept: step.path.length, drafted: step.nodes.length, milliseconds };
-    const facts = said("p", step.nodes.length ? fill(isTree(step.nodes) ? words.facts_tree : words.facts, counts) : `${milliseconds} ms`, {
+    const facts = textEl("p", step.nodes.length ? fill(isTree(step.nodes) ? words.facts_tree : words.facts, counts) : `${milliseconds} ms`, {
       class: "sd-draft-facts", title: fill(words.facts_hint, { origin: words.source[this.#data.source] }),
     });
     const reason = step.reason ? fill(words.nothing, { reason: step.reason }) : words.nothing_alone;
-    const body = step.nodes.length ? this.#chips(step) : said("p", reason, { class: "sd-draft-why" });
+    const body = step.nodes.length ? this.#chips(step) : textEl("p", reason, { class: "sd-draft-why" });
     return el("li", { class: "sd-draft" }, el("div", {}, heading, facts), body);
   }
 
@@ -223,16 +224,16 @@ class ProposalsView {
       const spot = event.target.closest(".sd-spot");
       if (spot && this.#data.phase !== "writing") this.#choose(Number(spot.dataset.place));
     });
-    const button = (name, sign, by) => said("button", sign, { type: "button", class: "sd-button", "aria-label": words[name], title: words[name], onclick: () => this.#step(by) });
+    const button = (name, sign, by) => textEl("button", sign, { type: "button", class: "sd-button", "aria-label": words[name], title: words[name], onclick: () => this.#step(by) });
     this.slider = el("input", { type: "range", class: "sd-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": words.place });
     this.slider.addEventListener("input", () => (this.#places ? this.#choose(Number(this.slider.value)) : this.#tell(Number(this.slider.value))));
     this.slider.addEventListener("change", () => this.#choose(Number(this.slider.value)));
     this.place = el("span", { class: "sd-place" });
     this.bar = el("div", { class: "sd-spot-bar", role: "group", "aria-label": words.place }, button("earlier", "‹", -1), this.slider, button("later", "›", 1), this.place);
     this.targetChips = el("div", { class: "sd-draft-tree" });
-    this.target = el("li", { class: "sd-draft sd-draft-target" }, said("h3", words.target), this.targetChips);
+    this.target = el("li", { class: "sd-draft sd-draft-target" }, textEl("h3", words.target), this.targetChips);
     this.list = el("ol", { class: "sd-drafts", "aria-label": words.rows });
-    this.note = said("p", words.note, { class: "sd-spot-note" });
+    this.note = textEl("p", words.note, { class: "sd-spot-note" });
     this.root = el("section", { class: "sd-race sd-proposals", "aria-label": words.label },
       el("div", { class: "sd-race-status" }, this.badge, this.phase, this.about),
       this.error, el("div", { class: "sd-spot-box" }, this.prompt, this.text, this.bar), this.list, this.note);
@@ -248,15 +249,4 @@ function chip(text, status, title) {
   mark.textContent = spell(text.trim() ? text.trim() : text) || "·";
   token.append(mark);
   return token;
-}
-
-// A token in its text: invisible and direction-changing characters by name.
-function write(element, text) {
-  for (const { text: part, name } of split(text)) element.append(name ? said("span", name, { class: "sd-name" }) : document.createTextNode(part));
-}
-
-function said(tag, text, attributes = {}) {
-  const node = el(tag, attributes);
-  node.textContent = text;
-  return node;
 }

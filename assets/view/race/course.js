@@ -1,8 +1,5 @@
 // Several timelines on one clock, and how their race came out. Knows nothing of what is shown.
 
-import { acceptRate, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
-import { tokensOf } from "../core/reducer.js";
-import { fill } from "../core/sentence.js";
 import { lastBefore } from "../core/timeline.js";
 
 /** A timeline of timelines: its stops are all times at which something happens in one of them. */
@@ -47,97 +44,4 @@ export class Course {
       if (at !== timeline.at || at === timeline.last) timeline.seek(at);
     }
   }
-}
-
-const whole = (lane) => Boolean(lane?.tokens) && (lane.end === "stop" || lane.end === "length");
-const isPlain = (lane) => lane?.header.method === "nothing";
-
-/**
- * How a race came out. lanes: folded, null for one that did not run
- * The finish line is the last token that every lane has which ran to its end; rank and finish are null for the others.
- */
-export function standings(lanes) {
-  const ran = lanes.filter(whole);
-  const goal = ran.length ? Math.min(...ran.map((lane) => lane.tokens)) : null;
-  const plain = lanes.find((lane) => isPlain(lane) && lane.tokens) ?? null;
-  const finishes = lanes.map((lane) => (whole(lane) ? secondsFor(lane, goal) : null));
-  const rank = (seconds) => 1 + finishes.filter((other) => other !== null && other < seconds).length;
-  const rows = lanes.map((lane, place) => ({
-    place,
-    finish: finishes[place],
-    rank: finishes[place] === null ? null : rank(finishes[place]),
-    rate: tokensPerSecond(lane),
-    speedup: plain ? speedup(plain, lane) : null,
-    perPass: lane ? tokensPerStep(lane) : null,
-    kept: lane ? acceptRate(lane) : null,
-    seconds: lane?.tokens ? lane.elapsed : null,
-    tokens: lane?.tokens ?? 0,
-  }));
-  return { goal, plain: Boolean(plain), most: Math.max(0, ...rows.map((row) => row.tokens)), rows };
-}
-
-/** Index of the first token in which two lists differ, as far as both go; null when there is none. */
-export function parting(one, other) {
-  const common = Math.min(one.length, other.length);
-  for (let i = 0; i < common; i += 1) if (one[i].token_id !== other[i].token_id) return i;
-  return null;
-}
-
-/** Whether all said the same, and where not, as sentences. entries: { title, lane } of each lane that wrote something */
-export function compared(entries, words) {
-  if (entries.length < 2) return [];
-  const reference = entries.find(({ lane }) => isPlain(lane)) ?? entries[0];
-  const right = tokensOf(reference.lane);
-  const out = [];
-  let parted = false;
-  let equal = true;
-  for (const entry of entries) {
-    if (entry === reference) continue;
-    const own = tokensOf(entry.lane);
-    const place = parting(own, right);
-    const named = { lane: entry.title, reference: reference.title };
-    if (place !== null) {
-      out.push(fill(words.parts, { ...named, place: place + 1, own: shown(own[place]), other: shown(right[place]) }));
-      parted = true;
-    } else if (own.length !== right.length) {
-      out.push(fill(words.length, { ...named, tokens: Math.min(own.length, right.length) }));
-    } else continue;
-    equal = false;
-  }
-  if (equal) return [fill(words.all, { tokens: right.length })];
-  for (const { title, lane } of entries) if (lane.header.lossy) out.push(fill(words.lossy, { lane: title }));
-  const precisions = new Set(entries.map(({ lane }) => lane.header.target?.precision));
-  const sampled = (reference.lane.header.settings?.sampling?.temperature ?? 0) > 0;
-  if (parted && precisions.size > 1) out.push(words.precisions);
-  else if (parted && sampled) out.push(words.sampled);
-  else if (parted && !precisions.has("fp32")) out.push(words.greedy);
-  return out;
-}
-
-const shown = (token) => (token.text ?? "").replaceAll("\n", "↵") || "·";
-
-/** The cells of the table: a head and a row for each lane, the fastest first. words: of the part */
-export function tableOf(titles, { rows, plain }, origin, words) {
-  const names = words.table;
-  const order = [...rows].sort((one, other) => (one.rank ?? 9) - (other.rank ?? 9) || one.place - other.place);
-  const percent = (share) => (share === null ? "–" : fill(words.percent, { percent: two(100 * share) }));
-  const head = [names.rank, names.lane, fill(names.rate, { origin }), names.speedup, names.per_pass, names.kept, names.seconds, names.tokens];
-  const body = order.map((row) => [
-    words.rank[row.rank] ?? "–",
-    titles[row.place],
-    two(row.rate),
-    plain && row.speedup !== null ? fill(words.times, { speedup: two(row.speedup) }) : "–",
-    two(row.perPass),
-    percent(row.kept),
-    two(row.seconds),
-    String(row.tokens),
-  ]);
-  return { head, body };
-}
-
-/** A table as Markdown. */
-export function markdown({ head, body }) {
-  const line = (cells) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  const rule = `|${head.map((_, i) => (i === 1 ? " --- " : " ---: ")).join("|")}|`;
-  return [line(head), rule, ...body.map(line)].join("\n");
 }

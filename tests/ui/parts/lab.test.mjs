@@ -1,7 +1,9 @@
 // The cost model against numbers worked out by hand and published ones, and what recorded runs say of its terms.
 import assert from "node:assert/strict";
 import { byLookahead } from "../../../assets/view/lab/experiments.js";
-import { best, bestTrees, breakEven, chainStep, chainTokens, chains, firstWord, foresee, measure, step, trees, verifyCost } from "../../../assets/view/lab/model.js";
+import { best, bestTrees, breakEven, chainTokens, chains, step, trees, verifyCost } from "../../../assets/view/lab/model.js";
+import { firstWord } from "../../../assets/view/lab/firstword.js";
+import { foresee, measure } from "../../../assets/view/lab/measure.js";
 import { fold } from "../../../assets/view/core/reducer.js";
 import { acceptRate, speedup, tokensPerStep } from "../../../assets/view/core/metrics.js";
 import { recordedRuns } from "./fixtures.mjs";

@@ -1,6 +1,7 @@
 // A race of recorded runs on one clock, and how it came out. Fed with the recorded runs and with lanes written by hand.
 import assert from "node:assert/strict";
-import { Course, compared, markdown, parting, standings, tableOf } from "../../../assets/view/race/course.js";
+import { Course } from "../../../assets/view/race/course.js";
+import { compared, markdown, parting, standings, tableOf } from "../../../assets/view/race/standings.js";
 import { tokensOf, laneText, fold } from "../../../assets/view/core/reducer.js";
 import { Timeline } from "../../../assets/view/core/timeline.js";
 import { recordedRuns } from "./fixtures.mjs";

@@ -1,0 +1,88 @@
+// Turns values into Plotly's series, in looks of which no two differ by colour alone.
+
+/** Plotly reads a small markup in its labels: text from a trace must not be taken for it. */
+export const escapeMarkup = (text) =>
+  text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+/**
+ * Turns values into Plotly's series, drawn in the looks of a table.
+ * looks: name -> { shape: "bar" | "hatch" | "dots" | "line" | "caps", colour, width, dash, symbol }; none by colour alone
+ * names: name -> what a key calls the series
+ */
+export class Pen {
+  constructor(colours, looks, names) {
+    Object.assign(this, { colours, looks, names });
+  }
+
+  /** A bar for each i from starts[i] to ends[i] and bottoms[i] to tops[i]. */
+  bars(name, { starts, ends }, bottoms, tops) {
+    return this.#areas(name, tops.flatMap((top, i) => {
+      const gap = 0.1 * (ends[i] - starts[i]);
+      const [from, to] = [starts[i] + gap, ends[i] - gap];
+      return top > bottoms[i] ? [[[from, bottoms[i]], [from, top], [to, top], [to, bottoms[i]]]] : [];
+    }));
+  }
+
+  /** A line through points; null breaks it. more: what else Plotly shall know */
+  line(name, x, y, more = {}) {
+    const { colour, width, dash, symbol } = this.looks[name];
+    const alone = y.length === 1;
+    return {
+      ...this.#series(name, x, y),
+      mode: symbol || alone ? "lines+markers" : "lines",
+      line: { color: this.colours[colour], width, dash: dash ?? "solid" },
+      marker: { color: this.colours[colour], symbol: symbol ?? "circle", size: 6 },
+      ...more,
+    };
+  }
+
+  /** A line that keeps each value from its start to its end. */
+  level(name, { starts, ends }, y) {
+    if (!y.length) return this.line(name, [], []);
+    return { ...this.line(name, [...starts, ends.at(-1)], [...y, y.at(-1)]), mode: "lines", line: { ...this.line(name, [], []).line, shape: "hv" } };
+  }
+
+  /** A flat cap over each value that is not null, from its start to its end; a roof where peaked[i]. thick: in the value's unit */
+  caps(name, { starts, ends }, values, peaked, thick) {
+    return this.#areas(name, values.flatMap((value, i) => {
+      if (value === null) return [];
+      const [from, to, low] = [starts[i], ends[i], value - thick / 2];
+      const middle = (from + to) / 2;
+      const ridge = peaked[i] ? 2.5 * thick : 0;
+      return [[[from, low], [from, low + thick], [middle, low + thick + ridge], [to, low + thick], [to, low], [middle, low + ridge]]];
+    }));
+  }
+
+  /** What the pointer finds: texts at points that are not seen. ids[i] is handed to those who listen. */
+  hover(x, y, texts, ids) {
+    return {
+      type: "scatter", mode: "none", showlegend: false,
+      x, y, text: texts, customdata: ids, hoverinfo: "text",
+    };
+  }
+
+  // Polygons as one line, which comes to each from the ground and goes back the same way, so that nothing between them is
+  // filled: after a gap Plotly would begin another element, and hundreds of them take it too long.
+  #areas(name, polygons) {
+    const points = polygons.flatMap((corners) => [[corners[0][0], 0], ...corners, corners[0], [corners[0][0], 0]]);
+    const colour = this.colours[this.looks[name].colour];
+    const pattern = PATTERNS[this.looks[name].shape];
+    return {
+      ...this.#series(name, points.map(([x]) => x), points.map(([, y]) => y)),
+      mode: "none",
+      fill: "toself",
+      fillcolor: pattern ? CLEAR : colour,
+      ...(pattern && { fillpattern: { ...pattern, fgcolor: colour, bgcolor: CLEAR } }),
+    };
+  }
+
+  #series(name, x, y) {
+    return { type: "scatter", mode: "lines", name: this.names[name], x, y, hoverinfo: "skip" };
+  }
+}
+
+export const CLEAR = "rgba(0,0,0,0)";
+const PATTERNS = {
+  hatch: { shape: "/", size: 5, solidity: 0.4 },
+  dots: { shape: ".", size: 4, solidity: 0.35 },
+};

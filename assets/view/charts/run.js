@@ -1,0 +1,28 @@
+// A state as the charts read it: judged steps, and where each stands on the horizontal axis.
+
+import { judgedSteps } from "../core/series.js";
+
+/**
+ * A state as the charts read it.
+ *
+ * steps            judged steps of the lane with drafts
+ * starts, ends     where each lies on the horizontal axis, which counts steps or seconds
+ * x(point)         where a point { step, seconds } lies
+ * range            of the horizontal axis
+ */
+export function readRun(state, axis, reach) {
+  const { plain, speculative: lane } = state.lanes;
+  const steps = judgedSteps(lane);
+  const timed = axis === "seconds";
+  return {
+    state,
+    plain,
+    lane,
+    axis,
+    steps,
+    starts: steps.map((step, i) => (timed ? (steps[i - 1]?.elapsed ?? 0) : step.index + 0.5)),
+    ends: steps.map((step) => (timed ? step.elapsed : step.index + 1.5)),
+    x: (point) => (timed ? point.seconds : point.step + 1),
+    range: timed ? [0, reach.seconds * 1.01] : [0.4, reach.steps + 0.6],
+  };
+}

@@ -1,0 +1,52 @@
+// How far ahead to draft, and what a policy chooses.
+
+import { two } from "../../core/metrics.js";
+import { PERCENT, count, judgedSteps } from "./evidence.js";
+
+/** @type {import("../curriculum.js").Lesson} */
+export const ahead = {
+  id: "ahead",
+  runs: ["07-constant-three", "01-guess-and-check", "06-too-far"],
+  live: { run: "07-constant-three", changes: { policy: "cost", lookahead: 8 } },
+  questions: [
+    {
+      id: "whole",
+      scale: PERCENT,
+      reveal([{ fast }]) {
+        const steps = judgedSteps(fast).filter((step) => step.nodes.length);
+        const whole = steps.filter((step) => step.path.length === step.nodes.length);
+        const none = count(steps, (step) => !step.path.length);
+        return {
+          answer: (100 * whole.length) / steps.length,
+          values: { whole: whole.length, none, steps: steps.length },
+          step: whole[0]?.index,
+        };
+      },
+    },
+    {
+      id: "chosen",
+      runs: ["01-guess-and-check"],
+      scale: { min: 1, max: 8, step: 0.1 },
+      reveal([{ fast }]) {
+        const steps = judgedSteps(fast).filter((step) => step.nodes.length);
+        const lengths = steps.map((step) => step.nodes.length);
+        const told = steps.find((step) => step.reason.includes("would give"));
+        return {
+          answer: fast.drafted / steps.length,
+          values: { least: Math.min(...lengths), most: Math.max(...lengths), reason: told?.reason ?? "–" },
+          step: told?.index,
+        };
+      },
+    },
+    {
+      id: "waste",
+      runs: ["06-too-far"],
+      scale: { min: 0, max: 16, step: 0.5 },
+      reveal([{ fast }]) {
+        const steps = judgedSteps(fast).filter((step) => step.nodes.length);
+        const kept = fast.accepted / steps.length;
+        return { answer: kept, values: { kept: two(kept), drafted: two(fast.drafted / steps.length), steps: steps.length }, step: steps[0]?.index };
+      },
+    },
+  ],
+};

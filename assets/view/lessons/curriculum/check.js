@@ -1,0 +1,45 @@
+// What is kept of a draft, and what is dropped behind a refusal.
+
+import { acceptRate, judged, speedup, tokensPerStep, two } from "../../core/metrics.js";
+import { PERCENT, count, has, judgedSteps } from "./evidence.js";
+
+/** @type {import("../curriculum.js").Lesson} */
+export const check = {
+  id: "check",
+  runs: ["01-guess-and-check"],
+  live: { run: "01-guess-and-check" },
+  questions: [
+    {
+      id: "kept",
+      scale: PERCENT,
+      reveal([{ fast }]) {
+        return { answer: 100 * acceptRate(fast), values: { accepted: fast.accepted, drafted: fast.drafted } };
+      },
+    },
+    {
+      id: "behind",
+      options: ["kept", "tested", "dropped"],
+      reveal([{ fast }]) {
+        const steps = judgedSteps(fast);
+        const dropped = count(steps.flatMap((step) => step.nodes), (node) => node.status === "unreached");
+        const known = ["unreached", "rejected"].every((status) => steps.some((step) => has(step, status)));
+        return {
+          answer: known ? "dropped" : "kept",
+          values: { dropped, drafted: fast.drafted },
+          step: steps.find((step) => has(step, "rejected") && has(step, "unreached"))?.index,
+        };
+      },
+    },
+    {
+      id: "per_step",
+      scale: { min: 1, max: 6, step: 0.1 },
+      reveal([{ plain, fast }]) {
+        return {
+          answer: tokensPerStep(fast),
+          values: { tokens: fast.tokens, steps: judged(fast), speedup: two(speedup(plain, fast)) },
+          step: judgedSteps(fast).find((step) => step.path.length >= 2)?.index,
+        };
+      },
+    },
+  ],
+};

@@ -1,0 +1,30 @@
+// How far a visitor has come: kept in the browser, as far as it keeps anything.
+
+import { LESSONS } from "./curriculum.js";
+
+const STORE = "specdemo-lessons";
+
+/** Index of the lesson to open: the one that the address names, else where the visitor was. */
+export function firstPlace(progress) {
+  const asked = Number(new URLSearchParams(location.search).get("lesson"));
+  if (Number.isInteger(asked) && LESSONS[asked - 1]) return asked - 1;
+  return Math.max(0, LESSONS.findIndex(({ id }) => id === progress.at));
+}
+
+// A browser may refuse to keep anything: then progress lasts as long as the page.
+export function readProgress() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(STORE)) ?? {};
+    return { done: Array.isArray(kept.done) ? kept.done : [], at: kept.at ?? "" };
+  } catch {
+    return { done: [], at: "" };
+  }
+}
+
+export function saveProgress(progress) {
+  try {
+    localStorage.setItem(STORE, JSON.stringify(progress));
+  } catch {
+    // nothing is lost but the memory of it
+  }
+}

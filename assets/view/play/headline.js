@@ -1,0 +1,62 @@
+// The line above the text: whether a run is live or recorded, what is going on, and what ran where.
+
+import { speedup, two } from "../core/metrics.js";
+import { fill } from "../core/sentence.js";
+import { el, setText } from "../parts/dom.js";
+
+/** words: the view's; tools: buttons at its end */
+export class Headline {
+  #words;
+
+  constructor(words, tools) {
+    this.#words = words;
+    this.badge = el("span", { class: "sd-badge" });
+    this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint, hidden: true }, words.lossy);
+    this.phase = el("span", { class: "sd-phase" });
+    this.about = el("span", { class: "sd-about" });
+    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.phase, this.about, tools);
+  }
+
+  /** phase: a name, see `phaseOf` */
+  render(state, phase) {
+    const words = this.#words;
+    const lane = state.lanes[state.lane] ?? null;
+    const { kind } = state.source;
+    const lossy = Boolean(lane?.header.lossy);
+    this.lossy.hidden = !lossy;
+    setText(this.badge, lane ? words.source[kind] : "");
+    this.badge.className = `sd-badge sd-badge-${kind}`;
+    const sentence = (lossy && words.phase_lossy[phase]) || words.phase[phase] || "";
+    setText(this.phase, fill(sentence, { speedup: two(speedup(state.lanes.plain, state.lanes.speculative)) }));
+    setText(this.about, lane ? about(words, state, lane) : "");
+    this.about.title = this.about.textContent;
+  }
+}
+
+/** What is going on, as one word. */
+export function phaseOf(state, { playing, atEnd, running, held }) {
+  if (state.source.waiting) return "waiting";
+  const lane = state.lane ? state.lanes[state.lane] : null;
+  if (!lane) return "empty";
+  if (lane.end === null) {
+    if (!playing && !atEnd) return running ? "behind" : "paused";
+    if (held && running) return "held";
+    if (state.source.kind === "recorded") return playing ? "playing" : "cut";
+    if (state.problems.length) return "cut";
+    return lane.steps.length === 0 ? "reading" : state.lane;
+  }
+  if (lane.end === "failed" || lane.end === "cancelled") return lane.end;
+  if (state.lane === "plain") return state.source.kind === "live" ? "plain_done" : "done_alone";
+  return state.lanes.plain?.tokens ? "done" : "done_alone";
+}
+
+function about(words, state, { header }) {
+  const recorded = state.source.kind === "recorded";
+  const how = [words.methods[header.method] ?? header.method, modelName(header.target)];
+  const where = [recorded ? (header.started_at ?? "").slice(0, 10) : "", header.machine];
+  const parts = [state.source.title, ...(recorded ? [...where, ...how] : [...how, ...where])];
+  if (header.cached_tokens) parts.push(fill(words.reused, { cached: header.cached_tokens, all: header.prompt_tokens }));
+  return parts.filter(Boolean).join(" · ");
+}
+
+const modelName = (target) => (target ? [target.name, target.precision].filter(Boolean).join(" ") : "");

@@ -1,0 +1,102 @@
+// How the view is put together: the parts and what frames them. Knows no run.
+
+import { el, setText } from "../parts/dom.js";
+import { Legend } from "../parts/legend.js";
+import { Headline } from "./headline.js";
+
+const TABS = ["token", "tree"];
+
+export class Layout {
+  #lossy = false;
+  #fitted = -1; // pixels down the page, of the last fit
+
+  /**
+   * words: the view's
+   * parts: { numbers, text, strip, tree, inspector, transport, charts }, each with its element as `root`
+   * save: the menu of what can be saved; open(file): a file was chosen
+   */
+  constructor(words, parts, { save, open }) {
+    this.save = save;
+    this.legend = new Legend(words);
+    const file = this.#chooser(words, open);
+    const hide = button(words.hide_drafts, () => {
+      const hidden = this.root.classList.toggle("sd-final-only");
+      hide.setAttribute("aria-pressed", String(hidden));
+    });
+    hide.setAttribute("aria-pressed", "false");
+    this.tools = el("div", { class: "sd-tools" }, hide, save, button(words.open, () => file.click()), file);
+    this.headline = new Headline(words, this.tools);
+    this.problems = el("div", { class: "sd-problems" });
+    this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
+    this.tabs = el("div", { class: "sd-tabs", role: "group", "aria-label": words.inspector.tabs },
+      ...TABS.map((tab) => el("button", { type: "button", class: "sd-button", "data-tab": tab, onclick: () => this.tab(tab) }, words.inspector[tab])));
+    this.side = el("aside", { class: "sd-side" }, this.tabs, parts.inspector.root, parts.tree.root);
+    const foot = el("div", { class: "sd-foot" },
+      el("div", { class: "sd-legends" }, this.legend.root, parts.strip.key),
+      parts.strip.root, parts.transport.root);
+    this.stage = el("div", { class: "sd-stage" }, this.headline.root, this.problems, parts.text.root, foot, this.side);
+    this.root = el("div", { class: "sd-root" }, parts.numbers.root, this.stage, parts.charts.root, this.live);
+    this.tab("tree");
+  }
+
+  /** A button in the line above the text. returns: the button */
+  addTool(label, act) {
+    const tool = button(label, act);
+    this.tools.append(tool);
+    return tool;
+  }
+
+  /** Where the panel is too low for both, the tree or the token. Without trees there is only the token. */
+  tab(name) {
+    this.side.dataset.tab = name;
+    for (const one of this.tabs.children) one.setAttribute("aria-pressed", String(one.getAttribute("data-tab") === name));
+  }
+
+  /** comparing: two tokens are inspected; trees: some step of the run branches */
+  arrange({ comparing, trees }) {
+    this.stage.classList.toggle("sd-comparing", comparing);
+    this.tabs.hidden = !trees;
+    this.side.classList.toggle("sd-with-tree", trees);
+  }
+
+  /** Mark a run of a method that may change the text. */
+  warn({ lossy }) {
+    if (lossy === this.#lossy) return;
+    this.#lossy = lossy;
+    this.root.classList.toggle("sd-is-lossy", lossy);
+    this.legend.explain({ lossy });
+  }
+
+  /** Say a sentence to a screen reader. */
+  announce(sentence) {
+    setText(this.live, sentence);
+  }
+
+  showProblems(problems) {
+    if (this.problems.childElementCount !== problems.length) this.problems.replaceChildren(...problems.map(block));
+  }
+
+  /** The view's height is what is left of the window below its top. */
+  fit() {
+    if (!this.root.getClientRects().length) return;
+    const top = Math.round(this.root.getBoundingClientRect().top + scrollY);
+    if (top !== this.#fitted) this.root.style.setProperty("--sd-top", `${(this.#fitted = top)}px`);
+  }
+
+  #chooser(words, open) {
+    const file = el("input", { type: "file", accept: ".jsonl,.json,.txt", class: "sd-hidden", tabindex: "-1", "aria-label": words.open });
+    file.addEventListener("change", () => {
+      const [chosen] = file.files;
+      file.value = "";
+      if (chosen) open(chosen);
+    });
+    return file;
+  }
+}
+
+const button = (label, run) => el("button", { type: "button", class: "sd-button", onclick: run }, label);
+
+function block(problem) {
+  const parts = [["message", "strong"], ["unharmed", "span"], ["advice", "span"]].filter(([name]) => problem[name]);
+  return el("div", { class: "sd-problem", role: "alert" }, ...parts.map(([name, tag]) => el(tag, { class: `sd-problem-${name}` }, problem[name])));
+}

@@ -1,0 +1,93 @@
+// One lane of a race: a track with its finish line, what it has come to, and its text.
+
+import { sample } from "../charts/key.js";
+import { tokensPerSecond, two } from "../core/metrics.js";
+import { fold } from "../core/reducer.js";
+import { fill } from "../core/sentence.js";
+import { Timeline } from "../core/timeline.js";
+import { el, textEl } from "../parts/dom.js";
+import { TextView } from "../parts/text.js";
+
+// No two lanes differ by colour alone.
+export const LOOKS = [
+  { shape: "line", colour: "ink", width: 2 },
+  { shape: "line", colour: "accepted", width: 3, dash: "8px,3px" },
+  { shape: "line", colour: "correction", width: 3, dash: "2px,3px" },
+  { shape: "line", colour: "bonus", width: 3, dash: "9px,3px,2px,3px" },
+];
+
+export class Lane {
+  #words;
+
+  constructor(index, title, words, recorded) {
+    this.#words = words;
+    this.title = title;
+    this.recorded = recorded; // { run, lane }: its events lie there
+    this.timeline = new Timeline();
+    this.text = new TextView(words.view);
+    this.rank = el("span", { class: "sd-race-rank" });
+    this.lossy = textEl("span", words.lossy, { class: "sd-lossy", hidden: true });
+    this.fill = el("span", { class: "sd-race-fill" });
+    this.flag = el("span", { class: "sd-race-flag" });
+    this.track = el("div", { class: "sd-race-track", role: "progressbar", "aria-valuemin": 0 }, this.fill, this.flag);
+    this.facts = el("p", { class: "sd-race-facts" });
+    this.root = el("article", { class: `sd-race-lane sd-race-lane-${index + 1}` },
+      el("header", {}, sample(LOOKS[index]), textEl("h3", title), this.lossy, this.rank), this.track, this.facts, this.text.root);
+  }
+
+  /** The run as far as it is shown, or null. */
+  get lane() {
+    const { state } = this.timeline;
+    return state.lane ? state.lanes[state.lane] : null;
+  }
+
+  get header() {
+    return this.timeline.events.find((item) => item.type === "started") ?? null;
+  }
+
+  get tokens() {
+    return this.lane?.tokens ?? 0;
+  }
+
+  push(event) {
+    this.timeline.push([event], { follow: true });
+  }
+
+  /** The whole run, whatever is shown of it; null when it never began. */
+  folded() {
+    const state = fold(this.timeline.events);
+    return state.lane ? state.lanes[state.lane] : null;
+  }
+
+  /** turn: what the lane does while they run, empty when they race; row: of the standings */
+  render({ turn, most, goal, row, now }) {
+    const words = this.#words;
+    const { lane } = this;
+    this.text.root.hidden = !lane;
+    if (lane) this.text.render(this.timeline.state);
+    if (lane && !lane.end) this.text.root.scrollTop = this.text.root.scrollHeight;
+    const there = goal !== null && row?.finish != null && now >= row.finish - 1e-9;
+    this.rank.textContent = there ? words.rank[row.rank] : "";
+    this.root.classList.toggle("sd-race-won", there && row.rank === 1);
+    this.lossy.hidden = !lane?.header.lossy;
+    this.fill.style.transform = `scaleX(${Math.min(1, this.tokens / most)})`;
+    this.flag.hidden = goal === null;
+    if (goal !== null) this.flag.style.left = `${(100 * goal) / most}%`;
+    this.flag.title = goal === null ? "" : fill(words.finish, { tokens: goal });
+    this.track.setAttribute("aria-label", fill(words.track, { title: this.title, tokens: this.tokens, goal: most }));
+    this.track.setAttribute("aria-valuemax", most);
+    this.track.setAttribute("aria-valuenow", this.tokens);
+    this.facts.textContent = this.#facts(turn, lane);
+  }
+
+  #facts(turn, lane) {
+    const words = this.#words;
+    if (turn === "waiting" && !lane) return words.lane_waiting;
+    if (turn === "warming" && !lane) return words.lane_warming;
+    if (!lane) return words.lane_stopped;
+    const told = { tokens: lane.tokens, rate: two(tokensPerSecond(lane)), seconds: two(lane.elapsed) };
+    const ended = { failed: words.lane_failed, cancelled: words.lane_stopped }[lane.end];
+    const facts = fill(lane.end ? words.lane_done : words.lane_facts, told);
+    return ended ? `${ended} · ${facts}` : facts;
+  }
+}
