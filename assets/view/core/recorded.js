@@ -8,3 +8,13 @@ export async function fetchFile(name) {
   const answer = await fetch(new URL(`../../runs/${name}.jsonl`, import.meta.url)).catch(() => null);
   return answer?.ok ? readTrace(await answer.text()).items : null;
 }
+
+/** All recorded runs by name and title; none where they cannot be read. */
+export async function fetchRuns() {
+  try {
+    const { runs } = await (await fetch(new URL("../../runs/index.json", import.meta.url))).json();
+    return runs;
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,110 @@
+// The run beside the model: which one it is, what its trace says of the model's terms, and how far the model is off.
+
+import { readTrace } from "../core/lines.js";
+import { two } from "../core/metrics.js";
+import { fetchFile, fetchRuns } from "../core/recorded.js";
+import { fold } from "../core/reducer.js";
+import { fill } from "../core/sentence.js";
+import { el } from "../parts/dom.js";
+import { button, option } from "./controls.js";
+import { foresee, measure } from "./measure.js";
+
+export class RunCard {
+  run = null; // { title, origin, measured }
+  #words;
+  #tags;
+  #taken;
+
+  /** words: the lab's; taken(): another run was chosen */
+  constructor(words, taken) {
+    this.#words = words.run;
+    this.#tags = words.model.tags;
+    this.#taken = taken;
+    this.pick = el("select", { "aria-label": this.#words.pick }, option("", this.#words.none));
+    this.pick.options[0].disabled = true;
+    this.pick.addEventListener("change", () => {
+      const { value, selectedOptions } = this.pick;
+      if (value === "mine") this.#last();
+      else if (value !== "file") this.#recorded(value, selectedOptions[0].textContent);
+    });
+    this.file = el("input", { type: "file", accept: ".jsonl,.json,.txt", class: "sd-hidden", tabindex: "-1", "aria-label": this.#words.file });
+    this.file.addEventListener("change", () => this.#file());
+    this.tag = el("span", { class: "sd-tag" });
+    this.notes = el("p", { class: "sd-lab-hint" });
+    this.problem = el("p", { class: "sd-lab-problem", role: "status" });
+    this.off = el("table", { class: "sd-lab-table" });
+    this.offBox = el("div", {}, this.notes, el("h4", {}, this.#words.off), this.off, el("p", { class: "sd-lab-hint" }, this.#words.off_hint));
+    this.root = el("section", { class: "sd-lab-card" }, el("h3", {}, this.#words.title, " ", this.tag),
+      el("div", { class: "sd-lab-pick" }, this.pick, button(this.#words.last, () => this.#last()), button(this.#words.file, () => this.file.click()), this.file),
+      this.problem, this.offBox);
+  }
+
+  /** Name the recorded runs, and show the first. */
+  async begin() {
+    const runs = await fetchRuns(); // the model works without them
+    this.pick.append(...runs.map(({ name, title }) => option(name, title)));
+    if (runs.length && !this.run) await this.#recorded(runs[0].name, runs[0].title);
+  }
+
+  /** model: what is set; hidden: while the visitor guesses */
+  render(model, { hidden }) {
+    const words = this.#words;
+    this.offBox.hidden = !this.run || hidden;
+    if (!this.run) return;
+    const { measured, origin } = this.run;
+    this.tag.textContent = this.#tags[origin];
+    this.tag.className = `sd-tag sd-tag-${origin}`;
+    const notes = [fill(words.said, { a: two(measured.a), judged: measured.judged, c: two(measured.c), speedup: two(measured.speedup) })];
+    if (!measured.plainMeasured) notes.push(words.unmeasured_plain);
+    if (measured.lookaheads.length > 2) notes.push(words.policy);
+    this.notes.textContent = notes.join(" ");
+    const modelled = foresee(model, measured);
+    const shown = (numbers, name) => (numbers[name] === undefined ? "–" : two(numbers[name]) + (name === "speedup" ? "×" : ""));
+    this.off.replaceChildren(
+      el("thead", {}, el("tr", {}, ...words.columns.map((text) => el("th", { scope: "col" }, fill(text, { origin: this.#tags[origin] }))))),
+      el("tbody", {}, ...Object.entries(words.rows).map(([name, text]) =>
+        el("tr", {}, el("th", { scope: "row" }, text), el("td", {}, shown(modelled, name)), el("td", {}, shown(measured, name))))));
+  }
+
+  async #recorded(name, title) {
+    const items = await fetchFile(name);
+    if (items) this.#take(items, title, "recorded", name);
+    else this.#complain(fill(this.#words.gone, { title }));
+  }
+
+  #last() {
+    const { events, recorded } = document.querySelector("#sd-view .sd-mount")?.view ?? {};
+    if (!events?.length || recorded) this.#complain(this.#words.no_last);
+    else this.#take(events, this.#words.mine, "measured", "mine");
+  }
+
+  async #file() {
+    const [file] = this.file.files;
+    this.file.value = "";
+    if (!file) return;
+    const { items } = readTrace(await file.text());
+    if (items.length) this.#take(items, file.name, "recorded", "file");
+    else this.#complain(fill(this.#words.unreadable, { title: file.name }));
+  }
+
+  #take(items, title, origin, value) {
+    const measured = measure(fold(items));
+    if (!measured) {
+      this.#complain(fill(this.#words.no_drafts, { title }));
+      return;
+    }
+    this.run = { title, origin, measured };
+    const { pick } = this;
+    const known = [...pick.options].find((one) => one.value === value);
+    if (known) known.textContent = title;
+    else pick.append(option(value, title));
+    pick.value = value;
+    this.problem.textContent = "";
+    this.#taken();
+  }
+
+  #complain(sentence) {
+    this.problem.textContent = sentence;
+    if (this.run) this.pick.value = [...this.pick.options].find((one) => one.textContent === this.run.title)?.value ?? "";
+  }
+}
