@@ -26,7 +26,7 @@ COLUMNS = (
     *("draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds"),
 )
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s+|\bimport\()(["'])(\.{1,2}/[\w./-]+)\2""")
+IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s+|\bimport\()(["'])(\.{1,2}/[\w./-]+\.js)\2""")
 # What the browser may load for a replay: nothing that is not in the file.
 POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
 

@@ -13,9 +13,11 @@ const LEAST = { steps: 12, seconds: 0.4 }; // of the horizontal axis
 
 export class ChartsView {
   /** (place of a step among its lane's steps or -1, chosen): the pointer came upon it in a chart or left, or clicked. */
+  /** @type {((at: number, chosen: boolean) => void) | null} */
   onselect = null;
   #words;
   #methods; // titles
+  /** @type {State | null} */
   #state = null;
   #lit = -1;
   #choice = recall();

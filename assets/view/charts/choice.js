@@ -8,7 +8,7 @@ const KEPT = "specdemo.charts"; // in the browser's storage
 /** What was chosen last time; a browser that keeps nothing, or something else, begins anew. */
 export function recall() {
   try {
-    const { slots, axis } = JSON.parse(localStorage.getItem(KEPT));
+    const { slots, axis } = JSON.parse(localStorage.getItem(KEPT) ?? "");
     const known = slots.length === FIRST.slots.length && slots.every((name) => NAMES.includes(name));
     return known && (axis === "steps" || axis === "seconds") ? { slots, axis } : FIRST;
   } catch {

@@ -11,7 +11,9 @@ export const escapeMarkup = (text) =>
  */
 export class Pen {
   constructor(colours, looks, names) {
-    Object.assign(this, { colours, looks, names });
+    this.colours = colours;
+    this.looks = looks;
+    this.names = names;
   }
 
   /** A bar for each i from starts[i] to ends[i] and bottoms[i] to tops[i]. */

@@ -19,14 +19,19 @@ export function palette(element) {
 
 /** An element that keeps a drawing. `show` may be called as often as one likes. */
 export class Plot {
+  /** @type {((id: any) => void) | null} */
   onhover = null; // (id or null): the pointer came upon a point, or left
+  /** @type {((id: any) => void) | null} */
   onclick = null; // (id)
+  /** @type {((colours: Record<string, string>) => any) | null} */
   #figure = null;
   #size = { width: 0, height: 0 };
   #colours = null;
   #timer = 0;
   #rested = 0; // when the next drawing may be made, by performance.now()
+  /** @type {[number, number] | null} */
   #range = null;
+  /** @type {[number, number] | null} */
   #mark = null;
 
   /** What the picture shows, for who cannot see it; an image without a name would be worse than none. */

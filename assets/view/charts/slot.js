@@ -9,7 +9,8 @@ export class Slot {
   #words;
   #asks;
   #name = "";
-  #figure = null;
+  /** @type {any} */
+  #figure = null; // what `figures.js` describes
   #key = "";
 
   constructor(words, i, asks) {

@@ -4,17 +4,32 @@ import { checked } from "./check.js";
 import { RULES } from "./rules.js";
 import { upgraded } from "./schema1.js";
 
+/**
+ * @import { Line } from "./state"
+ * @import { Event } from "../types"
+ */
+
 const EVENTS = new Set(Object.keys(RULES.events));
 const PAGE = new Set(["open", "earlier", "notice", "lane", "raced"]);
 
-/** A line of this program's own stream as an object, an event in schema 2. Throws an Error for a type that there is not. */
+/**
+ * A line of this program's own stream as an object, an event in schema 2. Throws an Error for a type that there is not.
+ *
+ * @param {string} line
+ * @returns {Line}
+ */
 export function parseLine(line) {
   const data = JSON.parse(line);
   if (!EVENTS.has(data?.type) && !PAGE.has(data?.type)) throw new Error(`unknown type ${data?.type}`);
   return EVENTS.has(data.type) ? upgraded(data) : data;
 }
 
-/** A line of a saved trace as an event of schema 2. Throws an Error that says what is wrong with it. */
+/**
+ * A line of a saved trace as an event of schema 2. Throws an Error that says what is wrong with it.
+ *
+ * @param {string} line
+ * @returns {Event}
+ */
 export function parseEvent(line) {
   let data;
   try {
@@ -25,7 +40,12 @@ export function parseEvent(line) {
   return upgraded(checked(data));
 }
 
-/** Whether a parsed line is an event of the run, not a remark of the page. */
+/**
+ * Whether a parsed line is an event of the run, not a remark of the page.
+ *
+ * @param {Line} item
+ * @returns {item is Event}
+ */
 export const isEvent = (item) => EVENTS.has(item.type);
 
 /**
@@ -36,6 +56,7 @@ export class LineReader {
   #head = "";
   #offset = 0;
 
+  /** @param {string} text */
   read(text) {
     const end = text.indexOf("\n");
     const head = end < 0 ? "" : text.slice(0, end);
@@ -55,7 +76,11 @@ export class LineReader {
   }
 }
 
-/** The events of a saved trace up to the first line that is none: { items, line, problem }; line 0 when all are read. */
+/**
+ * The events of a saved trace up to the first line that is none: { items, line, problem }; line 0 when all are read.
+ *
+ * @param {string} text
+ */
 export function readTrace(text) {
   const items = [];
   const begun = new Set();
@@ -69,7 +94,7 @@ export function readTrace(text) {
       if (item.type === "started") begun.add(item.lane);
       items.push(item);
     } catch (error) {
-      return { items, line: number, problem: String(error.message ?? error) };
+      return { items, line: number, problem: error instanceof Error ? error.message : String(error) };
     }
   }
   return { items, line: 0, problem: "" };

@@ -2,24 +2,52 @@
 
 import { depths } from "./tree.js";
 
+/**
+ * @import { Lane } from "./state"
+ */
+
+/**
+ * @param {number} part
+ * @param {number} whole
+ */
 const ratio = (part, whole) => (whole ? part / whole : null);
 
+/** @param {Lane | null | undefined} lane */
 export const tokensPerSecond = (lane) => (lane ? ratio(lane.tokens, lane.elapsed) : null);
+/** @param {Lane} lane */
 export const acceptRate = (lane) => ratio(lane.accepted, lane.drafted);
+/** @param {Lane} lane */
 export const judged = (lane) => lane.steps.length - (lane.steps.at(-1)?.open ? 1 : 0);
+/** @param {Lane} lane */
 export const tokensPerStep = (lane) => ratio(lane.tokens, judged(lane));
+/** @param {Lane} lane */
 export const draftPerStep = (lane) => ratio(lane.draftSeconds, judged(lane));
+/** @param {Lane} lane */
 export const verifyPerStep = (lane) => ratio(lane.verifySeconds, judged(lane));
-/** Share of drafts that had been prepared while the target was busy; null for a run that prepares none. */
+/**
+ * Share of drafts that had been prepared while the target was busy; null for a run that prepares none.
+ *
+ * @param {Lane} lane
+ */
 export const preparedRate = (lane) => ratio(lane.hits, lane.known);
 
-/** Speculative tokens per second over plain tokens per second. */
+/**
+ * Speculative tokens per second over plain tokens per second.
+ *
+ * @param {Lane | null | undefined} plain
+ * @param {Lane | null | undefined} speculative
+ */
 export function speedup(plain, speculative) {
   const [slow, fast] = [tokensPerSecond(plain), tokensPerSecond(speculative)];
   return slow && fast ? fast / slow : null;
 }
 
-/** Seconds a lane needed for its first n tokens; null when it never wrote that many. */
+/**
+ * Seconds a lane needed for its first n tokens; null when it never wrote that many.
+ *
+ * @param {Lane} lane
+ * @param {number} n
+ */
 export function secondsFor(lane, n) {
   let low = 0;
   let high = lane.steps.length - 1;
@@ -35,7 +63,12 @@ export function secondsFor(lane, n) {
   return found;
 }
 
-/** After each speculative step: seconds so far, tokens so far, and plain seconds over speculative seconds at that count. */
+/**
+ * After each speculative step: seconds so far, tokens so far, and plain seconds over speculative seconds at that count.
+ *
+ * @param {Lane | null | undefined} plain
+ * @param {Lane | null | undefined} speculative
+ */
 export function speedupCurve(plain, speculative) {
   if (!plain || !speculative) return [];
   const points = [];
@@ -56,11 +89,15 @@ export function speedupCurve(plain, speculative) {
  *     drafted     1         1          1
  *     tested      1         1          0
  *     kept        1         0          0
+ *
+ * @param {Lane | null | undefined} lane
  */
 export function positions(lane) {
+  /** @type {{ drafted: number, tested: number, kept: number }[]} */
   const out = [];
   for (const { open, nodes } of lane?.steps ?? []) {
     if (open || !nodes.length) continue;
+    /** @type {Set<string | undefined>[]} */
     const fates = []; // by position: the statuses of its tokens
     depths(nodes).forEach((depth, i) => (fates[depth - 1] ??= new Set()).add(nodes[i].status));
     fates.forEach((fate, i) => {
@@ -73,7 +110,11 @@ export function positions(lane) {
   return out;
 }
 
-/** Two significant digits, never in exponent form; an en dash for what is not known. */
+/**
+ * Two significant digits, never in exponent form; an en dash for what is not known.
+ *
+ * @param {number | null | undefined} value
+ */
 export function two(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";

@@ -2,13 +2,23 @@
 
 import * as settings from "./settings.js";
 
+/**
+ * What an address may ask for, by name.
+ * @typedef {Record<string, any>} PageState
+ */
+
 const FLAGS = new Set([...settings.FLAGS, "presenter", "run"]);
 const NUMBERS = new Set(settings.NUMBERS);
 const LISTS = new Set(["hide"]);
 const TEXTS = new Set([...settings.TEXTS, "prompt", "system", "recorded", "tab", "lesson", "theme", "lang"]);
 
-/** The state that a query asks for; names that are not ours and values that cannot be read are left out. */
+/**
+ * The state that a query asks for; names that are not ours and values that cannot be read are left out.
+ *
+ * @param {string} search
+ */
 export function readState(search) {
+  /** @type {PageState} */
   const state = {};
   for (const [name, text] of new URLSearchParams(search)) {
     if (FLAGS.has(name) && /^[01]$/.test(text)) state[name] = text === "1";
@@ -19,7 +29,12 @@ export function readState(search) {
   return state;
 }
 
-/** A state as a query without its question mark; what equals the defaults or is empty is left out. */
+/**
+ * A state as a query without its question mark; what equals the defaults or is empty is left out.
+ *
+ * @param {Partial<PageState>} state
+ * @param {Partial<PageState>} defaults
+ */
 export function writeState(state, defaults = {}) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(state)) {
@@ -31,24 +46,39 @@ export function writeState(state, defaults = {}) {
 }
 
 // What parts of the page add to the state, by name, and what takes a state to the controls.
+/** @type {Map<string, () => unknown>} */
 const parts = new Map();
+/** @type {((query: string) => void) | null} */
 let follow = null;
 let waiting = "";
 
-/** Let a part add to the state: `read()` gives the present value of `name`. */
+/**
+ * Let a part add to the state: `read()` gives the present value of `name`.
+ *
+ * @param {string} name
+ * @param {() => unknown} read
+ */
 export const remember = (name, read) => parts.set(name, read);
 
 /** The state of all parts that remember one. */
 export const remembered = () => Object.fromEntries([...parts].map(([name, read]) => [name, read()]));
 
-/** Set controls, tab, recorded run and the rest to a state, in part or whole; what it does not name stays. */
+/**
+ * Set controls, tab, recorded run and the rest to a state, in part or whole; what it does not name stays.
+ *
+ * @param {PageState} state
+ */
 export function applyState(state) {
   const query = writeState(state);
   if (follow) follow(query);
   else waiting = query;
 }
 
-/** `call(query)` follows what is applied from now on, and what was applied before there was anyone to follow. */
+/**
+ * `call(query)` follows what is applied from now on, and what was applied before there was anyone to follow.
+ *
+ * @param {(query: string) => void} call
+ */
 export function onApply(call) {
   follow = call;
   if (waiting) call(waiting);

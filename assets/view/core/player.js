@@ -1,5 +1,9 @@
 // Moves a timeline on the run's own clock, at a chosen speed. Knows time and nothing of what is shown.
 
+/**
+ * @import { Playable } from "./state"
+ */
+
 export const SPEEDS = [0.25, 0.5, 1, 2, 4];
 
 export class Player {
@@ -8,7 +12,12 @@ export class Player {
   #frame = 0;
   #from = { wall: 0, time: 0 };
 
-  /** moved(): called after each move of the timeline and each change between playing and resting. */
+  /**
+   * moved(): called after each move of the timeline and each change between playing and resting.
+   *
+   * @param {Playable} timeline
+   * @param {() => void} moved
+   */
   constructor(timeline, moved) {
     this.timeline = timeline;
     this.moved = moved;
@@ -38,7 +47,11 @@ export class Player {
     else this.play();
   }
 
-  /** Move to a stop; what was playing goes on from there. */
+  /**
+   * Move to a stop; what was playing goes on from there.
+   *
+   * @param {number} at
+   */
   seek(at) {
     this.timeline.held = false;
     this.timeline.seek(at);
@@ -46,12 +59,18 @@ export class Player {
     this.moved();
   }
 
-  /** Rest, and take one step. See `Timeline.neighbour`. */
+  /**
+   * Rest, and take one step. See `Timeline.neighbour`.
+   *
+   * @param {"token" | "round" | "rejection"} what
+   * @param {number} by
+   */
   step(what, by) {
     this.pause();
-    this.seek(this.timeline.neighbour(what, by));
+    this.seek(this.timeline.neighbour?.(what, by) ?? this.timeline.at);
   }
 
+  /** @param {number} speed */
   setSpeed(speed) {
     this.speed = speed;
     if (this.playing) this.#begin();

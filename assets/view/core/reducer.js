@@ -9,6 +9,13 @@
 
 import { isTree } from "./tree.js";
 
+/**
+ * @import { Header, Judging, Lane, Line, Node, Piece, Proposal, State, Step } from "./state"
+ * @import { Drafted } from "../types"
+ * @typedef {Line | Judging} Foldable
+ */
+
+/** @returns {State} */
 export const emptyState = () => ({
   source: { kind: "live", key: "", title: "", waiting: "" },
   earlier: [],
@@ -17,6 +24,10 @@ export const emptyState = () => ({
   problems: [],
 });
 
+/**
+ * @param {Header} header
+ * @returns {Lane}
+ */
 const emptyLane = (header) => ({
   header,
   steps: [],
@@ -35,16 +46,27 @@ const emptyLane = (header) => ({
   end: null, // "stop", "length", "cancelled" or "failed"
 });
 
-/** The state after one more line. It owns the state it is given and changes nothing else. */
+/**
+ * The state after one more line. It owns the state it is given and changes nothing else.
+ *
+ * @param {State} state
+ * @param {Foldable} item
+ */
 export function reduce(state, item) {
-  const change = CHANGES[item.type];
-  if (change) change(state, item);
+  const change = /** @type {((state: State, item: Foldable) => void) | undefined} */ (CHANGES[item.type]);
+  change?.(state, item);
   return state;
 }
 
-/** The state after all lines, from nothing. */
+/**
+ * The state after all lines, from nothing.
+ *
+ * @param {Foldable[]} items
+ * @returns {State}
+ */
 export const fold = (items) => items.reduce(reduce, emptyState());
 
+/** @type {{ [T in Foldable["type"]]?: (state: State, item: Extract<Foldable, { type: T }>) => void }} */
 const CHANGES = {
   open(state, item) {
     state.source = {
@@ -62,9 +84,7 @@ const CHANGES = {
     state.source.waiting = "";
   },
   started(state, item) {
-    state.lanes[item.lane] = emptyLane(item);
-    state.lane = item.lane;
-    state.source.waiting = "";
+    begin(state, item);
   },
   drafted(state, item) {
     const lane = laneOf(state, item);
@@ -112,28 +132,46 @@ const CHANGES = {
     laneOf(state, item).end = item.reason;
   },
   failed(state, item) {
-    if (item.lane in state.lanes) state.lanes[item.lane].end = "failed";
+    const lane = state.lanes[item.lane];
+    if (lane) lane.end = "failed";
     state.problems.push(problem(item));
     state.source.waiting = "";
   },
 };
 
 // The proposal that a verdict is about, taken out of the lane's steps.
+/**
+ * @param {Lane} lane
+ * @param {{ step: number }} item
+ */
 function takeOpen(lane, item) {
   const last = lane.steps.at(-1);
-  return last?.open && last.index === item.step ? lane.steps.pop() : proposal({});
+  if (!last?.open || last.index !== item.step) return proposal({});
+  lane.steps.pop();
+  return last;
 }
 
+/**
+ * @param {Node} node
+ * @returns {Node}
+ */
 function unjudged({ accept_prob: _, draw: __, target_prob: ___, ...node }) {
   return { ...node, status: "drafted" };
 }
 
-/** Nodes that the target judged, in the order in which it did: at each kept one the next are its children. */
+/**
+ * Nodes that the target judged, in the order in which it did: at each kept one the next are its children.
+ *
+ * @param {{ path: number[], nodes: Node[] }} step
+ */
 export function tested(step) {
   const kept = new Set(step.path);
+  /** @type {number[]} */
   const out = [];
+  /** @type {number | null} */
   let at = -1;
   while (at !== null) {
+    /** @type {number | null} */
     let next = null;
     for (let i = 0; i < step.nodes.length; i += 1) {
       const node = step.nodes[i];
@@ -150,14 +188,34 @@ export function tested(step) {
 }
 
 // A trace that lost its header still shows what is whole.
+/**
+ * @param {State} state
+ * @param {{ lane: string }} item
+ */
 const laneOf = (state, item) => {
-  if (!(item.lane in state.lanes)) CHANGES.started(state, { lane: item.lane, method: "", prompt: "", settings: {} });
-  return state.lanes[item.lane];
+  return state.lanes[item.lane] ?? begin(state, { lane: item.lane, method: "", prompt: "", settings: {} });
 };
 
+/**
+ * @param {State} state
+ * @param {Header} header
+ */
+function begin(state, header) {
+  const lane = emptyLane(header);
+  state.lanes[header.lane] = lane;
+  state.lane = header.lane;
+  state.source.waiting = "";
+  return lane;
+}
+
+/** @param {{ message: string, unharmed?: string, advice?: string }} item */
 const problem = ({ message, unharmed = "", advice = "" }) => ({ message, unharmed, advice });
 
 // What a step's proposal says beside its nodes; a trace that lost it, or an older one, says nothing.
+/**
+ * @param {Partial<Drafted>} item
+ * @returns {Proposal}
+ */
 const proposal = (item) => ({
   lookahead: item.lookahead ?? 0,
   reason: item.reason ?? "",
@@ -172,6 +230,8 @@ const proposal = (item) => ({
  * Tokens of a step in reading order: kept, then what was discarded, then the target's own.
  * Of a tree, refused siblings are shown and the rest is one piece with `count`; while it waits for its
  * verdict, what is kept so far and the first branch from there on stand for it.
+ *
+ * @param {Step} step
  */
 export function pieces(step) {
   const tree = isTree(step.nodes);
@@ -188,9 +248,16 @@ export function pieces(step) {
   return out;
 }
 
+/**
+ * @param {Node} value
+ * @param {number} node
+ * @param {boolean} discarded
+ * @returns {Piece}
+ */
 const piece = (value, node, discarded) => ({ value, node, discarded, status: value.status ?? "drafted" });
 
 // What is kept, and from there down each time the sibling that is tested first of those not refused.
+/** @param {Step} step */
 function firstBranch({ nodes, path }) {
   const out = [...path];
   nodes.forEach((node, i) => {
@@ -199,15 +266,29 @@ function firstBranch({ nodes, path }) {
   return out;
 }
 
-/** What a drawn step shows, as a text that is equal when nothing must be drawn anew. */
+/**
+ * What a drawn step shows, as a text that is equal when nothing must be drawn anew.
+ *
+ * @param {string} lane
+ * @param {Step} step
+ */
 export const keyOf = (lane, step) => `${lane} ${step.index} ${step.open ? (step.judged ?? 0) : "done"}`;
 
-/** Kept text of a lane. */
+/**
+ * Kept text of a lane.
+ *
+ * @param {Lane} lane
+ */
 export const laneText = (lane) =>
   lane.steps
     .flatMap((step) => [...step.path.map((node) => step.nodes[node].text ?? ""), step.next?.text ?? ""])
     .join("");
 
-/** The tokens of a lane: { token_id, text } each, the target's own at the end of each step. */
+/**
+ * The tokens of a lane: { token_id, text } each, the target's own at the end of each step.
+ *
+ * @param {{ steps: Step[] }} lane
+ * @returns {Node[]}
+ */
 export const tokensOf = (lane) =>
   lane.steps.flatMap((step) => [...step.path.map((node) => step.nodes[node]), ...(step.next ? [step.next] : [])]);

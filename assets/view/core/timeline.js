@@ -5,11 +5,19 @@
 
 import { emptyState, reduce, tested } from "./reducer.js";
 
+/**
+ * @import { Line, PageLine, Stop } from "./state"
+ * @import { Event, Verified } from "../types"
+ */
+
 const SHOWN = ["speculative", "plain"];
 
 export class Timeline {
+  /** @type {PageLine[]} */
   preface = []; // the page's own lines: they stand at every stop
+  /** @type {Event[]} */
   events = [];
+  /** @type {Stop[]} */
   stops = [];
   held = false; // whether the end stays behind although it is where it stands
   #state = emptyState();
@@ -34,7 +42,12 @@ export class Timeline {
     return this.#at >= this.last;
   }
 
-  /** Add lines as they come; the place stays, but at the end it moves with them when `follow`. */
+  /**
+   * Add lines as they come; the place stays, but at the end it moves with them when `follow`.
+   *
+   * @param {Line[]} items
+   * @param {{ follow: boolean }} how
+   */
   push(items, { follow }) {
     const before = this.shown;
     const following = follow && this.atEnd && !this.held;
@@ -54,7 +67,11 @@ export class Timeline {
     return SHOWN.find((name) => this.events.some((item) => item.lane === name)) ?? null;
   }
 
-  /** Show a stop. */
+  /**
+   * Show a stop.
+   *
+   * @param {number} to
+   */
   seek(to) {
     const at = Math.max(0, Math.min(this.last, to));
     const count = this.#countAt(at);
@@ -62,20 +79,35 @@ export class Timeline {
     this.#at = Math.max(0, at);
     for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.events[this.#applied]);
     const stop = this.stops[at];
-    if (stop?.judged) reduce(this.#state, { ...this.events[stop.count], type: "judging", count: stop.judged });
+    if (!stop?.judged) return;
+    const event = /** @type {Verified} */ (this.events[stop.count]);
+    reduce(this.#state, { ...event, type: "judging", count: stop.judged });
   }
 
-  /** Milliseconds of the run's own clock at a stop. */
+  /**
+   * Milliseconds of the run's own clock at a stop.
+   *
+   * @param {number} at
+   */
   timeAt(at) {
     return this.stops[at]?.time ?? 0;
   }
 
-  /** The last stop that the run had reached after so many milliseconds. */
+  /**
+   * The last stop that the run had reached after so many milliseconds.
+   *
+   * @param {number} time
+   */
   stopAt(time) {
     return lastBefore(this.stops, time);
   }
 
-  /** The stop one token, one round or one rejection away. by: 1 or -1; what: "token", "round" or "rejection" */
+  /**
+   * The stop one token, one round or one rejection away. by: 1 or -1; what: "token", "round" or "rejection"
+   *
+   * @param {"token" | "round" | "rejection"} what
+   * @param {number} by
+   */
   neighbour(what, by) {
     for (let at = this.#at + by; at >= 0 && at <= this.last; at += by) {
       const stop = this.stops[at];
@@ -87,16 +119,25 @@ export class Timeline {
     return what === "rejection" ? this.#at : by > 0 ? this.last : 0;
   }
 
-  /** The stop at which a step of the shown lane has been judged, or -1. */
+  /**
+   * The stop at which a step of the shown lane has been judged, or -1.
+   *
+   * @param {number} step
+   */
   stopOf(step) {
     return this.stops.findIndex((stop) => stop.kind === "verified" && stop.step === step);
   }
 
-  /** Number in the trace of the step at a place of the shown lane, or -1; places count all judged steps in their order. */
+  /**
+   * Number in the trace of the step at a place of the shown lane, or -1; places count all judged steps in their order.
+   *
+   * @param {number} place
+   */
   stepAt(place) {
     return this.stops.filter((stop) => stop.kind === "verified")[place]?.step ?? -1;
   }
 
+  /** @param {number} count */
   #rewind(count) {
     this.#state = emptyState();
     for (const item of this.preface) reduce(this.#state, item);
@@ -105,10 +146,12 @@ export class Timeline {
   }
 
   // What comes after the last stop (the end of a lane) belongs to it.
+  /** @param {number} at */
   #countAt(at) {
     return at >= this.last ? this.events.length : this.stops[at].count;
   }
 
+  /** @type {string | null} */
   #lane = null;
   #scanned = 0;
   #now = 0;
@@ -130,6 +173,10 @@ export class Timeline {
     return from;
   }
 
+  /**
+   * @param {Event} item
+   * @param {number} count
+   */
   #stop(item, count) {
     if (!this.stops.length) this.stops.push({ kind: "begun", count: item.type === "started" ? count : count - 1, judged: 0, step: -1, time: 0, rejection: false });
     if (item.type === "drafted" && item.nodes.length) {
@@ -148,9 +195,18 @@ export class Timeline {
   }
 }
 
+/**
+ * @param {Line} item
+ * @returns {item is PageLine}
+ */
 const isPage = (item) => item.type === "open" || item.type === "earlier" || item.type === "notice";
 
-/** Index of the last of some stops, in order of time, that is at or before so many milliseconds. */
+/**
+ * Index of the last of some stops, in order of time, that is at or before so many milliseconds.
+ *
+ * @param {{ time: number }[]} stops
+ * @param {number} time
+ */
 export function lastBefore(stops, time) {
   let low = 0;
   let high = stops.length - 1;

@@ -1,16 +1,34 @@
 // The shape of a drafted step: a flat list of nodes, each naming its parent, laid out in columns and rows.
 
-/** Depth of each node, 1 for those that follow the pending token. */
+/**
+ * @import { Node, Step } from "./state"
+ * @typedef {{ index: number, from: Placed | null, column: number, row: number, lit: boolean }} Placed
+ */
+
+/**
+ * Depth of each node, 1 for those that follow the pending token.
+ *
+ * @param {Node[]} nodes
+ */
 export function depths(nodes) {
+  /** @type {number[]} */
   const out = [];
   for (const node of nodes) out.push((out[node.parent ?? -1] ?? 0) + 1);
   return out;
 }
 
-/** Depth of the deepest node; 0 without nodes. */
+/**
+ * Depth of the deepest node; 0 without nodes.
+ *
+ * @param {Node[]} nodes
+ */
 export const depthOf = (nodes) => depths(nodes).reduce((most, depth) => Math.max(most, depth), 0);
 
-/** Whether some node does not simply follow the one before it. */
+/**
+ * Whether some node does not simply follow the one before it.
+ *
+ * @param {Node[]} nodes
+ */
 export const isTree = (nodes) => nodes.some((node, i) => (node.parent ?? -1) !== i - 1);
 
 /**
@@ -23,21 +41,40 @@ export const isTree = (nodes) => nodes.some((node, i) => (node.parent ?? -1) !==
  *                        (1) cat -- ran
  *     pending --|          |------- (2) sat
  *                        (0) dog
+ *
+ * @param {Pick<Step, "nodes" | "path" | "next">} step
  */
 export function layout(step) {
   const { nodes, path, next } = step;
   const kept = new Set(path);
+  /** @type {Map<number, number[]>} */
   const children = new Map();
-  const under = (parent) => children.get(parent) ?? children.set(parent, []).get(parent);
+  /** @param {number} parent */
+  const under = (parent) => {
+    const own = children.get(parent) ?? [];
+    children.set(parent, own);
+    return own;
+  };
   nodes.forEach((node, i) => under(inside(node.parent, i)).push(i));
+  /** @type {Placed[]} */
   const places = [];
   let rows = 0;
+  /**
+   * @param {number} index
+   * @param {Placed | null} from
+   * @param {number} column
+   */
   const put = (index, from, column) => {
     const place = { index, from, column, row: rows, lit: index < 0 || kept.has(index) };
     places.push(place);
     descend(index < 0 ? null : index, place, column);
     return place;
   };
+  /**
+   * @param {number | null} index
+   * @param {Placed | null} place
+   * @param {number} column
+   */
   const descend = (index, place, column) => {
     const below = index === null ? [] : (children.get(index) ?? []);
     const own = next && index === (path.at(-1) ?? -1) ? [-1] : [];
@@ -53,4 +90,8 @@ export function layout(step) {
 }
 
 // A parent stands before its children; what does not is put under the root, so that a foreign trace cannot make a loop.
-const inside = (parent, i) => (Number.isInteger(parent) && parent >= 0 && parent < i ? parent : -1);
+/**
+ * @param {number | undefined} parent
+ * @param {number} i
+ */
+const inside = (parent, i) => (parent !== undefined && Number.isInteger(parent) && parent >= 0 && parent < i ? parent : -1);

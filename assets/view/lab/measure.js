@@ -17,7 +17,8 @@ import { bestTrees, chainTokens, step } from "./model.js";
  * drafted, tokens, draft, verify, overhead, speedup   means over all steps, and the run as a whole
  * depths       draft steps of each step
  */
-export function measure({ lanes: { plain, speculative: lane } }) {
+export function measure({ lanes }) {
+  const { plain, speculative: lane } = lanes;
   const steps = (lane?.steps ?? []).filter((one) => !one.open);
   const rate = plainRate(plain, lane);
   if (!rate || !steps.some((one) => one.nodes.length)) return null;
@@ -30,7 +31,7 @@ export function measure({ lanes: { plain, speculative: lane } }) {
       const parent = one.nodes[node].parent ?? -1;
       const count = parent === elder ? further : first;
       count.judged += 1;
-      count.kept += kept.has(node);
+      count.kept += kept.has(node) ? 1 : 0;
       elder = parent;
     }
   }

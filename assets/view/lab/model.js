@@ -27,7 +27,7 @@ export function bestTrees(a, gain, most) {
     open.splice(open.indexOf(best), 1,
       { path: path * a, above: path, chance: a, missed: 1 - a, depth: depth + 1 },
       { path: above * chance, above, chance, missed: missed - chance, depth });
-    const last = trees.at(-1);
+    const last = trees[nodes - 1];
     trees.push({ tokens: last.tokens + path, depth: Math.max(last.depth, depth) });
   }
   return trees;

@@ -31,6 +31,8 @@ class Lessons {
   #runs = new Map(); // name -> promise of its events
   #data = { runs: {}, live: false };
   #at = -1;
+  /** @type {Screen | null} */
+  screen = null;
 
   constructor(element, words) {
     this.#words = words;

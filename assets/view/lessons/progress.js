@@ -14,7 +14,7 @@ export function firstPlace(progress) {
 // A browser may refuse to keep anything: then progress lasts as long as the page.
 export function readProgress() {
   try {
-    const kept = JSON.parse(localStorage.getItem(STORE)) ?? {};
+    const kept = JSON.parse(localStorage.getItem(STORE) ?? "null") ?? {};
     return { done: Array.isArray(kept.done) ? kept.done : [], at: kept.at ?? "" };
   } catch {
     return { done: [], at: "" };

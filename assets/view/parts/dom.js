@@ -36,14 +36,14 @@ export function calm(wait, call) {
 }
 
 /** Resolves when an element is first on the screen. */
-export const firstSeen = (element) => new Promise((resolve) => {
+export const firstSeen = (element) => /** @type {Promise<void>} */ (new Promise((resolve) => {
   const observer = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;
     observer.disconnect();
     resolve();
   });
   observer.observe(element);
-});
+}));
 
 /** Set a text that may stand there already: writing it again would make the browser lay the line out once more. */
 export function setText(node, text) {

@@ -95,6 +95,7 @@ export class TextView {
 
   #draw(step, i) {
     const element = el("span", { class: step.open ? "sd-step sd-open" : "sd-step", "data-step": i });
+    /** @type {HTMLElement | null} */
     let group = null;
     for (const part of pieces(step)) {
       const wanted = part.discarded ? "sd-discarded" : part.node < 0 ? "" : "sd-kept";
@@ -115,7 +116,7 @@ export class TextView {
       token.append(word && text.startsWith(" ") ? " " : "", mark(word || text, true));
     } else {
       // Marks hug the word: blanks and line ends around it stand outside of them.
-      const [, before, word, after] = /^([ \n]*)([^]*?)([ \n]*)$/.exec(text);
+      const [, before, word, after] = /^([ \n]*)([^]*?)([ \n]*)$/.exec(text) ?? [];
       const alone = !word && MARKED.has(part.status);
       if (!alone) token.append(document.createTextNode(before));
       if (word || alone || !text) token.append(mark(word || text, alone));

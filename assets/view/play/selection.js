@@ -5,12 +5,18 @@ import { tested } from "../core/reducer.js";
 /**
  * A subject is a token that can be inspected: { lane, at, header, step, node, count, text, token }. `at` is the step's
  * index in its lane, `node` -1 for the target's own token, `token` its element where one was pointed at.
+ *
+ * @import { Header, Step } from "../core/state"
+ * @typedef {{ lane: string | null, at: number, header: Header, step: Step, node: number, count: number, text: string, token?: HTMLElement }} Subject
  */
 export class Selection {
+  /** @type {Subject[]} */
   pins = []; // subjects that stay: one, or two that are compared
   armed = false; // whether the next one that is chosen is compared with the first
   hovered = -1; // the step under the pointer in the strip
+  /** @type {Subject | null} */
   pointed = null; // the subject under the pointer or the focus, or the last one
+  /** @type {Subject | null} */
   #latest = null; // the latest refusal
   #run;
 

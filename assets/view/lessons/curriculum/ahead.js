@@ -1,9 +1,12 @@
 // How far ahead to draft, and what a policy chooses.
 
 import { two } from "../../core/metrics.js";
-import { PERCENT, count, judgedSteps } from "./evidence.js";
+import { judgedSteps } from "../../core/series.js";
+import { count, PERCENT } from "./evidence.js";
 
-/** @type {import("../curriculum.js").Lesson} */
+/** @import { Lesson } from "./lesson" */
+
+/** @type {Lesson} */
 export const ahead = {
   id: "ahead",
   runs: ["07-constant-three", "01-guess-and-check", "06-too-far"],

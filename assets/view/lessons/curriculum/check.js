@@ -1,9 +1,12 @@
 // What is kept of a draft, and what is dropped behind a refusal.
 
-import { acceptRate, judged, speedup, tokensPerStep, two } from "../../core/metrics.js";
-import { PERCENT, count, has, judgedSteps } from "./evidence.js";
+import { judged, speedup, tokensPerStep, two } from "../../core/metrics.js";
+import { judgedSteps } from "../../core/series.js";
+import { acceptPercent, count, has, PERCENT } from "./evidence.js";
 
-/** @type {import("../curriculum.js").Lesson} */
+/** @import { Lesson } from "./lesson" */
+
+/** @type {Lesson} */
 export const check = {
   id: "check",
   runs: ["01-guess-and-check"],
@@ -13,7 +16,7 @@ export const check = {
       id: "kept",
       scale: PERCENT,
       reveal([{ fast }]) {
-        return { answer: 100 * acceptRate(fast), values: { accepted: fast.accepted, drafted: fast.drafted } };
+        return { answer: acceptPercent(fast), values: { accepted: fast.accepted, drafted: fast.drafted } };
       },
     },
     {

@@ -1,11 +1,23 @@
 // How answers are read off a run.
 
 import { acceptRate, speedup, two } from "../../core/metrics.js";
+import { tokensOf } from "../../core/reducer.js";
+
+/**
+ * @import { Header, Lane, Step } from "../../core/state"
+ * @import { Status } from "../../types"
+ * @import { Lanes } from "./lesson"
+ */
 
 export const PERCENT = { min: 0, max: 100, step: 1 };
 export const SAME = 0.03; // speedups and shares that are nearer than this are called the same
 
-/** Seconds of a target pass of so many rows, as measured when the pair was loaded; between two measured counts on their line. */
+/**
+ * Seconds of a target pass of so many rows, as measured when the pair was loaded; between two measured counts on their line.
+ *
+ * @param {Header} header
+ * @param {number} rows
+ */
 export function passSeconds(header, rows) {
   const costs = header.verify_costs ?? [];
   const after = costs.find(([count_]) => count_ >= rows);
@@ -16,23 +28,46 @@ export function passSeconds(header, rows) {
   return before[1] + part * (after[1] - before[1]);
 }
 
-export const judgedSteps = (lane) => lane.steps.filter((step) => !step.open);
+/**
+ * @template T
+ * @param {T[]} items
+ * @param {(item: T) => boolean} wanted
+ */
 export const count = (items, wanted) => items.filter(wanted).length;
+/**
+ * @param {Step} step
+ * @param {Status} status
+ */
 export const has = (step, status) => step.nodes.some((node) => node.status === status);
 
-export const tokenIds = (lane) =>
-  lane.steps.flatMap((step) => [...step.path.map((node) => step.nodes[node].token_id), ...(step.next ? [step.next.token_id] : [])]);
+/** @param {Lane} lane */
+export const tokenIds = (lane) => tokensOf(lane).map((token) => token.token_id);
 
-export const compared = (ratio) => (ratio > 1 + SAME ? "faster" : ratio < 1 - SAME ? "slower" : "same");
+/**
+ * Percent of the drafted tokens that were kept.
+ *
+ * @param {Lane} lane
+ */
+export const acceptPercent = (lane) => 100 * (acceptRate(lane) ?? 0);
+
+/** @param {number | null} ratio */
+export const compared = (ratio) => (Number(ratio) > 1 + SAME ? "faster" : Number(ratio) < 1 - SAME ? "slower" : "same");
 
 // Whether a kept token had a refused sibling that was tested before it.
+/** @param {Step} step */
 export const sidestepped = ({ nodes, path }) =>
   path.some((kept) => nodes.some((node, i) => i < kept && node.parent === nodes[kept].parent && node.status === "rejected"));
 
+/**
+ * @param {string[]} names
+ * @param {Lanes[]} runs
+ * @param {number[]} each
+ * @param {number} marked
+ */
 export const compareRuns = (names, runs, each, marked) =>
   runs.map(({ plain, fast }, i) => ({
     option: names[i],
-    values: { milliseconds: two(each[i]), accepted: two(100 * acceptRate(fast)), speedup: two(speedup(plain, fast)) },
+    values: { milliseconds: two(each[i]), accepted: two(acceptPercent(fast)), speedup: two(speedup(plain, fast)) },
     share: each[i] / Math.max(...each),
     marked: i === marked,
   }));

@@ -3,9 +3,12 @@
 import { two } from "../../core/metrics.js";
 import { laneText } from "../../core/reducer.js";
 import { EXAMPLE, outcome } from "../rejection.js";
-import { PERCENT, count, judgedSteps, tokenIds } from "./evidence.js";
+import { judgedSteps } from "../../core/series.js";
+import { count, PERCENT, tokenIds } from "./evidence.js";
 
-/** @type {import("../curriculum.js").Lesson} */
+/** @import { Lesson } from "./lesson" */
+
+/** @type {Lesson} */
 export const exact = {
   id: "exact",
   runs: ["03-story-sampled"],

@@ -1,9 +1,12 @@
 // The latest methods: admitted lengths, wide drafts, drafting ahead, learning.
 
-import { acceptRate, judged, speedup, tokensPerStep, two } from "../../core/metrics.js";
-import { compared, judgedSteps } from "./evidence.js";
+import { judged, speedup, tokensPerStep, two } from "../../core/metrics.js";
+import { judgedSteps } from "../../core/series.js";
+import { acceptPercent, compared } from "./evidence.js";
 
-/** @type {import("../curriculum.js").Lesson} */
+/** @import { Lesson } from "./lesson" */
+
+/** @type {Lesson} */
 export const latest = {
   id: "latest",
   runs: ["12-dspark", "13-jetspec", "14-parallel", "15-online"],
@@ -15,7 +18,7 @@ export const latest = {
       reveal([{ fast }]) {
         const steps = judgedSteps(fast);
         const lengths = steps.map((step) => step.nodes.length);
-        const values = { least: Math.min(...lengths), most: Math.max(...lengths), accepted: two(100 * acceptRate(fast)) };
+        const values = { least: Math.min(...lengths), most: Math.max(...lengths), accepted: two(acceptPercent(fast)) };
         return { answer: fast.drafted / steps.length, values, step: steps.find((step) => step.nodes.length)?.index };
       },
     },
@@ -29,7 +32,7 @@ export const latest = {
           jet: two(tokensPerStep(jet)), spark: two(tokensPerStep(spark)),
           jet_nodes: two(jet.drafted / judged(jet)), spark_nodes: two(spark.drafted / judged(spark)),
         };
-        return { answer: this.options[tokensPerStep(jet) > tokensPerStep(spark) ? 0 : 1], values };
+        return { answer: this.options?.[tokensPerStep(jet) > tokensPerStep(spark) ? 0 : 1], values };
       },
     },
     {

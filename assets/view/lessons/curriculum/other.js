@@ -1,9 +1,12 @@
 // Other ways to draft, and what a drafted token costs them.
 
-import { acceptRate, draftPerStep, speedup, tokensPerStep, two } from "../../core/metrics.js";
-import { compared, compareRuns, judgedSteps } from "./evidence.js";
+import { draftPerStep, speedup, tokensPerStep, two } from "../../core/metrics.js";
+import { judgedSteps } from "../../core/series.js";
+import { acceptPercent, compared, compareRuns } from "./evidence.js";
 
-/** @type {import("../curriculum.js").Lesson} */
+/** @import { Lesson } from "./lesson" */
+
+/** @type {Lesson} */
 export const other = {
   id: "other",
   runs: ["02-copy-and-edit", "08-early-exit", "09-medusa", "10-feature"],
@@ -28,7 +31,7 @@ export const other = {
       reveal(runs) {
         const each = runs.map(({ fast }) => (1000 * fast.draftSeconds) / fast.drafted);
         const cheapest = each.indexOf(Math.min(...each));
-        return { answer: this.options[cheapest], values: {}, bars: compareRuns(this.runs, runs, each, cheapest) };
+        return { answer: this.options?.[cheapest], values: {}, bars: compareRuns(this.runs, runs, each, cheapest) };
       },
     },
     {
@@ -40,7 +43,7 @@ export const other = {
         const pass = plain.elapsed / plain.tokens;
         return {
           answer: compared(speedup(plain, fast)),
-          values: { speedup: two(speedup(plain, fast)), share: two((100 * each) / pass), accepted: two(100 * acceptRate(fast)) },
+          values: { speedup: two(speedup(plain, fast)), share: two((100 * each) / pass), accepted: two(acceptPercent(fast)) },
         };
       },
     },

@@ -3,7 +3,9 @@
 import { judged, two } from "../../core/metrics.js";
 import { passSeconds } from "./evidence.js";
 
-/** @type {import("../curriculum.js").Lesson} */
+/** @import { Lesson } from "./lesson" */
+
+/** @type {Lesson} */
 export const slow = {
   id: "slow",
   runs: ["05-plain"],

@@ -3,7 +3,9 @@
 import { draftPerStep, judged, speedup, tokensPerSecond, tokensPerStep, two } from "../../core/metrics.js";
 import { compared } from "./evidence.js";
 
-/** @type {import("../curriculum.js").Lesson} */
+/** @import { Lesson } from "./lesson" */
+
+/** @type {Lesson} */
 export const slower = {
   id: "slower",
   runs: ["06-too-far"],

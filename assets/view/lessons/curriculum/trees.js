@@ -1,9 +1,12 @@
 // Several guesses at once: what a tree saves and what it costs.
 
-import { acceptRate, speedup, tokensPerStep, two } from "../../core/metrics.js";
-import { PERCENT, SAME, judgedSteps, sidestepped } from "./evidence.js";
+import { speedup, tokensPerStep, two } from "../../core/metrics.js";
+import { judgedSteps } from "../../core/series.js";
+import { acceptPercent, PERCENT, SAME, sidestepped } from "./evidence.js";
 
-/** @type {import("../curriculum.js").Lesson} */
+/** @import { Lesson } from "./lesson" */
+
+/** @type {Lesson} */
 export const trees = {
   id: "trees",
   runs: ["04-tree", "11-feature-tree"],
@@ -14,8 +17,8 @@ export const trees = {
       runs: ["04-tree", "01-guess-and-check"],
       options: ["larger", "same", "smaller"],
       reveal([{ fast: tree }, { fast: chain }]) {
-        const values = { tree: two(100 * acceptRate(tree)), chain: two(100 * acceptRate(chain)) };
-        const more = acceptRate(tree) - acceptRate(chain);
+        const values = { tree: two(acceptPercent(tree)), chain: two(acceptPercent(chain)) };
+        const more = (acceptPercent(tree) - acceptPercent(chain)) / 100;
         return { answer: Math.abs(more) <= SAME ? "same" : more > 0 ? "larger" : "smaller", values };
       },
     },
