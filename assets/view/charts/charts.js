@@ -17,7 +17,7 @@ export class ChartsView {
   onselect = null;
   #words;
   #methods; // titles
-  /** @type {State | null} */
+  /** @type {import("../core/state").State | null} */
   #state = null;
   #lit = -1;
   #choice = recall();
@@ -83,8 +83,9 @@ export class ChartsView {
   }
 
   #picture(name) {
+    const { kind } = /** @type {import("../core/state").State} */ (this.#state).source;
     const colours = palette(this.root);
-    const title = `${this.#words.titles[name]} (${this.#words.origin[this.#state.source.kind]})`;
+    const title = `${this.#words.titles[name]} (${this.#words.origin[kind]})`;
     return picture(colours, this.#figure(name, colours), title);
   }
 

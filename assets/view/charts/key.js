@@ -2,7 +2,11 @@
 
 import { el, svg } from "../parts/dom.js";
 
-/** A small drawing of a look, for a key. */
+/**
+ * A small drawing of a look, for a key.
+ *
+ * @param {import("./pen.js").Look} look
+ */
 export function sample({ shape, colour, width, dash, symbol }) {
   const drawing = svg("svg", { width: 20, height: 10, class: "sd-sample", style: `color: var(--sd-${colour})`, "aria-hidden": "true" });
   if (shape === "line") drawing.append(svg("line", { x1: 0, x2: 20, y1: 5, y2: 5, "stroke-width": width, "stroke-dasharray": dash ?? "none" }));

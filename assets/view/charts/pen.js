@@ -5,8 +5,13 @@ export const escapeMarkup = (text) =>
   text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 /**
+ * How a series looks; no two of a chart differ by colour alone.
+ * @typedef {{ shape: string, colour: string, width?: number, dash?: string, symbol?: string }} Look shape: bar, hatch, dots, line or caps
+ */
+
+/**
  * Turns values into Plotly's series, drawn in the looks of a table.
- * looks: name -> { shape: "bar" | "hatch" | "dots" | "line" | "caps", colour, width, dash, symbol }; none by colour alone
+ * looks: name -> look
  * names: name -> what a key calls the series
  */
 export class Pen {

@@ -8,7 +8,7 @@ const CONFIG = { displayModeBar: false };
 const REST = 50; // times as long as a drawing took, the next one waits: a slow machine draws less often
 const MOST_REST = 2000; // milliseconds
 const LATE = 200; // milliseconds that a drawing may wait for a moment between two frames
-const whenIdle = (call) => (globalThis.requestIdleCallback ? requestIdleCallback(call, { timeout: LATE }) : call());
+const whenIdle = (call) => ("requestIdleCallback" in globalThis ? requestIdleCallback(call, { timeout: LATE }) : call());
 
 /** The theme's colours and font where an element stands. */
 export function palette(element) {
@@ -26,6 +26,7 @@ export class Plot {
   /** @type {((colours: Record<string, string>) => any) | null} */
   #figure = null;
   #size = { width: 0, height: 0 };
+  /** @type {Record<string, string> | null} */
   #colours = null;
   #timer = 0;
   #rested = 0; // when the next drawing may be made, by performance.now()
@@ -89,9 +90,9 @@ export class Plot {
       this.#soon();
       return;
     }
-    this.#colours ??= palette(this.root);
-    const figure = this.#figure(this.#colours);
-    globalThis.Plotly.react(this.plot, figure.traces, { ...layout(this.#colours, figure), width, height }, CONFIG);
+    const colours = (this.#colours ??= palette(this.root));
+    const figure = this.#figure(colours);
+    globalThis.Plotly.react(this.plot, figure.traces, { ...layout(colours, figure), width, height }, CONFIG);
     this.say(figure.label);
     this.#name(figure);
     this.#listen();
@@ -125,9 +126,10 @@ export class Plot {
     const [from, to] = this.#range ?? [0, 1];
     const room = this.#size.width - MARGIN.l - MARGIN.r;
     const at = (x) => MARGIN.l + (room * (x - from)) / (to - from);
-    this.band.hidden = !this.#mark || !this.#range || this.#mark[0] > to;
-    if (this.band.hidden) return;
-    const [left, right] = this.#mark.map(at);
+    const mark = this.#mark && this.#range && this.#mark[0] <= to ? this.#mark : null;
+    this.band.hidden = !mark;
+    if (!mark) return;
+    const [left, right] = mark.map(at);
     this.band.style.left = `${left}px`;
     this.band.style.width = `${Math.max(2, right - left)}px`;
   }

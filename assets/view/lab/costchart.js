@@ -12,7 +12,9 @@ const BOTTOM = 42;
 export class CostChart {
   #words;
   #pick;
+  /** @type {any} */
   #drawn = null;
+  /** @type {any} */
   #scale = null;
 
   /** pick(k): told when another lookahead is chosen */

@@ -26,7 +26,9 @@ class Lab {
   // What is set. points: [[rows, seconds], ...] of the measured curve, and where they come from
   #set = { a: 0.8, c: 0.05, kind: "flat", slope: 0.05, points: null, k: 4, tree: false, budget: 12, gain: 0.3, overlapped: false };
   #preset = "gpu";
+  /** @type {{ name: string, verify: [number, number][], draft: number | null } | null} */
   #machine = null;
+  /** @type {any[]} */
   #tried = [];
   #guessing = false;
 
@@ -37,7 +39,7 @@ class Lab {
     this.card = new RunCard(words, () => this.#from("run"));
     this.#build(element);
     document.addEventListener("sd-lab-tried", (event) => {
-      this.#tried = event.detail;
+      this.#tried = /** @type {CustomEvent} */ (event).detail;
       this.#draw();
     });
     this.#draw();
@@ -79,10 +81,11 @@ class Lab {
 
   #presets = {
     run: () => {
-      const run = this.card.run.measured;
-      return { a: run.a, c: run.c, ...(run.points ? { kind: "measured", points: run.points } : {}), ...(run.gain === null ? {} : { gain: run.gain }), tree: run.trees, overlapped: run.overlapped };
+      const run = this.card.run?.measured;
+      return run && { a: run.a, c: run.c, ...(run.points ? { kind: "measured", points: run.points } : {}), ...(run.gain === null ? {} : { gain: run.gain }), tree: run.trees, overlapped: run.overlapped };
     },
     machine: () => {
+      if (!this.#machine) return {};
       const { verify, draft } = this.#machine;
       return { kind: "measured", points: verify, ...(draft ? { c: draft / verify[0][1] } : {}) };
     },
@@ -129,7 +132,7 @@ class Lab {
       lines.push({ name: "tree", steps, mark: steps[budget] });
     }
     if (overlapped) lines.push({ name: "overlap", steps: chains(model, wide) });
-    const judged = (overlapped ? lines.at(-1).steps : chain).slice(0, EDGE + 1);
+    const judged = (overlapped ? chains(model, wide) : chain).slice(0, EDGE + 1);
     return { lines, wide, mine: judged[k], most: best(judged) };
   }
 
@@ -193,8 +196,8 @@ class Lab {
   #why() {
     const { why } = this.words.model;
     const { run } = this.card;
-    if (this.#preset === "run") return [run.origin, fill(why.run, { machine: run.measured.header.machine ?? "" })];
-    if (this.#preset === "machine") return ["measured", fill(why.machine, { machine: this.#machine.name })];
+    if (this.#preset === "run" && run) return [run.origin, fill(why.run, { machine: run.measured.header.machine ?? "" })];
+    if (this.#preset === "machine" && this.#machine) return ["measured", fill(why.machine, { machine: this.#machine.name })];
     return ["assumed", why[this.#preset]];
   }
 

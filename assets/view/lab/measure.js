@@ -16,12 +16,14 @@ import { bestTrees, chainTokens, step } from "./model.js";
  * lookaheads   for each number of drafted tokens: { drafted, steps, tokens, speedup }, tokens a step
  * drafted, tokens, draft, verify, overhead, speedup   means over all steps, and the run as a whole
  * depths       draft steps of each step
+ *
+ * @param {Pick<import("../core/state").State, "lanes">} state
  */
 export function measure({ lanes }) {
   const { plain, speculative: lane } = lanes;
   const steps = (lane?.steps ?? []).filter((one) => !one.open);
   const rate = plainRate(plain, lane);
-  if (!rate || !steps.some((one) => one.nodes.length)) return null;
+  if (!lane || !rate || !steps.some((one) => one.nodes.length)) return null;
   const first = { judged: 0, kept: 0 };
   const further = { judged: 0, kept: 0 };
   for (const one of steps) {
@@ -61,12 +63,14 @@ export function measure({ lanes }) {
     draft: mean((one) => one.draftSeconds),
     verify: mean((one) => one.verifySeconds),
     overhead: mean((one) => one.overheadSeconds),
-    speedup: tokensPerSecond(plain) ? speedup(plain, lane) : tokensPerSecond(lane) / rate,
+    speedup: tokensPerSecond(plain) ? speedup(plain, lane) : Number(tokensPerSecond(lane)) / rate,
     plainMeasured: tokensPerSecond(plain) !== null,
     depths: steps.map((one) => [one.nodes.length, depthOf(one.nodes)]),
     header,
   };
 }
+
+/** @typedef {NonNullable<ReturnType<typeof measure>>} Measured */
 
 /** What the model expects of a run at the very sizes that it drafted: means a step, as `measure` gives them. */
 export function foresee(model, run) {

@@ -10,6 +10,7 @@ import { button, option } from "./controls.js";
 import { foresee, measure } from "./measure.js";
 
 export class RunCard {
+  /** @type {{ title: string, origin: "measured" | "recorded", measured: import("./measure.js").Measured } | null} */
   run = null; // { title, origin, measured }
   #words;
   #tags;
@@ -73,7 +74,8 @@ export class RunCard {
   }
 
   #last() {
-    const { events, recorded } = document.querySelector("#sd-view .sd-mount")?.view ?? {};
+    const mounted = /** @type {{ view?: { events: any[], recorded: boolean } } | null} */ (document.querySelector("#sd-view .sd-mount"));
+    const { events, recorded } = mounted?.view ?? {};
     if (!events?.length || recorded) this.#complain(this.#words.no_last);
     else this.#take(events, this.#words.mine, "measured", "mine");
   }
@@ -105,6 +107,7 @@ export class RunCard {
 
   #complain(sentence) {
     this.problem.textContent = sentence;
-    if (this.run) this.pick.value = [...this.pick.options].find((one) => one.textContent === this.run.title)?.value ?? "";
+    const { run } = this;
+    if (run) this.pick.value = [...this.pick.options].find((one) => one.textContent === run.title)?.value ?? "";
   }
 }

@@ -31,6 +31,7 @@ class Lessons {
   #runs = new Map(); // name -> promise of its events
   #data = { runs: {}, live: false };
   #at = -1;
+  asked = new Set(); // questions of this lesson that wait for an answer
   /** @type {Screen | null} */
   screen = null;
 
@@ -153,19 +154,19 @@ class Lessons {
     this.problem.hidden = true;
     try {
       const items = await this.#items(name);
-      if (this.wanted === name) this.screen.show(name, items);
+      if (this.wanted === name) this.screen?.show(name, items);
     } catch (error) {
       if (this.wanted !== name) return;
-      this.problem.textContent = error.message;
+      this.problem.textContent = error instanceof Error ? error.message : String(error);
       this.problem.hidden = false;
-      this.screen.root.hidden = true;
+      if (this.screen) this.screen.root.hidden = true;
     }
   }
 
   async #showStep(name, step) {
     await this.#showRun(name);
-    this.screen.view.seekStep(step);
-    this.screen.root.scrollIntoView({ block: "center" });
+    this.screen?.view.seekStep(step);
+    this.screen?.root.scrollIntoView({ block: "center" });
   }
 
   #items(name) {

@@ -18,6 +18,7 @@ export class Question {
   #words;
   #common;
   #told;
+  /** @type {any} */
   #guess = null;
 
   constructor(question, { words, common, reveal, told }) {
@@ -70,7 +71,7 @@ export class Question {
       this.#show(await reveal());
     } catch (error) {
       this.button.disabled = false;
-      this.answer.replaceChildren(el("p", { class: "sd-lesson-problem", role: "alert" }, error.message));
+      this.answer.replaceChildren(el("p", { class: "sd-lesson-problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
       this.answer.hidden = false;
     }
   }

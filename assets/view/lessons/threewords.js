@@ -13,6 +13,7 @@ const SERIES = [1, 100, 10_000];
 export class ThreeWords {
   #weights = structuredClone(WEIGHTS);
   #counts = [0, 0, 0];
+  rule = outcome(normal(WEIGHTS.target), normal(WEIGHTS.draft));
   #words;
   #say;
   #cells = [];
@@ -86,7 +87,7 @@ export class ThreeWords {
   }
 
   #draw(times) {
-    let last = null;
+    let last = { drafted: 0, uniform: 0, kept: false, said: 0 };
     for (let i = 0; i < times; i += 1) {
       last = draw(this.draft, this.rule, Math.random);
       this.#counts[last.said] += 1;

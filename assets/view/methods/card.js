@@ -86,7 +86,7 @@ export function curve({ losses = [], checks = [] }, words, colours) {
     traces: drawn.map(([name, series]) => pen.line(name, series.map(([step]) => step), series.map(([, nats]) => Math.max(LEAST, nats)))),
     names: Object.fromEntries(drawn.map(([name]) => [name, words[name]])),
     x: { title: words.steps, range: [0, 1.01 * Math.max(1, ...pairs.map(([step]) => step))] },
-    y: { title: "", type: "log", range: [levels[0], levels.at(-1)].map(Math.log10), tickvals: levels, ticktext: levels.map((nats) => String(Number(nats.toPrecision(3)))) },
+    y: { title: "", type: "log", range: [levels[0], levels[levels.length - 1]].map(Math.log10), tickvals: levels, ticktext: levels.map((nats) => String(Number(nats.toPrecision(3)))) },
     label: fill(words.curve_label, { losses: end(losses), checks: end(checks) }),
   };
 }

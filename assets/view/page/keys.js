@@ -17,7 +17,7 @@ export function listen({ presenter, list }) {
       return;
     }
     const modified = event.ctrlKey || event.metaKey || event.altKey;
-    if (modified || event.target.closest?.(WRITING) || document.querySelector("dialog[open]")) return;
+    if (modified || /** @type {Element} */ (event.target).closest?.(WRITING) || document.querySelector("dialog[open]")) return;
     if (event.key === "?") list.showModal();
     else if (event.key.toLowerCase() === "p" && !event.shiftKey) presenter.toggle();
     else return;

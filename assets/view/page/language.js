@@ -93,7 +93,7 @@ function follow(root, sentence) {
   };
   new MutationObserver((changes) => {
     for (const { type, target, addedNodes } of changes) {
-      const place = target.nodeType === Node.TEXT_NODE ? target.parentElement : target;
+      const place = target instanceof Element ? target : target.parentElement;
       if (place?.closest(".sd-mount") && !place.closest(SAID)) continue;
       if (type === "characterData") text(target);
       else if (type === "attributes") attributes(target);

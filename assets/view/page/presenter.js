@@ -3,7 +3,7 @@
 const CLASS = "sd-presenter";
 
 /** The element whose classes say how the page looks. It lies inside the part that Gradio's styles reach. */
-export const pageRoot = () => document.getElementById("sd-header").parentElement;
+export const pageRoot = () => /** @type {HTMLElement} */ (document.getElementById("sd-header")?.parentElement);
 
 export class Presenter {
   /** changed(on): told after each change. */

@@ -29,9 +29,11 @@ export function mountTeach(element, given) {
 class Teach {
   constructor(element, { read, watch, send, server, words }) {
     this.words = words;
+    /** @type {Record<string, any>} */
     this.asked = {};
     const { fields, opening } = JSON.parse(read());
     this.fields = fields.map(([name]) => name);
+    /** @type {Record<string, unknown>} */
     const defaults = { ...Object.fromEntries(fields), tab: "play", recorded: opening };
     delete defaults.method; // always named: the default may change
     this.presenter = new Presenter((on) => this.#presenting(on));
@@ -58,7 +60,7 @@ class Teach {
     const dark = document.body.classList.contains("dark");
     const theme = dark === matchMedia("(prefers-color-scheme: dark)").matches ? "" : dark ? "dark" : "light";
     const { lang } = readState(location.search);
-    const recorded = document.querySelector("#sd-view .sd-root")?.dataset.run;
+    const recorded = document.querySelector("#sd-view .sd-root")?.getAttribute("data-run") ?? undefined;
     this.dialog.open({ ...state, recorded, ...remembered(), tab: tab.replace(/^sd-tab-|-button$/g, ""), theme, lang });
   }
 
@@ -71,6 +73,7 @@ class Teach {
   }
 
   // What needs no control: theme, presenter mode, parts that are left out. returns: what was not possible
+  /** @param {Record<string, any>} state */
   #here({ theme, presenter, hide, lang }) {
     const wrong = (name, value) => fill(this.words.unknown_value, { name, value });
     const problems = [];

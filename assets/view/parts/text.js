@@ -95,11 +95,10 @@ export class TextView {
 
   #draw(step, i) {
     const element = el("span", { class: step.open ? "sd-step sd-open" : "sd-step", "data-step": i });
-    /** @type {HTMLElement | null} */
-    let group = null;
+    let group = element;
     for (const part of pieces(step)) {
       const wanted = part.discarded ? "sd-discarded" : part.node < 0 ? "" : "sd-kept";
-      if (group?.className !== wanted || !wanted) {
+      if (group.className !== wanted || !wanted) {
         group = wanted ? el("span", { class: wanted }) : element;
         if (wanted) element.append(group);
       }

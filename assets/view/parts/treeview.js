@@ -24,6 +24,7 @@ export class TreeView {
   #shown = { key: "", at: -1 };
   #last = -1; // of the lane, when it was drawn
   #scale = 1;
+  /** @type {number | null} */
   #zoom = null; // chosen by hand; null fits the tree to the panel
   #tokens = new WeakMap(); // element of a node -> { step, piece, place }
 
@@ -78,7 +79,7 @@ export class TreeView {
     const step = lane.steps[at];
     const key = step ? keyOf(name, step) : "";
     if (!step || key === this.#shown.key) return;
-    const focused = this.#tokens.get(document.activeElement)?.place.index;
+    const focused = this.#tokens.get(document.activeElement ?? this.box)?.place.index;
     this.#shown = { key, at };
     this.caption.textContent = fill(step.open ? this.#words.open : this.#words.caption, {
       step: step.index + 1,
@@ -108,10 +109,11 @@ export class TreeView {
     const root = { x: EDGE + 5, y: middle(0) };
     const links = svg("g", { class: "sd-links" });
     const nodes = svg("g", {});
+    const ends = new Map(); // of each place, where its box ends
     places.forEach((place, i) => {
       const box = { x: starts[place.column], y: middle(place.row), width: widthOf(labels[i]) };
-      place.end = { x: box.x + box.width, y: box.y };
-      links.append(link(place.from?.end ?? { x: root.x + 4, y: root.y }, box, place, tokenOf(step, place).status));
+      ends.set(place, { x: box.x + box.width, y: box.y });
+      links.append(link(ends.get(place.from) ?? { x: root.x + 4, y: root.y }, box, place, tokenOf(step, place).status));
       nodes.append(this.#node(step, place, box, labels[i]));
     });
     drawing.append(links, svg("circle", { cx: root.x, cy: root.y, r: 4, class: "sd-tree-root" }), nodes);

@@ -103,7 +103,7 @@ export class Selection {
 
   get #lane() {
     const { state } = this.#run;
-    return state.lanes[state.lane] ?? null;
+    return state.lanes[state.lane ?? ""] ?? null;
   }
 
   #subjectOf(at, step, node, count = 0, text = (node < 0 ? step.next : step.nodes[node]).text) {

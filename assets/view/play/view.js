@@ -49,6 +49,7 @@ class View {
   #opening = null;
   #frame = 0;
   #announced = ""; // the phase that a screen reader knows
+  /** @type {import("./selection.js").Subject | null} */
   #summarized = null; // the subject whose summary stands below the tree
   #lit = []; // elements that are lit
   #marked = []; // subjects that are marked as pinned
@@ -184,7 +185,7 @@ class View {
   }
 
   get #lane() {
-    return this.state.lanes[this.state.lane] ?? null;
+    return this.state.lanes[this.state.lane ?? ""] ?? null;
   }
 
   get #litStep() {

@@ -31,7 +31,9 @@ export function mountProposals(element, { read, watch, send, words }) {
 class ProposalsView {
   #words;
   #send;
+  /** @type {Record<string, any>} */
   #data = { methods: [], tokens: [] };
+  /** @type {Map<number, any[]> | null} */
   #places = null; // of a recorded text: place -> steps
   #drawn = ""; // what the text shows
   #rows = new Map(); // method -> { key, root }
@@ -74,7 +76,7 @@ class ProposalsView {
   }
 
   #recordedRows() {
-    const steps = this.#places.get(this.#data.position) ?? [];
+    const steps = this.#places?.get(this.#data.position) ?? [];
     const order = this.#data.methods.map((method) => method.name);
     this.#data.rows = steps
       .map(({ method, step }) => ({ method, title: this.#title(method), step, why: "" }))

@@ -27,10 +27,13 @@ export function mountRace(element, { read, watch, words }) {
 
 class RaceView {
   #words;
+  /** @type {Lane[]} */
   #lanes = [];
+  /** @type {number | null} */
   #at = null; // the lane whose events come now
   #source = { kind: "live", waiting: "", prompt: "" };
   #state = "empty"; // fetching, missing, warming, running, ready: see words.phase
+  /** @type {ReturnType<typeof standings> | null} */
   #result = null; // of the race, once it has been run
   #course = new Course([]);
   #frame = 0;
@@ -39,7 +42,19 @@ class RaceView {
   constructor(element, words) {
     this.#words = words;
     this.player = new Player(this.#course, () => this.#changed());
-    this.#build(element);
+    this.badge = el("span", { class: "sd-badge" });
+    this.phase = el("span", { class: "sd-race-phase", role: "status" });
+    this.about = el("span", { class: "sd-about" });
+    this.prompt = el("p", { class: "sd-asked" });
+    this.problems = el("div", { class: "sd-problems" });
+    this.list = el("div", { class: "sd-race-list" });
+    this.legend = new Legend(words.view);
+    this.controls = new Controls(this.player, words);
+    this.result = new Result(words);
+    this.root = el("section", { class: "sd-race", "aria-label": words.label },
+      el("div", { class: "sd-race-status" }, this.badge, this.phase, this.about),
+      this.problems, this.prompt, this.list, this.controls.root, this.legend.root, this.result.root);
+    element.replaceChildren(this.root);
     this.#listen();
     this.#paint();
   }
@@ -52,7 +67,7 @@ class RaceView {
   }
 
   #item(item) {
-    if (isEvent(item)) this.#lanes[this.#at]?.push(item);
+    if (isEvent(item)) this.#lanes[this.#at ?? -1]?.push(item);
     if (item.type === "open") this.#source = { kind: item.source, waiting: item.waiting ?? "", prompt: item.title ?? "" };
     if (item.type === "lane") this.#turn(item);
     if (item.type === "notice" || item.type === "failed") this.#problem(item);
@@ -76,7 +91,8 @@ class RaceView {
       this.#state = "fetching";
       await this.#seen;
       const runs = [...new Set(this.#lanes.map(({ recorded }) => recorded.run))];
-      const read = new Map(await Promise.all(runs.map(async (run) => [run, await fetchFile(run)])));
+      const read = new Map();
+      await Promise.all(runs.map(async (run) => read.set(run, await fetchFile(run))));
       if (stream !== this.#stream) return;
       if ([...read.values()].includes(null)) {
         this.#state = "missing";
@@ -116,7 +132,8 @@ class RaceView {
     this.player.pause();
     this.#course = this.player.timeline = new Course([]);
     this.#lanes = [];
-    this.#at = this.#result = null;
+    this.#at = null;
+    this.#result = null;
     this.#state = "empty";
     this.list.replaceChildren();
     this.problems.replaceChildren();
@@ -152,7 +169,7 @@ class RaceView {
     this.phase.textContent = this.#source.waiting && !this.#lanes.length ? this.#source.waiting : fill(words.phase[this.#phaseName()], {
       lane: (this.#at ?? 0) + 1,
       lanes: this.#lanes.length,
-      tokens: this.#lanes[this.#at]?.tokens ?? 0,
+      tokens: this.#lanes[this.#at ?? -1]?.tokens ?? 0,
     });
     this.about.textContent = this.#about();
     this.prompt.textContent = this.#source.prompt;
@@ -181,24 +198,8 @@ class RaceView {
     return recorded ? fill(this.#words.recorded_about, { machine: `${model}, ${header.machine}` }) : [model, header.machine].filter(Boolean).join(" · ");
   }
 
-  #build(element) {
-    const words = this.#words;
-    this.badge = el("span", { class: "sd-badge" });
-    this.phase = el("span", { class: "sd-race-phase", role: "status" });
-    this.about = el("span", { class: "sd-about" });
-    this.prompt = el("p", { class: "sd-asked" });
-    this.problems = el("div", { class: "sd-problems" });
-    this.list = el("div", { class: "sd-race-list" });
-    this.legend = new Legend(words.view);
-    this.controls = new Controls(this.player, words);
-    this.result = new Result(words);
-    this.root = el("section", { class: "sd-race", "aria-label": words.label },
-      el("div", { class: "sd-race-status" }, this.badge, this.phase, this.about),
-      this.problems, this.prompt, this.list, this.controls.root, this.legend.root, this.result.root);
-    element.replaceChildren(this.root);
-  }
-
   // A recorded race is fetched, and begins, when it is first looked at.
+  /** @type {Promise<void> | null} */
   #seen = null;
 
   #listen() {

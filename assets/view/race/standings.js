@@ -15,7 +15,7 @@ export function standings(lanes) {
   const ran = lanes.filter(whole);
   const goal = ran.length ? Math.min(...ran.map((lane) => lane.tokens)) : null;
   const plain = lanes.find((lane) => isPlain(lane) && lane.tokens) ?? null;
-  const finishes = lanes.map((lane) => (whole(lane) ? secondsFor(lane, goal) : null));
+  const finishes = lanes.map((lane) => (whole(lane) && goal !== null ? secondsFor(lane, goal) : null));
   const rank = (seconds) => 1 + finishes.filter((other) => other !== null && other < seconds).length;
   const rows = lanes.map((lane, place) => ({
     place,

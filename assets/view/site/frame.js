@@ -14,10 +14,14 @@ export function frame(words, ...parts) {
   const theme = el("button", { type: "button", class: "sd-button", onclick: () => body.classList.toggle("dark") });
   theme.textContent = words.theme;
   const header = el("header", { class: "sd-site-header" }, el("div", { class: "sd-title" }, title, sentence), theme);
-  document.querySelector("main").replaceChildren(header, ...parts);
+  document.querySelector("main")?.replaceChildren(header, ...parts);
 }
 
-/** Run a large script after the first words are there; its address, or its text. */
+/**
+ * Run a large script after the first words are there; its address, or its text.
+ *
+ * @param {{ src?: string, text?: string }} script
+ */
 export function later({ src, text = "" }) {
   const script = el("script", { src });
   script.textContent = text;
@@ -25,4 +29,4 @@ export function later({ src, text = "" }) {
 }
 
 /** What the page was given under a name, as a JSON text in its HTML. */
-export const given = (name) => JSON.parse(document.getElementById(name).textContent);
+export const given = (name) => JSON.parse(document.getElementById(name)?.textContent ?? "null");

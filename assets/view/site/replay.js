@@ -11,6 +11,6 @@ frame(words.export.page, place);
 if (run) {
   document.title = `${run.title} · ${words.export.page.title}`;
   const open = { type: "open", source: "recorded", key: "file", title: run.title };
-  later({ text: document.getElementById("sd-plotly").textContent });
+  later({ text: document.getElementById("sd-plotly")?.textContent ?? "" });
   mount(place, { read: () => `${JSON.stringify(open)}\n${run.trace}`, watch() {}, words });
 }

@@ -39,7 +39,7 @@ export function forecast(run, words, colours) {
       { ...pen.level("foreseen", run, planned), ...low },
       pen.hover(middles(run), tokens, texts, indices(run.steps)),
     ],
-    y: { title: words.tokens, range: [0, 1.15 * Math.max(2, ...tokens, ...expected)], nticks: 3 },
+    y: { title: words.tokens, range: [0, 1.15 * Math.max(2, ...tokens, ...expected.map(Number))], nticks: 3 },
     y2: { title: words.milliseconds, range: [0, 1.15 * ceiling([...took, ...planned], 1)], nticks: 3 },
     label: fill(words.forecast_label, {
       expected_tokens: average((step) => step.expectedTokens),

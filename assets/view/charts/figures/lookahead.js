@@ -67,7 +67,8 @@ const tick = (top) => (top > 8 ? 4 : 2);
 export function wrap(sentence) {
   const lines = [""];
   for (const word of sentence.split(" ")) {
-    if (lines.at(-1).length + word.length > LINE && lines.at(-1)) lines.push(word);
+    const last = lines.at(-1) ?? "";
+    if (last && last.length + word.length > LINE) lines.push(word);
     else lines.push(`${lines.pop()} ${word}`.trimStart());
   }
   return lines;

@@ -25,7 +25,7 @@ export const check = {
       reveal([{ fast }]) {
         const steps = judgedSteps(fast);
         const dropped = count(steps.flatMap((step) => step.nodes), (node) => node.status === "unreached");
-        const known = ["unreached", "rejected"].every((status) => steps.some((step) => has(step, status)));
+        const known = /** @type {const} */ (["unreached", "rejected"]).every((status) => steps.some((step) => has(step, status)));
         return {
           answer: known ? "dropped" : "kept",
           values: { dropped, drafted: fast.drafted },

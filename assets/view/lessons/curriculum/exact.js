@@ -42,8 +42,8 @@ export const exact = {
       reveal([{ fast }]) {
         const nodes = judgedSteps(fast).flatMap((step) => step.nodes).filter((node) => Number.isFinite(node.accept_prob));
         const kept = count(nodes, (node) => node.status === "accepted");
-        const expected = nodes.reduce((sum, node) => sum + node.accept_prob, 0);
-        const lucky = judgedSteps(fast).find((step) => step.nodes.some((node) => node.status === "accepted" && node.accept_prob < 0.9));
+        const expected = nodes.reduce((sum, node) => sum + (node.accept_prob ?? 0), 0);
+        const lucky = judgedSteps(fast).find((step) => step.nodes.some((node) => node.status === "accepted" && (node.accept_prob ?? 1) < 0.9));
         return {
           answer: (100 * kept) / nodes.length,
           values: { kept, tested: nodes.length, expected: two((100 * expected) / nodes.length) },

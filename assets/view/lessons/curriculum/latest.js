@@ -32,7 +32,7 @@ export const latest = {
           jet: two(tokensPerStep(jet)), spark: two(tokensPerStep(spark)),
           jet_nodes: two(jet.drafted / judged(jet)), spark_nodes: two(spark.drafted / judged(spark)),
         };
-        return { answer: this.options?.[tokensPerStep(jet) > tokensPerStep(spark) ? 0 : 1], values };
+        return { answer: this.options?.[Number(tokensPerStep(jet)) > Number(tokensPerStep(spark)) ? 0 : 1], values };
       },
     },
     {

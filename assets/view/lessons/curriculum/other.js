@@ -19,7 +19,7 @@ export const other = {
         const longest = judgedSteps(fast).reduce((best, step) => (step.path.length > best.path.length ? step : best));
         return {
           answer: tokensPerStep(fast),
-          values: { longest: longest.path.length, speedup: two(speedup(plain, fast)), draft: two(1000 * draftPerStep(fast)) },
+          values: { longest: longest.path.length, speedup: two(speedup(plain, fast)), draft: two(1000 * Number(draftPerStep(fast))) },
           step: longest.index,
         };
       },
@@ -31,7 +31,7 @@ export const other = {
       reveal(runs) {
         const each = runs.map(({ fast }) => (1000 * fast.draftSeconds) / fast.drafted);
         const cheapest = each.indexOf(Math.min(...each));
-        return { answer: this.options?.[cheapest], values: {}, bars: compareRuns(this.runs, runs, each, cheapest) };
+        return { answer: this.options?.[cheapest], values: {}, bars: compareRuns(this.runs ?? [], runs, each, cheapest) };
       },
     },
     {

@@ -26,7 +26,7 @@ export const slower = {
         const pass = plain.elapsed / plain.tokens;
         const step = fast.elapsed / judged(fast);
         const values = {
-          pass: two(1000 * pass), step: two(1000 * step), draft: two(1000 * draftPerStep(fast)),
+          pass: two(1000 * pass), step: two(1000 * step), draft: two(1000 * Number(draftPerStep(fast))),
           price: two(step / pass), gives: two(tokensPerStep(fast)), speedup: two(speedup(plain, fast)),
         };
         return { answer: step / pass, values };
