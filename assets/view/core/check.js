@@ -1,31 +1,51 @@
 // Whether a line of a saved trace is an event: the rules of specdemo/trace/codec.py, field by field. Throws an Error that
 // names the field and says what must stand there.
 
-import { RULES } from "./rules.js";
+import { RULES as GENERATED } from "./rules.js";
+
+/**
+ * What a field must hold.
+ * @typedef {{ kind: string, wanted: string, part?: any, item?: any, items?: any, required?: boolean, empty?: boolean }} Rule
+ * @type {{ events: Record<string, string>, schemas: number[], mostItems: number, deepest: number, parts: Record<string, Record<string, Rule>> }}
+ */
+const RULES = GENERATED;
 
 const HALF = /\p{Surrogate}/u; // of a character
 
-/** An event as it is known to be right: only known fields, none of them null. data: a parsed line */
+/**
+ * An event as it is known to be right: only known fields, none of them null. data: a parsed line
+ *
+ * @param {any} data
+ * @returns {any}
+ */
 export function checked(data) {
   if (!isObject(data)) throw new Error("it is not an object");
   const { type, ...fields } = data;
   if (typeof type !== "string" || !Object.hasOwn(RULES.events, type)) throw new Error(`type must be one of ${Object.keys(RULES.events).join(", ")}`);
   if (type === "started") readable(fields);
+  /** @type {any} */
   const event = { type, ...members(RULES.events[type], fields, "") };
   agree(event);
   return event;
 }
 
 // Asked first: another schema may have other fields.
+/** @param {{ schema?: any }} fields */
 function readable({ schema = RULES.schemas.at(-1) }) {
   value(RULES.parts.RunStarted.schema, schema, "schema");
   if (!RULES.schemas.includes(schema)) throw new Error(`schema ${schema} is not one of ${RULES.schemas.join(", ")}`);
 }
 
+/**
+ * @param {string} part
+ * @param {Record<string, any>} data
+ * @param {string} where
+ */
 function members(part, data, where) {
   const known = RULES.parts[part];
   const [unknown] = Object.keys(data).filter((name) => !Object.hasOwn(known, name)).sort();
   if (unknown !== undefined) throw new Error(`${where}${unknown.replace(/[^A-Za-z0-9_]/gu, "?").slice(0, 40)} is no field of ${part}`);
+  /** @type {Record<string, unknown>} */
   const found = {};
   for (const [name, rule] of Object.entries(known)) {
     const given = Object.hasOwn(data, name) ? data[name] : undefined;
@@ -38,15 +58,25 @@ function members(part, data, where) {
   return found;
 }
 
+/**
+ * @param {Rule} rule
+ * @param {any} given
+ * @param {string} where
+ * @returns {unknown}
+ */
 function value(rule, given, where) {
   if (!TAKES[rule.kind](given, rule)) throw new Error(`${where} must be ${rule.wanted}`);
-  if (rule.kind === "Many") return given.map((item, i) => value(rule.item, item, `${where}[${i}]`));
-  if (rule.kind === "Row") return given.map((item, i) => value(rule.items[i], item, `${where}[${i}]`));
+  /** @type {any[]} */
+  const list = given;
+  if (rule.kind === "Many") return list.map((item, i) => value(rule.item, item, `${where}[${i}]`));
+  if (rule.kind === "Row") return list.map((item, i) => value(rule.items[i], item, `${where}[${i}]`));
   return rule.kind === "Part" ? members(rule.part, given, `${where}.`) : given;
 }
 
+/** @param {any} given */
 const isObject = (given) => typeof given === "object" && given !== null && !Array.isArray(given);
 
+/** @type {Record<string, (given: any, rule: any) => boolean>} */
 const TAKES = {
   Text: (given, { texts }) => typeof given === "string" && (texts ? texts.includes(given) : !HALF.test(given)),
   Number: (given, { low, high, whole }) => typeof given === "number" && given >= low && given <= high && (!whole || Number.isInteger(given)),
@@ -58,6 +88,11 @@ const TAKES = {
 };
 
 // Of at most so many levels, with finite numbers and whole characters.
+/**
+ * @param {any} given
+ * @param {number} levels
+ * @returns {boolean}
+ */
 function isPlain(given, levels) {
   if (Array.isArray(given)) return levels > 0 && given.every((item) => isPlain(item, levels - 1));
   if (isObject(given)) return levels > 0 && Object.entries(given).every(([name, item]) => !HALF.test(name) && isPlain(item, levels - 1));
@@ -65,6 +100,7 @@ function isPlain(given, levels) {
 }
 
 // Fields that are right one by one may contradict each other.
+/** @param {any} event */
 function agree({ nodes = [], path = [], places = [] }) {
   nodes.forEach(({ parent = -1, origin, draft_prob: drawn }, i) => {
     if (parent >= i) throw new Error(`nodes[${i}].parent must be the index of a node before it, or -1`);
