@@ -99,8 +99,11 @@ function isPlain(given, levels) {
   return typeof given === "string" ? !HALF.test(given) : typeof given !== "number" || Number.isFinite(given);
 }
 
-// Fields that are right one by one may contradict each other.
-/** @param {any} event */
+/**
+ * Fields that are right one by one may contradict each other.
+ *
+ * @param {{ nodes?: any[], path?: number[], places?: any[] }} event
+ */
 function agree({ nodes = [], path = [], places = [] }) {
   nodes.forEach(({ parent = -1, origin, draft_prob: drawn }, i) => {
     if (parent >= i) throw new Error(`nodes[${i}].parent must be the index of a node before it, or -1`);

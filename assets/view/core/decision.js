@@ -7,9 +7,16 @@ import { spell } from "./symbols.js";
 import { depths, isTree } from "./tree.js";
 
 /**
+ * @import { Header, Node, Step } from "./state"
+ */
+
+/**
  * returns: { token, status, place, why, formula, branch, rows, residual, notes }
  * node: index among the step's nodes, -1 for the target's own token; count: tokens of a folded piece instead, or 0
  * rows: { token_id, text, target, draft, residual, status, self }; the probabilities are null where the trace has none
+ *
+ * @param {Record<string, any>} words
+ * @param {{ header: Header, step: Step, node: number, count?: number }} subject
  */
 export function decide(words, { header, step, node, count = 0 }) {
   if (count) return { ...NOTHING, token: `+${count}`, status: "unreached", why: fill(words.explain.folded, { count }) };
@@ -30,12 +37,18 @@ export function decide(words, { header, step, node, count = 0 }) {
 const NOTHING = { place: "", formula: "", branch: [], rows: [], residual: false, notes: [] };
 
 class Decision {
+  /**
+   * @param {Record<string, any>} words
+   * @param {Header} header
+   * @param {Step} step
+   * @param {number} node
+   */
   constructor(words, header, step, node) {
     this.words = words;
     this.header = header;
     this.step = step;
     this.node = node;
-    this.value = node < 0 ? step.next : step.nodes[node];
+    this.value = /** @type {Node} */ (node < 0 ? step.next : step.nodes[node]);
     this.status = this.value.status ?? "drafted";
     this.parent = node < 0 ? (step.path.at(-1) ?? -1) : (this.value.parent ?? -1);
     this.thoughts = step.places?.find((place) => place.after === this.parent);
@@ -55,7 +68,7 @@ class Decision {
 
   /** Probability that the target still had to give this token when it was tested: exact below 1, else a bound. */
   get left() {
-    return this.value.accept_prob * (this.value.draft_prob ?? 1);
+    return (this.value.accept_prob ?? NaN) * (this.value.draft_prob ?? 1);
   }
 
   place() {
@@ -68,13 +81,15 @@ class Decision {
     const { words, value, status } = this;
     if (this.lossy && words.explain_lossy[status]) return words.explain_lossy[status];
     const tested = this.drawn ? "drawn" : "greedy";
-    const name = {
+    /** @type {Partial<Record<string, () => string>>} */
+    const names = {
       accepted: () => `accepted_${tested}`,
       rejected: () => (this.drawn || this.kept ? `rejected_${tested}` : "rejected"),
       unreached: () => this.#unreached(),
       correction: () => (!this.sampled ? "correction_greedy" : this.#residualProb === null ? "correction_drawn" : "correction_listed"),
       bonus: () => (this.sampled ? "bonus_drawn" : "bonus_greedy"),
-    }[status]?.() ?? status;
+    };
+    const name = names[status]?.() ?? status;
     const [draw, accept] = apart(value.draw, value.accept_prob);
     return fill(words.explain[name] ?? words.explain[status] ?? "", {
       token: quote(value), draw, accept, target: two(value.target_prob), draft: two(value.draft_prob ?? value.confidence),
@@ -96,6 +111,7 @@ class Decision {
   #before() {
     const { nodes, path } = this.step;
     let node = this.node;
+    /** @param {number} index */
     const parentOf = (index) => nodes[index].parent ?? -1;
     while (node >= 0 && parentOf(node) >= 0 && !path.includes(parentOf(node))) node = parentOf(node);
     if (node < 0 || nodes[node].status === "rejected") return nodes[node] ?? this.value;
@@ -120,7 +136,7 @@ class Decision {
     const { value } = this;
     if (!value.origin) return ""; // schema 1 could not say
     const later = this.refused.length > 0;
-    const whole = later && value.origin === "drawn" && value.accept_prob >= 1;
+    const whole = later && value.origin === "drawn" && (value.accept_prob ?? 0) >= 1;
     const name = `${later ? "left" : "target"}_${value.origin}${whole ? "_whole" : ""}`;
     return fill(words[name], {
       target: two(value.target_prob), draft: two(value.draft_prob), left: two(this.left), count: this.refused.length,
@@ -141,7 +157,7 @@ class Decision {
     if (this.refused.length !== 1 || !only.origin || own.residual === null) return "";
     if (only.origin === "chosen") return fill(words.residual_chosen, { target: two(own.target), refused: two(only.target_prob), residual: two(own.residual) });
     const draft = own.draft ?? 0;
-    const rest = (own.target - draft) / own.residual;
+    const rest = ((own.target ?? 0) - draft) / own.residual;
     return fill(own.draft === null ? words.residual_unlisted : words.residual, {
       target: two(own.target), draft: two(draft), rest: two(rest), residual: two(own.residual),
     });
@@ -151,6 +167,7 @@ class Decision {
   branch() {
     const { step } = this;
     if (!isTree(step.nodes)) return [];
+    /** @type {Node[]} */
     const path = [];
     for (let node = this.node < 0 ? this.parent : this.node; node >= 0; node = step.nodes[node].parent ?? -1) path.unshift(step.nodes[node]);
     return [...path, ...(this.node < 0 ? [this.value] : [])].map(quote);
@@ -158,6 +175,7 @@ class Decision {
 
   /** What both models thought of this place, likeliest for the target first, with what was drafted and committed there. */
   rows() {
+    /** @type {Set<number>} */
     const ids = new Set();
     for (const list of [this.siblings, this.#own, ...LISTS.map((name) => this.thoughts?.[name] ?? [])]) {
       for (const { token_id } of list) ids.add(token_id);
@@ -171,7 +189,9 @@ class Decision {
     return this.step.next && this.reached ? [this.step.next] : [];
   }
 
+  /** @param {number} id */
   #row(id) {
+    /** @param {"target" | "draft" | "residual"} name */
     const listed = (name) => this.thoughts?.[name]?.find((choice) => choice.token_id === id);
     const node = this.siblings.find((value) => value.token_id === id);
     const own = this.#own.find((value) => value.token_id === id);
@@ -201,12 +221,22 @@ class Decision {
   }
 }
 
+/** @type {("target" | "draft" | "residual")[]} */
 const LISTS = ["target", "draft", "residual"];
 
-/** A token as it is named in a sentence: without the blank before it, invisible characters by name. */
+/**
+ * A token as it is named in a sentence: without the blank before it, invisible characters by name.
+ *
+ * @param {{ text?: string } | null | undefined} value
+ */
 const quote = (value) => spell((value?.text ?? "").trim() || (value?.text ?? ""));
 
-/** Two numbers with as many digits, from two significant on, as it takes to see which is larger. */
+/**
+ * Two numbers with as many digits, from two significant on, as it takes to see which is larger.
+ *
+ * @param {number | undefined} one
+ * @param {number | undefined} other
+ */
 export function apart(one, other) {
   if (one === undefined || other === undefined) return [two(one), two(other)];
   if (one === other || two(one) !== two(other)) return [two(one), two(other)];
