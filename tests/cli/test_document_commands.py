@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import re
 import shlex
 from dataclasses import dataclass
@@ -83,6 +84,11 @@ def check_tool(command: str) -> None:
     if words[:1] == ["pip"] and words[1] in ("install", "wheel"):
         for option, name in itertools.pairwise(words):
             assert option != "-r" or (ROOT / name).is_file(), f"there is no {name}"
+        return
+    if words[0] == "npm":
+        assert (ROOT / "package-lock.json").is_file()
+        scripts = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["scripts"]
+        assert words[1:] == ["ci"] or (words[1] == "run" and words[2] in scripts), command
         return
     assert words[0] in {"python", "python3", "py"}, f"unknown command: {command}"
     assert words[1] == "-m", command
