@@ -172,7 +172,7 @@ def test_the_inspector_fills_in_the_formula_and_compares_two_tokens(page):
     refused.click()
     formula = inspector.locator(".sd-formula")
     formula.get_by_text("min(1, 0.20 / 0.50) = 0.40").wait_for()
-    assert "draw 0.70 ≥ 0.40: refused" in formula.inner_text()
+    assert "draw 0.70 ≥ 0.40: rejected" in formula.inner_text()
     heads = inspector.locator("thead th").all_inner_texts()
     assert heads == ["token", "target", "draft", "residual"]
     first = inspector.locator("tbody tr").first.inner_text().split()
