@@ -58,9 +58,7 @@ def write_site(folder: Path) -> None:
         )
     for name, source in (("view", SCRIPTS), ("runs", RUNS), ("icons", ASSETS / "icons")):
         shutil.rmtree(folder / name, ignore_errors=True)
-        shutil.copytree(
-            source, folder / name, ignore=shutil.ignore_patterns("*.d.ts")
-        )
+        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("*.d.ts"))
     shutil.copyfile(plotly_path(), folder / "plotly.min.js")
     words: Any = VIEW
     page = words["export"]["page"]
