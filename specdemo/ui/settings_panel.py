@@ -59,7 +59,7 @@ def create_settings(studio: Studio) -> SettingsPanel:
     for name in names:
         if name == "memory":
             with gr.Row(visible=seen[name], elem_id="sd-memory") as learning:
-                fields[name] = create_widget(name, min_width=100)
+                fields[name] = create_widget(name, min_width=220)
                 forget = gr.Button(words.FORGET, size="sm", scale=0)
         elif name not in (*fields, *folded):
             fields[name] = widget(name)
