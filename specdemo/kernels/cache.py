@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from specdemo.engine import draft_plan
 from specdemo.kernels import cpu_features
@@ -48,8 +49,7 @@ def folder(bases: Sequence[Path], files: Sequence[Path]) -> Path | None:
 
 def bases() -> list[Path]:
     """Folders to try: NUMBA_CACHE_DIR alone if it is set, else beside the sources, then the user's own cache."""
-    from numba.core import config
-
+    config = _config()
     if config.CACHE_DIR:
         return [Path(config.CACHE_DIR)]
     if sys.platform == "win32":
@@ -62,10 +62,16 @@ def bases() -> list[Path]:
 @contextmanager
 def kept_in(place: Path | None) -> Iterator[None]:
     """While it lasts, numba keeps what it compiles with `cache=True` in a folder."""
-    from numba.core import config
-
+    config = _config()
     before, config.CACHE_DIR = config.CACHE_DIR, str(place or "")
     try:
         yield
     finally:
         config.CACHE_DIR = before
+
+
+def _config() -> Any:
+    """numba's own settings."""
+    from numba.core import config
+
+    return config

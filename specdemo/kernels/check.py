@@ -335,7 +335,7 @@ def _parts(name: str, matrix: Packed) -> dict[str, Tensor | np.ndarray[Any, Any]
 
 def _numbers(address: int, count: int) -> np.ndarray[Any, Any]:
     """int64 at an address."""
-    return np.frombuffer((ctypes.c_int64 * count).from_address(address), dtype=np.int64)
+    return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(address))
 
 
 def _product(sizes: Mapping[str, int]) -> int:

@@ -6,6 +6,7 @@ import ctypes
 import platform
 import sys
 from functools import cache
+from typing import Any
 
 SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
 VECTORS = ("avx2", "fma")
@@ -22,9 +23,10 @@ def features() -> frozenset[str]:
         return frozenset()
     try:
         import llvmlite.binding as llvm
-        from numba.core import config
+        from numba.core import config as numba_config
     except ImportError:
         return frozenset()
+    config: Any = numba_config
     if config.CPU_FEATURES is not None:
         asked = config.CPU_FEATURES.split(",")
         return frozenset(name[1:] for name in asked if name.startswith("+"))
@@ -56,8 +58,9 @@ def has_tiles() -> bool:
 def target() -> list[str]:
     """All that compiled code depends on: the processor's name, its features, and whether the system grants its tiles."""
     import llvmlite.binding as llvm
-    from numba.core import config
+    from numba.core import config as numba_config
 
+    config: Any = numba_config
     processor = config.CPU_NAME or llvm.get_host_cpu_name()
     return [processor, *sorted(features()), f"tiles: {has_tiles()}"]
 

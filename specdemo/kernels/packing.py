@@ -47,6 +47,7 @@ def in_blocks(scales: Tensor) -> Tensor:
 
 def meanings(code: Tensor) -> tuple[Tensor, float]:
     """The numbers that the compiled pass turns 4-bit codes into, and the factor for the scales that this takes. code: (16,)"""
-    from specdemo.kernels.attention import products
+    from specdemo.kernels.attention import products  # type: ignore[attr-defined]
 
-    return products.meanings(code)
+    found: tuple[Tensor, float] = products.meanings(code)
+    return found

@@ -239,7 +239,7 @@ class CompiledLayers:
         if kept is None or len(kept[0]) < size:
             array = np.zeros(2 * size, dtype=np.int64)
             kept = self._own.job = (array, array.ctypes.data)
-        return kept  # type: ignore[no-any-return]
+        return kept
 
     def _fixed(self) -> bytes:
         """What all jobs have in common."""
@@ -279,13 +279,13 @@ class CompiledLayers:
 @cache
 def _compiled() -> tuple[Any, Any]:
     """The compiled function, and the kind of products that it uses. Raises RuntimeError where it reads other records."""
-    from specdemo.kernels.attention import products
+    from specdemo.kernels.attention import products  # type: ignore[attr-defined]
     from specdemo.kernels.draft_loop import run_in_team
     from specdemo.kernels.records import record_sizes
 
     sizes = np.zeros(len(jobs.RECORDS), dtype=np.int64)
     record_sizes.ctypes(sizes.ctypes.data)
-    jobs.check_sizes(sizes.tolist())
+    jobs.check_sizes(tuple(sizes.tolist()))
     return run_in_team, products
 
 

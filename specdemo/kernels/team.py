@@ -32,7 +32,7 @@ def openmp() -> str | None:
     loaded = {line.split(maxsplit=5)[-1].strip() for line in maps.read_text().splitlines()}
     found = sorted(path for path in loaded if "libgomp" in Path(path).name)
     beside = [path for path in found if "torch" in path]
-    return (beside or found or [None])[0]
+    return next(iter(beside or found), None)
 
 
 @cache

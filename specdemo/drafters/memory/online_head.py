@@ -126,7 +126,7 @@ class OnlineHead:
             batch = (taught[0][rows], taught[1][rows])
             loss = _surprises(batch, down, up, matrix).mean() + PULL * _moved(batch[0], down, up)
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
             with torch.no_grad():
                 judged = _surprises(judges, down, up, matrix)

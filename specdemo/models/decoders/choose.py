@@ -98,7 +98,7 @@ def _layer_weights(layer: LlamaLayer, unit: float) -> runtime.LayerWeights:
     return runtime.LayerWeights(
         layer.input_norm.float(),
         layer.post_norm.float(),
-        *(_pack(one.four_bit(), unit) for one in layer.matrices()),  # type: ignore[attr-defined]
+        *(_pack(one.four_bit(), unit) for one in layer.matrices()),  # type: ignore[attr-defined, arg-type]
         *norms,
     )
 

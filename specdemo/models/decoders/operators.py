@@ -160,8 +160,8 @@ def _biases(parts: Sequence[Any]) -> Tensor | None:
 
 def _packed(layer: Any) -> bool:
     """Whether bitsandbytes has laid a layer out for its fused CPU kernel, and we can call that directly."""
-    state = getattr(getattr(layer, "weight", None), "quant_state", None)
-    return (
+    state: Any = getattr(getattr(layer, "weight", None), "quant_state", None)
+    return bool(
         getattr(state, "packing_format_for_cpu", False)
         and state.quant_type == "nf4"
         and layer.weight.device.type == "cpu"
@@ -171,8 +171,8 @@ def _packed(layer: Any) -> bool:
 
 def _unpacked(layer: Any) -> bool:
     """Whether a layer is in NF4 as bitsandbytes stores it."""
-    state = getattr(getattr(layer, "weight", None), "quant_state", None)
-    return (
+    state: Any = getattr(getattr(layer, "weight", None), "quant_state", None)
+    return bool(
         getattr(state, "quant_type", "") == "nf4"
         and not getattr(state, "packing_format_for_cpu", False)
         and state.shape[0] % 32 == 0
@@ -218,9 +218,10 @@ class Nf4Joined:
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: (rows, in). returns: (rows, out)"""
-        from bitsandbytes import matmul_4bit
+        from bitsandbytes import matmul_4bit  # type: ignore[attr-defined]
 
-        return matmul_4bit(x, self._packed, self._state, bias=self.bias)
+        product: Tensor = matmul_4bit(x, self._packed, self._state, bias=self.bias)
+        return product
 
     def four_bit(self) -> FourBit:
         """Laid out anew, beside what bitsandbytes keeps."""
@@ -234,11 +235,13 @@ class Nf4Joined:
 
 def _scales_of(state: Any) -> Tensor:
     """Of all blocks, (blocks,) float32; those of a doubly quantised matrix are in 8-bit."""
+    scales: Tensor = state.absmax
     if not state.nested:
-        return state.absmax.float()
+        return scales.float()
     from bitsandbytes.functional import dequantize_blockwise
 
-    return (dequantize_blockwise(state.absmax, state.state2) + state.offset).float()
+    scales = dequantize_blockwise(scales, state.state2) + state.offset
+    return scales.float()
 
 
 def _kernel() -> Any:
@@ -308,6 +311,8 @@ class Nf4Stack:
         bytes_ = self.packed.reshape(-1, 32)
         codes = torch.cat([bytes_ & 15, bytes_ >> 4], dim=-1)
         codes = codes.reshape(-1, self.in_features // 2, 32, 2).transpose(1, 2)
-        values = self.code.bfloat16()[codes.reshape(self.out_features, self.in_features).long()]
+        values: Tensor = self.code.bfloat16()[
+            codes.reshape(self.out_features, self.in_features).long()
+        ]
         scales = self.scales.T.repeat_interleave(self.block, dim=1)
         return values * scales

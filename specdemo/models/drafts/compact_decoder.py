@@ -206,7 +206,7 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     if not runtime.fits(shape, len(weights.words.ids)):
         return None
     described = [
-        LayerWeights(layer.input_norm.float(), layer.post_norm.float(), *packed[4 * n : 4 * n + 4])
+        LayerWeights(layer.input_norm.float(), layer.post_norm.float(), *packed[4 * n : 4 * n + 4])  # type: ignore[arg-type]
         for n, layer in enumerate(weights.layers)
     ]
     table, _ = packing.meanings(packing.AFFINE)
@@ -222,7 +222,8 @@ def _draft_input(one: ForwardInput) -> DraftInput:
 
 def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
     """The rows of each conversation, guessed positions included."""
-    return x.split([len(one.positions) for one in inputs])
+    parts: Sequence[Tensor] = x.split([len(one.positions) for one in inputs])
+    return parts
 
 
 def _final(found: runtime.Results) -> Tensor:

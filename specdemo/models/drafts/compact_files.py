@@ -10,6 +10,7 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -25,7 +26,7 @@ from specdemo.models.drafts.compact_weights import (
     Injection,
     MarkovHead,
 )
-from specdemo.models.drafts.four_bit import pack_linear
+from specdemo.models.drafts.four_bit import Linear, pack_linear
 
 FORMAT = "compact-1"
 PART_BYTES = 8_000_000
@@ -38,9 +39,9 @@ def is_compact(folder: Path) -> bool:
     return config.is_file() and "specdemo" in json.loads(config.read_text(encoding="utf-8"))
 
 
-def read_config(folder: Path) -> dict[str, object]:
+def read_config(folder: Path) -> dict[str, Any]:
     """config.json; raises UserError for a format of another version."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config["specdemo"].get("format") != FORMAT:
         raise UserError(
             f"The draft in {folder.name} has the format {config['specdemo'].get('format')!r}; "
@@ -99,7 +100,8 @@ def read_embedding(model_folder: Path) -> Tensor:
     for path in sorted(model_folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             if EMBEDDING in file.keys():  # noqa: SIM118 - safe_open is not a dict
-                return file.get_tensor(EMBEDDING)
+                found: Tensor = file.get_tensor(EMBEDDING)
+                return found
     raise UserError(
         f"{model_folder.name} has no embedding matrix.", advice="Choose another target."
     )
@@ -135,7 +137,7 @@ def load_compact(
         rope_theta=config["rope_parameters"]["rope_theta"],
     )
 
-    def matrix(*names: str, in_pass: bool = False):  # noqa: ANN202 - a Linear, fused from the rows of several
+    def matrix(*names: str, in_pass: bool = False) -> Linear:
         weight = torch.cat([state[name] for name in names]).to(device, torch.bfloat16)
         return pack_linear(weight, four_bit=four_bit, in_pass=in_pass)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.target import CachedModel
 from specdemo.models import loading
@@ -71,7 +71,8 @@ def make_copy(target: LoadedModel) -> LoadedModel:
         model = share(target.model)
         for path in matrices(model):
             parent, _, attribute = path.rpartition(".")
-            setattr(model.get_submodule(parent), attribute, _quantised(model.get_submodule(path)))
+            linear: Any = model.get_submodule(path)
+            setattr(model.get_submodule(parent), attribute, _quantised(linear))
         decoder, kernel = loading.ready(model, PRECISION, target.device)
     info = ModelInfo(
         target.info.name, target.info.revision, PRECISION, kernel, target.info.parameters
@@ -89,7 +90,7 @@ def matrices(model: PreTrainedModel) -> list[str]:
     """Paths of the layers that are quantised: every linear one but the output head, as when loading in NF4."""
     from torch import nn
 
-    head = model.get_output_embeddings()
+    head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     return [
         path
         for path, layer in model.named_modules()
@@ -100,21 +101,27 @@ def matrices(model: PreTrainedModel) -> list[str]:
 def _quantised(linear: nn.Linear) -> nn.Linear:
     """The layer in NF4; the one given is left as it is."""
     import_bitsandbytes()
-    from bitsandbytes.nn import Linear4bit, Params4bit
+    from bitsandbytes import nn as bitsandbytes_nn
+
+    modules: Any = bitsandbytes_nn
 
     weight = linear.weight
-    layer = Linear4bit(
+    layer = modules.Linear4bit(
         linear.in_features, linear.out_features, bias=False,
         compute_dtype=weight.dtype, quant_type=PRECISION, compress_statistics=False, device="meta",
     )  # fmt: skip
-    raw = Params4bit(weight.data, quant_type=PRECISION, compress_statistics=False, module=layer)
+    raw = modules.Params4bit(
+        weight.data, quant_type=PRECISION, compress_statistics=False, module=layer
+    )
     layer.weight = raw.to(weight.device)
     layer.bias = linear.bias
-    return layer.eval()
+    quantised: nn.Linear = layer.eval()
+    return quantised
 
 
 def needed_bytes(target: LoadedModel) -> int:
     """Memory that the copy takes beside the target: its quantised matrices."""
     model = target.model
-    weights = sum(model.get_submodule(path).weight.numel() for path in matrices(model))
+    linear: list[Any] = [model.get_submodule(path) for path in matrices(model)]
+    weights = sum(layer.weight.numel() for layer in linear)
     return int(weights * BYTES_PER_WEIGHT[PRECISION] * MARGIN)

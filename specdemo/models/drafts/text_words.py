@@ -50,7 +50,8 @@ class TextWords:
 
     def read(self, start: int, token_ids: Sequence[int]) -> None:
         """The text goes on at place `start`."""
-        places, new = self.words.places, {}
+        places = self.words.places
+        new: dict[int, int] = {}
         for place, token in enumerate(token_ids, start):
             if token not in places and len(self._met) + len(new) < MOST:
                 new.setdefault(token, place)
@@ -82,5 +83,10 @@ class TextWords:
         if self._pack and self._packed:
             packed, blocks = self._pack(rows), slice(begin // BLOCK, (begin + len(rows)) // BLOCK)
             self._packed.codes[blocks] = packed.codes
-            self._packed.scales[blocks] = packed.scales
-            self._packed.zeros[blocks] = packed.zeros
+            for kept, new in (
+                (self._packed.scales, packed.scales),
+                (self._packed.zeros, packed.zeros),
+            ):
+                assert kept is not None
+                assert new is not None
+                kept[blocks] = new

@@ -40,7 +40,8 @@ class Trained:
     @property
     def card(self) -> Mapping[str, Any]:
         """How it was trained, see `training.card`."""
-        return self.config["specdemo"].get("card", {})
+        card: Mapping[str, Any] = self.config["specdemo"].get("card", {})
+        return card
 
     @property
     def info(self) -> ModelInfo:
