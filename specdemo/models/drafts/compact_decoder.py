@@ -73,7 +73,8 @@ class CompactDecoder:
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
         """Answer passes of different conversations together."""
         inputs = [_draft_input(one) for one in passes]
-        x = torch.cat([self._embedded(one) for one in inputs])
+        parts = [self._embedded(one) for one in inputs]
+        x = parts[0] if len(parts) == 1 else torch.cat(parts)
         if self.compiled is not None:
             return self._run_compiled(self.compiled, inputs, x)
         return self._run_torch(inputs, x)
@@ -222,6 +223,8 @@ def _draft_input(one: ForwardInput) -> DraftInput:
 
 def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
     """The rows of each conversation, guessed positions included."""
+    if len(inputs) == 1:
+        return [x]
     parts: Sequence[Tensor] = x.split([len(one.positions) for one in inputs])
     return parts
 
