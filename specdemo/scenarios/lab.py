@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdemo.session.caches import Caches, failure
-from specdemo.session.conversation import PLAIN, SPECULATIVE
 from specdemo.session.machine import machine_name
 from specdemo.session.studio import Studio
 from specdemo.settings import RunSettings, Sampling
-from specdemo.trace.events import Event, RunFailed, RunStarted, Verified
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import measure, output_ids
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from specdemo.engine.forward import ForwardRequest
 from specdemo.engine.runner import Steps
 from specdemo.errors import UserError
 from specdemo.session.caches import failure
-from specdemo.session.conversation import SPECULATIVE
 from specdemo.session.studio import Studio
 from specdemo.session.text import encode_conversation
 from specdemo.settings import RunSettings, Sampling
-from specdemo.trace.events import Drafted, Event, Node, RunFailed, RunStarted, Verified
+from specdemo.trace.events import SPECULATIVE, Drafted, Event, Node, RunFailed, RunStarted, Verified
 
 if TYPE_CHECKING:
     from specdemo.session.loaded import Loaded

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.errors import UserError
-from specdemo.session.conversation import PLAIN, SPECULATIVE
 from specdemo.session.studio import Studio
 from specdemo.settings import RunSettings
-from specdemo.trace.events import Event
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event
 
 NOTHING = "nothing"  # plain decoding, as a method
 LEAST, MOST = 2, 4  # lanes

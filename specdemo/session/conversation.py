@@ -6,29 +6,41 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from specdemo.drafters.methods import METHODS
-from specdemo.engine.runner import Steps
+from specdemo.engine.runner import Runner, Steps
 from specdemo.session.caches import Caches
 from specdemo.session.machine import machine_name
 from specdemo.settings import RunSettings
-from specdemo.trace.events import PLAIN as PLAIN
-from specdemo.trace.events import SPECULATIVE as SPECULATIVE
-from specdemo.trace.events import Event, ModelInfo, RunStarted
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
     from specdemo.models.pair import LoadedPair
     from specdemo.session.loaded import Loaded
-    from specdemo.session.studio import Studio
+
+
+class Host(Protocol):
+    """What a conversation needs of the studio that opened it; see `Studio`."""
+
+    runner: Runner
+
+    @property
+    def loaded(self) -> Loaded: ...
+
+    @property
+    def ready(self) -> bool: ...
+
+    @property
+    def together(self) -> int: ...
 
 
 class Conversation:
     """One visitor's messages, with the caches that their runs use. Closing it frees everything."""
 
-    def __init__(self, studio: Studio) -> None:
-        self._studio = studio
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._messages: list[dict[str, str]] = []
         self._caches: Caches | None = None
         self._memory: Memory | None = None
@@ -37,7 +49,7 @@ class Conversation:
     @property
     def caches(self) -> Caches:
         """The caches on the loaded pair: new ones when it was switched or a lane broke. Raises UserError without a pair."""
-        loaded = self._studio.loaded
+        loaded = self._host.loaded
         if self._caches is None or self._caches.broken or self._caches.loaded is not loaded:
             self._caches, self._memory = Caches(loaded), None
         return self._caches
@@ -85,7 +97,7 @@ class Conversation:
         """
         cancel = cancel or threading.Event()
         settings = settings.checked()
-        yield from self._studio.runner.run(self._run(prompt, settings, system, cancel), every)
+        yield from self._host.runner.run(self._run(prompt, settings, system, cancel), every)
 
     def _run(
         self, prompt: str, settings: RunSettings, system: str, cancel: threading.Event
@@ -117,13 +129,13 @@ class Conversation:
                     lane_settings,
                     header,
                     memory=self.memory if lane_settings.memory else None,
-                    together=self._studio.together,
+                    together=self._host.together,
                     cancelled=cancel.is_set,
                 )
         finally:
             self._running -= 1
-            if self._studio.ready:
-                self.release(self._studio.loaded)
+            if self._host.ready:
+                self.release(self._host.loaded)
         self._messages = [
             *self._messages,
             {"role": "user", "content": prompt},

@@ -12,7 +12,6 @@ from specdemo.ui import words
 if TYPE_CHECKING:
     from specdemo.scenarios.batch import Answer, Totals
     from specdemo.session.menu import MethodInfo
-    from specdemo.ui.recorded import RecordedRun
 
 
 def open_line(
@@ -26,9 +25,9 @@ def open_line(
     return _line({"type": "open", **opening})
 
 
-def recorded_line(run: RecordedRun, key: str) -> str:
-    """A stream that is a recorded run; `key` as in `open_line`."""
-    return open_line("recorded", key, title=run.title, run=run.name)
+def recorded_line(name: str, title: str, key: str) -> str:
+    """A stream that is the recorded run of this name; `key` as in `open_line`."""
+    return open_line("recorded", key, title=title, run=name)
 
 
 def earlier_lines(turns: Sequence[tuple[str, str]]) -> str:

@@ -30,8 +30,9 @@ def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
 
 def opening_line() -> str:
     """The stream with which the page opens: the first recorded run, or nothing yet."""
-    runs = recorded_runs()
-    return present.recorded_line(runs[0], "opening") if runs else present.open_line("live", "empty")
+    for run in recorded_runs():
+        return present.recorded_line(run.name, run.title, "opening")
+    return present.open_line("live", "empty")
 
 
 def create_runs() -> gr.HTML:

@@ -80,7 +80,10 @@ def parts() -> dict[str, dict[str, Any]]:
     from specdemo.ui.words.en.race import WORDS as RACE
 
     methods = Studio(AppSettings(replay=True)).methods()
-    runs = [(run.name, run.title, recorded_line(run, run.name)) for run in recorded_runs(RUNS)]
+    runs = [
+        (run.name, run.title, recorded_line(run.name, run.title, run.name))
+        for run in recorded_runs(RUNS)
+    ]
     raced = [
         (str(index), recorded_title(race), recorded_lines(race, methods))
         for index, race in enumerate(recorded_races(RUNS))

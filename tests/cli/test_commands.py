@@ -10,8 +10,7 @@ from rich.console import Console
 
 from specdemo.cli import console
 from specdemo.cli.parser import main
-from specdemo.session.conversation import SPECULATIVE
-from specdemo.trace.events import Status, Verified
+from specdemo.trace.events import SPECULATIVE, Status, Verified
 from specdemo.trace.replay import read
 
 RECORDED = Path(__file__).parents[2] / "assets" / "runs" / "01-guess-and-check.jsonl"

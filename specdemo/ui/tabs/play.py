@@ -73,7 +73,7 @@ class PlayHandlers:
         if visitor is not None:
             visitor.task.replace()
         run = next(run for run in recorded_runs() if run.name == name)
-        return present.recorded_line(run, uuid.uuid4().hex)
+        return present.recorded_line(run.name, run.title, uuid.uuid4().hex)
 
     def begin(self, visitor: Visitor | None) -> tuple[Visitor, object]:
         """Run was pressed; answered at once, before the run has its turn. returns: visitor, stream"""
