@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -21,10 +21,21 @@ from specdemo.kernels.packing import BLOCK, Packed
 
 if TYPE_CHECKING:
     from specdemo.kernels.rows import Rows, SequenceRows
-    from specdemo.kernels.runtime import CompiledLayers
+    from specdemo.kernels.weights import LayerWeights
 
 WIDE_GROUP = 64  # inputs that share a scale in a head that is not in 4 bits
 Memory = tuple[int, int]  # first byte, bytes
+
+
+class Stack(Protocol):
+    """The weights that a job points to; see `runtime.CompiledLayers`."""
+
+    table: Tensor
+    norm: Tensor
+    tiles: np.ndarray[Any, Any]
+    head: Packed
+    layers: tuple[LayerWeights, ...]
+    described: ctypes.Array[Any]
 
 
 class JobError(RuntimeError):
@@ -50,7 +61,7 @@ def memory(owner: Tensor | np.ndarray[Any, Any]) -> Memory:
 
 
 def owners(
-    layers: CompiledLayers,
+    stack: Stack,
     rows: Rows,
     masks: Sequence[Tensor | None],
     logits: Tensor,
@@ -59,12 +70,12 @@ def owners(
 ) -> dict[str, Memory]:
     """The memory that each field of a pass may use, but for this thread's buffers."""
     found: dict[str, Tensor | np.ndarray[Any, Any] | None] = {
-        "table": layers.table, "norm": layers.norm, "tiles": layers.tiles, "input": rows.x, "cos": rows.cos,
+        "table": stack.table, "norm": stack.norm, "tiles": stack.tiles, "input": rows.x, "cos": rows.cos,
         "sin": rows.sin, "embedding": rows.embedding, "logits": logits, "final": behind,
     }  # fmt: skip
-    found |= _parts("head", layers.head)
+    found |= _parts("head", stack.head)
     found |= {f"states[{index}]": tensor for index, tensor in states.items()}
-    for index, layer in enumerate(layers.layers):
+    for index, layer in enumerate(stack.layers):
         name = f"layers[{index}]"
         found |= {f"{name}.{norm}": getattr(layer, norm) for norm in NORMS}
         found[f"{name}.qkv_bias"] = layer.qkv.bias
@@ -89,7 +100,7 @@ def owners(
                 f"{name}.draft.rule": plan.rule.numbers,
                 f"{name}.draft.uniforms": plan.uniforms,
             }
-    described = (ctypes.addressof(layers.described), ctypes.sizeof(layers.described))
+    described = (ctypes.addressof(stack.described), ctypes.sizeof(stack.described))
     return {name: memory(one) for name, one in found.items() if one is not None} | {
         "layers": described
     }
