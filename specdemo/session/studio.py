@@ -219,9 +219,11 @@ class Studio:
         """Why a need is not met; empty when it is, or while nothing is loaded yet."""
         if self._loaded is None:
             return ""
-        if need == "store" and self.shipped.store is None:
+        if need != "store":
+            return self.pair.missing(need, NEEDED[need])
+        if self.shipped.store is None:
             return "There is no datastore for this target; python -m specdemo datastore builds one."
-        return self.pair.missing(need, NEEDED[need])
+        return ""
 
     def pairs(self) -> list[PairInfo]:
         """The catalogue's pairs."""

@@ -11,7 +11,9 @@ import pytest
 from conftest import drafter_for, header, reference_greedy
 from transformers import LlamaForCausalLM
 
-from specdemo.drafters.composite import Arm, Auto, Composite
+from specdemo.drafters.arms import Arm
+from specdemo.drafters.auto import Auto
+from specdemo.drafters.composite import Composite
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.nothing import Nothing
 from specdemo.drafters.policies.calibration import Calibration

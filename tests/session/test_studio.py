@@ -8,6 +8,7 @@ import weakref
 from dataclasses import replace
 
 import pytest
+from conftest import nonsense_store
 from letters import tiny_pair
 
 from specdemo.drafters.shipped import Shipped
@@ -180,3 +181,14 @@ def test_a_first_load_that_fails_is_kept_as_an_error(loader):
     studio.load()
     assert studio.ready
     assert studio.error is None
+
+
+def test_retrieval_is_offered_where_a_datastore_ships(studio):
+    def offered():
+        return {info.name: info.available for info in studio.methods()}
+
+    pair = studio.pair
+    assert not offered()["retrieval"]
+    studio._loaded = Loaded(studio.settings, pair, Shipped(store=nonsense_store(300)))
+    assert offered()["retrieval"]
+    assert not offered()["medusa"]  # what is trained is missed as before

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { decide } from "../../assets/view/core/decision.js";
-import { csvTable } from "../../assets/view/play/export.js";
+import { csvTable } from "../../assets/view/core/forms.js";
 import { readTrace } from "../../assets/view/core/lines.js";
 import { positions, speedupCurve } from "../../assets/view/core/metrics.js";
 import { fold, laneText, pieces } from "../../assets/view/core/reducer.js";

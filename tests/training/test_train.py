@@ -116,7 +116,11 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
     assert str(options.work_dir.parent) not in readme + json.dumps(config)
 
     settings = AppSettings(
-        str(target), str(options.out), "bf16", "cpu", cache_dir=tmp_path / "cache"
+        target=str(target),
+        draft=str(options.out),
+        precision="bf16",
+        device="cpu",
+        cache_dir=tmp_path / "cache",
     )
     pair = load_pair(settings)
     assert pair.draft_info.parameters == report.parameters
