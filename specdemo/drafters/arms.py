@@ -87,19 +87,42 @@ class Arm:
         self.kept = REMEMBER * self.kept + kept
 
 
-def observe_all(arms: Sequence[Arm], chosen: Arm | None, outcome: Outcome) -> None:
-    """Give a step to the arm that drafted it; the others hear the text, as of a step without a draft."""
-    silent = replace(
-        outcome,
-        proposal=Proposal(),
-        verdict=replace(outcome.verdict, path=(), accept_probs=()),
-        draft_seconds=0.0,
-    )
-    for arm in arms:
-        if arm is chosen:
-            arm.observe(outcome)
-        else:
-            arm.drafter.observe(silent)
+class OneOfArms(Drafter):
+    """Lets one of its arms draft each step.
+
+    arms: all of them; the one that drafted last is `_chosen`, None after a step without a draft
+    """
+
+    _chosen: Arm | None
+
+    @property
+    def arms(self) -> list[Arm]:
+        """All of them."""
+        raise NotImplementedError
+
+    def observe(self, outcome: Outcome) -> None:
+        """Give a step to the arm that drafted it; the others learn the text, as of a step without a draft."""
+        silent = replace(
+            outcome,
+            proposal=Proposal(),
+            verdict=replace(outcome.verdict, path=(), accept_probs=()),
+            draft_seconds=0.0,
+        )
+        for arm in self.arms:
+            if arm is self._chosen:
+                arm.observe(outcome)
+            else:
+                arm.drafter.observe(silent)
+
+    def verifying(self, proposal: Proposal) -> None:
+        """The arm that drafted may work beside the target."""
+        if self._chosen:
+            self._chosen.drafter.verifying(proposal)
+
+    def close(self) -> None:
+        """End the run of every arm."""
+        for arm in self.arms:
+            arm.drafter.close()
 
 
 def copiers(context: DraftingContext) -> list[Arm]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specdemo.drafters.arms import TRY, Arm, copiers, model_arm, observe_all
+from specdemo.drafters.arms import TRY, Arm, OneOfArms, copiers, model_arm
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.engine.cost import Costs
 from specdemo.engine.forward import Requesting
-from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.engine.types import Proposal
 
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
 
 
-class Auto(Drafter):
+class Auto(OneOfArms):
     """Chooses among copying, the draft model and plain decoding by expected tokens a second, step by step.
 
     A copy's rate is foreseen from its match and the measured costs; the model's is what its last steps gave.
@@ -72,20 +72,6 @@ class Auto(Drafter):
             self._idle, self._trials = 0, max(0, self._trials - 1)
         self._chosen = best
         return replace(draft, reason=self._why(draft, rates, trial and best is model))
-
-    def observe(self, outcome: Outcome) -> None:
-        """The step counts for the one that drafted it; the others learn the text."""
-        observe_all(self.arms, self._chosen, outcome)
-
-    def verifying(self, proposal: Proposal) -> None:
-        """The one that drafted may work beside the target."""
-        if self._chosen:
-            self._chosen.drafter.verifying(proposal)
-
-    def close(self) -> None:
-        """End the run of every drafter."""
-        for arm in self.arms:
-            arm.drafter.close()
 
     def _model(self, plain: float) -> tuple[Arm | None, bool]:
         """The model, unless plain decoding is faster, and whether that is a trial."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdemo.drafters.arms import Arm, copiers, model_arm, observe_all
+from specdemo.drafters.arms import Arm, OneOfArms, copiers, model_arm
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.engine.cost import Costs
 from specdemo.engine.forward import Requesting
-from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.engine.types import Proposal
 
 
-class Composite(Drafter):
+class Composite(OneOfArms):
     """Copies when a copy is likelier to be right than the model's drafts have been; else the model drafts."""
 
     def __init__(self, copiers: Sequence[Arm], model: Arm, costs: Costs) -> None:
         self.copiers = copiers
         self.model = model
         self.costs = costs
-        self._chosen: Arm = model
+        self._chosen = model
 
     @property
     def arms(self) -> list[Arm]:
@@ -41,20 +41,6 @@ class Composite(Drafter):
                     return proposal
         self._chosen = self.model
         return (yield from self.model.propose(committed, budget, self.costs))
-
-    def observe(self, outcome: Outcome) -> None:
-        """The step counts for the one that drafted it; the others learn the text."""
-        observe_all(self.arms, self._chosen, outcome)
-
-    def verifying(self, proposal: Proposal) -> None:
-        """The one that drafted may work beside the target."""
-        if self._chosen:
-            self._chosen.drafter.verifying(proposal)
-
-    def close(self) -> None:
-        """End the run of every drafter."""
-        for arm in self.arms:
-            arm.drafter.close()
 
 
 def _composite(context: DraftingContext) -> Composite:
