@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -45,10 +46,11 @@ class Setting:
     name: of the dataclass field; the page's words are looked up by it too
     kind: bool, int, float, str or Path
     label: what messages call it
-    group: drafting, sampling, answer, model, page or files; options of a command and widgets stand in this order
+    group: drafting, sampling, answer, model, files, page or visitors; options of a command and widgets stand in this order
     help: one clause without a full stop, for `--help` and the documentation
     low, high: the range, both ends included; None where there is none
     choices: the only values that are possible; empty for any
+    public: the default on a page that others reach, see `AppSettings.public`; None where it is the same
     unit: of the number
     flag: on the command line, with `--no-...` for what is on by default; "" for none
     aliases: earlier names of the flag, still taken and not shown
@@ -66,6 +68,7 @@ class Setting:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    public: Any = None
     unit: str = ""
     flag: str = ""
     aliases: tuple[str, ...] = ()
@@ -130,7 +133,7 @@ class Setting:
 
 
 RUN_GROUPS = ("drafting", "sampling", "answer")
-GROUPS = (*RUN_GROUPS, "model", "files", "page")
+GROUPS = (*RUN_GROUPS, "model", "files", "page", "visitors")
 
 
 def _plain(number: float) -> str:
@@ -299,6 +302,7 @@ class AppSettings:
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
     trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
     replay: load no model; recorded runs alone are shown
+    runs_at_once and what follows it: what visitors of the page may do, wider where nobody else reaches it
     """
 
     target: str = _row(
@@ -349,10 +353,75 @@ class AppSettings:
         False, "replay", "page", "load no model and show recorded runs only",
         flag="--replay", variable="SPECDEMO_REPLAY",
     )  # fmt: skip
+    runs_at_once: int = _row(
+        8, "number of runs at once", "visitors", "runs that share the model; further ones wait",
+        low=1, high=256, unit="runs", flag="--runs-at-once", variable="SPECDEMO_RUNS_AT_ONCE",
+    )  # fmt: skip
+    runs_per_visitor: int = _row(
+        8, "number of runs a visitor", "visitors", "runs of one visitor at the same time while others wait",
+        low=1, high=256, public=2, unit="runs", flag="--runs-per-visitor", variable="SPECDEMO_RUNS_PER_VISITOR",
+    )  # fmt: skip
+    waiting_visitors: int = _row(
+        32, "number of waiting visitors", "visitors", "visitors who wait at the same time; further ones are asked to come back",
+        low=1, high=10_000, unit="visitors", flag="--waiting-visitors", variable="SPECDEMO_WAITING_VISITORS",
+    )  # fmt: skip
+    cache_mb: int = _row(
+        1024, "memory of the visitors' caches", "visitors",
+        "memory of all visitors' caches; those that were not used for longest are given back first",
+        low=16, high=1_000_000, unit="MB", flag="--cache-mb", variable="SPECDEMO_CACHE_MB",
+    )  # fmt: skip
+    idle_minutes: int = _row(
+        60, "idle time", "visitors", "a visitor's caches are given back after so long without a run",
+        low=1, high=10_000, public=15, unit="minutes", flag="--idle-minutes", variable="SPECDEMO_IDLE_MINUTES",
+    )  # fmt: skip
+    races_at_once: int = _row(
+        1, "number of races at once", "visitors",
+        "races, experiments and batches that go on at the same time, each kind for itself; more than one disturbs what is timed",
+        low=1, high=64, unit="races", flag="--races-at-once", variable="SPECDEMO_RACES_AT_ONCE",
+    )  # fmt: skip
+    prompt_tokens: int = _row(
+        0, "length of a prompt", "visitors", "tokens of a prompt with its conversation; 0 is what the model can read",
+        low=0, high=1_000_000, public=2048, unit="tokens", flag="--prompt-tokens", variable="SPECDEMO_PROMPT_TOKENS",
+    )  # fmt: skip
+    answer_tokens: int = _row(
+        MAX_NEW_TOKENS, "length of an answer", "visitors", "tokens of an answer, at most",
+        low=1, high=MAX_NEW_TOKENS, public=1024, unit="tokens", flag="--answer-tokens", variable="SPECDEMO_ANSWER_TOKENS",
+    )  # fmt: skip
+    batch_prompts: int = _row(
+        16, "number of prompts in a batch", "visitors", "prompts that are answered together, at most",
+        low=1, high=256, public=8, unit="prompts", flag="--batch-prompts", variable="SPECDEMO_BATCH_PROMPTS",
+    )  # fmt: skip
+    upload_mb: int = _row(
+        16, "size of an upload", "visitors", "size of a saved run that the page opens, and of anything that is sent to the server",
+        low=1, high=1024, unit="MB", flag="--upload-mb", variable="SPECDEMO_UPLOAD_MB",
+    )  # fmt: skip
+    runs_a_minute: int = _row(
+        0, "number of runs a minute", "visitors", "runs that one visitor may begin in a minute; 0 is no limit",
+        low=0, high=10_000, public=20, unit="runs", flag="--runs-a-minute", variable="SPECDEMO_RUNS_A_MINUTE",
+    )  # fmt: skip
+    allow_model_switch: bool = _row(
+        True, "switch of models", "visitors", "visitors may load another pair of the catalogue, for everybody",
+        public=False, flag="--allow-model-switch", variable="SPECDEMO_ALLOW_MODEL_SWITCH",
+    )  # fmt: skip
+    allowed_hosts: str = _row(
+        "", "allowed hosts", "visitors",
+        "names by which visitors call this page, separated by commas; addresses and this machine's own names need none, `*` is any name",
+        flag="--allowed-hosts", variable="SPECDEMO_ALLOWED_HOSTS",
+    )  # fmt: skip
+
+    @property
+    def public(self) -> bool:
+        """Whether others reach the page: it is served beyond this machine, under another name, or in a Space."""
+        names = (name.strip() for name in self.allowed_hosts.split(","))
+        elsewhere = not loopback(self.host) or any(name and not loopback(name) for name in names)
+        return elsewhere or bool(os.environ.get("SPACE_ID"))
 
     @classmethod
     def from_environment(cls, **overrides: object) -> AppSettings:
-        """Defaults, then what the variables of the table say, then overrides that are not None. Raises UserError."""
+        """Defaults, then what the variables of the table say, then overrides that are not None. Raises UserError.
+
+        Where the page is public, what is not given has its public default.
+        """
         values: dict[str, Any] = {
             setting.name: setting.read(text)
             for setting in fields(AppSettings)
@@ -361,10 +430,22 @@ class AppSettings:
         if "host" not in values and os.environ.get("SPACE_ID"):
             values["host"] = "0.0.0.0"  # noqa: S104 - a Space serves its container's port
         given = {name: value for name, value in overrides.items() if value is not None}
-        settings = replace(cls(), **{**values, **given})
+        values |= given
+        settings = replace(cls(), **values)
+        if settings.public:
+            limits = {row.name: row.public for row in fields(AppSettings) if row.public is not None}
+            settings = replace(settings, **{**limits, **values})
         for setting in fields(AppSettings):
             setting.check(getattr(settings, setting.name))
         return settings
+
+
+def loopback(host: str) -> bool:
+    """Whether a host name or address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @cache

@@ -38,6 +38,8 @@ def test_every_setting_has_a_row_and_each_row_is_whole(table):
         assert not row.help.endswith(".")
         assert row.kind in (str, Path, bool) or (row.low is not None and row.high is not None)
         row.check(row.default)
+        if row.public is not None:
+            row.check(row.public)
 
 
 @pytest.mark.parametrize("name", ["flag", "link", "variable"])
@@ -184,6 +186,38 @@ def test_a_space_serves_its_container(monkeypatch):
     assert AppSettings.from_environment().host == "0.0.0.0"  # noqa: S104
     monkeypatch.setenv("SPECDEMO_HOST", "127.0.0.1")
     assert AppSettings.from_environment().host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("given", "public"),
+    [
+        ({}, False),
+        ({"host": "localhost"}, False),
+        ({"host": "::1", "allowed_hosts": "localhost, 127.0.0.1"}, False),
+        ({"host": "0.0.0.0"}, True),  # noqa: S104
+        ({"host": "class.example"}, True),
+        ({"allowed_hosts": "localhost,class.example"}, True),
+        ({"allowed_hosts": "*"}, True),
+    ],
+)
+def test_limits_hold_where_others_reach_the_page(given, public):
+    settings = AppSettings.from_environment(**given)
+    assert settings.public is public
+    assert settings.allow_model_switch is not public
+    assert (settings.runs_a_minute > 0) is public
+    assert (settings.prompt_tokens > 0) is public
+    assert (
+        AppSettings.from_environment(**given, allow_model_switch=public).allow_model_switch
+        is public
+    )
+
+
+def test_a_space_is_public_whatever_it_listens_on(monkeypatch):
+    monkeypatch.setenv("SPACE_ID", "a/b")
+    monkeypatch.setenv("SPECDEMO_HOST", "127.0.0.1")
+    assert not AppSettings.from_environment().allow_model_switch
+    monkeypatch.setenv("SPECDEMO_ALLOW_MODEL_SWITCH", "1")
+    assert AppSettings.from_environment().allow_model_switch
 
 
 def test_the_script_takes_from_a_link_what_the_table_puts_into_one():

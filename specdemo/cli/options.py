@@ -17,6 +17,7 @@ TITLES = {
     "model": "the models",
     "files": "files",
     "page": "the page",
+    "visitors": "what visitors may do",
 }
 LONGEST_RANGE = 1_000_000  # a range that ends beyond says nothing to a reader
 
@@ -70,6 +71,8 @@ def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
 
 def _help(setting: Setting) -> str:
     facts = [f"default: {_plain(setting.default)}"]
+    if setting.public is not None:
+        facts.append(f"on a public page: {_plain(setting.public)}")
     if setting.low is not None and setting.high is not None and setting.high < LONGEST_RANGE:
         facts.insert(0, f"{setting.low:g} to {setting.high:g}")
     if setting.variable:

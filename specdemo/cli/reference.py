@@ -112,13 +112,20 @@ def _app_row(setting: Setting) -> list[str]:
 
 
 def _default(setting: Setting) -> str:
-    value = setting.default
+    if setting.public is None:
+        return _value(setting.default)
+    return f"{_value(setting.default)}, public {_value(setting.public)}"
+
+
+def _value(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
         return f"`{value:g}`"
     if isinstance(value, Path) and value.is_relative_to(Path.home()):
         value = Path("~") / value.relative_to(Path.home())
+    if value == "":
+        return "none"
     return f"`{value.as_posix() if isinstance(value, Path) else value}`"
 
 

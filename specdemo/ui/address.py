@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from urllib.parse import urlsplit
 
 import segno
 
+from specdemo.settings import loopback
 from specdemo.ui.words.en import teach as words
 
 QUIET = 4  # light modules around a QR code
@@ -40,14 +40,6 @@ def others_reach(origin: str, host: str, own: str) -> dict[str, str]:
         return {"sentence": sentence, "address": ""}
     sentence = words.LOCAL_NAME.format(here=origin, address=address)
     return {"sentence": sentence, "address": address}
-
-
-def loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def own_address() -> str:

@@ -94,7 +94,7 @@ def test_options_become_settings():
         "tree", "constant", 3, 0.2, 5, False, False, False, 9, sampling=sampling
     )
     words = "app --target a --draft b --store c --trained d --precision int8 --device cpu"
-    options = parsed(f"{words} --threads 2 --host h --port 8000 --replay")
+    options = parsed(f"{words} --threads 2 --host localhost --port 8000 --replay")
     assert app_settings(options) == AppSettings(
         target="a",
         draft="b",
@@ -103,7 +103,7 @@ def test_options_become_settings():
         precision="int8",
         device="cpu",
         threads=2,
-        host="h",
+        host="localhost",
         port=8000,
         replay=True,
     )
