@@ -1,0 +1,273 @@
+"""The line in front of the engine: fair by visitor, left at once, and honest about places and seconds."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from specdemo.errors import UserError
+from specdemo.session.admission import Admission, Cancel, Full, Waiting
+
+WAIT = 10.0
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Line:
+    """An admission whose turns are entered in this thread, in order."""
+
+    def __init__(self, capacity=1, per_visitor=1, **options):
+        self.capacity, self.clock = capacity, Clock()
+        self.admission = Admission(lambda: self.capacity, per_visitor, clock=self.clock, **options)
+        self.order = []
+
+    def join(self, visitor, kind="run", cancel=None):
+        return self.admission.turn(visitor, kind=kind, cancel=cancel).__enter__()
+
+    def leave(self, turn):
+        turn.__exit__(None, None, None)
+
+    def run(self, visitor, seconds, kind="run"):
+        """A run that was admitted at once and took so long."""
+        turn = self.join(visitor, kind)
+        assert turn.admitted
+        self.clock.now += seconds
+        self.leave(turn)
+
+    def served(self, turns):
+        """Visitors in the order in which they are let in, each for one second."""
+        order, left = [], list(turns)
+        while left:
+            going = [turn for turn in left if turn.admitted]
+            order += [turn.visitor for turn in going]
+            for turn in going:
+                left.remove(turn)
+                self.leave(turn)
+        return "".join(order)
+
+
+def place(turn):
+    return next(iter(turn))
+
+
+def test_where_there_is_room_nobody_waits():
+    line = Line(capacity=2)
+    first, second = line.join("a"), line.join("b")
+    assert list(first) == list(second) == []
+    assert first.admitted
+    assert second.admitted
+    assert line.admission.running == 2
+
+
+def test_visitors_are_served_in_turn_and_not_their_wishes():
+    line = Line()
+    turns = [line.join(visitor) for visitor in "aaaabbc"]
+    assert line.served(turns) == "abcabaa"
+
+
+def test_who_was_served_waits_behind_those_who_were_not():
+    line = Line()
+    turns = [line.join("a"), line.join("b"), line.join("c")]
+    line.leave(turns.pop(0))
+    turns.append(line.join("a"))
+    assert line.served(turns) == "bca"
+
+
+def test_nobody_has_more_than_his_share_while_others_wait():
+    line = Line(capacity=3)
+    many = [line.join("a") for _ in range(4)]
+    other = line.join("b")
+    assert other.admitted  # one place stays free for who comes next
+    assert sum(turn.admitted for turn in many) == 2
+    third, fourth = line.join("c"), line.join("d")
+    line.leave(many[0])
+    assert third.admitted
+    line.leave(many[1])
+    assert fourth.admitted
+    assert not any(turn.admitted for turn in many[2:])
+
+
+def test_alone_a_visitor_has_all_places_but_one():
+    line = Line(capacity=4)
+    assert sum(line.join("a").admitted for _ in range(9)) == 3
+    assert line.join("b").admitted
+
+
+def test_a_kind_has_a_limit_of_its_own_and_holds_no_other_up():
+    line = Line(capacity=4, limits={"timed": 1})
+    race, second = line.join("a", "timed"), line.join("b", "timed")
+    run, other = line.join("c"), line.join("b")  # also the same visitor's
+    assert [turn.admitted for turn in (race, second, run, other)] == [True, False, True, True]
+    assert place(second) == Waiting(1, 1, None)
+    line.leave(other)
+    line.leave(race)
+    assert second.admitted
+
+
+def test_place_and_seconds_follow_from_recent_runs():
+    line = Line(capacity=2)
+    line.run("z", 10)
+    line.run("z", 20)
+    going = [line.join("a"), line.join("b")]
+    line.clock.now += 5
+    # Of runs as old as five seconds, 15 were expected: 10 more. The third waits for a run of 15 after that.
+    waiting = [line.join(visitor) for visitor in "cde"]
+    assert [place(turn) for turn in waiting] == [
+        Waiting(1, 3, 10.0), Waiting(2, 3, 10.0), Waiting(3, 3, 25.0),
+    ]  # fmt: skip
+    line.clock.now += 7  # those of ten seconds have ended by now: those of twenty have eight left
+    assert place(waiting[0]) == Waiting(1, 3, 8.0)
+    line.leave(going[0])
+    assert waiting[0].admitted
+    assert place(waiting[1]).place == 1
+
+
+def test_without_any_run_before_no_seconds_are_told():
+    line = Line()
+    line.join("a")
+    assert place(line.join("b")) == Waiting(1, 1, None)
+
+
+def test_places_of_one_visitor_are_those_at_which_they_are_served():
+    line = Line()
+    line.join("z")
+    turns = [line.join(visitor) for visitor in "aab"]
+    assert [place(turn).place for turn in turns] == [1, 3, 2]
+
+
+def test_capacity_may_change():
+    line = Line(capacity=1)
+    first, second, third = (line.join(visitor) for visitor in "abc")
+    line.capacity = 2
+    assert list(second) == []  # noticed by who looks
+    line.capacity = 3
+    line.admission.look()
+    assert third.admitted
+    line.capacity = 0
+    line.leave(first)
+    fourth = line.join("d")
+    assert place(fourth) == Waiting(1, 1, None)
+    assert not fourth.admitted
+
+
+def test_a_full_line_says_so_and_keeps_nothing():
+    line = Line(most_waiting=2)
+    going, waiting, _ = (line.join(visitor) for visitor in "abc")
+    line.join("b")  # who waits already may ask for more
+    with pytest.raises(Full, match="class is full") as error:
+        line.join("d")
+    assert isinstance(error.value, UserError)
+    assert error.value.advice
+    assert line.admission.waiting == 3
+    line.leave(going)
+    assert waiting.admitted
+    with pytest.raises(Full):
+        line.join("d")
+    line.leave(waiting)
+    line.join("d")
+    assert line.admission.waiting == 2
+
+
+def test_without_a_line_there_is_room_or_none():
+    line = Line(most_waiting=0)
+    assert line.join("a").admitted
+    with pytest.raises(Full):
+        line.join("b")
+
+
+def test_a_cancelled_wish_leaves_the_line_at_once():
+    line, cancel = Line(), Cancel()
+    line.join("a")
+    turn, behind = line.join("b", cancel=cancel), line.join("c")
+    left = threading.Event()
+    seen = []
+
+    def wait():
+        seen.extend(turn)
+        left.set()
+
+    thread = threading.Thread(target=wait)
+    # The thread sleeps a second between two looks; cancelling wakes it.
+    thread.start()
+    while not seen:
+        pass
+    cancel.set()
+    assert left.wait(0.5)
+    thread.join(WAIT)
+    assert not turn.admitted
+    assert place(behind).place == 1
+    line.leave(turn)  # its block ends later
+    assert line.admission.waiting == 1
+
+
+def test_closing_the_wait_leaves_the_line():
+    line = Line()
+    line.join("a")
+    with line.admission.turn("b") as turn:
+        waits = iter(turn)
+        next(waits)
+        waits.close()
+    assert line.admission.waiting == 0
+
+
+def test_who_runs_is_not_cancelled_out_of_its_place():
+    line, cancel = Line(), Cancel()
+    with line.admission.turn("a", cancel=cancel) as turn:
+        cancel.set()
+        assert list(turn) == []
+        assert turn.admitted
+        assert line.admission.running == 1
+    assert line.admission.running == 0
+
+
+def test_an_error_in_the_block_gives_the_place_back():
+    line = Line()
+    with pytest.raises(RuntimeError), line.admission.turn("a"):
+        raise RuntimeError
+    assert line.join("b").admitted
+
+
+def test_others_wait():
+    line = Line()
+    first = line.join("a")
+    line.join("a")
+    assert not first.others_wait
+    line.join("b")
+    assert first.others_wait
+
+
+def test_thirty_visitors_at_once_never_hold_more_than_there_is_and_nobody_starves():
+    admission, lock = Admission(lambda: 4), threading.Lock()
+    held, most, served = 0, 0, []
+
+    def visit(visitor):
+        nonlocal held, most
+        for _ in range(5):
+            with admission.turn(visitor) as turn:
+                for _ in turn:
+                    pass
+                with lock:
+                    held += 1
+                    most = max(most, held)
+                    served.append(visitor)
+                with lock:
+                    held -= 1
+
+    with ExitStack() as stack:
+        for visitor in range(30):
+            thread = threading.Thread(target=visit, args=(visitor,))
+            thread.start()
+            stack.callback(thread.join, WAIT)
+    assert len(served) == 150
+    assert 1 <= most <= 4
+    assert (admission.waiting, admission.running) == (0, 0)
