@@ -104,7 +104,7 @@ class Runner:
 
     def _start(self) -> None:
         with self._starting:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._work, name="specdemo-engine", daemon=True
                 )
@@ -112,9 +112,18 @@ class Runner:
 
     def _work(self) -> None:
         while True:
-            self._take()
-            self._runs = [run for run in self._runs if run.waits or _advance(run)]
-            self._answer()
+            try:
+                self._take()
+                self._runs = [run for run in self._runs if run.waits or _advance(run)]
+                self._answer()
+            except BaseException as error:  # noqa: BLE001 - nobody else computes: the thread outlives what breaks in it
+                self._break(error)
+
+    def _break(self, error: BaseException) -> None:
+        """What broke the thread breaks all runs that wait for a pass; the next ones are not affected."""
+        for run in self._runs:
+            if run.request and not run.request.done:
+                run.request.error = RuntimeError(f"the engine stopped: {error!r}")
 
     def _answer(self) -> None:
         """Answer what runs wait for: drafts while there are any, else the target's passes."""

@@ -103,7 +103,9 @@ class Caches:
                     events.append(item)
                     committed += output_ids([item])
                     yield text.fill(item)
-        except (RuntimeError, MemoryError) as error:
+        except UserError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, what is cached may be half-written
             self.broken = True
             yield _failed(header.lane, error)
         finally:

@@ -20,7 +20,7 @@ from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.fallback import Fallback
 from specdemo.drafters.policies.forecast import Forecast
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.forward import immediate
+from specdemo.engine.forward import answer_together, immediate
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate, steps
 from specdemo.engine.module_decoder import ModuleDecoder
@@ -225,6 +225,32 @@ def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weigh
     runner, decoder = Runner(), Breaking()
     lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
     assert all(isinstance(error, RuntimeError) for error in together(runner, lanes))
+    lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
+    for events, prompt in zip(together(runner, lanes), PROMPTS, strict=False):
+        assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), ValueError("no sense")])
+def test_what_breaks_the_thread_ends_the_runs_and_the_next_ones_work(
+    target_weights, monkeypatch, error
+):
+    runner, decoder = Runner(), LeanDecoder(target_weights)
+    lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
+    passes = []
+
+    def broken():
+        passes.append(1)
+        if len(passes) == 3:
+            raise error
+
+    def answer(requests):
+        broken()
+        answer_together(requests)
+
+    monkeypatch.setattr("specdemo.engine.runner.answer_together", answer)
+    found = together(runner, lanes)
+    assert all(isinstance(one, RuntimeError) for one in found)
+    assert all(type(error).__name__ in str(one) for one in found)
     lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
     for events, prompt in zip(together(runner, lanes), PROMPTS, strict=False):
         assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
