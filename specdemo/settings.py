@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 from specdemo.errors import UserError
 
 PRECISIONS = ("nf4", "int8", "bf16", "fp32")
+SWITCHES = ("off", "catalogue", "any")
 POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
 MAX_LOOKAHEAD = 32
 MAX_NODES = 64
@@ -399,9 +400,10 @@ class AppSettings:
         0, "number of runs a minute", "visitors", "runs that one visitor may begin in a minute; 0 is no limit",
         low=0, high=10_000, public=20, unit="runs", flag="--runs-a-minute", variable="SPECDEMO_RUNS_A_MINUTE",
     )  # fmt: skip
-    allow_model_switch: bool = _row(
-        True, "switch of models", "visitors", "visitors may load another pair of the catalogue, for everybody",
-        public=False, flag="--allow-model-switch", variable="SPECDEMO_ALLOW_MODEL_SWITCH",
+    allow_model_switch: str = _row(
+        "catalogue", "switch of models", "visitors",
+        "what a visitor may load for everybody: nothing, a pair of the catalogue, or, where nobody else reaches the page, any model",
+        choices=SWITCHES, public="off", flag="--allow-model-switch", variable="SPECDEMO_ALLOW_MODEL_SWITCH",
     )  # fmt: skip
     allowed_hosts: str = _row(
         "", "allowed hosts", "visitors",

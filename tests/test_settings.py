@@ -203,21 +203,19 @@ def test_a_space_serves_its_container(monkeypatch):
 def test_limits_hold_where_others_reach_the_page(given, public):
     settings = AppSettings.from_environment(**given)
     assert settings.public is public
-    assert settings.allow_model_switch is not public
+    assert settings.allow_model_switch == ("off" if public else "catalogue")
     assert (settings.runs_a_minute > 0) is public
     assert (settings.prompt_tokens > 0) is public
-    assert (
-        AppSettings.from_environment(**given, allow_model_switch=public).allow_model_switch
-        is public
-    )
+    told = AppSettings.from_environment(**given, allow_model_switch="any")
+    assert told.allow_model_switch == "any"
 
 
 def test_a_space_is_public_whatever_it_listens_on(monkeypatch):
     monkeypatch.setenv("SPACE_ID", "a/b")
     monkeypatch.setenv("SPECDEMO_HOST", "127.0.0.1")
-    assert not AppSettings.from_environment().allow_model_switch
-    monkeypatch.setenv("SPECDEMO_ALLOW_MODEL_SWITCH", "1")
-    assert AppSettings.from_environment().allow_model_switch
+    assert AppSettings.from_environment().allow_model_switch == "off"
+    monkeypatch.setenv("SPECDEMO_ALLOW_MODEL_SWITCH", "catalogue")
+    assert AppSettings.from_environment().allow_model_switch == "catalogue"
 
 
 def test_the_script_takes_from_a_link_what_the_table_puts_into_one():

@@ -24,7 +24,6 @@ from specdemo.ui.tabs.race import create_race
 
 __all__ = ["create_app", "launch_options"]
 
-VISITORS = 32  # who wait for an answer at the same time
 LOADING_SECONDS = 0.5  # between two looks at how far the model is
 QUEUE_SECONDS = 0.02  # between two looks of Gradio at its queue
 
@@ -78,7 +77,7 @@ def create_app(studio: Studio) -> gr.Blocks:
             [dialogs, tabs, *play.fields.values()],
             **QUICK,
         ).then(*refreshed, **QUICK).then(None, None, None, js=script("applied"))
-    demo.queue(max_size=VISITORS, default_concurrency_limit=4)
+    demo.queue(max_size=studio.settings.waiting_visitors, default_concurrency_limit=4)
     # Gradio looks a thousand times a second whether there is something to do: a tenth of a core, and a pass that waits.
     demo._queue.sleep_when_free = QUEUE_SECONDS
     return demo

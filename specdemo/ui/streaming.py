@@ -20,7 +20,6 @@ LOADING_SECONDS = 0.5  # between two looks at whether the model is ready
 YIELD_SECONDS = 1 / 8
 VISITOR_SECONDS = 3600  # what a visitor has in `gr.State` is dropped so long after they left
 QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden"}  # answered at once
-ALONE = {"concurrency_id": "alone", "concurrency_limit": 1}  # what is timed takes turns
 
 
 @dataclass(slots=True)
@@ -43,6 +42,11 @@ class Task:
         self.replaced = True
         self.cancel.set()
         return Task()
+
+
+def alone(studio: Studio) -> dict[str, Any]:
+    """What is timed takes turns: options of its events."""
+    return {"concurrency_id": "alone", "concurrency_limit": studio.settings.races_at_once}
 
 
 def leave(task: Task | None) -> None:

@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import RunSettings
+from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import (
     FinishReason,
     ModelInfo,
@@ -57,6 +57,7 @@ class ScriptedConversation:
 
 
 class ScriptedStudio:
+    settings = AppSettings()
     ready = True
     error = None
     replay_only = None

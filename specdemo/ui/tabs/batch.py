@@ -17,9 +17,7 @@ from specdemo.ui.settings_panel import SettingsPanel, by_name
 from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, leave, stream
 from specdemo.ui.view import batch_view
 
-MOST_PROMPTS = 16  # of one batch
 BATCH_SECONDS = 1 / 10  # between two looks at a batch
-BATCHES = 1  # at the same time: the prompts of one are a full pass
 
 
 @dataclass(slots=True)
@@ -74,7 +72,7 @@ class BatchHandlers:
         values: Mapping[str, object],
     ) -> Generator[None, None, None]:
         """Answer the prompts; answers and totals go into the table."""
-        table.rows = _rows(_checked(prompts))
+        table.rows = _rows(_checked(prompts, self.studio.settings.batch_prompts))
         settings = RunSettings.from_values(values)
         batch = answer_all(self.studio, prompts, settings, system=system, cancel=task.cancel)
         with closing(batch):
@@ -99,9 +97,9 @@ def create_batch(studio: Studio, settings: SettingsPanel) -> None:
         prompts = gr.Textbox(
             "\n".join(words.BATCH_EXAMPLES),
             label=words.BATCH_PROMPTS,
-            info=words.BATCH_HINT.format(most=MOST_PROMPTS),
+            info=words.BATCH_HINT.format(most=studio.settings.batch_prompts),
             lines=4,
-            max_lines=MOST_PROMPTS,
+            max_lines=studio.settings.batch_prompts,
             elem_id="sd-batch-prompts",
         )
         with gr.Row(elem_id="sd-batch-buttons"):
@@ -116,7 +114,7 @@ def create_batch(studio: Studio, settings: SettingsPanel) -> None:
         answers,
         show_progress="hidden",
         concurrency_id="batch",
-        concurrency_limit=BATCHES,
+        concurrency_limit=studio.settings.races_at_once,
     )
     stop.click(handlers.stop, task, None, **QUICK)
 
@@ -126,12 +124,12 @@ def prompt_lines(text: str | None) -> list[str]:
     return [line.strip() for line in (text or "").splitlines() if line.strip()]
 
 
-def _checked(prompts: list[str]) -> list[str]:
-    """The prompts; raises UserError for none and for too many."""
+def _checked(prompts: list[str], most: int) -> list[str]:
+    """The prompts; raises UserError for none and for more than `most`."""
     if not prompts:
         raise UserError(words.BATCH_EMPTY, advice=words.BATCH_EMPTY_ADVICE)
-    if len(prompts) > MOST_PROMPTS:
-        message = words.BATCH_MANY.format(count=len(prompts), most=MOST_PROMPTS)
+    if len(prompts) > most:
+        message = words.BATCH_MANY.format(count=len(prompts), most=most)
         raise UserError(message, advice=words.BATCH_MANY_ADVICE)
     return prompts
 

@@ -14,7 +14,7 @@ import gradio as gr
 from specdemo.errors import UserError
 from specdemo.scenarios import lab
 from specdemo.session.studio import Studio
-from specdemo.ui.streaming import ALONE, QUICK, VISITOR_SECONDS, Task, stream
+from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, alone, stream
 from specdemo.ui.view import mounted
 from specdemo.ui.words.en.lab import WORDS
 
@@ -63,7 +63,7 @@ def create_lab(studio: Studio) -> None:
             visitor,
             results,
             show_progress="hidden",
-            **ALONE,
+            **alone(studio),
         )
     stop.click(handlers.stop, visitor, None, **QUICK)
 

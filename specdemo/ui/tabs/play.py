@@ -27,7 +27,6 @@ from specdemo.ui.view import run_view
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
-RUNS = 8  # visitors who are answered at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +200,7 @@ def create_play(studio: Studio) -> Play:
         show_progress="hidden",
         api_name="answer",
         concurrency_id="engine",
-        concurrency_limit=RUNS,
+        concurrency_limit=studio.settings.runs_at_once,
     )
     runs.sent(handlers.play, [visitor, runs], view, **QUICK)
     stop.click(handlers.stop, visitor, None, **QUICK)

@@ -20,7 +20,7 @@ from specdemo.settings import RunSettings
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.streaming import ALONE, QUICK, VISITOR_SECONDS, Task, stream
+from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, alone, stream
 from specdemo.ui.view import RUNS, mounted
 from specdemo.ui.words.en import proposals as words
 
@@ -291,7 +291,7 @@ def create_proposals(studio: Studio) -> None:
         [visitor, prompt, system, *writing.values()],
         view,
         show_progress="hidden",
-        **ALONE,
+        **alone(studio),
     )
     chosen = view.sent(handlers.choose, [visitor, view], [visitor, view], **QUICK)
     for event in (written, chosen):
@@ -300,7 +300,7 @@ def create_proposals(studio: Studio) -> None:
             [visitor, *drafting.values()],
             view,
             show_progress="hidden",
-            **ALONE,
+            **alone(studio),
         )
     stop.click(handlers.stop, visitor, None, **QUICK)
     recorded.input(handlers.replay, [visitor, recorded], view, **QUICK)

@@ -20,12 +20,12 @@ from specdemo.ui import words as page
 from specdemo.ui.race_lines import RACED, lane_line, lane_title, recorded_lines, recorded_title
 from specdemo.ui.settings_panel import by_name, create_widget
 from specdemo.ui.streaming import (
-    ALONE,
     QUICK,
     VISITOR_SECONDS,
     YIELD_SECONDS,
     Lines,
     Task,
+    alone,
     leave,
     stream,
 )
@@ -204,7 +204,7 @@ def create_race(studio: Studio) -> None:
         [task, prompt, count, *fields.values()],
         view,
         show_progress="hidden",
-        **ALONE,
+        **alone(studio),
     )
     stop.click(handlers.stop, task, None, **QUICK)
     recorded.input(handlers.replay, [task, recorded], view, **QUICK)
