@@ -32,6 +32,7 @@ class Sharing:
 
 
 ALONE = Sharing()
+LONG = 32  # rows without an answer from which on a pass reads a text, and does not judge or draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,11 @@ class ForwardRequest:
     def done(self) -> bool:
         """Whether it has been answered."""
         return self.output is not None or self.error is not None
+
+    @property
+    def is_piece(self) -> bool:
+        """Whether it reads a piece of a long text; a step waits for an answer to nearly every row."""
+        return len(self.input.token_ids) - self.input.answers > LONG
 
     @property
     def sharing(self) -> Sharing:
