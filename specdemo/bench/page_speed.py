@@ -21,8 +21,9 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from specdemo.bench.recordings import RUNS, read_index
 from specdemo.errors import UserError
@@ -194,8 +195,8 @@ def main() -> int:
         if options.url:
             figures = measure_page(options.url)
         else:
-            with served("--replay") as url:
-                figures = measure_page(url)
+            with served("--replay") as server:
+                figures = measure_page(server.url)
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -228,15 +229,25 @@ def _heaps(page: Any, opener: Any, path: Path) -> dict[int, int]:
     return sizes
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A process that serves the page."""
+
+    url: str
+    pid: int
+
+
 @contextmanager
-def served(*options: str) -> Iterator[str]:
-    """The page, served by a process of its own that ends with this block. yields: its address"""
+def served(*options: str, errors: IO[bytes] | None = None) -> Iterator[Server]:
+    """The page, served by a process of its own that ends with this block. errors: what it writes to stderr goes there"""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "app.py", *options, "--no-browser", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, env={**os.environ})
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors, env={**os.environ}
+    )
     try:
         for _ in range(600):
             try:
@@ -246,7 +257,7 @@ def served(*options: str) -> Iterator[str]:
                 if process.poll() is not None:
                     raise UserError("The page could not be served.") from None
                 time.sleep(0.2)
-        yield url
+        yield Server(url, process.pid)
     finally:
         process.terminate()
         process.wait()

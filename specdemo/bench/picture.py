@@ -89,8 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = RUNS / f"{options.run}.jsonl"
         if not run.is_file():
             raise UserError(f"There is no recorded run {options.run!r}.")
-        with served("--replay") as url:
-            picture = animate(list(frames(url, run)))
+        with served("--replay") as server:
+            picture = animate(list(frames(server.url, run)))
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         return 1

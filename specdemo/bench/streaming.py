@@ -14,16 +14,12 @@ import json
 import statistics
 import sys
 import time
-import urllib.request
-import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-from gradio_client.utils import apply_diff
 
 from specdemo.bench.page_speed import served
+from specdemo.bench.visit import Outline, Visit, last_value
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.session.studio import Studio
@@ -54,7 +50,7 @@ class Streaming:
     cost_quartiles: tuple[float, float]
 
 
-def compare(studio: Studio, page: Page, settings: RunSettings, repeat: int) -> Streaming:
+def compare(studio: Studio, page: Outline, settings: RunSettings, repeat: int) -> Streaming:
     """Each prompt without the page and streamed, in turn; the first round does not count."""
     pairs = []
     for number in range(repeat + 1):
@@ -106,55 +102,22 @@ def _headless(studio: Studio, prompt: str, settings: RunSettings) -> tuple[float
     return rates(events, seconds)
 
 
-def _streamed(page: Page, prompt: str, settings: RunSettings) -> tuple[float, float]:
-    page.ask("arrive")  # a new visitor, who remembers nothing
+def _streamed(page: Outline, prompt: str, settings: RunSettings) -> tuple[float, float]:
+    visit = Visit(page)  # a new visitor, who remembers nothing
+    visit.open()
+    begin = page.call("sd-run")
+    answer = page.after(begin)
+    _state, _prompt, _system, *fields = answer["inputs"]
+    visit.set("sd-prompt", prompt)
+    for part, value in zip(fields, inputs(settings), strict=True):
+        visit.enter(part, value)
     begun = time.perf_counter()
-    page.ask("begin_answer")
-    came = page.ask("answer", prompt, "", *inputs(settings))
+    visit.ask(begin)
+    came = b"".join(visit.stream(answer))
     seconds = time.perf_counter() - begun
+    visit.leave()
     lines = [line for line in last_value(came).splitlines() if line]
     return rates([decode(line) for line in lines if json.loads(line)["type"] in EVENTS], seconds)
-
-
-class Page:
-    """One browser's way to ask a served page. Gradio's own client reads along, which takes more of a core than serving."""
-
-    def __init__(self, url: str) -> None:
-        config = json.loads(_fetched(f"{url}/config"))
-        self._queue, self._session = f"{url}{config['api_prefix']}/queue", uuid.uuid4().hex
-        self._kinds = {part["id"]: part["type"] for part in config["components"]}
-        self._calls = {call["api_name"]: call for call in config["dependencies"]}
-
-    def ask(self, name: str, *values: object) -> bytes:
-        """Call a handler. returns: what the server sent until the handler ended"""
-        call, given = self._calls[name], iter(values)
-        kinds = [self._kinds[part] for part in call["inputs"]]
-        data = [None if kind == "state" else next(given) for kind in kinds]
-        asked = {"data": data, "fn_index": call["id"], "session_hash": self._session}
-        _fetched(f"{self._queue}/join", json.dumps(asked).encode())
-        return _fetched(f"{self._queue}/data?session_hash={self._session}")
-
-
-def _fetched(url: str, body: bytes | None = None) -> bytes:
-    asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - our own server
-    with urllib.request.urlopen(asked) as answer:  # noqa: S310 - our own server
-        return bytes(answer.read())
-
-
-def last_value(sent: bytes) -> str:
-    """The only output of a handler after all that was sent: a whole value first, then what each yield changed.
-
-    Raises UserError when the handler failed.
-    """
-    value: Any = None
-    for line in sent.decode().splitlines():
-        message = json.loads(line.removeprefix("data: ")) if line else {}
-        if message.get("msg") == "process_generating":
-            (new,) = message["output"]["data"]
-            value = new if value is None else apply_diff(value, new)
-        elif message.get("msg") == "process_completed" and not message["success"]:
-            raise UserError("The page could not answer.", advice="See what it wrote.")
-    return str(value)
 
 
 def main() -> int:
@@ -168,8 +131,8 @@ def main() -> int:
     studio = Studio(AppSettings.from_environment())
     try:
         studio.load()
-        with served() as url:
-            found = compare(studio, Page(url), settings, options.repeat)
+        with served() as server:
+            found = compare(studio, Outline(server.url), settings, options.repeat)
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         return 1
