@@ -12,6 +12,7 @@ from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import Runner, Steps
 from specdemo.session.caches import Caches
 from specdemo.session.machine import machine_name
+from specdemo.session.meter import Meter
 from specdemo.settings import RunSettings
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted
 
@@ -25,6 +26,7 @@ class Host(Protocol):
     """What a conversation needs of the studio that opened it; see `Studio`."""
 
     runner: Runner
+    meter: Meter
 
     @property
     def loaded(self) -> Loaded: ...
@@ -97,7 +99,8 @@ class Conversation:
         """
         cancel = cancel or threading.Event()
         settings = settings.checked()
-        yield from self._host.runner.run(self._run(prompt, settings, system, cancel), every)
+        steps = self._run(prompt, settings, system, cancel)
+        yield from self._host.meter.watch(self._host.runner.run(steps, every))
 
     def _run(
         self, prompt: str, settings: RunSettings, system: str, cancel: threading.Event

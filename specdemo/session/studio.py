@@ -19,6 +19,7 @@ from specdemo.models.progress import Progress
 from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import Loaded, fetch, load
 from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.meter import Meter
 from specdemo.settings import AppSettings
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Studio:
         self._progress = Progress("start", None, "")
         self._lock = threading.Lock()
         self.runner = Runner()
+        self.meter = Meter()
         self._started = False
 
     def start(self) -> None:
