@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 REASONS = {
     FinishReason.STOP: "stop",
     FinishReason.LENGTH: "length",
@@ -55,6 +54,13 @@ class Meter:
         from prometheus_client import generate_latest
 
         return generate_latest(self._made().registry)
+
+    @property
+    def content_type(self) -> str:
+        """Of the text."""
+        from prometheus_client import CONTENT_TYPE_LATEST
+
+        return CONTENT_TYPE_LATEST
 
     def _made(self) -> _Figures:
         with self._lock:  # two of one name would be one too many
@@ -110,9 +116,7 @@ class _Figures:
             return Counter(f"specdemo:{name}", about, ["model_name", *labels], registry=registry)
 
         def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(
-                f"specdemo:{name}", about, labels, buckets=buckets, registry=registry
-            )
+            return Histogram(f"specdemo:{name}", about, labels, buckets=buckets, registry=registry)
 
         def gauge(name: str, about: str) -> Gauge:
             return Gauge(f"specdemo:{name}", about, registry=registry)

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from specdemo.export.table import SCRIPTS, modules, player_page, style_files
 from specdemo.paths import ASSETS
 from specdemo.ui import words
+from specdemo.ui.monitor import Watched, monitor_routes
 from specdemo.ui.theme import create_theme
 from specdemo.ui.view import RUNS
 
@@ -30,14 +31,22 @@ OPENING = (
 )
 
 
-def launch_options() -> dict[str, object]:
-    """What Gradio takes at launch: looks, Plotly, the empty player and what must stay off."""
+def launch_options(studio: Watched | None = None) -> dict[str, object]:
+    """What Gradio takes at launch: looks, Plotly, the empty player and what must stay off.
+
+    studio: whose health and figures are served too
+    """
+    watched = monitor_routes(studio) if studio else []
     return {
         "theme": create_theme(),
         "css_paths": style_files(),
         "head": _page_head(),
         "app_kwargs": {
-            "routes": [Route("/player.html", _player), Route("/words/{language}.json", _words)],
+            "routes": [
+                Route("/player.html", _player),
+                Route("/words/{language}.json", _words),
+                *watched,
+            ],
             "middleware": [Middleware(Preload)],
         },
         "favicon_path": ASSETS / "icons" / "favicon.svg",

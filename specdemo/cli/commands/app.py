@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.ui.app import launch_options
     from specdemo.ui.desktop import open_window
 
-    looks: dict[str, Any] = launch_options()
+    looks: dict[str, Any] = launch_options(studio)
     try:
         _, url, _ = page.launch(
             server_name=settings.host,
