@@ -137,6 +137,12 @@ class RollbackCache(Cache):
         """Slots that there are."""
         return int(self.layers[0].keys.shape[2])
 
+    @property
+    def memory_bytes(self) -> int:
+        """Of keys and values, spare room included; all layers are alike."""
+        first = self.layers[0]
+        return len(self.layers) * 2 * first.keys.nbytes if first.is_initialized else 0
+
     def rollback(self, length: int) -> None:
         """Forget every position from `length` on."""
         if not 0 <= length <= self.length:

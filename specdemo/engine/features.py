@@ -21,6 +21,11 @@ class Features:
         self.length = 0
         self._rows = torch.empty(0, len(self.layers), 0)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Of all rows, spare room included."""
+        return self._rows.nbytes
+
     def write(self, start: int, states: Sequence[Tensor]) -> None:
         """Put a pass's rows into the positions from `start` on, without counting them.
 

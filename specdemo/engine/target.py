@@ -48,6 +48,11 @@ class CachedModel:
         """Tokens in the cache."""
         return self._cache.length
 
+    @property
+    def memory_bytes(self) -> int:
+        """Of the cache and the kept states."""
+        return self._cache.memory_bytes + self.features.memory_bytes
+
     def record(self, *, wanted: bool) -> None:
         """Keep hidden states from now on, or none, which costs nothing; what was cached without them is forgotten."""
         self._recording = wanted and bool(self.features.layers)

@@ -195,6 +195,10 @@ class LanguageModel(Protocol):
     def length(self) -> int:
         """Tokens in the cache."""
 
+    @property
+    def memory_bytes(self) -> int:
+        """Of the cache and what else is this conversation's own."""
+
     def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
         """Append tokens to the cache. returns: (W,) logits that follow the last of them."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from specdemo.engine.forward import ForwardRequest
 from specdemo.engine.runner import Steps
 from specdemo.errors import UserError
-from specdemo.session.caches import failure
+from specdemo.session.caches import Lane, failure
 from specdemo.session.studio import Studio
 from specdemo.session.text import encode_conversation
 from specdemo.settings import RunSettings, Sampling
@@ -128,37 +128,43 @@ class Place:
         self, text: Text, position: int, settings: RunSettings, cancel: threading.Event
     ) -> Steps:
         """The events of one step of the loop, on the text up to the position; an earlier take's are dropped."""
-        caches = self._conversation.caches
-        pair = caches.loaded.pair
-        messages = [{"role": "user", "content": text.prompt}]
-        if text.system.strip():
-            messages.insert(0, {"role": "system", "content": text.system})
-        token_ids = [
-            *encode_conversation(pair.tokenizer, messages, pair.context),
-            *(node.token_id for node in text.tokens[:position]),
-        ]
-        header = RunStarted(SPECULATIVE, settings.method, text.prompt, {}, pair.target.info)
-        events: list[Event] = []
-        for _ in range(TAKES):
-            events = []
-            lane = caches.lane(
-                token_ids,
-                settings,
-                header,
-                together=self._studio.together,
-                cancelled=cancel.is_set,
-            )
-            with closing(lane):
-                for event in lane:
-                    if isinstance(event, ForwardRequest):
-                        yield event
-                        continue
-                    events.append(event)
-                    if isinstance(event, Verified):
-                        break
-            if caches.broken:
-                break
+        with self._conversation.using() as caches:
+            pair = caches.loaded.pair
+            messages = [{"role": "user", "content": text.prompt}]
+            if text.system.strip():
+                messages.insert(0, {"role": "system", "content": text.system})
+            token_ids = [
+                *encode_conversation(pair.tokenizer, messages, pair.context),
+                *(node.token_id for node in text.tokens[:position]),
+            ]
+            header = RunStarted(SPECULATIVE, settings.method, text.prompt, {}, pair.target.info)
+            events: list[Event] = []
+            for _ in range(TAKES):
+                lane = caches.lane(
+                    token_ids,
+                    settings,
+                    header,
+                    together=self._studio.together,
+                    cancelled=cancel.is_set,
+                )
+                events = yield from _one_step(lane)
+                if caches.broken:
+                    break
         yield from events
+
+
+def _one_step(lane: Lane) -> Generator[Event | ForwardRequest, None, list[Event]]:
+    """The events of a lane's first step; what it asks for is passed on."""
+    events: list[Event] = []
+    with closing(lane):
+        for event in lane:
+            if isinstance(event, ForwardRequest):
+                yield event
+                continue
+            events.append(event)
+            if isinstance(event, Verified):
+                break
+    return events
 
 
 def _guess_of(method: str, events: Sequence[Event]) -> Guess:

@@ -47,6 +47,15 @@ class Caches:
         self._trained: dict[str, Any] = {}
         self._cached_ids: list[int] = []
 
+    @property
+    def memory_bytes(self) -> int:
+        """Of all caches that were opened."""
+        from specdemo.engine.prefix import PrefixReader
+
+        opened = [self._draft, self._copy, *self._trained.values()]
+        readers = [one for one in opened if isinstance(one, PrefixReader)]
+        return self._target.memory_bytes + sum(reader.model.memory_bytes for reader in readers)
+
     def lane(
         self,
         token_ids: Sequence[int],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import Runner, Steps
 from specdemo.session.caches import Caches
+from specdemo.session.keeper import Keeper
 from specdemo.session.machine import machine_name
 from specdemo.session.meter import Meter
 from specdemo.settings import RunSettings
@@ -37,23 +40,36 @@ class Host(Protocol):
     @property
     def together(self) -> int: ...
 
+    @property
+    def keeper(self) -> Keeper: ...
+
 
 class Conversation:
-    """One visitor's messages, with the caches that their runs use. Closing it frees everything."""
+    """One visitor's messages, with the caches that their runs use. Closing it frees everything.
 
-    def __init__(self, host: Host) -> None:
+    visitor: whose it is; one visitor may have several
+    """
+
+    def __init__(self, host: Host, visitor: str = "") -> None:
+        self.visitor = visitor
         self._host = host
         self._messages: list[dict[str, str]] = []
+        self._pair: weakref.ref[Loaded] | None = None  # what caches and memory are of
         self._caches: Caches | None = None
         self._memory: Memory | None = None
         self._running = 0
 
     @property
     def caches(self) -> Caches:
-        """The caches on the loaded pair: new ones when it was switched or a lane broke. Raises UserError without a pair."""
+        """The caches on the loaded pair: new ones when it was switched, a lane broke or they were given back.
+
+        Raises UserError without a pair.
+        """
         loaded = self._host.loaded
-        if self._caches is None or self._caches.broken or self._caches.loaded is not loaded:
-            self._caches, self._memory = Caches(loaded), None
+        if self._is_of_another(loaded) or (self._caches and self._caches.broken):
+            self._caches = self._memory = None
+        self._pair = weakref.ref(loaded)
+        self._caches = self._caches or Caches(loaded)
         return self._caches
 
     @property
@@ -64,6 +80,36 @@ class Conversation:
         assert self.caches  # those of another pair take their memory with them
         self._memory = self._memory or Memory()
         return self._memory
+
+    @contextmanager
+    def using(self) -> Iterator[Caches]:
+        """The caches for a while in which nobody takes them back. Raises UserError without a pair."""
+        self._running += 1
+        try:
+            yield self.caches
+        finally:
+            self._running -= 1
+            if self._host.ready:
+                self.release(self._host.loaded)
+            self._host.keeper.keep(self)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of what stays between two runs: the caches, and what they taught the drafters."""
+        return sum(one.memory_bytes for one in (self._caches, self._memory) if one)
+
+    def give_back(self) -> bool:
+        """Free the caches and what was learned, unless a run goes on. The messages stay: the next run reads them anew.
+
+        returns: whether they are free
+        """
+        if self._running:
+            return False
+        self._caches = self._memory = None
+        return True
+
+    def _is_of_another(self, loaded: Loaded) -> bool:
+        return self._pair is not None and self._pair() is not loaded
 
     def forget(self) -> None:
         """Drop what earlier runs have taught the drafters of this visitor."""
@@ -77,10 +123,11 @@ class Conversation:
         """Free the caches and what was learned."""
         self._messages = []
         self._caches = self._memory = None
+        self._host.keeper.forget(self)
 
     def release(self, loaded: Loaded) -> None:
         """Free caches of any other pair, unless a run goes on with them: it frees them at its end."""
-        if self._caches and self._caches.loaded is not loaded and not self._running:
+        if self._is_of_another(loaded) and not self._running:
             self._caches = self._memory = None
 
     def run(
@@ -108,21 +155,19 @@ class Conversation:
         """The events of all lanes of a prompt, on the pair that is loaded when it begins."""
         from specdemo.session.text import encode_conversation
 
-        caches = self.caches
-        pair = caches.loaded.pair
-        messages = [*self._messages, {"role": "user", "content": prompt}]
-        if system.strip():
-            messages = [{"role": "system", "content": system}, *messages]
-        prompt_ids = encode_conversation(pair.tokenizer, messages, pair.context)
-        plain = replace(settings, method="nothing")
-        lanes = [(SPECULATIVE, settings)]
-        if settings.method == "nothing":
-            lanes = [(PLAIN, plain)]
-        elif settings.baseline:
-            lanes.insert(0, (PLAIN, plain))
-        answer = ""
-        self._running += 1
-        try:
+        with self.using() as caches:
+            pair = caches.loaded.pair
+            messages = [*self._messages, {"role": "user", "content": prompt}]
+            if system.strip():
+                messages = [{"role": "system", "content": system}, *messages]
+            prompt_ids = encode_conversation(pair.tokenizer, messages, pair.context)
+            plain = replace(settings, method="nothing")
+            lanes = [(SPECULATIVE, settings)]
+            if settings.method == "nothing":
+                lanes = [(PLAIN, plain)]
+            elif settings.baseline:
+                lanes.insert(0, (PLAIN, plain))
+            answer = ""
             for lane, lane_settings in lanes:
                 if cancel.is_set() or caches.broken:
                     break
@@ -135,10 +180,6 @@ class Conversation:
                     together=self._host.together,
                     cancelled=cancel.is_set,
                 )
-        finally:
-            self._running -= 1
-            if self._host.ready:
-                self.release(self._host.loaded)
         self._messages = [
             *self._messages,
             {"role": "user", "content": prompt},

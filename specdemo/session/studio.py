@@ -17,6 +17,7 @@ from specdemo.models.doctor import installed
 from specdemo.models.files.catalogue import pairs
 from specdemo.models.progress import Progress
 from specdemo.session.conversation import Conversation
+from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import Loaded, fetch, load
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
@@ -53,6 +54,7 @@ class Studio:
         self._lock = threading.Lock()
         self.runner = Runner()
         self.meter = Meter()
+        self.keeper = Keeper(settings.cache_mb * 1_000_000, 60.0 * settings.idle_minutes)
         self._started = False
 
     def start(self) -> None:
@@ -239,9 +241,9 @@ class Studio:
             for pair in pairs()
         ]
 
-    def open(self) -> Conversation:
-        """A conversation for one visitor."""
-        conversation = Conversation(self)
+    def open(self, visitor: str = "") -> Conversation:
+        """A conversation for one visitor. visitor: whose caches are given back when they leave, see `Keeper.leave`"""
+        conversation = Conversation(self, visitor)
         with self._lock:
             self._conversations.add(conversation)
         return conversation

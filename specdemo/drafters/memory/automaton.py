@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MAX_TOKENS = 65_536  # then it starts again from the current text
+STATE_BYTES = 360  # of a state with its share of the text, measured
 WALK = 256  # suffix links followed for one token at most: keeps "aaaa..." linear
 
 
@@ -44,6 +45,11 @@ class SuffixAutomaton:
     def current_length(self) -> int:
         """Tokens of the current text that were entered, those let go since included."""
         return self._dropped + len(self.text) - self.begun
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes."""
+        return STATE_BYTES * len(self._next)
 
     def begin(self, token_ids: Sequence[int]) -> None:
         """Enter a new text, or only what is new of it when it continues the current one."""

@@ -56,6 +56,13 @@ class OnlineHead:
         """How many are remembered."""
         return len(self._words) + sum(len(words) for _, words in self._heard)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Of the head and the verdicts that it remembers."""
+        heard = [tensor for verdicts in self._heard for tensor in verdicts]
+        own = (self.down, self.up, self._states, self._words, *heard)
+        return sum(tensor.nbytes for tensor in own)
+
     def adjust(self, states: Tensor) -> Tensor:
         """The states that the draft's output matrix is to see. states: (n, H). returns: the same"""
         return _adjusted(states, self.down.to(states.dtype), self.up.to(states.dtype))

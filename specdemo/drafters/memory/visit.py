@@ -32,6 +32,12 @@ class Memory:
         self._head: OnlineHead | None = None
         self.saved_head: Path | None = None
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what all of it takes."""
+        head = self._head.memory_bytes if self._head else 0
+        return self.texts.memory_bytes + self.counts.memory_bytes + head
+
     def head_of(self, model: object) -> OnlineHead | None:
         """The head of this draft model, made when first needed; None for a model whose states are not known."""
         if not isinstance(model, CompactModel):

@@ -56,6 +56,11 @@ class CompactModel:
         return self._cache.length
 
     @property
+    def memory_bytes(self) -> int:
+        """Of the cache and the text's own words."""
+        return self._cache.memory_bytes + self._text_words.memory_bytes
+
+    @property
     def words(self) -> ReducedVocabulary:
         """What it can say after the text that it has read."""
         return self._text_words.words

@@ -41,6 +41,11 @@ class ExitModel:
         return self.adapter.length
 
     @property
+    def memory_bytes(self) -> int:
+        """Of the adapter's cache; the first layers write into the target's."""
+        return self.adapter.memory_bytes
+
+    @property
     def words(self) -> ReducedVocabulary:
         """What it can say after the text that it has read."""
         return self.adapter.words

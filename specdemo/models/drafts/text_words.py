@@ -40,6 +40,11 @@ class TextWords:
         self._packed: Packed | None = None
 
     @property
+    def memory_bytes(self) -> int:
+        """Of the added rows, as the head reads them."""
+        return self._rows.nbytes
+
+    @property
     def extra(self) -> ExtraHead | None:
         """The added rows for the compiled pass."""
         return ExtraHead(self._packed, len(self._met)) if self._packed and self._met else None

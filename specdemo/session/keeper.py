@@ -1,0 +1,103 @@
+"""What visitors leave between two runs, bounded in memory and in time: who was away longest gives back first."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Holder(Protocol):
+    """Who holds something between two runs; see `Conversation`. Hashed by identity."""
+
+    visitor: str
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held now."""
+
+    def give_back(self) -> bool:
+        """Free it. returns: whether that could be; never while a run goes on"""
+
+
+class Keeper:
+    """Remembers who ran when, and takes back what is too much or idle. Safe to use from several threads.
+
+    most_bytes: of everybody together
+    idle_seconds: after so long without a run a visitor gives back
+    clock: seconds
+    """
+
+    def __init__(
+        self, most_bytes: int, idle_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most_bytes, self._idle_seconds, self._clock = most_bytes, idle_seconds, clock
+        self._lock = threading.RLock()
+        self._used: weakref.WeakKeyDictionary[Holder, float] = weakref.WeakKeyDictionary()
+        self._timer: threading.Timer | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that all visitors hold."""
+        with self._lock:
+            return sum(holder.held_bytes for holder in list(self._used))
+
+    def keep(self, holder: Holder) -> None:
+        """A run of this holder has ended."""
+        with self._lock:
+            self._used.pop(holder, None)  # behind all others
+            if holder.held_bytes:
+                self._used[holder] = self._clock()
+        self.look()
+
+    def forget(self, holder: Holder) -> None:
+        """It holds nothing any more."""
+        with self._lock:
+            self._used.pop(holder, None)
+            self._watch()
+
+    def leave(self, visitor: str) -> None:
+        """A visitor has gone, or seems to have: what he holds is taken back at once."""
+        with self._lock:
+            for holder in list(self._used):
+                if holder.visitor == visitor:
+                    self._take(holder)
+            self._watch()
+
+    def look(self) -> None:
+        """Take back what is idle or too much."""
+        with self._lock:
+            longest = self._clock() - self._idle_seconds
+            for holder, used in list(self._used.items()):
+                if used <= longest:
+                    self._take(holder)
+            total = self.held_bytes
+            for holder in list(self._used):
+                if total <= self._most_bytes:
+                    break
+                held = holder.held_bytes
+                total -= held if self._take(holder) else 0
+            self._watch()
+
+    def _take(self, holder: Holder) -> bool:
+        if given := holder.give_back():
+            self._used.pop(holder, None)
+        return given
+
+    def _watch(self) -> None:
+        """Look again when the next visitor has been idle for too long, also when nobody runs anything until then."""
+        if self._timer and not self._used:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and (used := next(iter(self._used.values()), None)) is not None:
+            seconds = max(1.0, used + self._idle_seconds - self._clock())
+            self._timer = threading.Timer(seconds, self._time_has_come)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _time_has_come(self) -> None:
+        with self._lock:
+            self._timer = None
+        self.look()
