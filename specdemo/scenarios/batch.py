@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.session.caches import failure
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.settings import RunSettings
 from specdemo.trace.events import Event, FinishReason, RunFailed, RunFinished, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
@@ -75,7 +75,7 @@ class Totals:
 
 
 def answer_all(
-    studio: Studio,
+    studio: Door,
     prompts: Sequence[str],
     settings: RunSettings,
     *,
@@ -130,7 +130,7 @@ def new_texts(step: Verified) -> list[str]:
 
 
 def _answer(
-    studio: Studio,
+    studio: Door,
     answer: Answer,
     settings: RunSettings,
     system: str,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdemo.session.caches import Caches, failure
-from specdemo.session.machine import machine_name
-from specdemo.session.studio import Studio
+from specdemo.session.conversation import Conversation, Host
+from specdemo.session.door import Door, Plain, perform
 from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import measure, output_ids
@@ -89,48 +89,18 @@ class TakenBack:
     tokens: tuple[Moved, ...]
 
 
-def machine(studio: Studio) -> dict[str, Any] | None:
-    """This machine's costs for the loaded pair: name, verify as [[rows, seconds], ...], draft in seconds or None."""
-    if not studio.ready:
-        return None
-    costs = studio.pair.costs
-    return {"name": machine_name(), "verify": costs.verify, "draft": costs.draft_step}
-
-
-def perfect(studio: Studio, cancel: threading.Event) -> Iterator[Lane]:
+def perfect(door: Door, cancel: threading.Event) -> Iterator[Lane]:
     """Drafts that know the greedy answer, at each lookahead; plain decoding first and last.
 
     A pass of several rows rounds differently from one of one row, so near-ties may fall the other way and the
     draft is refused there. It then learns what this width chooses, and the run is repeated.
     """
-    from specdemo.drafters.oracle import always_right
-
-    bench = _Bench(studio, cancel, TOKENS, Sampling())
-    yield bench.lane(0)
-    for lookahead in LOOKAHEADS:
-        answer = bench.plain
-        for attempt in range(ATTEMPTS):
-            events = bench.run(always_right([*bench.prompt_ids, *answer], lookahead))
-            lane = bench.summed(lookahead, events, retold=attempt > 0)
-            if lane.accepted == lane.drafted or cancel.is_set():
-                break
-            answer = output_ids(events)
-        if cancel.is_set():
-            return
-        yield lane
-    yield bench.lane(0)
+    return (Lane(**lane) for lane in perform(door, perfect_lanes, cancel))
 
 
-def at_random(studio: Studio, cancel: threading.Event) -> Iterator[Lane]:
+def at_random(door: Door, cancel: threading.Event) -> Iterator[Lane]:
     """Drafts drawn evenly from all words, at each lookahead; plain decoding first and last."""
-    bench = _Bench(studio, cancel, TOKENS, Sampling())
-    yield bench.lane(0)
-    for lookahead in LOOKAHEADS:
-        lane = bench.lane(lookahead, _evenly(lookahead, studio.pair.vocabulary_size))
-        if cancel.is_set():
-            return
-        yield lane
-    yield bench.lane(0)
+    return (Lane(**lane) for lane in perform(door, random_lanes, cancel))
 
 
 def two_words() -> dict[str, Scheduler]:
@@ -144,33 +114,72 @@ def two_words() -> dict[str, Scheduler]:
     }
 
 
-def taken_back(studio: Studio, cancel: threading.Event) -> TakenBack | None:
+def taken_back(door: Door, cancel: threading.Event) -> TakenBack | None:
     """The same on the real pair, along a text that the target draws at temperature 1. None without a draft model."""
-    pair = studio.pair
+    for found in perform(door, places_taken_back, cancel):
+        tokens = tuple(Moved(**moved) for moved in found["tokens"])
+        return TakenBack(**{**found, "tokens": tokens})
+    return None
+
+
+def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
+    """The lanes of `perfect`, where the models are."""
+    from specdemo.drafters.oracle import always_right
+
+    bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
+    yield asdict(bench.lane(0))
+    for lookahead in LOOKAHEADS:
+        answer = bench.plain
+        for attempt in range(ATTEMPTS):
+            events = bench.run(always_right([*bench.prompt_ids, *answer], lookahead))
+            lane = bench.summed(lookahead, events, retold=attempt > 0)
+            if lane.accepted == lane.drafted or cancel.is_set():
+                break
+            answer = output_ids(events)
+        if cancel.is_set():
+            return
+        yield asdict(lane)
+    yield asdict(bench.lane(0))
+
+
+def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
+    """The lanes of `at_random`, where the models are."""
+    bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
+    yield asdict(bench.lane(0))
+    for lookahead in LOOKAHEADS:
+        lane = bench.lane(lookahead, _evenly(lookahead, bench.pair.vocabulary_size))
+        if cancel.is_set():
+            return
+        yield asdict(lane)
+    yield asdict(bench.lane(0))
+
+
+def places_taken_back(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
+    """What `taken_back` finds, where the models are."""
+    host = conversation.host
+    pair = host.loaded.pair
     if pair.open_draft is None:
-        return None
-    bench = _Bench(studio, cancel, PLACES, Sampling(temperature=1.0))
+        return
+    bench = _Bench(host, cancel, PLACES, Sampling(temperature=1.0))
     ids = bench.plain
-    if not ids or cancel.is_set():
-        return None
-    found: TakenBack = studio.runner.call(lambda: _moved(pair, bench.prompt_ids, ids))
-    return found
+    if ids and not cancel.is_set():
+        yield asdict(host.runner.call(lambda: _moved(pair, bench.prompt_ids, ids)))
 
 
 class _Bench:
     """One prompt and caches of its own, in which runs follow one another. plain: ids of plain decoding's answer"""
 
     def __init__(
-        self, studio: Studio, cancel: threading.Event, tokens: int, sampling: Sampling
+        self, host: Host, cancel: threading.Event, tokens: int, sampling: Sampling
     ) -> None:
         from specdemo.session.text import encode_conversation
 
-        self.studio, self.cancel, self.tokens = studio, cancel, tokens
-        self.pair = studio.pair
+        self.host, self.cancel, self.tokens = host, cancel, tokens
+        self.pair = host.loaded.pair
         self.settings = RunSettings(method="nothing", memory=False, sampling=sampling)
         message = [{"role": "user", "content": PROMPT}]
         self.prompt_ids = encode_conversation(self.pair.tokenizer, message, self.pair.context)
-        self.caches = studio.runner.call(lambda: Caches(studio.loaded))
+        self.caches = host.runner.call(lambda: Caches(host.loaded))
         self.plain = output_ids(self.run(None))  # warms up too: not counted
 
     def run(self, drafter: Drafter | None) -> list[Event]:
@@ -192,7 +201,7 @@ class _Bench:
             limits=Limits(self.tokens),
             drafter=drafter,
         )
-        events = list(self.studio.runner.run(lane))
+        events = list(self.host.runner.run(lane))
         for event in events:
             if isinstance(event, RunFailed):
                 raise failure(event)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from specdemo.engine.forward import ForwardRequest
 from specdemo.engine.runner import Steps
 from specdemo.errors import UserError
 from specdemo.session.caches import Lane, failure
-from specdemo.session.studio import Studio
+from specdemo.session.conversation import Conversation
+from specdemo.session.door import Door, Plain
 from specdemo.session.text import encode_conversation
 from specdemo.settings import RunSettings, Sampling
-from specdemo.trace.events import SPECULATIVE, Drafted, Event, Node, RunFailed, RunStarted, Verified
-
-if TYPE_CHECKING:
-    from specdemo.session.loaded import Loaded
+from specdemo.trace.codec import decode, encode
+from specdemo.trace.events import (
+    SPECULATIVE,
+    Drafted,
+    Event,
+    ModelInfo,
+    Node,
+    RunFailed,
+    RunStarted,
+    Verified,
+)
 
 ANSWER = "nothing"  # the method that writes the text: the target's own
 TAKES = 2  # of each step; the first warms up, and the last is reported
@@ -46,10 +53,10 @@ class Text:
 class Place:
     """Stands at a position of a text and asks drafter after drafter what comes next."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Door) -> None:
         self._studio = studio
         self._conversation = studio.open()
-        self._writer: Loaded | None = None  # what the text was written with
+        self._writer: ModelInfo | None = None  # what the text was written with
 
     def close(self) -> None:
         """Free the caches."""
@@ -72,8 +79,7 @@ class Place:
         settings = RunSettings(
             method=ANSWER, max_new_tokens=most, memory=False, sampling=sampling or Sampling()
         )
-        self._writer = self._studio.loaded
-        stops = self._writer.pair.stop_ids()
+        self._writer, stops = self._studio.target, self._studio.stop_ids
         text = Text(prompt, (), system)
         for event in self._conversation.run(prompt, settings, system=system, cancel=cancel):
             if isinstance(event, RunFailed):
@@ -97,7 +103,7 @@ class Place:
         others go on. cancel: asked between two methods
         Raises UserError for settings out of range, and when another pair was loaded since the text was written.
         """
-        if self._writer is not self._studio.loaded:
+        if self._writer is not self._studio.target:
             raise UserError(
                 "Another model was loaded since this text was written.",
                 unharmed="The text is kept.",
@@ -114,9 +120,15 @@ class Place:
             if not method.available:
                 yield Guess(method.name, why_not=method.why_not)
                 continue
-            asked = replace(settings, method=method.name)
+            arguments = {
+                "prompt": text.prompt,
+                "system": text.system,
+                "answer_ids": [node.token_id for node in text.tokens[:position]],
+                "settings": replace(settings, method=method.name).to_dict(),
+            }
             try:
-                events = list(self._studio.runner.run(self._guess(text, position, asked, cancel)))
+                found = self._conversation.perform(one_step, arguments, cancel)
+                events = [decode(part["line"]) for part in found]
             except UserError as error:
                 yield Guess(method.name, why_not=str(error))
                 continue
@@ -124,36 +136,56 @@ class Place:
             if guess.verified or guess.why_not:  # else it was cancelled
                 yield guess
 
-    def _guess(
-        self, text: Text, position: int, settings: RunSettings, cancel: threading.Event
-    ) -> Steps:
-        """The events of one step of the loop, on the text up to the position; an earlier take's are dropped."""
-        with self._conversation.using() as caches:
-            pair = caches.loaded.pair
-            messages = [{"role": "user", "content": text.prompt}]
-            if text.system.strip():
-                messages.insert(0, {"role": "system", "content": text.system})
-            token_ids = [
-                *encode_conversation(pair.tokenizer, messages, pair.context),
-                *(node.token_id for node in text.tokens[:position]),
-            ]
-            header = RunStarted(SPECULATIVE, settings.method, text.prompt, {}, pair.target.info)
-            events: list[Event] = []
-            for _ in range(TAKES):
-                lane = caches.lane(
-                    token_ids,
-                    settings,
-                    header,
-                    together=self._studio.together,
-                    cancelled=cancel.is_set,
-                )
-                events = yield from _one_step(lane)
-                if caches.broken:
-                    break
-        yield from events
+
+def one_step(
+    conversation: Conversation,
+    cancel: threading.Event,
+    *,
+    prompt: str,
+    system: str,
+    answer_ids: Sequence[int],
+    settings: Mapping[str, object],
+) -> Iterator[Plain]:
+    """One method's step after the first tokens of an answer, where the models are. yields: {"line": an event}"""
+    steps = _takes(
+        conversation, cancel, prompt, system, answer_ids, RunSettings.from_values(settings)
+    )
+    for event in conversation.host.runner.run(steps):
+        yield {"line": encode(event)}
 
 
-def _one_step(lane: Lane) -> Generator[Event | ForwardRequest, None, list[Event]]:
+def _takes(
+    conversation: Conversation,
+    cancel: threading.Event,
+    prompt: str,
+    system: str,
+    answer_ids: Sequence[int],
+    settings: RunSettings,
+) -> Steps:
+    """The events of one step of the loop; an earlier take's are dropped."""
+    with conversation.using() as caches:
+        pair = caches.loaded.pair
+        messages = [{"role": "user", "content": prompt}]
+        if system.strip():
+            messages.insert(0, {"role": "system", "content": system})
+        token_ids = [*encode_conversation(pair.tokenizer, messages, pair.context), *answer_ids]
+        header = RunStarted(SPECULATIVE, settings.method, prompt, {}, pair.target.info)
+        events: list[Event] = []
+        for _ in range(TAKES):
+            lane = caches.lane(
+                token_ids,
+                settings,
+                header,
+                together=conversation.host.together,
+                cancelled=cancel.is_set,
+            )
+            events = yield from _first_step(lane)
+            if caches.broken:
+                break
+    yield from events
+
+
+def _first_step(lane: Lane) -> Generator[Event | ForwardRequest, None, list[Event]]:
     """The events of a lane's first step; what it asks for is passed on."""
     events: list[Event] = []
     with closing(lane):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.errors import UserError
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.settings import RunSettings
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event
 
@@ -20,7 +20,7 @@ WARM_UP = 8  # tokens of the pass before a lane, whose times are dropped
 
 
 def run_race(
-    studio: Studio,
+    studio: Door,
     prompt: str,
     lanes: Sequence[RunSettings],
     *,
@@ -56,7 +56,7 @@ def run_race(
                 conversation.close()
 
 
-def _check(studio: Studio, lanes: Sequence[RunSettings]) -> None:
+def _check(studio: Door, lanes: Sequence[RunSettings]) -> None:
     if not LEAST <= len(lanes) <= MOST:
         raise UserError(f"A race has {LEAST} to {MOST} lanes, not {len(lanes)}.")
     methods = {method.name: method for method in studio.methods()}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import Runner, Steps
@@ -22,6 +22,7 @@ from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStart
 if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
     from specdemo.models.pair import LoadedPair
+    from specdemo.session.door import Plain, Work
     from specdemo.session.loaded import Loaded
 
 
@@ -58,6 +59,20 @@ class Conversation:
         self._caches: Caches | None = None
         self._memory: Memory | None = None
         self._running = 0
+
+    @property
+    def host(self) -> Host:
+        """The studio that opened it."""
+        return self._host
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """What was said: `role` and `content` each. Setting it goes on from there."""
+        return self._messages
+
+    @messages.setter
+    def messages(self, messages: list[dict[str, str]]) -> None:
+        self._messages = messages
 
     @property
     def caches(self) -> Caches:
@@ -148,6 +163,12 @@ class Conversation:
         settings = settings.checked()
         steps = self._run(prompt, settings, system, cancel)
         yield from self._host.meter.watch(self._host.runner.run(steps, every))
+
+    def perform(
+        self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None
+    ) -> Iterator[Plain]:
+        """Work on these caches: see `door`. Raises UserError."""
+        return work(self, cancel or threading.Event(), **arguments)
 
     def _run(
         self, prompt: str, settings: RunSettings, system: str, cancel: threading.Event

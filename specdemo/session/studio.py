@@ -19,6 +19,7 @@ from specdemo.models.progress import Progress
 from specdemo.session.conversation import Conversation
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import Loaded, fetch, load
+from specdemo.session.machine import machine_name
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
 from specdemo.settings import AppSettings
@@ -26,6 +27,7 @@ from specdemo.settings import AppSettings
 if TYPE_CHECKING:
     from specdemo.drafters.shipped import Shipped
     from specdemo.models.pair import LoadedPair
+    from specdemo.trace.events import ModelInfo
 
 LIBRARIES = ("torch", "transformers")  # what live runs cannot do without
 
@@ -96,6 +98,23 @@ class Studio:
     def pair(self) -> LoadedPair:
         """The loaded pair; raises UserError while there is none."""
         return self.loaded.pair
+
+    @property
+    def target(self) -> ModelInfo:
+        """What runs as the target, another value after each load; raises UserError while there is none."""
+        return self.pair.target.info
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Tokens that end an answer; raises UserError while nothing is loaded."""
+        return frozenset(self.pair.stop_ids())
+
+    def machine(self) -> dict[str, Any] | None:
+        """This machine's costs for the loaded pair: name, verify as [[rows, seconds], ...], draft in seconds or None."""
+        if not self.ready:
+            return None
+        costs = self.pair.costs
+        return {"name": machine_name(), "verify": costs.verify, "draft": costs.draft_step}
 
     @property
     def shipped(self) -> Shipped:

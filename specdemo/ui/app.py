@@ -6,7 +6,7 @@ from functools import partial
 
 import gradio as gr
 
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.dialogs import create_dialogs, script
 from specdemo.ui.header import create_header, create_replay_note
@@ -28,7 +28,7 @@ LOADING_SECONDS = 0.5  # between two looks at how far the model is
 QUEUE_SECONDS = 0.02  # between two looks of Gradio at its queue
 
 
-def create_app(studio: Studio) -> gr.Blocks:
+def create_app(studio: Door) -> gr.Blocks:
     """The page of a studio; nothing is loaded yet."""
     serve_assets()
     demo: gr.Blocks

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.export.table import SCRIPTS
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.ui.address import others_reach, own_address, qr
 from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.view import mounted
@@ -28,7 +28,7 @@ def create_dialog_buttons() -> gr.Button:
     return share
 
 
-def create_dialogs(studio: Studio, share: gr.Button, fields: Mapping[str, Any]) -> gr.HTML:
+def create_dialogs(studio: Door, share: gr.Button, fields: Mapping[str, Any]) -> gr.HTML:
     """The dialogs and what a link does. fields: the controls that it holds, by their names in it
 
     returns: what the script sends queries through, see `links.follow`

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import gradio as gr
 
 from specdemo.errors import UserError
+from specdemo.session.door import Door
 from specdemo.session.menu import MethodInfo
-from specdemo.session.studio import Studio
 from specdemo.settings import PRECISIONS
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import OPTIONS
@@ -26,7 +26,7 @@ class ModelMenu:
     load: gr.Button
 
 
-def create_model_menu(studio: Studio) -> ModelMenu:
+def create_model_menu(studio: Door) -> ModelMenu:
     """The pairs of models and the target's precision, folded away."""
     with gr.Accordion(words.MODEL, open=False):
         choices = [(pair.title, pair.target) for pair in studio.pairs()]
@@ -42,7 +42,7 @@ def create_model_menu(studio: Studio) -> ModelMenu:
 class ModelHandlers:
     """Handlers bound to one studio: what it can do now."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Door) -> None:
         self.studio = studio
 
     def status(self) -> str:
@@ -52,7 +52,7 @@ class ModelHandlers:
         if self.studio.error and not self.studio.ready:
             return present.status("failed", words.FAILED.format(message=self.studio.error))
         if self.studio.ready:
-            info = self.studio.pair.target.info
+            info = self.studio.target
             return present.status(
                 "ready", words.READY.format(target=info.name, precision=info.precision)
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.settings import Widget, field, widget_order
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
@@ -41,7 +41,7 @@ class SettingsPanel:
         return {field(name).link: component for name, component in self.fields.items()}
 
 
-def create_settings(studio: Studio) -> SettingsPanel:
+def create_settings(studio: Door) -> SettingsPanel:
     """What can be chosen for a run: a widget for each row of the table of settings that has one."""
     methods = studio.methods()
     default = field("method").default

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import gradio as gr
 
 from specdemo.errors import UserError
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.ui import present, words
 
 LOADING_SECONDS = 0.5  # between two looks at whether the model is ready
@@ -44,7 +44,7 @@ class Task:
         return Task()
 
 
-def alone(studio: Studio) -> dict[str, Any]:
+def alone(studio: Door) -> dict[str, Any]:
     """What is timed takes turns: options of its events."""
     return {"concurrency_id": "alone", "concurrency_limit": studio.settings.races_at_once}
 
@@ -90,7 +90,7 @@ class Lines:
 
 
 def stream(
-    studio: Studio | None,
+    studio: Door | None,
     task: Task,
     work: Generator[object, None, None],
     shown: Shown,

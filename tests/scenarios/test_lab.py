@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import asdict
-from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import PROFILE, loaded, tiny_llama
+from letters import tiny_pair
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -129,8 +129,9 @@ def test_the_real_pair_is_moved_by_taking_back_only(studio):
 
 
 def test_without_a_draft_there_is_nothing_to_take_back():
-    pair = SimpleNamespace(open_draft=None)
-    assert lab.taken_back(SimpleNamespace(pair=pair), threading.Event()) is None
+    studio = Studio(AppSettings(target="tiny", draft="none"))
+    studio.use(loaded(tiny_pair()))
+    assert lab.taken_back(studio, threading.Event()) is None
 
 
 def test_the_two_words_through_the_loop():

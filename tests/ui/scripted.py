@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 from specdemo.session.menu import MethodInfo
 from specdemo.settings import AppSettings, RunSettings
@@ -64,7 +63,7 @@ class ScriptedStudio:
     audited = None
     cards: dict[str, dict[str, object]] = {}
     loading = None
-    pair = SimpleNamespace(target=SimpleNamespace(info=ModelInfo("tiny", precision="fp32")))
+    target = ModelInfo("tiny", precision="fp32")
 
     def methods(self):
         return METHODS

@@ -10,7 +10,7 @@ import gradio as gr
 
 from specdemo.errors import UserError
 from specdemo.scenarios.batch import Answer, Totals, answer_all
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.settings import RunSettings
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import SettingsPanel, by_name
@@ -40,7 +40,7 @@ class Table:
 class BatchHandlers:
     """Handlers bound to one studio; a visitor's batch is a `Task`."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Door) -> None:
         self.studio = studio
 
     def begin(self, task: Task | None, text: str | None) -> tuple[Task, str]:
@@ -89,7 +89,7 @@ class BatchHandlers:
             task.stop()
 
 
-def create_batch(studio: Studio, settings: SettingsPanel) -> None:
+def create_batch(studio: Door, settings: SettingsPanel) -> None:
     """The box of several prompts and what it does. settings: what they are run with"""
     handlers = BatchHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)

@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.errors import UserError
 from specdemo.scenarios import lab
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, alone, stream
 from specdemo.ui.view import mounted
 from specdemo.ui.words.en.lab import WORDS
@@ -34,7 +34,7 @@ class LabVisitor:
     task: Task = field(default_factory=Task)
 
 
-def create_lab(studio: Studio) -> None:
+def create_lab(studio: Door) -> None:
     """The tab's components and what they do. Called inside its tab."""
     words: Any = WORDS
     handlers = LabHandlers(studio)
@@ -71,12 +71,12 @@ def create_lab(studio: Studio) -> None:
 class LabHandlers:
     """Handlers bound to one studio; what a visitor has tried is in `LabVisitor`."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Door) -> None:
         self.studio = studio
 
     def machine(self, _asked: str) -> dict[str, Any] | None:
         """What the script asks: this machine's costs, None while nothing is loaded."""
-        return lab.machine(self.studio)
+        return self.studio.machine()
 
     def begin(self, visitor: LabVisitor | None, name: str) -> tuple[LabVisitor, str]:
         """A button was pressed; answered at once. returns: visitor, value of the results"""
@@ -137,13 +137,13 @@ class _Found:
 
 
 def _lanes(
-    measure: Callable[[Studio, threading.Event], Iterator[lab.Lane]],
-) -> Callable[[Studio, threading.Event], Measured]:
+    measure: Callable[[Door, threading.Event], Iterator[lab.Lane]],
+) -> Callable[[Door, threading.Event], Measured]:
     """An experiment with a draft, lookahead by lookahead."""
 
-    def run(studio: Studio, cancel: threading.Event) -> Measured:
+    def run(studio: Door, cancel: threading.Event) -> Measured:
         lanes: list[dict[str, Any]] = []
-        about = {"precision": studio.pair.target.info.precision, **(lab.machine(studio) or {})}
+        about = {"precision": studio.target.precision, **(studio.machine() or {})}
         yield {**about, "lanes": [], "said": {"name": "plain"}}
         for lane in measure(studio, cancel):
             lanes.append(asdict(lane))
@@ -155,7 +155,7 @@ def _lanes(
     return run
 
 
-def _look_back(studio: Studio, cancel: threading.Event) -> Measured:
+def _look_back(studio: Door, cancel: threading.Event) -> Measured:
     """The real model first, which takes a moment, then the two words."""
     yield {"said": {"name": "places"}}
     real = lab.taken_back(studio, cancel)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import gradio as gr
 
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.view import RUNS, mounted
 from specdemo.ui.words.en.lessons import WORDS
 
 
-def create_lessons(studio: Studio) -> gr.HTML:
+def create_lessons(studio: Door) -> gr.HTML:
     """The tab's component; called inside its tab. All of it happens in the browser."""
     value = lessons_value(RUNS, live=not studio.replay_only)
     return mounted(

@@ -7,13 +7,13 @@ from functools import partial
 
 import gradio as gr
 
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.streaming import QUICK
 from specdemo.ui.view import audit_view, card_view
 
 
-def create_methods(studio: Studio) -> gr.HTML:
+def create_methods(studio: Door) -> gr.HTML:
     """The tab's components. returns: the view of the training card of the method that is chosen on the first tab"""
     with gr.Accordion(words.TRAINING, open=False):
         card = card_view()
@@ -23,6 +23,6 @@ def create_methods(studio: Studio) -> gr.HTML:
     return card
 
 
-def last_audit(studio: Studio) -> str:
+def last_audit(studio: Door) -> str:
     """Value of the view of the last audit."""
     return json.dumps(studio.last_audit())

@@ -13,8 +13,7 @@ import gradio as gr
 
 from specdemo.paths import ASSETS
 from specdemo.scenarios.batch import new_texts
-from specdemo.session.conversation import Conversation
-from specdemo.session.studio import Studio
+from specdemo.session.door import Chat, Door
 from specdemo.settings import RunSettings
 from specdemo.trace.codec import encode
 from specdemo.trace.events import FinishReason, RunFinished, RunStarted, Verified
@@ -45,7 +44,7 @@ class Visitor:
     opening: the first lines of that run's stream
     """
 
-    conversation: Conversation
+    conversation: Chat
     turns: list[tuple[str, str]] = field(default_factory=list)
     task: Task = field(default_factory=Task)
     opening: str = ""
@@ -59,7 +58,7 @@ class Visitor:
 class PlayHandlers:
     """Handlers bound to one studio; they hold nothing of a visitor, that is what `Visitor` is for."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Door) -> None:
         self.studio = studio
 
     def arrive(self) -> Visitor:
@@ -152,7 +151,7 @@ class PlayHandlers:
         gr.Info(words.FORGOTTEN)
 
 
-def create_play(studio: Studio) -> Play:
+def create_play(studio: Door) -> Play:
     """The tab's components and what they do. Called inside its tab."""
     handlers = PlayHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)

@@ -15,7 +15,7 @@ import gradio as gr
 from specdemo.errors import UserError
 from specdemo.scenarios.proposals import ANSWER, Guess, Place, Text
 from specdemo.scenarios.race import recorded_together
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.settings import RunSettings
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
@@ -45,7 +45,7 @@ class ProposalVisitor:
 class ProposalHandlers:
     """Handlers bound to one studio; they hold nothing of a visitor, that is what `ProposalVisitor` is for."""
 
-    def __init__(self, studio: Studio, folder: Path = RUNS) -> None:
+    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
         self.studio = studio
         self.recorded = [runs for runs in recorded_together(folder) if len(runs) > 1]
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
@@ -199,7 +199,7 @@ class _Shown:
     def value(self) -> str:
         """Value of the view."""
         text, studio = self.visitor.text, self.handlers.studio
-        info = studio.pair.target.info if studio.ready else None
+        info = studio.target if studio.ready else None
         return self.handlers.view(
             phase=self.phase if text else "empty",
             prompt=text.prompt if text else "",
@@ -238,7 +238,7 @@ def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
     }
 
 
-def create_proposals(studio: Studio) -> None:
+def create_proposals(studio: Door) -> None:
     """The tab's components and what they do. Called inside its tab."""
     handlers = ProposalHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)

@@ -12,7 +12,7 @@ import gradio as gr
 
 from specdemo.errors import UserError
 from specdemo.scenarios.race import LEAST, MOST, recorded_races, run_race
-from specdemo.session.studio import Studio
+from specdemo.session.door import Door
 from specdemo.settings import RunSettings
 from specdemo.trace.codec import encode
 from specdemo.ui import present
@@ -48,7 +48,7 @@ class RaceLines(Lines):
 class RaceHandlers:
     """Handlers bound to one studio; a visitor's race is a `Task`."""
 
-    def __init__(self, studio: Studio, folder: Path = RUNS) -> None:
+    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
         self.studio = studio
         self.recorded = recorded_races(folder)
 
@@ -143,7 +143,7 @@ def read_lanes(values: Mapping[str, Any]) -> list[RunSettings]:
     ]
 
 
-def create_race(studio: Studio) -> None:
+def create_race(studio: Door) -> None:
     """The tab's components and what they do. Called inside its tab."""
     handlers = RaceHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)

@@ -1,0 +1,108 @@
+"""What the page and the scenarios use of an engine, wherever it runs. Only plain values need to cross this door.
+
+`Studio` is the door to an engine in this process. Another one may talk to engines in other processes: settings go
+there as mappings, events come back as the lines of the trace's codec, and work that needs the models themselves is a
+function that is named there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, Protocol, TypeAlias
+
+from specdemo.errors import UserError
+from specdemo.models.progress import Progress
+from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.meter import Meter
+from specdemo.settings import AppSettings, RunSettings
+from specdemo.trace.events import Event, ModelInfo
+
+Plain: TypeAlias = dict[str, Any]
+"""What JSON holds: texts, numbers, truth values, None, and lists and mappings of them."""
+
+
+Work: TypeAlias = "Callable[..., Iterator[Plain]]"
+"""A function `(conversation, cancel, **arguments)` of a module of `scenarios`, which works where the models are.
+
+Its arguments and what it yields are plain; elsewhere it is known by its name.
+"""
+
+
+class Chat(Protocol):
+    """One visitor's conversation; see `Conversation`."""
+
+    def run(
+        self,
+        prompt: str,
+        settings: RunSettings,
+        *,
+        system: str = "",
+        cancel: threading.Event | None = None,
+        every: float = 0.0,
+    ) -> Iterator[Event]:
+        """Answer a prompt. Closing the iterator ends the run."""
+
+    def perform(
+        self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None
+    ) -> Iterator[Plain]:
+        """Work on this conversation's caches, where the models are. Raises UserError."""
+
+    def reset(self) -> None:
+        """Start over."""
+
+    def forget(self) -> None:
+        """Drop what earlier runs have taught the drafters of this visitor."""
+
+    def close(self) -> None:
+        """The visitor has gone."""
+
+
+class Door(Protocol):
+    """What is loaded, what it can do, and conversations with it; see `Studio`."""
+
+    meter: Meter
+    error: UserError | None
+
+    @property
+    def replay_only(self) -> UserError | None: ...
+
+    @property
+    def settings(self) -> AppSettings: ...
+
+    @property
+    def ready(self) -> bool: ...
+
+    @property
+    def target(self) -> ModelInfo:
+        """The loaded target, another value after each load. Raises UserError while there is none."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Tokens that end an answer. Raises UserError while nothing is loaded."""
+
+    def start(self) -> None: ...
+
+    def progress(self) -> Progress | None: ...
+
+    def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]: ...
+
+    def methods(self) -> list[MethodInfo]: ...
+
+    def pairs(self) -> list[PairInfo]: ...
+
+    def card(self, method: str) -> Mapping[str, Any] | None: ...
+
+    def last_audit(self) -> dict[str, object] | None: ...
+
+    def machine(self) -> Plain | None:
+        """The engine's costs: name, verify as [[rows, seconds], ...], draft in seconds or None. None while nothing is loaded."""
+
+    def open(self, visitor: str = "") -> Chat: ...
+
+
+def perform(door: Door, work: Work, cancel: threading.Event, **arguments: Any) -> Iterator[Plain]:
+    """Work in a conversation of its own."""
+    with closing(door.open()) as chat:
+        yield from chat.perform(work, arguments, cancel)
