@@ -2,14 +2,18 @@
 
 import { CLEAR } from "./pen.js";
 
+/** @import { Axis, Figure, Palette } from "./figure" */
+
 export const MARGIN = { l: 42, r: 10, t: 7, b: 20 }; // pixels around the plotting area; the horizontal title stands below it
 
 /**
  * Plotly's layout of a figure, in the colours of the theme and without motion.
  * figure: { x, y } and perhaps y2, which stands below y: Plotly's axes, { title, range, ... }; shapes, annotations
  * The titles are left to the page: to measure texts is most of what a drawing costs.
+ * @param {Palette} colours @param {Pick<Figure, "x" | "y" | "y2" | "shapes" | "annotations">} figure
  */
 export function layout(colours, { x, y, y2, shapes = [], annotations = [] }) {
+  /** @param {Axis} axis */
   const axis = ({ title: _, ...rest }) => ({
     gridcolor: colours.grid, linecolor: colours.line, zeroline: false, fixedrange: true,
     tickfont: { size: 10 }, tickangle: 0, ticklabeloverflow: "allow", ...rest,
@@ -31,9 +35,13 @@ export function layout(colours, { x, y, y2, shapes = [], annotations = [] }) {
   };
 }
 
-/** A figure with its traces as it stands on paper: with a title, a legend and the names of its axes. */
+/**
+ * A figure with its traces as it stands on paper: with a title, a legend and the names of its axes.
+ * @param {Palette} colours @param {Figure} figure @param {string} title
+ */
 export function picture(colours, figure, title) {
   const drawn = layout(colours, figure);
+  /** @param {"xaxis" | "yaxis" | "yaxis2"} name @param {Axis} axis */
   const titled = (name, { title: text }) => ({ [name]: { ...drawn[name], title: { text, font: { size: 12 } } } });
   return {
     data: figure.traces,

@@ -8,6 +8,13 @@ import { palette } from "./plot.js";
 import { readRun } from "./run.js";
 import { Slot } from "./slot.js";
 
+/**
+ * @import { Words } from "../parts/page"
+ * @import { Header, Lane, State } from "../core/state"
+ * @import { Choice, Figure, Palette, Reach } from "./figure"
+ */
+
+/** @param {"png" | "svg"} format */
 const size = (format) => ({ format, width: 900, height: 440, scale: format === "png" ? 2 : 1 }); // pixels of a saved picture
 const LEAST = { steps: 12, seconds: 0.4 }; // of the horizontal axis
 
@@ -17,12 +24,14 @@ export class ChartsView {
   onselect = null;
   #words;
   #methods; // titles
-  /** @type {import("../core/state").State | null} */
+  /** @type {State | null} */
   #state = null;
   #lit = -1;
   #choice = recall();
+  /** @type {Reach & { header: Header | null, whole: boolean, most: Reach }} */
   #reach = { header: null, whole: false, most: LEAST, ...LEAST };
 
+  /** @param {Words} words */
   constructor(words) {
     this.#words = words.charts;
     this.#methods = words.methods;
@@ -38,7 +47,7 @@ export class ChartsView {
     this.#tell();
   }
 
-  /** Draw a state soon. */
+  /** Draw a state soon. @param {State} state */
   render(state) {
     this.#state = state;
     this.#extend(state.lanes.speculative ?? state.lanes.plain);
@@ -52,58 +61,66 @@ export class ChartsView {
     for (const slot of this.slots) slot.plot.redraw();
   }
 
-  /** Light the step of this index, or none (-1). */
+  /** Light the step of this index, or none (-1). @param {number} index */
   highlight(index) {
     this.#lit = index;
     for (const slot of this.slots) slot.light();
   }
 
-  /** Save a chart, seen or not, as "png" or "svg". */
+  /** Save a chart, seen or not, as "png" or "svg". @param {string} name @param {"png" | "svg"} format */
   async export(name, format) {
     if (this.#state) await globalThis.Plotly?.downloadImage(this.#picture(name), { ...size(format), filename: `specdemo-${name}` });
   }
 
   /** Pictures of all charts that have something to show: [{ name, title, url }], each url a data URL. */
-  async images(format = "png") {
-    if (!this.#state || !globalThis.Plotly) return [];
-    const shown = NAMES.filter((name) => !this.#figure(name, palette(this.root)).empty);
+  async images(format = /** @type {const} */ ("png")) {
+    const { Plotly } = globalThis;
+    if (!this.#state || !Plotly) return [];
+    const shown = NAMES.filter((name) => this.#figure(name, palette(this.root))?.empty === "");
     return Promise.all(shown.map(async (name) => ({
       name,
       title: this.#words.titles[name],
-      url: await globalThis.Plotly.toImage(this.#picture(name), size(format)),
+      url: await Plotly.toImage(this.#picture(name), size(format)),
     })));
   }
 
+  /** @param {number} index */
   #find(index) {
     return this.#state?.lanes.speculative?.steps.findIndex((step) => step.index === index) ?? -1;
   }
 
+  /** @param {string} name @param {Palette} colours */
   #figure(name, colours) {
     return this.#state && FIGURES[name](readRun(this.#state, this.#choice.axis, this.#reach), this.#words, colours, this.#methods);
   }
 
+  /** @param {string} name */
   #picture(name) {
-    const { kind } = /** @type {import("../core/state").State} */ (this.#state).source;
+    const { kind } = /** @type {State} */ (this.#state).source;
     const colours = palette(this.root);
     const title = `${this.#words.titles[name]} (${this.#words.origin[kind]})`;
-    return picture(colours, this.#figure(name, colours), title);
+    return picture(colours, /** @type {Figure} */ (this.#figure(name, colours)), title);
   }
 
   // The axis reaches as far as this run has been seen to go, so that looking back does not move it; while a run goes on
   // it grows by a third at a time.
+  /** @param {Lane | undefined} lane */
   #extend(lane) {
     const header = lane?.header ?? null;
     const before = header === this.#reach.header ? this.#reach : { whole: false, most: LEAST };
     const most = { steps: Math.max(before.most.steps, (lane?.steps.at(-1)?.index ?? 0) + 1), seconds: Math.max(before.most.seconds, lane?.elapsed ?? 0) };
     const whole = before.whole || Boolean(lane?.end);
+    /** @param {"steps" | "seconds"} name */
     const end = (name) => (whole ? most[name] : roundUp(most[name], LEAST[name]));
     this.#reach = { header, whole, most, steps: end("steps"), seconds: end("seconds") };
   }
 
+  /** @param {number} i @param {string} name */
   #choose(i, name) {
     this.#keep({ ...this.#choice, slots: this.#choice.slots.with(i, name) });
   }
 
+  /** @param {Choice} choice */
   #keep(choice) {
     this.#choice = choice;
     remember(choice);
@@ -115,5 +132,8 @@ export class ChartsView {
   }
 }
 
-/** The next of a row of lengths, each a third longer than the one before, that is not below a value. */
+/**
+ * The next of a row of lengths, each a third longer than the one before, that is not below a value.
+ * @param {number} value @param {number} least
+ */
 export const roundUp = (value, least) => least * (4 / 3) ** Math.max(0, Math.ceil(Math.log(value / least) / Math.log(4 / 3) - 1e-9));

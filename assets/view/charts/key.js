@@ -2,11 +2,9 @@
 
 import { el, svg } from "../parts/dom.js";
 
-/**
- * A small drawing of a look, for a key.
- *
- * @param {import("./pen.js").Look} look
- */
+/** @import { Look } from "./figure" */
+
+/** A small drawing of a look, for a key. @param {Look} look */
 export function sample({ shape, colour, width, dash, symbol }) {
   const drawing = svg("svg", { width: 20, height: 10, class: "sd-sample", style: `color: var(--sd-${colour})`, "aria-hidden": "true" });
   if (shape === "line") drawing.append(svg("line", { x1: 0, x2: 20, y1: 5, y2: 5, "stroke-width": width, "stroke-dasharray": dash ?? "none" }));
@@ -20,5 +18,5 @@ export function sample({ shape, colour, width, dash, symbol }) {
 
 const SYMBOLS = { circle: "M7 5a3 3 0 1 0 6 0a3 3 0 1 0-6 0", square: "M7 2h6v6h-6z", diamond: "M10 1l4 4l-4 4l-4-4z" };
 
-/** The entries of a key, from a list of [look or null, text]. */
+/** The entries of a key, from a list of [look or null, text]. @param {[Look | null, string][]} entries */
 export const keyItems = (entries) => entries.map(([look, text]) => el("li", {}, ...(look ? [sample(look)] : []), text));

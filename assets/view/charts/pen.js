@@ -1,13 +1,10 @@
 // Turns values into Plotly's series, in looks of which no two differ by colour alone.
 
-/** Plotly reads a small markup in its labels: text from a trace must not be taken for it. */
+/** @import { Look, Palette, Series, Spans } from "./figure" */
+
+/** Plotly reads a small markup in its labels: text from a trace must not be taken for it. @param {string} text */
 export const escapeMarkup = (text) =>
   text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-
-/**
- * How a series looks; no two of a chart differ by colour alone.
- * @typedef {{ shape: string, colour: string, width?: number, dash?: string, symbol?: string }} Look shape: bar, hatch, dots, line or caps
- */
 
 /**
  * Turns values into Plotly's series, drawn in the looks of a table.
@@ -15,22 +12,29 @@ export const escapeMarkup = (text) =>
  * names: name -> what a key calls the series
  */
 export class Pen {
+  /** @param {Palette} colours @param {Record<string, Look>} looks @param {Record<string, string>} names */
   constructor(colours, looks, names) {
     this.colours = colours;
     this.looks = looks;
     this.names = names;
   }
 
-  /** A bar for each i from starts[i] to ends[i] and bottoms[i] to tops[i]. */
+  /**
+   * A bar for each i from starts[i] to ends[i] and bottoms[i] to tops[i].
+   * @param {string} name @param {Spans} spans @param {number[]} bottoms @param {(number | null)[]} tops
+   */
   bars(name, { starts, ends }, bottoms, tops) {
     return this.#areas(name, tops.flatMap((top, i) => {
       const gap = 0.1 * (ends[i] - starts[i]);
       const [from, to] = [starts[i] + gap, ends[i] - gap];
-      return top > bottoms[i] ? [[[from, bottoms[i]], [from, top], [to, top], [to, bottoms[i]]]] : [];
+      return top !== null && top > bottoms[i] ? [[[from, bottoms[i]], [from, top], [to, top], [to, bottoms[i]]]] : [];
     }));
   }
 
-  /** A line through points; null breaks it. more: what else Plotly shall know */
+  /**
+   * A line through points; null breaks it. more: what else Plotly shall know
+   * @param {string | number} name @param {number[]} x @param {(number | null)[]} y @param {object} [more]
+   */
   line(name, x, y, more = {}) {
     const { colour, width, dash, symbol } = this.looks[name];
     const alone = y.length === 1;
@@ -43,13 +47,20 @@ export class Pen {
     };
   }
 
-  /** A line that keeps each value from its start to its end. */
+  /**
+   * A line that keeps each value from its start to its end.
+   * @param {string} name @param {Spans} spans @param {(number | null)[]} y
+   */
   level(name, { starts, ends }, y) {
     if (!y.length) return this.line(name, [], []);
-    return { ...this.line(name, [...starts, ends.at(-1)], [...y, y.at(-1)]), mode: "lines", line: { ...this.line(name, [], []).line, shape: "hv" } };
+    return { ...this.line(name, [...starts, ends[ends.length - 1]], [...y, y[y.length - 1]]), mode: "lines", line: { ...this.line(name, [], []).line, shape: "hv" } };
   }
 
-  /** A flat cap over each value that is not null, from its start to its end; a roof where peaked[i]. thick: in the value's unit */
+  /**
+   * A flat cap over each value that is not null, from its start to its end; a roof where peaked[i]. thick: in the value's unit
+   * @param {string} name @param {Spans} spans @param {(number | null)[]} values @param {(boolean | null)[]} peaked
+   * @param {number} thick
+   */
   caps(name, { starts, ends }, values, peaked, thick) {
     return this.#areas(name, values.flatMap((value, i) => {
       if (value === null) return [];
@@ -60,7 +71,10 @@ export class Pen {
     }));
   }
 
-  /** What the pointer finds: texts at points that are not seen. ids[i] is handed to those who listen. */
+  /**
+   * What the pointer finds: texts at points that are not seen. ids[i] is handed to those who listen.
+   * @param {number[]} x @param {(number | null)[]} y @param {string[]} texts @param {(number | null)[]} ids
+   */
   hover(x, y, texts, ids) {
     return {
       type: "scatter", mode: "none", showlegend: false,
@@ -70,6 +84,7 @@ export class Pen {
 
   // Polygons as one line, which comes to each from the ground and goes back the same way, so that nothing between them is
   // filled: after a gap Plotly would begin another element, and hundreds of them take it too long.
+  /** @param {string} name @param {number[][][]} polygons */
   #areas(name, polygons) {
     const points = polygons.flatMap((corners) => [[corners[0][0], 0], ...corners, corners[0], [corners[0][0], 0]]);
     const colour = this.colours[this.looks[name].colour];
@@ -83,12 +98,14 @@ export class Pen {
     };
   }
 
+  /** @param {string | number} name @param {number[]} x @param {(number | null)[]} y */
   #series(name, x, y) {
     return { type: "scatter", mode: "lines", name: this.names[name], x, y, hoverinfo: "skip" };
   }
 }
 
 export const CLEAR = "rgba(0,0,0,0)";
+/** @type {Record<string, object>} */
 const PATTERNS = {
   hatch: { shape: "/", size: 5, solidity: 0.4 },
   dots: { shape: ".", size: 4, solidity: 0.35 },

@@ -3,14 +3,17 @@
 import { el } from "../parts/dom.js";
 import { MARGIN, layout } from "./axes.js";
 
+/** @import { Draw, Drawing, Palette, PlotlyElement, PlotlyEvent } from "./figure" */
+
 const COLOURS = ["ink", "soft", "line", "grid", "card", "accepted", "rejected", "correction", "bonus", "drafted"];
 const CONFIG = { displayModeBar: false };
 const REST = 50; // times as long as a drawing took, the next one waits: a slow machine draws less often
 const MOST_REST = 2000; // milliseconds
 const LATE = 200; // milliseconds that a drawing may wait for a moment between two frames
+/** @param {() => void} call */
 const whenIdle = (call) => ("requestIdleCallback" in globalThis ? requestIdleCallback(call, { timeout: LATE }) : call());
 
-/** The theme's colours and font where an element stands. */
+/** The theme's colours and font where an element stands. @param {Element} element */
 export function palette(element) {
   const style = getComputedStyle(element);
   const colours = COLOURS.map((name) => [name, style.getPropertyValue(`--sd-${name}`).trim()]);
@@ -23,10 +26,10 @@ export class Plot {
   onhover = null; // (id or null): the pointer came upon a point, or left
   /** @type {((id: any) => void) | null} */
   onclick = null; // (id)
-  /** @type {((colours: Record<string, string>) => any) | null} */
+  /** @type {Draw | null} */
   #figure = null;
   #size = { width: 0, height: 0 };
-  /** @type {Record<string, string> | null} */
+  /** @type {Palette | null} */
   #colours = null;
   #timer = 0;
   #rested = 0; // when the next drawing may be made, by performance.now()
@@ -35,7 +38,7 @@ export class Plot {
   /** @type {[number, number] | null} */
   #mark = null;
 
-  /** What the picture shows, for who cannot see it; an image without a name would be worse than none. */
+  /** What the picture shows, for who cannot see it; an image without a name would be worse than none. @param {string} label */
   say(label) {
     this.plot.setAttribute("role", "img");
     this.plot.setAttribute("aria-label", label);
@@ -51,7 +54,10 @@ export class Plot {
     theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
   }
 
-  /** Draw soon what figure(colours) gives by then: its traces, what `layout` takes, and as `label` what is read out. */
+  /**
+   * Draw soon what figure(colours) gives by then: its traces, what `layout` takes, and as `label` what is read out.
+   * @param {Draw} figure
+   */
   show(figure) {
     this.#figure = figure;
     this.#soon();
@@ -64,12 +70,13 @@ export class Plot {
     this.#soon();
   }
 
-  /** Light a stretch [from, to] of the horizontal axis, or none. */
+  /** Light a stretch [from, to] of the horizontal axis, or none. @param {[number, number] | null} stretch */
   mark(stretch) {
     this.#mark = stretch;
     this.#placeMark();
   }
 
+  /** @param {{ width: number, height: number }} how */
   #resize({ width, height }) {
     this.#size = { width: Math.floor(width), height: Math.floor(height) };
     this.#rested = 0;
@@ -85,15 +92,17 @@ export class Plot {
     const { width, height } = this.#size;
     if (!this.#figure || width < 80 || height < 40 || !this.root.isConnected) return;
     const began = performance.now();
-    if (!globalThis.Plotly) this.#rested = began + 100; // it is large and comes after the text
-    if (began < this.#rested) {
+    const { Plotly } = globalThis;
+    if (!Plotly) this.#rested = began + 100; // it is large and comes after the text
+    if (!Plotly || began < this.#rested) {
       this.#soon();
       return;
     }
     const colours = (this.#colours ??= palette(this.root));
     const figure = this.#figure(colours);
-    globalThis.Plotly.react(this.plot, figure.traces, { ...layout(colours, figure), width, height }, CONFIG);
-    this.say(figure.label);
+    if (!figure) return;
+    Plotly.react(this.plot, figure.traces, { ...layout(colours, figure), width, height }, CONFIG);
+    if (figure.label) this.say(figure.label);
     this.#name(figure);
     this.#listen();
     this.#range = figure.x.range;
@@ -103,6 +112,7 @@ export class Plot {
   }
 
   // The units of the vertical axes, beside them.
+  /** @param {Drawing} drawing */
   #name({ y, y2 }) {
     const titles = [y, y2].flatMap((axis) => axis?.title ?? []);
     if (titles.join() === this.#titles) return;
@@ -116,15 +126,18 @@ export class Plot {
   #listen() {
     if (this.#listening) return;
     this.#listening = true;
+    /** @param {PlotlyEvent} event */
     const id = (event) => event.points?.[0]?.customdata ?? null;
-    this.plot.on("plotly_hover", (event) => this.onhover?.(id(event)));
-    this.plot.on("plotly_unhover", () => this.onhover?.(null));
-    this.plot.on("plotly_click", (event) => id(event) !== null && this.onclick?.(id(event)));
+    const plot = /** @type {PlotlyElement} */ (this.plot);
+    plot.on("plotly_hover", (event) => this.onhover?.(id(event)));
+    plot.on("plotly_unhover", () => this.onhover?.(null));
+    plot.on("plotly_click", (event) => id(event) !== null && this.onclick?.(id(event)));
   }
 
   #placeMark() {
     const [from, to] = this.#range ?? [0, 1];
     const room = this.#size.width - MARGIN.l - MARGIN.r;
+    /** @param {number} x */
     const at = (x) => MARGIN.l + (room * (x - from)) / (to - from);
     const mark = this.#mark && this.#range && this.#mark[0] <= to ? this.#mark : null;
     this.band.hidden = !mark;

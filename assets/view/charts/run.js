@@ -3,13 +3,11 @@
 import { judgedSteps } from "../core/series.js";
 
 /**
- * A state as the charts read it.
- *
- * steps            judged steps of the lane with drafts
- * starts, ends     where each lies on the horizontal axis, which counts steps or seconds
- * x(point)         where a point { step, seconds } lies
- * range            of the horizontal axis
+ * @import { State } from "../core/state"
+ * @import { Choice, Reach, Run } from "./figure"
  */
+
+/** @param {State} state @param {Choice["axis"]} axis @param {Reach} reach @returns {Run} */
 export function readRun(state, axis, reach) {
   const { plain, speculative: lane } = state.lanes;
   const steps = judgedSteps(lane);

@@ -5,14 +5,20 @@ import { NAMES, keyOfFigure } from "./figures.js";
 import { keyItems } from "./key.js";
 import { Plot } from "./plot.js";
 
+/**
+ * @import { Words } from "../parts/page"
+ * @import { Asks, Choice, Figure, Palette } from "./figure"
+ */
+
 export class Slot {
   #words;
   #asks;
   #name = "";
-  /** @type {any} */
-  #figure = null; // what `figures.js` describes
+  /** @type {Figure | null} */
+  #figure = null;
   #key = "";
 
+  /** @param {Words} words @param {number} i @param {Asks} asks */
   constructor(words, i, asks) {
     this.#words = words;
     this.#asks = asks;
@@ -25,10 +31,11 @@ export class Slot {
     this.plot.root.append(this.empty);
     this.plot.onhover = (index) => asks.select(index ?? -1, false);
     this.plot.onclick = (index) => asks.select(index, true);
-    this.axes = Object.fromEntries(Object.entries(words.axes).map(([axis, text]) => [axis, button(text, () => asks.turn(axis))]));
+    this.axes = Object.fromEntries(Object.entries(words.axes).map(([axis, text]) => [axis, button(text, () => asks.turn(/** @type {Choice["axis"]} */ (axis)))]));
     this.turn = el("div", { class: "sd-chart-axis", role: "group", "aria-label": words.axis }, ...Object.values(this.axes));
     this.across = el("span", { class: "sd-chart-across" });
     this.origin = el("span", { class: "sd-origin" });
+    /** @param {"png" | "svg"} format */
     const save = (format) => button(format.toUpperCase(), () => asks.save(this.#name, format), words.save.replace("{format}", format.toUpperCase()));
     this.sheet = el("div", { class: "sd-chart-sheet", role: "region", tabindex: "0" });
     const summary = el("summary", {}, words.table);
@@ -38,6 +45,7 @@ export class Slot {
     this.root = el("section", { class: "sd-chart" }, row, this.panel);
   }
 
+  /** @param {string} name @param {Choice["axis"]} axis */
   choose(name, axis) {
     this.#name = name;
     for (const [other, tab] of Object.entries(this.tabs)) {
@@ -50,7 +58,10 @@ export class Slot {
     this.plot.redraw();
   }
 
-  /** learns: whether there are earlier runs to compare with; kind: of the state's source, none before a run */
+  /**
+   * learns: whether there are earlier runs to compare with; kind: of the state's source, none before a run
+   * @param {{ learns: boolean, kind: string }} how
+   */
   render({ learns, kind }) {
     this.tabs.history.hidden = !learns && this.#name !== "history";
     this.origin.className = `sd-origin sd-origin-${kind}`;
@@ -62,14 +73,16 @@ export class Slot {
     this.plot.mark(this.#figure?.place(this.#asks.lit()) ?? null);
   }
 
+  /** @param {Palette} colours */
   #draw(colours) {
     const figure = this.#asks.figure(this.#name, colours);
     this.#figure = figure;
-    this.#say(figure);
+    if (figure) this.#say(figure);
     this.light();
     return figure;
   }
 
+  /** @param {Figure} figure */
   #say(figure) {
     const entries = keyOfFigure(figure);
     const key = entries.map(([, text]) => text).join("\n");
@@ -86,18 +99,21 @@ export class Slot {
     if (!this.table.open || !this.#figure) return;
     const { heads, rows } = this.#figure.table();
     this.sheet.setAttribute("aria-label", this.#words.table_label.replace("{title}", this.#words.titles[this.#name]));
+    /** @param {string} tag @param {(string | number)[]} values @param {string} [scope] */
     const cells = (tag, values, scope) => values.map((value) => el(tag, { scope }, String(value)));
     const head = el("thead", {}, el("tr", {}, ...cells("th", heads, "col")));
     const body = rows.map(([first, ...rest]) => el("tr", {}, ...cells("th", [first], "row"), ...cells("td", rest)));
     this.sheet.replaceChildren(el("table", {}, head, el("tbody", {}, ...body)));
   }
 
+  /** @param {string} name @param {string} controls */
   #tab(name, controls) {
     const { tabs, titles } = this.#words;
     return el("button", { type: "button", role: "tab", title: titles[name], "aria-controls": controls, onclick: () => this.#asks.choose(name) }, tabs[name]);
   }
 
   // Arrow keys choose the next chart, as in every row of tabs.
+  /** @param {KeyboardEvent} event */
   #walk(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
@@ -109,6 +125,7 @@ export class Slot {
   }
 }
 
+/** @param {string} text @param {() => void} onclick @param {string} [label] */
 function button(text, onclick, label = text) {
   return el("button", { type: "button", class: "sd-chart-button", "aria-label": label, title: label, onclick }, text);
 }

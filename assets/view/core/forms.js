@@ -11,16 +11,11 @@ export const COLUMNS = [
   "draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds",
 ];
 
-/**
- * The events as JSON lines.
- *
- * @param {Line[]} events
- */
+/** The events as JSON lines. @param {Line[]} events */
 export const traceText = (events) => events.map((item) => `${JSON.stringify(item)}\n`).join("");
 
 /**
  * One row for each token, refused ones included; the target's own has no node (RFC 4180). See `csv_table` in specdemo/export/table.py.
- *
  * @param {Line[]} events
  */
 export function csvTable(events) {
@@ -34,12 +29,7 @@ export function csvTable(events) {
   return rows.map((cells) => `${cells.map(cell).join(",")}\r\n`).join("");
 }
 
-/**
- * @param {Verified} event
- * @param {Node} node
- * @param {number | null} place
- * @param {number | null} parent
- */
+/** @param {Verified} event @param {Node} node @param {number | null} place @param {number | null} parent */
 const row = (event, node, place, parent) => [
   event.lane, event.step, place, parent, node.token_id, harmless(node.text ?? ""), node.status ?? "drafted",
   node.target_prob, node.draft_prob, node.accept_prob, node.draw, node.survival,
@@ -61,9 +51,7 @@ const EMPTY = '<script type="application/json" id="sd-run">null</script>';
 
 /**
  * The player page with a run in it. page: what `player_page` of specdemo/export/table.py wrote
- *
- * @param {string} page
- * @param {{ title: string, trace: string }} run
+ * @param {string} page @param {{ title: string, trace: string }} run
  */
 export function withRun(page, run) {
   const data = JSON.stringify(run).replace(/[<\u2028\u2029]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);

@@ -6,11 +6,11 @@ import { depths } from "./tree.js";
  * @import { Lane } from "./state"
  */
 
-/**
- * @param {number} part
- * @param {number} whole
- */
+/** @param {number} part @param {number} whole */
 const ratio = (part, whole) => (whole ? part / whole : null);
+
+/** What a step's time goes to, and where a step and a lane hold it. */
+export const TIMES = /** @type {const} */ ({ draft: "draftSeconds", verify: "verifySeconds", overhead: "overheadSeconds" });
 
 /** @param {Lane | null | undefined} lane */
 export const tokensPerSecond = (lane) => (lane ? ratio(lane.tokens, lane.elapsed) : null);
@@ -24,30 +24,19 @@ export const tokensPerStep = (lane) => ratio(lane.tokens, judged(lane));
 export const draftPerStep = (lane) => ratio(lane.draftSeconds, judged(lane));
 /** @param {Lane} lane */
 export const verifyPerStep = (lane) => ratio(lane.verifySeconds, judged(lane));
-/**
- * Share of drafts that had been prepared while the target was busy; null for a run that prepares none.
- *
- * @param {Lane} lane
- */
+/** Share of drafts that had been prepared while the target was busy; null for a run that prepares none. @param {Lane} lane */
 export const preparedRate = (lane) => ratio(lane.hits, lane.known);
 
 /**
  * Speculative tokens per second over plain tokens per second.
- *
- * @param {Lane | null | undefined} plain
- * @param {Lane | null | undefined} speculative
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} speculative
  */
 export function speedup(plain, speculative) {
   const [slow, fast] = [tokensPerSecond(plain), tokensPerSecond(speculative)];
   return slow && fast ? fast / slow : null;
 }
 
-/**
- * Seconds a lane needed for its first n tokens; null when it never wrote that many.
- *
- * @param {Lane} lane
- * @param {number} n
- */
+/** Seconds a lane needed for its first n tokens; null when it never wrote that many. @param {Lane} lane @param {number} n */
 export function secondsFor(lane, n) {
   let low = 0;
   let high = lane.steps.length - 1;
@@ -65,9 +54,7 @@ export function secondsFor(lane, n) {
 
 /**
  * After each speculative step: seconds so far, tokens so far, and plain seconds over speculative seconds at that count.
- *
- * @param {Lane | null | undefined} plain
- * @param {Lane | null | undefined} speculative
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} speculative
  */
 export function speedupCurve(plain, speculative) {
   if (!plain || !speculative) return [];
@@ -89,7 +76,6 @@ export function speedupCurve(plain, speculative) {
  *     drafted     1         1          1
  *     tested      1         1          0
  *     kept        1         0          0
- *
  * @param {Lane | null | undefined} lane
  */
 export function positions(lane) {
@@ -110,11 +96,7 @@ export function positions(lane) {
   return out;
 }
 
-/**
- * Two significant digits, never in exponent form; an en dash for what is not known.
- *
- * @param {number | null | undefined} value
- */
+/** Two significant digits, never in exponent form; an en dash for what is not known. @param {number | null | undefined} value */
 export function two(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";

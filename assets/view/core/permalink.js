@@ -14,7 +14,6 @@ const TEXTS = new Set([...settings.TEXTS, "prompt", "system", "recorded", "tab",
 
 /**
  * The state that a query asks for; names that are not ours and values that cannot be read are left out.
- *
  * @param {string} search
  */
 export function readState(search) {
@@ -31,9 +30,7 @@ export function readState(search) {
 
 /**
  * A state as a query without its question mark; what equals the defaults or is empty is left out.
- *
- * @param {Partial<PageState>} state
- * @param {Partial<PageState>} defaults
+ * @param {Partial<PageState>} state @param {Partial<PageState>} defaults
  */
 export function writeState(state, defaults = {}) {
   const query = new URLSearchParams();
@@ -52,12 +49,7 @@ const parts = new Map();
 let follow = null;
 let waiting = "";
 
-/**
- * Let a part add to the state: `read()` gives the present value of `name`.
- *
- * @param {string} name
- * @param {() => unknown} read
- */
+/** Let a part add to the state: `read()` gives the present value of `name`. @param {string} name @param {() => unknown} read */
 export const remember = (name, read) => parts.set(name, read);
 
 /** The state of all parts that remember one. */
@@ -65,7 +57,6 @@ export const remembered = () => Object.fromEntries([...parts].map(([name, read])
 
 /**
  * Set controls, tab, recorded run and the rest to a state, in part or whole; what it does not name stays.
- *
  * @param {PageState} state
  */
 export function applyState(state) {
@@ -76,7 +67,6 @@ export function applyState(state) {
 
 /**
  * `call(query)` follows what is applied from now on, and what was applied before there was anyone to follow.
- *
  * @param {(query: string) => void} call
  */
 export function onApply(call) {

@@ -14,9 +14,7 @@ export class Player {
 
   /**
    * moved(): called after each move of the timeline and each change between playing and resting.
-   *
-   * @param {Playable} timeline
-   * @param {() => void} moved
+   * @param {Playable} timeline @param {() => void} moved
    */
   constructor(timeline, moved) {
     this.timeline = timeline;
@@ -47,11 +45,7 @@ export class Player {
     else this.play();
   }
 
-  /**
-   * Move to a stop; what was playing goes on from there.
-   *
-   * @param {number} at
-   */
+  /** Move to a stop; what was playing goes on from there. @param {number} at */
   seek(at) {
     this.timeline.held = false;
     this.timeline.seek(at);
@@ -59,12 +53,7 @@ export class Player {
     this.moved();
   }
 
-  /**
-   * Rest, and take one step. See `Timeline.neighbour`.
-   *
-   * @param {"token" | "round" | "rejection"} what
-   * @param {number} by
-   */
+  /** Rest, and take one step. See `Timeline.neighbour`. @param {"token" | "round" | "rejection"} what @param {number} by */
   step(what, by) {
     this.pause();
     this.seek(this.timeline.neighbour?.(what, by) ?? this.timeline.at);

@@ -12,7 +12,6 @@ export const judgedSteps = (lane) => (lane?.steps ?? []).filter((step) => !step.
 /**
  * How deep the oracle would have drafted: exactly as far as the target agreed, which is known once something was
  * refused; after a draft kept whole (or cut by the end of the answer) it is at least that many. null without a draft.
- *
  * @param {JudgedStep} step
  */
 export function oracle(step) {
@@ -22,9 +21,7 @@ export function oracle(step) {
 
 /**
  * Plain tokens a second: measured when a plain run is there, else from the measured cost of a pass of one row.
- *
- * @param {Lane | null | undefined} plain
- * @param {Lane | null | undefined} lane
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} lane
  */
 export function plainRate(plain, lane) {
   const measured = tokensPerSecond(plain);
@@ -36,9 +33,7 @@ export function plainRate(plain, lane) {
 /**
  * The speedup that the cost model foresaw, summed up to each step; a step without a forecast counts as measured.
  * Empty when nothing was foreseen or nothing is known about plain decoding.
- *
- * @param {Lane | null | undefined} plain
- * @param {Lane | null | undefined} lane
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} lane
  */
 export function predictedCurve(plain, lane) {
   const rate = plainRate(plain, lane);
@@ -54,19 +49,14 @@ export function predictedCurve(plain, lane) {
   }).filter((point) => Number.isFinite(point.speedup));
 }
 
-/**
- * @param {JudgedStep} step
- * @returns {step is JudgedStep & { expectedTokens: number, expectedSeconds: number }}
- */
+/** @param {JudgedStep} step @returns {step is JudgedStep & { expectedTokens: number, expectedSeconds: number }} */
 const foreseen = (step) => step.expectedTokens !== null && step.expectedSeconds !== null && step.expectedSeconds > 0;
 
 /**
  * The bound of drafting while the target is busy, after each step: one after the other a step takes g c + v seconds,
  * side by side max(g c, v), where g c is all drafting (hidden or not) and v the target's passes, both measured.
  * Empty for a run that does not draft ahead.
- *
- * @param {Lane | null | undefined} plain
- * @param {Lane | null | undefined} lane
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} lane
  */
 export function overlapBound(plain, lane) {
   const rate = plainRate(plain, lane);
@@ -86,7 +76,6 @@ export function overlapBound(plain, lane) {
 /**
  * Accepted share of drafted tokens, run by run: earlier runs of this method, then this one as far as it has come.
  * Empty without earlier runs, so for a method that does not learn from run to run.
- *
  * @param {Lane | null | undefined} lane
  */
 export function acceptanceHistory(lane) {
@@ -99,16 +88,11 @@ export function acceptanceHistory(lane) {
 
 /**
  * Tokens a second after each step of a lane: so far, and over its last `count` steps; null before the clock moved.
- *
- * @param {Lane | null | undefined} lane
- * @param {number} count
+ * @param {Lane | null | undefined} lane @param {number} count
  */
 export function rateCurve(lane, count) {
   const steps = judgedSteps(lane);
-  /**
-   * @param {number} tokens
-   * @param {number} seconds
-   */
+  /** @param {number} tokens @param {number} seconds */
   const over = (tokens, seconds) => (seconds > 0 ? tokens / seconds : null);
   return steps.map(({ index, elapsed, tokens }, i) => {
     const before = steps[i - count] ?? { elapsed: 0, tokens: 0 };
@@ -123,9 +107,7 @@ export function rateCurve(lane, count) {
 
 /**
  * Plain tokens a second by the token that each step of the other lane ended with; null past the plain run's end.
- *
- * @param {Lane | null | undefined} plain
- * @param {Lane | null | undefined} lane
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} lane
  */
 export function plainRates(plain, lane) {
   return judgedSteps(lane).map(({ tokens }) => {
@@ -136,7 +118,6 @@ export function plainRates(plain, lane) {
 
 /**
  * What each step was expected to bring and to take (modelled; null without a forecast), and what it did (measured).
- *
  * @param {Lane | null | undefined} lane
  */
 export function forecastSteps(lane) {

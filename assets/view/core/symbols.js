@@ -9,11 +9,7 @@ const NAMES = new Map([
 const SPECIAL = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u00a0]/u;
 const JOINER = "\u200d"; // holds an emoji sequence together
 
-/**
- * Runs of ordinary text and of named characters: [{ text, name }], name empty for ordinary text.
- *
- * @param {string} text
- */
+/** Runs of ordinary text and of named characters: [{ text, name }], name empty for ordinary text. @param {string} text */
 export function split(text) {
   /** @type {{ text: string, name: string }[]} */
   const out = [];
@@ -36,10 +32,6 @@ export function split(text) {
 /** @param {string} character */
 const codePoint = (character) => `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
 
-/**
- * One line for a label: every invisible character, spaces and line ends included, by name.
- *
- * @param {string} text
- */
+/** One line for a label: every invisible character, spaces and line ends included, by name. @param {string} text */
 export const spell = (text) =>
   split(text).map(({ text: part, name }) => (name ? `[${name}]` : part.replaceAll("\n", "↵").replaceAll(" ", "␣"))).join("");

@@ -4,16 +4,28 @@ import { two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
 
+/**
+ * @import { Setting } from "./types"
+ * @import { Words } from "../parts/page"
+ */
+
 export class Controls {
   #words;
   #act;
+  /** @type {Record<string, HTMLInputElement>} */
   #inputs = {};
+  /** @type {Record<string, HTMLSelectElement>} */
+  #selects = {};
+  /** @type {Record<string, HTMLElement>} */
   #rows = {};
+  /** @type {Record<string, HTMLElement>} */
   #outputs = {};
 
   /**
    * words: `model` of the lab's; edge, wide: the longest chain and the largest tree that can be chosen
    * act: change(values) sets some, from(name) takes a preset
+   * @param {Words} words @param {{ edge: number, wide: number }} how
+   * @param {{ change(values: Partial<Setting>): void, from(preset: string): void }} act
    */
   constructor(words, { edge, wide }, act) {
     this.#words = words;
@@ -27,7 +39,7 @@ export class Controls {
     this.root = el("div", { class: "sd-lab-controls" },
       preset, this.why,
       this.#slider("a", words.a, 0, 1, 0.01, words.a_hint), this.#slider("c", words.c, 0, 1, 0.005, words.c_hint),
-      this.#select("kind", words.curve, words.curves, (kind) => act.change({ kind })), this.#slider("slope", words.slope, 0, 1, 0.01),
+      this.#select("kind", words.curve, words.curves, (kind) => act.change({ kind: /** @type {Setting["kind"]} */ (kind) })), this.#slider("slope", words.slope, 0, 1, 0.01),
       this.#slider("k", words.k, 1, edge, 1),
       el("details", { class: "sd-lab-more" }, el("summary", {}, words.more),
         this.#check("tree", words.tree), this.#slider("budget", words.budget, 1, wide, 1), this.#slider("gain", words.gain, 0, 1, 0.01), this.treeHint,
@@ -37,6 +49,7 @@ export class Controls {
   /**
    * set: all values; preset: the one that they are from; known: presets whose numbers are there, { run, machine }
    * origin: whether the numbers are measured, recorded or assumed; why: a sentence on where they are from
+   * @param {Setting} set @param {{ preset: string, known: { run: boolean, machine: boolean }, origin: string, why: string }} how
    */
   render(set, { preset, known, origin, why }) {
     const words = this.#words;
@@ -49,25 +62,30 @@ export class Controls {
     this.#rows.slope.hidden = set.kind !== "linear";
     this.#rows.budget.hidden = this.#rows.gain.hidden = this.treeHint.hidden = !set.tree;
     this.overlapHint.hidden = !set.overlapped;
-    const inputs = this.#inputs;
-    inputs.tree.checked = set.tree;
-    inputs.overlapped.checked = set.overlapped;
-    inputs.kind.value = set.kind;
-    inputs.kind.querySelector("[value=measured]").disabled = !set.points;
-    inputs.preset.value = preset;
-    inputs.preset.querySelector("[value=run]").disabled = !known.run;
-    inputs.preset.querySelector("[value=machine]").disabled = !known.machine;
+    this.#inputs.tree.checked = set.tree;
+    this.#inputs.overlapped.checked = set.overlapped;
+    this.#choose("kind", set.kind, { measured: Boolean(set.points) });
+    this.#choose("preset", preset, known);
     this.tag.textContent = words.tags[origin];
     this.tag.className = `sd-tag sd-tag-${origin}`;
     this.why.textContent = why;
   }
 
+  /** Choose a value; possible: whether it can be chosen, of some values. @param {string} name @param {string} chosen @param {Record<string, boolean>} possible */
+  #choose(name, chosen, possible) {
+    const select = this.#selects[name];
+    select.value = chosen;
+    for (const one of select.options) one.disabled = possible[one.value] === false;
+  }
+
+  /** @param {string} name @param {number} value @param {string} text */
   #show(name, value, text) {
-    this.#inputs[name].value = value;
+    this.#inputs[name].value = String(value);
     this.#inputs[name].setAttribute("aria-valuetext", text);
     this.#outputs[name].textContent = text;
   }
 
+  /** @param {string} name @param {string} text @param {number} min @param {number} max @param {number} step @param {string} [title] */
   #slider(name, text, min, max, step, title = "") {
     const id = `sd-lab-${name}`;
     const input = el("input", { type: "range", id, min, max, step, title });
@@ -78,14 +96,16 @@ export class Controls {
     return this.#rows[name];
   }
 
+  /** @param {string} name @param {string} text @param {Words} choices @param {(value: string) => void} change */
   #select(name, text, choices, change) {
     const id = `sd-lab-${name}`;
     const select = el("select", { id }, ...Object.entries(choices).map(([value, title]) => option(value, title)));
     select.addEventListener("change", () => change(select.value));
-    this.#inputs[name] = select;
+    this.#selects[name] = select;
     return el("div", { class: "sd-lab-row" }, el("label", { for: id }, text, " "), select);
   }
 
+  /** @param {string} name @param {string} text */
   #check(name, text) {
     const input = el("input", { type: "checkbox" });
     input.addEventListener("change", () => this.#act.change({ [name]: input.checked }));
@@ -94,8 +114,11 @@ export class Controls {
   }
 }
 
+/** @param {string} value @param {string} title */
 export const option = (value, title) => el("option", { value }, title);
 
+/** @param {string} text @param {() => void} run */
 export const button = (text, run) => el("button", { type: "button", class: "sd-lab-button", onclick: run }, text);
 
+/** @param {string} text */
 const hint = (text) => el("p", { class: "sd-lab-hint" }, text);

@@ -4,6 +4,11 @@ import { el, svg } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 
+/**
+ * @import { Point, Priced, Shown } from "./types"
+ * @import { Words } from "../parts/page"
+ */
+
 const LEFT = 44;
 const RIGHT = 18;
 const TOP = 22;
@@ -12,12 +17,12 @@ const BOTTOM = 42;
 export class CostChart {
   #words;
   #pick;
-  /** @type {any} */
+  /** @type {Shown | null} */
   #drawn = null;
-  /** @type {any} */
-  #scale = null;
+  /** @type {{ x(drafted: number): number, y(value: number): number, width: number, height: number }} */
+  #scale = { x: Number, y: Number, width: 0, height: 0 };
 
-  /** pick(k): told when another lookahead is chosen */
+  /** pick(k): told when another lookahead is chosen @param {Words} words @param {(k: number) => void} pick */
   constructor(words, pick) {
     this.#words = words;
     this.#pick = pick;
@@ -30,13 +35,7 @@ export class CostChart {
     this.#listen();
   }
 
-  /**
-   * most, top   where the axes end
-   * lines       { name, steps, soft } of `model.js`; name: of its look and its words
-   * points      { name, x, y, size, said } measured; name likewise
-   * chosen      the chosen step; `best` the best of its line, null while it is to be guessed
-   * edge        the most that can be chosen
-   */
+  /** @param {Shown} shown */
   render(shown) {
     this.#drawn = shown;
     this.#draw();
@@ -45,11 +44,14 @@ export class CostChart {
   #draw() {
     const { clientWidth: width, clientHeight: height } = this.box;
     if (!this.#drawn || !width || !height) return;
-    const { most, top, lines, points, chosen, best } = this.#drawn;
+    const { most, top, lines, points, chosen, best, edge } = this.#drawn;
+    /** @param {number} drafted */
     const x = (drafted) => LEFT + (drafted / most) * (width - LEFT - RIGHT);
+    /** @param {number} value */
     const y = (value) => height - BOTTOM - (Math.min(value, top) / top) * (height - TOP - BOTTOM);
     this.#scale = { x, y, width, height };
     this.picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    /** @type {SVGElement[]} */
     const parts = [...this.#axes(most, top)];
     for (const line of lines) {
       const path = line.steps.filter((one) => one.drafted <= most).map((one, i) => `${i ? "L" : "M"}${x(one.drafted).toFixed(1)} ${y(one.speedup).toFixed(1)}`);
@@ -58,13 +60,14 @@ export class CostChart {
     }
     if (best) parts.push(...this.#best(best));
     for (const point of points.filter((one) => one.x <= most)) parts.push(this.#point(point));
-    parts.push(this.#chosen(chosen, best));
+    parts.push(this.#chosen(chosen, best, edge));
     const focused = document.activeElement === this.grip;
     this.picture.replaceChildren(...parts);
     if (focused) this.grip.focus();
     this.#names(lines, points);
   }
 
+  /** @param {number} most @param {number} top */
   *#axes(most, top) {
     const { x, y, width, height } = this.#scale;
     const tick = [0.25, 0.5, 1, 2, 5, 10].find((step) => top / step <= 7) ?? 20;
@@ -82,6 +85,7 @@ export class CostChart {
     yield label(this.#words.even, { x: width - RIGHT, y: y(1) + 14, "text-anchor": "end", class: "sd-cost-text sd-cost-halo" });
   }
 
+  /** @param {Point} point */
   #point({ name, x: at, y: value, size, said }) {
     const { x, y } = this.#scale;
     const shape = svg("path", { d: SHAPES[name](size), class: `sd-cost-point sd-cost-${name}`, transform: `translate(${x(at).toFixed(1)} ${y(value).toFixed(1)})` });
@@ -91,23 +95,25 @@ export class CostChart {
     return shape;
   }
 
+  /** @param {Priced} best */
   *#best(best) {
     const { x, y, width } = this.#scale;
     const [left, above] = [x(best.drafted), y(best.speedup)];
     const words = this.#words;
-    const said = best.drafted ? fill(words.best_label, { k: best.drafted, speedup: two(best.speedup) }) : words.never;
+    const text = best.drafted ? fill(words.best_label, { k: best.drafted, speedup: two(best.speedup) }) : words.never;
     yield svg("path", { d: SHAPES.best(11), class: "sd-cost-star", transform: `translate(${left} ${above})` });
     const anchor = left < 120 ? "start" : left > width - 120 ? "end" : "middle";
-    yield label(said, { x: anchor === "start" ? Math.max(left - 6, LEFT + 4) : left, y: Math.max(14, above - 17), "text-anchor": anchor, class: "sd-cost-text sd-cost-strong sd-cost-halo" });
+    yield label(text, { x: anchor === "start" ? Math.max(left - 6, LEFT + 4) : left, y: Math.max(14, above - 17), "text-anchor": anchor, class: "sd-cost-text sd-cost-strong sd-cost-halo" });
   }
 
   // The chosen lookahead: a line from the axis up, with a grip that the pointer drags and the arrow keys move.
-  #chosen(chosen, best) {
+  /** @param {Priced} chosen @param {Priced | null} best @param {number} edge */
+  #chosen(chosen, best, edge) {
     const { x, y, height } = this.#scale;
     const [left, above] = [x(chosen.drafted), y(chosen.speedup)];
     const hidden = !best;
-    this.grip.setAttribute("aria-valuemax", this.#drawn.edge);
-    this.grip.setAttribute("aria-valuenow", chosen.drafted);
+    this.grip.setAttribute("aria-valuemax", String(edge));
+    this.grip.setAttribute("aria-valuenow", String(chosen.drafted));
     this.grip.setAttribute("aria-valuetext", hidden ? String(chosen.drafted) : fill(this.#words.chosen, { k: chosen.drafted, speedup: two(chosen.speedup) }));
     this.grip.replaceChildren(
       svg("line", { x1: left, x2: left, y1: hidden ? TOP : above, y2: height - BOTTOM, class: "sd-cost-stem" }),
@@ -118,6 +124,7 @@ export class CostChart {
     return this.grip;
   }
 
+  /** @param {Shown["lines"]} lines @param {Point[]} points */
   #names(lines, points) {
     const names = [...new Set([...lines, ...points].map((one) => one.name))];
     if (this.legend.dataset.names === names.join()) return;
@@ -133,7 +140,9 @@ export class CostChart {
 
   #listen() {
     const { picture, grip } = this;
+    /** @param {PointerEvent} event */
     const at = (event) => {
+      if (!this.#drawn) return;
       const { left, width } = picture.getBoundingClientRect();
       const { most, edge } = this.#drawn;
       const drafted = ((event.clientX - left - LEFT) / (width - LEFT - RIGHT)) * most;
@@ -146,6 +155,7 @@ export class CostChart {
     });
     picture.addEventListener("pointermove", (event) => picture.hasPointerCapture(event.pointerId) && at(event));
     grip.addEventListener("keydown", (event) => {
+      if (!this.#drawn) return;
       const { chosen, edge } = this.#drawn;
       const to = { ArrowRight: chosen.drafted + 1, ArrowUp: chosen.drafted + 1, ArrowLeft: chosen.drafted - 1, ArrowDown: chosen.drafted - 1, Home: 1, End: edge }[event.key];
       if (to === undefined) return;
@@ -155,14 +165,17 @@ export class CostChart {
   }
 }
 
+/** @param {string | number} text @param {Record<string, string | number>} attributes */
 function label(text, attributes) {
   const node = svg("text", { class: "sd-cost-text", ...attributes });
-  node.textContent = text;
+  node.textContent = String(text);
   return node;
 }
 
 // Every kind of point has a shape of its own beside its colour; the argument is half its width.
+/** @param {number} r */
 const circle = (r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
+/** @type {Record<string, (r: number) => string>} */
 const SHAPES = {
   recorded: circle,
   measured: circle,

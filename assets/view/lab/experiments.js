@@ -1,9 +1,17 @@
 // What was tried on the real model: a perfect draft, a random one, and taking tokens back. The measured points go to the lab's chart.
 
-import { el } from "../parts/dom.js";
+import { el, follow, setText } from "../parts/dom.js";
+import { problemBlock } from "../parts/problem.js";
+import { table } from "../parts/table.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { firstWord } from "./firstword.js";
+
+/**
+ * @import { Given, Words } from "../parts/page"
+ * @import { RealCase, Tried, TriedLane, TriedPoints } from "./types"
+ * @typedef {ReturnType<typeof byLookahead>[number]} TriedRow
+ */
 
 // DSpark's two words, as in specdemo/bench/counterexample.py, which runs them.
 const TARGET = [0.7, 0.3];
@@ -11,29 +19,36 @@ const DRAFT = [0.5, 0.5];
 const UNLIKELY = 0.8;
 const STEADY = 1.15; // plain decoding before and after may differ by this factor
 
-/** Draw the experiments in `element`; `read()` gives them as one JSON object, see `specdemo/ui/lab.py`. */
-export function mountExperiments(element, { read, watch, words: { tried: words } }) {
+/**
+ * Draw the experiments in `element`; `read()` gives them as one JSON object, see `specdemo/ui/lab.py`.
+ * @param {HTMLElement} element @param {Given} given
+ */
+export function mountExperiments(element, given) {
+  const words = given.words.tried;
   const live = el("div", { class: "sd-hidden", "aria-live": "polite" });
   const cards = el("div", { class: "sd-tried-cards" });
   element.replaceChildren(el("div", { class: "sd-lab sd-tried" }, cards, live));
-  const draw = () => {
-    const tried = JSON.parse(read() || "{}");
+  follow(given, (/** @type {Record<string, Tried | undefined>} */ tried) => {
     cards.replaceChildren(chainCard("perfect", tried.perfect, words), chainCard("random", tried.random, words), lookBackCard(tried.look_back, words));
-    const running = Object.values(tried).find((one) => one.state === "running" || one.state === "waiting");
-    const said = running ? standing(running, words) : "";
-    if (live.textContent !== said) live.textContent = said;
-    const detail = ["perfect", "random"].filter((name) => tried[name]?.lanes?.length).map((name) => ({
-      name, verify: tried[name].verify, points: byLookahead(tried[name].lanes).filter((one) => one.speedup !== null),
-    }));
-    document.dispatchEvent(new CustomEvent("sd-lab-tried", { detail }));
-  };
-  watch(draw);
-  draw();
+    const running = Object.values(tried).find((one) => one?.state === "running" || one?.state === "waiting");
+    setText(live, running ? standing(running, words) : "");
+    document.dispatchEvent(new CustomEvent("sd-lab-tried", { detail: ["perfect", "random"].flatMap((name) => pointsOf(name, tried[name])) }));
+  });
 }
 
-/** Runs with a draft, each beside plain decoding: `lanes` of lookahead 0 are plain runs, and count together. */
+/** @param {string} name @param {Tried | undefined} tried @returns {TriedPoints[]} */
+function pointsOf(name, tried) {
+  const points = byLookahead(tried?.lanes ?? []).flatMap(({ lookahead, speedup }) => (speedup === null ? [] : [{ lookahead, speedup }]));
+  return tried?.lanes?.length ? [{ name, verify: tried.verify, points }] : [];
+}
+
+/**
+ * Runs with a draft, each beside plain decoding: `lanes` of lookahead 0 are plain runs, and count together.
+ * @param {TriedLane[]} lanes
+ */
 export function byLookahead(lanes) {
   const plain = lanes.filter((lane) => !lane.lookahead);
+  /** @param {"seconds" | "tokens"} name */
   const sum = (name) => plain.reduce((total, lane) => total + lane[name], 0);
   const rate = sum("seconds") ? sum("tokens") / sum("seconds") : null;
   return lanes.filter((lane) => lane.lookahead).map((lane) => ({
@@ -46,47 +61,48 @@ export function byLookahead(lanes) {
   }));
 }
 
+/** @param {"perfect" | "random"} name @param {Tried | undefined} tried @param {Words} words */
 function chainCard(name, tried, words) {
   const own = words[name];
   const rows = byLookahead(tried?.lanes ?? []);
   const parts = [...head(own, tried, words)];
-  if (rows.length) parts.push(table(rows, words.table), ...sentences(name, tried, rows, words).map(hint));
+  if (tried && rows.length) parts.push(laneTable(rows, words.table), ...sentences(name, tried, rows, words).map(hint));
   return el("section", { class: `sd-lab-card sd-tried-${name}` }, ...parts);
 }
 
-function table(rows, words) {
-  const heads = ["lookahead", "kept", "tokens", "rate", "speedup"];
-  const plain = el("tr", {}, el("th", { scope: "row" }, words.plain), ...["–", "1", two(rows[0].plain), "1×"].map((text) => el("td", {}, text)));
-  const body = rows.map((row) => el("tr", {}, el("th", { scope: "row" }, String(row.lookahead)),
-    ...[`${row.accepted} / ${row.drafted}`, two(row.perStep), two(row.rate), `${two(row.speedup)}×`].map((text) => el("td", {}, text))));
-  return el("table", { class: "sd-lab-table", "aria-label": words.label },
-    el("thead", {}, el("tr", {}, ...heads.map((name) => el("th", { scope: "col" }, words[name])))), el("tbody", {}, plain, ...body));
+/** @param {TriedRow[]} rows @param {Words} words */
+function laneTable(rows, words) {
+  const heads = ["lookahead", "kept", "tokens", "rate", "speedup"].map((name) => words[name]);
+  const body = rows.map((row) => [String(row.lookahead), `${row.accepted} / ${row.drafted}`, two(row.perStep), two(row.rate), `${two(row.speedup)}×`]);
+  return table(heads, [[words.plain, "–", "1", two(rows[0].plain), "1×"], ...body], { class: "sd-lab-table", "aria-label": words.label });
 }
 
-function sentences(name, { lanes, precision, state }, rows, words) {
+/** @param {"perfect" | "random"} name @param {Tried} tried @param {TriedRow[]} rows @param {Words} words */
+function sentences(name, { lanes = [], precision, state }, rows, words) {
   const own = words[name];
-  const said = [];
+  const out = [];
   if (state === "done" || state === "stopped") {
-    const row = name === "perfect" ? rows.reduce((one, other) => (other.speedup > one.speedup ? other : one)) : rows.at(-1);
-    said.push(fill(own.done, { speedup: two(row.speedup), lookahead: row.lookahead, tokens: two(row.perStep), cost: two(row.cost), plain: two(row.plain) }));
+    const row = name === "perfect" ? rows.reduce((one, other) => (Number(other.speedup) > Number(one.speedup) ? other : one)) : rows[rows.length - 1];
+    out.push(fill(own.done, { speedup: two(row.speedup), lookahead: row.lookahead, tokens: two(row.perStep), cost: two(row.cost), plain: two(row.plain) }));
   }
   if (name === "perfect") {
     const drafted = rows.reduce((total, row) => total + row.drafted, 0);
     const refused = drafted - rows.reduce((total, row) => total + row.accepted, 0);
     const retold = rows.filter((row) => row.retold).map((row) => row.lookahead);
-    if (retold.length) said.push(fill(own.retold, { lookaheads: retold.join(", ") }));
-    said.push(refused ? fill(own.refused, { refused, drafted, precision }) : own.kept);
+    if (retold.length) out.push(fill(own.retold, { lookaheads: retold.join(", ") }));
+    out.push(refused ? fill(own.refused, { refused, drafted, precision }) : own.kept);
   } else {
     const worst = rows.reduce((one, other) => (other.same / other.tokens < one.same / one.tokens ? other : one));
-    said.push(worst.same === worst.tokens ? own.same : fill(own.differs, { same: worst.same, all: worst.tokens, precision }));
+    out.push(worst.same === worst.tokens ? own.same : fill(own.differs, { same: worst.same, all: worst.tokens, precision }));
   }
   const [first, last] = lanes.filter((lane) => !lane.lookahead).map((lane) => lane.tokens / lane.seconds);
-  if (last && Math.max(first / last, last / first) > STEADY) said.push(fill(words.unsteady, { first: two(first), last: two(last) }));
+  if (last && Math.max(first / last, last / first) > STEADY) out.push(fill(words.unsteady, { first: two(first), last: two(last) }));
   const runs = Math.max(...lanes.map((lane) => lane.runs));
-  if (runs > 1) said.push(fill(words.shared, { runs }));
-  return said;
+  if (runs > 1) out.push(fill(words.shared, { runs }));
+  return out;
 }
 
+/** @param {Tried | undefined} tried @param {Words} words */
 function lookBackCard(tried, words) {
   const own = words.look_back;
   const parts = [...head(own, tried, words), hint(fill(own.toy, { target: two(TARGET[0]), draft: two(DRAFT[0]) }))];
@@ -102,40 +118,39 @@ function lookBackCard(tried, words) {
 }
 
 // One scheduler: how often the first word comes, exactly and by running, against the target's own share.
+/** @param {Words} own @param {string} name @param {number} share @param {{ share: number, runs: number, p: number } | undefined} run */
 function bar(own, name, share, run) {
-  const said = [fill(own.exact, { share: share.toFixed(2) })];
-  if (run) said.push(fill(own.measured, { share: run.share.toFixed(2), runs: run.runs }), fill(own.p, { p: run.p < 1e-6 ? "< 0.000001" : `= ${two(run.p)}` }));
+  const parts = [fill(own.exact, { share: share.toFixed(2) })];
+  if (run) parts.push(fill(own.measured, { share: run.share.toFixed(2), runs: run.runs }), fill(own.p, { p: run.p < 1e-6 ? "< 0.000001" : `= ${two(run.p)}` }));
   return el("div", { class: `sd-toy-row sd-toy-${name}` },
     el("span", { class: "sd-toy-name" }, own.rows[name]),
     el("span", { class: "sd-toy-bar", style: `--share: ${share}; --target: ${TARGET[0]}` }),
-    el("span", { class: "sd-toy-said" }, said.join(" · ")));
+    el("span", { class: "sd-toy-said" }, parts.join(" · ")));
 }
 
+/** @param {RealCase} how @param {Words} own */
 function* real({ places, threshold, moved, most, kept, before, tokens }, own) {
   yield hint(fill(own.real, { places, threshold: two(threshold), moved: two(100 * moved), most: two(100 * most), kept: kept < 1e-4 ? own.nothing : `${two(100 * kept)} %` }));
   yield el("p", { class: "sd-toy-where" }, own.worst, " ", el("q", {}, `…${before}`));
-  yield el("table", { class: "sd-lab-table" },
-    el("thead", {}, el("tr", {}, ...own.columns.map((text) => el("th", { scope: "col" }, text)))),
-    el("tbody", {}, ...tokens.map(({ text, target, taken }) => el("tr", {},
-      el("th", { scope: "row", class: "sd-toy-token" }, text), el("td", {}, two(target)), el("td", {}, two(taken))))));
+  yield table(own.columns, tokens.map(({ text, target, taken }) => [el("span", { class: "sd-toy-token" }, text), two(target), two(taken)]), { class: "sd-lab-table" });
 }
 
+/** @param {Words} own @param {Tried | undefined} tried @param {Words} words */
 function* head(own, tried, words) {
   yield el("h3", {}, own.title, " ", tried?.state ? el("span", { class: "sd-tag sd-tag-measured" }, words.tag) : "");
   yield hint(own.why);
   if (!tried) return;
-  const said = standing(tried, words);
-  if (said) yield el("p", { class: `sd-tried-state sd-tried-${tried.state}` }, said);
-  if (tried.state === "running") yield el("progress", { max: 1, value: tried.done, "aria-label": said });
-  if (tried.error) {
-    const { message, unharmed, advice } = tried.error;
-    yield el("div", { class: "sd-problem", role: "alert" }, el("strong", {}, message), el("span", { class: "sd-problem-unharmed" }, unharmed), el("span", {}, advice));
-  }
+  const sentence = standing(tried, words);
+  if (sentence) yield el("p", { class: `sd-tried-state sd-tried-${tried.state}` }, sentence);
+  if (tried.state === "running") yield el("progress", { max: 1, value: tried.done, "aria-label": sentence });
+  if (tried.error) yield problemBlock(tried.error);
 }
 
+/** @param {Tried} tried @param {Words} words */
 function standing({ state, said }, words) {
-  const what = said ? fill(words.said[said.name] ?? "", said) : "";
+  const what = said ? fill(words.said[said.name] ?? "", { ...said }) : "";
   return fill(words.state[state] ?? "", { said: what });
 }
 
+/** @param {string} text */
 const hint = (text) => el("p", { class: "sd-lab-hint" }, text);

@@ -3,6 +3,7 @@
 /**
  * The exact distribution of the first word when drafting stops after an unlikely word, and when that word is then
  * taken back. A word is unlikely when the chance that it survives the target's test is below the threshold.
+ * @param {number[]} target @param {number[]} draft @param {number} threshold @param {{ looksBack: boolean }} how
  */
 export function firstWord(target, draft, threshold, { looksBack }) {
   const survival = target.map((p, word) => (draft[word] ? Math.min(1, p / draft[word]) : 1));

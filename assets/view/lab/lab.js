@@ -9,12 +9,20 @@ import { best, breakEven, chains, trees } from "./model.js";
 import { RunCard } from "./runcard.js";
 import { termsOf } from "./terms.js";
 
+/**
+ * @import { Words } from "../parts/page"
+ * @import { Line, Machine, Model, Priced, Server, Setting, TriedPoints } from "./types"
+ */
+
 const EDGE = 16; // the longest chain that can be chosen
 const WIDE = 32; // where the axis ends when trees or longer drafts are shown
 const ASK = 2000; // milliseconds between two questions whether the model is there
 const TRIED = 8; // the longest chain of the experiments
 
-/** Draw the lab in `element`; a server, where there is one, tells this machine's costs: { name, verify, draft }. */
+/**
+ * Draw the lab in `element`; a server, where there is one, tells this machine's costs: { name, verify, draft }.
+ * @param {HTMLElement} element @param {{ words: Words, server?: Server }} how
+ */
 export function mountLab(element, { words, server }) {
   const lab = new Lab(element, words);
   lab.begin();
@@ -23,21 +31,35 @@ export function mountLab(element, { words, server }) {
 }
 
 class Lab {
-  // What is set. points: [[rows, seconds], ...] of the measured curve, and where they come from
+  /** @type {Setting} */
   #set = { a: 0.8, c: 0.05, kind: "flat", slope: 0.05, points: null, k: 4, tree: false, budget: 12, gain: 0.3, overlapped: false };
   #preset = "gpu";
-  /** @type {{ name: string, verify: [number, number][], draft: number | null } | null} */
+  /** @type {Machine | null} */
   #machine = null;
-  /** @type {any[]} */
+  /** @type {TriedPoints[]} */
   #tried = [];
   #guessing = false;
 
+  /** @param {HTMLElement} element @param {Words} words */
   constructor(element, words) {
     this.words = words;
     this.chart = new CostChart(words.chart, (k) => this.#change({ k }));
     this.controls = new Controls(words.model, { edge: EDGE, wide: WIDE }, { change: (values) => this.#change(values), from: (name) => this.#from(name) });
     this.card = new RunCard(words, () => this.#from("run"));
-    this.#build(element);
+    const { model, terms } = this.words;
+    this.verdict = el("p", { class: "sd-lab-verdict", "aria-live": "polite" });
+    this.even = el("p", { class: "sd-lab-even" });
+    this.guessHint = el("p", { class: "sd-lab-hint sd-lab-guess", "aria-live": "polite" });
+    this.guessed = button("", () => (this.#guessing ? this.#reveal() : this.#guess()));
+    const stage = el("div", { class: "sd-lab-stage" },
+      el("div", { class: "sd-lab-say" }, el("div", {}, this.verdict, this.even, this.guessHint), this.guessed), this.chart.root);
+    this.formulas = el("dl", { class: "sd-terms" });
+    this.terms = el("section", { class: "sd-lab-card" }, el("h3", {}, terms.title, " ", el("span", { class: "sd-tag sd-tag-modelled" }, model.tags.modelled)), this.formulas);
+    this.root = el("div", { class: "sd-lab" },
+      el("header", {}, el("h2", {}, model.title), el("p", {}, model.lead)),
+      el("div", { class: "sd-lab-main" }, this.controls.root, stage),
+      el("div", { class: "sd-lab-under" }, this.terms, this.card.root));
+    element.replaceChildren(this.root);
     document.addEventListener("sd-lab-tried", (event) => {
       this.#tried = /** @type {CustomEvent} */ (event).detail;
       this.#draw();
@@ -50,7 +72,7 @@ class Lab {
     return this.card.begin();
   }
 
-  /** Ask for this machine's costs when the lab is looked at, and again while no model is loaded. */
+  /** Ask for this machine's costs when the lab is looked at, and again while no model is loaded. @param {Server} server */
   ask(server) {
     let timer = 0;
     const now = async () => {
@@ -65,6 +87,7 @@ class Lab {
 
   // ---- what is chosen
 
+  /** @param {Partial<Setting>} values */
   #change(values) {
     const own = ["a", "c", "kind", "slope"].some((name) => name in values);
     Object.assign(this.#set, values);
@@ -72,6 +95,7 @@ class Lab {
     this.#draw();
   }
 
+  /** @param {string} preset */
   #from(preset) {
     this.#preset = preset;
     this.#guessing = false;
@@ -79,6 +103,7 @@ class Lab {
     this.#draw();
   }
 
+  /** @type {Record<string, () => Partial<Setting> | undefined>} */
   #presets = {
     run: () => {
       const run = this.card.run?.measured;
@@ -95,6 +120,7 @@ class Lab {
   };
 
   #guess() {
+    /** @param {number} low @param {number} high */
     const between = (low, high) => low + Math.round(100 * Math.random() * (high - low)) / 100;
     Object.assign(this.#set, { a: between(0.5, 0.95), c: between(0.02, 0.3), kind: "linear", slope: between(0, 0.12), tree: false, overlapped: false, k: 1 });
     this.#preset = "own";
@@ -115,6 +141,7 @@ class Lab {
 
   // ---- what follows from it
 
+  /** @returns {Model} */
   #model() {
     const { a, c, gain, overlapped, kind, slope, points } = this.#set;
     return { a, c, gain, overlapped, curve: { kind, slope, points } };
@@ -126,6 +153,7 @@ class Lab {
     const far = Math.max(0, ...(this.card.run?.measured.lookaheads ?? []).map((one) => one.drafted));
     const wide = tree || far > EDGE ? WIDE : EDGE;
     const chain = chains({ ...model, overlapped: false }, wide);
+    /** @type {Line[]} */
     const lines = [{ name: "chain", steps: chain }];
     if (tree) {
       const steps = trees({ ...model, overlapped: false }, WIDE);
@@ -160,7 +188,8 @@ class Lab {
   #bounds() {
     return this.#tried.flatMap(({ name, verify }) => {
       if (!verify) return [];
-      const model = { a: name === "perfect" ? 1 : 0, c: 0, curve: { kind: "measured", points: verify } };
+      /** @type {Model} */
+      const model = { a: name === "perfect" ? 1 : 0, c: 0, gain: 0, overlapped: false, curve: { kind: "measured", slope: 0, points: verify } };
       return [{ name: "bound", steps: chains(model, TRIED) }];
     });
   }
@@ -201,6 +230,7 @@ class Lab {
     return ["assumed", why[this.#preset]];
   }
 
+  /** @param {Priced} mine @param {Priced} most */
   #drawVerdict(mine, most) {
     const words = this.words.verdict;
     if (this.#guessing) {
@@ -213,22 +243,5 @@ class Lab {
     this.verdict.textContent = fill(words[how], numbers);
     const least = breakEven(this.#model(), mine.drafted);
     this.even.textContent = least === null ? fill(words.even_never, numbers) : fill(words.even, { ...numbers, percent: two(100 * least) });
-  }
-
-  #build(element) {
-    const { model, terms } = this.words;
-    this.verdict = el("p", { class: "sd-lab-verdict", "aria-live": "polite" });
-    this.even = el("p", { class: "sd-lab-even" });
-    this.guessHint = el("p", { class: "sd-lab-hint sd-lab-guess", "aria-live": "polite" });
-    this.guessed = button("", () => (this.#guessing ? this.#reveal() : this.#guess()));
-    const stage = el("div", { class: "sd-lab-stage" },
-      el("div", { class: "sd-lab-say" }, el("div", {}, this.verdict, this.even, this.guessHint), this.guessed), this.chart.root);
-    this.formulas = el("dl", { class: "sd-terms" });
-    this.terms = el("section", { class: "sd-lab-card" }, el("h3", {}, terms.title, " ", el("span", { class: "sd-tag sd-tag-modelled" }, model.tags.modelled)), this.formulas);
-    this.root = el("div", { class: "sd-lab" },
-      el("header", {}, el("h2", {}, model.title), el("p", {}, model.lead)),
-      el("div", { class: "sd-lab-main" }, this.controls.root, stage),
-      el("div", { class: "sd-lab-under" }, this.terms, this.card.root));
-    element.replaceChildren(this.root);
   }
 }

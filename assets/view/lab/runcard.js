@@ -6,17 +6,27 @@ import { fetchFile, fetchRuns } from "../core/recorded.js";
 import { fold } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
+import { table } from "../parts/table.js";
 import { button, option } from "./controls.js";
 import { foresee, measure } from "./measure.js";
 
+/**
+ * @import { Line } from "../core/state"
+ * @import { Words } from "../parts/page"
+ * @import { Mounted } from "../play/view"
+ * @import { Measured } from "./measure"
+ * @import { Model } from "./types"
+ * @typedef {{ title: string, origin: "measured" | "recorded", measured: Measured }} Run
+ */
+
 export class RunCard {
-  /** @type {{ title: string, origin: "measured" | "recorded", measured: import("./measure.js").Measured } | null} */
-  run = null; // { title, origin, measured }
+  /** @type {Run | null} */
+  run = null;
   #words;
   #tags;
   #taken;
 
-  /** words: the lab's; taken(): another run was chosen */
+  /** words: the lab's; taken(): another run was chosen @param {Words} words @param {() => void} taken */
   constructor(words, taken) {
     this.#words = words.run;
     this.#tags = words.model.tags;
@@ -26,14 +36,14 @@ export class RunCard {
     this.pick.addEventListener("change", () => {
       const { value, selectedOptions } = this.pick;
       if (value === "mine") this.#last();
-      else if (value !== "file") this.#recorded(value, selectedOptions[0].textContent);
+      else if (value !== "file") this.#recorded(value, selectedOptions[0].text);
     });
     this.file = el("input", { type: "file", accept: ".jsonl,.json,.txt", class: "sd-hidden", tabindex: "-1", "aria-label": this.#words.file });
     this.file.addEventListener("change", () => this.#file());
     this.tag = el("span", { class: "sd-tag" });
     this.notes = el("p", { class: "sd-lab-hint" });
     this.problem = el("p", { class: "sd-lab-problem", role: "status" });
-    this.off = el("table", { class: "sd-lab-table" });
+    this.off = el("div");
     this.offBox = el("div", {}, this.notes, el("h4", {}, this.#words.off), this.off, el("p", { class: "sd-lab-hint" }, this.#words.off_hint));
     this.root = el("section", { class: "sd-lab-card" }, el("h3", {}, this.#words.title, " ", this.tag),
       el("div", { class: "sd-lab-pick" }, this.pick, button(this.#words.last, () => this.#last()), button(this.#words.file, () => this.file.click()), this.file),
@@ -47,7 +57,7 @@ export class RunCard {
     if (runs.length && !this.run) await this.#recorded(runs[0].name, runs[0].title);
   }
 
-  /** model: what is set; hidden: while the visitor guesses */
+  /** model: what is set; hidden: while the visitor guesses @param {Model} model @param {{ hidden: boolean }} how */
   render(model, { hidden }) {
     const words = this.#words;
     this.offBox.hidden = !this.run || hidden;
@@ -60,13 +70,14 @@ export class RunCard {
     if (measured.lookaheads.length > 2) notes.push(words.policy);
     this.notes.textContent = notes.join(" ");
     const modelled = foresee(model, measured);
-    const shown = (numbers, name) => (numbers[name] === undefined ? "–" : two(numbers[name]) + (name === "speedup" ? "×" : ""));
-    this.off.replaceChildren(
-      el("thead", {}, el("tr", {}, ...words.columns.map((text) => el("th", { scope: "col" }, fill(text, { origin: this.#tags[origin] }))))),
-      el("tbody", {}, ...Object.entries(words.rows).map(([name, text]) =>
-        el("tr", {}, el("th", { scope: "row" }, text), el("td", {}, shown(modelled, name)), el("td", {}, shown(measured, name))))));
+    /** @param {Record<string, any>} numbers @param {string} name */
+    const shown = (numbers, name) => two(numbers[name]) + (name === "speedup" ? "×" : "");
+    const heads = words.columns.map((text) => fill(text, { origin: this.#tags[origin] }));
+    const rows = Object.entries(words.rows).map(([name, text]) => [text, shown(modelled, name), shown(measured, name)]);
+    this.off.replaceChildren(table(heads, rows, { class: "sd-lab-table" }));
   }
 
+  /** @param {string} name @param {string} title */
   async #recorded(name, title) {
     const items = await fetchFile(name);
     if (items) this.#take(items, title, "recorded", name);
@@ -74,14 +85,14 @@ export class RunCard {
   }
 
   #last() {
-    const mounted = /** @type {{ view?: { events: any[], recorded: boolean } } | null} */ (document.querySelector("#sd-view .sd-mount"));
+    const mounted = /** @type {Mounted | null} */ (document.querySelector("#sd-view .sd-mount"));
     const { events, recorded } = mounted?.view ?? {};
     if (!events?.length || recorded) this.#complain(this.#words.no_last);
     else this.#take(events, this.#words.mine, "measured", "mine");
   }
 
   async #file() {
-    const [file] = this.file.files;
+    const [file] = this.file.files ?? [];
     this.file.value = "";
     if (!file) return;
     const { items } = readTrace(await file.text());
@@ -89,6 +100,7 @@ export class RunCard {
     else this.#complain(fill(this.#words.unreadable, { title: file.name }));
   }
 
+  /** @param {Line[]} items @param {string} title @param {"measured" | "recorded"} origin @param {string} value */
   #take(items, title, origin, value) {
     const measured = measure(fold(items));
     if (!measured) {
@@ -105,6 +117,7 @@ export class RunCard {
     this.#taken();
   }
 
+  /** @param {string} sentence */
   #complain(sentence) {
     this.problem.textContent = sentence;
     const { run } = this;

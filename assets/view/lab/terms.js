@@ -6,14 +6,23 @@ import { el } from "../parts/dom.js";
 import { bestTrees, trees } from "./model.js";
 
 /**
+ * @import { Words } from "../parts/page"
+ * @import { Model, Priced, Setting } from "./types"
+ * @typedef {string | Node} Part
+ */
+
+/**
  * Entries of a list of terms.
  *
  * set: { k, tree, budget }, the sizes that are chosen; model: see model.js; step: of the chosen chain; words: `terms` of the lab's
+ * @param {Pick<Setting, "k" | "tree" | "budget">} how @param {Model} model @param {Priced} step @param {Words} words
  */
 export function termsOf({ k, tree, budget }, model, step, words) {
   const { a, c, gain, overlapped } = model;
   const [A, C] = [two(a), two(c)];
+  /** @param {Part[]} draft @param {Part[]} verify */
   const sides = (draft, verify) => (overlapped ? ["max(", ...draft, ", ", ...verify, ")"] : [...draft, " + ", ...verify]);
+  /** @type {[string, Part[], Part[], string][]} */
   const rows = [
     [words.tokens, a === 1 ? ["k + 1"] : ["(1 − a", up("k + 1"), ") / (1 − a)"], a === 1 ? [`${k} + 1`] : [`(1 − ${A}`, up(k + 1), `) / (1 − ${A})`], two(step.tokens)],
     [words.cost, sides(["k c"], ["v(k + 1)"]), sides([`${k} · ${C}`], [two(step.verify)]), two(step.cost)],
@@ -33,4 +42,5 @@ export function termsOf({ k, tree, budget }, model, step, words) {
     el("dd", {}, ...[symbols, numbers].filter((part) => part.length).flatMap((part) => [el("span", { class: "sd-lab-formula" }, ...part), " = "]), el("b", {}, result))));
 }
 
+/** @param {string | number} text */
 const up = (text) => el("sup", {}, String(text));

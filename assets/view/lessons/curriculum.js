@@ -13,12 +13,20 @@ import { slow } from "./curriculum/slow.js";
 import { slower } from "./curriculum/slower.js";
 import { trees } from "./curriculum/trees.js";
 
+/** @import { Lesson, LessonRun, Question } from "./curriculum/lesson" */
+
 export const LESSONS = [slow, check, exact, ahead, slower, other, trees, latest];
 
-/** The runs that a question's answer is read off; the lesson's first where it names none. */
+/**
+ * The runs that a question's answer is read off; the lesson's first where it names none.
+ * @param {Lesson} lesson @param {Question} question
+ */
 export const runsOf = (lesson, question) => question.runs ?? lesson.runs.slice(0, 1);
 
-/** What the Play tab is set to for a lesson: the settings of a recorded run by the names of an address, and the lesson's changes. */
+/**
+ * What the Play tab is set to for a lesson: the settings of a recorded run by the names of an address, and the lesson's changes.
+ * @param {LessonRun} how @param {Record<string, unknown>} [changes]
+ */
 export function liveState({ prompt, settings }, changes = {}) {
   const { sampling = {}, max_new_tokens: tokens, ...rest } = settings;
   const { repetition_penalty: penalty = 1, ...drawn } = sampling;

@@ -2,9 +2,11 @@
 
 import { LESSONS } from "./curriculum.js";
 
+/** @typedef {{ done: string[], at: string }} Progress lessons that are done, and the one that is looked at */
+
 const STORE = "specdemo-lessons";
 
-/** Index of the lesson to open: the one that the address names, else where the visitor was. */
+/** Index of the lesson to open: the one that the address names, else where the visitor was. @param {Progress} progress */
 export function firstPlace(progress) {
   const asked = Number(new URLSearchParams(location.search).get("lesson"));
   if (Number.isInteger(asked) && LESSONS[asked - 1]) return asked - 1;
@@ -12,6 +14,7 @@ export function firstPlace(progress) {
 }
 
 // A browser may refuse to keep anything: then progress lasts as long as the page.
+/** @returns {Progress} */
 export function readProgress() {
   try {
     const kept = JSON.parse(localStorage.getItem(STORE) ?? "null") ?? {};
@@ -21,6 +24,7 @@ export function readProgress() {
   }
 }
 
+/** @param {Progress} progress */
 export function saveProgress(progress) {
   try {
     localStorage.setItem(STORE, JSON.stringify(progress));

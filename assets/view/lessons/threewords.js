@@ -6,30 +6,41 @@ import { two } from "../core/metrics.js";
 import { button } from "./question.js";
 import { draw, gap, normal, outcome } from "./rejection.js";
 
+/**
+ * @import { Words } from "../parts/page"
+ * @typedef {typeof SIDES[number]} Side
+ */
+
 const WEIGHTS = { target: [5, 3, 2], draft: [2, 6, 2] };
 const MOST = 10; // of a weight
+const SIDES = /** @type {const} */ (["target", "draft"]);
 const SERIES = [1, 100, 10_000];
 
 export class ThreeWords {
   #weights = structuredClone(WEIGHTS);
   #counts = [0, 0, 0];
-  rule = outcome(normal(WEIGHTS.target), normal(WEIGHTS.draft));
+  target = normal(WEIGHTS.target);
+  draft = normal(WEIGHTS.draft);
+  rule = outcome(this.target, this.draft);
   #words;
-  #say;
+  #announce;
+  /** @type {Record<string, ReturnType<typeof value>>[]} */
   #cells = [];
+  /** @type {{ side: Side, word: number, slider: HTMLInputElement }[]} */
+  #sliders = [];
 
-  /** say(sentence): tells a screen reader, politely. */
-  constructor(words, say) {
+  /** announce(sentence): to a screen reader, politely. @param {Words} words @param {(sentence: string) => void} announce */
+  constructor(words, announce) {
     this.#words = words;
-    this.#say = say;
-    this.told = el("p", { class: "sd-three-told" });
+    this.#announce = announce;
+    this.drawn = el("p", { class: "sd-three-drawn" });
     this.sum = el("p", { class: "sd-three-sum" });
     this.wrong = el("input", { type: "checkbox", onchange: () => this.#restart() });
     const rule = el("label", { class: "sd-three-rule" }, this.wrong, words.wrong);
     const buttons = SERIES.map((times) => button(fill(words.draw, { times: counted(times) }), () => this.#draw(times)));
     this.root = el("section", { class: "sd-three" }, el("h3", {}, words.title), el("p", {}, words.intro),
       el("div", { class: "sd-three-box", tabindex: "0", role: "region", "aria-label": words.table }, this.#table()),
-      this.sum, el("div", { class: "sd-three-buttons" }, ...buttons, button(words.reset, () => this.#reset())), rule, this.told);
+      this.sum, el("div", { class: "sd-three-buttons" }, ...buttons, button(words.reset, () => this.#reset())), rule, this.drawn);
     this.#restart();
   }
 
@@ -41,16 +52,18 @@ export class ThreeWords {
     }));
     const rows = names.map((name, i) => {
       const cells = Object.fromEntries(["target", "draft", "accept", "kept", "residual", "said", "drawn"].map((column) => [column, value(column)]));
-      for (const side of ["target", "draft"]) cells[side].cell.append(this.#slider(side, i, name));
+      for (const side of SIDES) cells[side].cell.append(this.#slider(side, i, name));
       this.#cells.push(cells);
       return el("tr", {}, el("th", { scope: "row" }, name), ...Object.values(cells).map(({ cell }) => cell));
     });
     return el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows));
   }
 
+  /** @param {Side} side @param {number} i @param {string} name */
   #slider(side, i, name) {
     const label = fill(this.#words.weight, { side: this.#words.columns[side].title, word: name });
-    const slider = el("input", { type: "range", min: 0, max: MOST, step: 1, value: this.#weights[side][i], "aria-label": label, "data-side": side });
+    const slider = el("input", { type: "range", min: 0, max: MOST, step: 1, value: this.#weights[side][i], "aria-label": label });
+    this.#sliders.push({ side, word: i, slider });
     slider.addEventListener("input", () => {
       this.#weights[side][i] = Number(slider.value);
       this.#restart();
@@ -61,16 +74,13 @@ export class ThreeWords {
   #reset() {
     this.#weights = structuredClone(WEIGHTS);
     this.wrong.checked = false;
-    for (const slider of this.root.querySelectorAll("input[type=range]")) {
-      const row = [...slider.closest("tbody").children].indexOf(slider.closest("tr"));
-      slider.value = this.#weights[slider.dataset.side][row];
-    }
+    for (const { side, word, slider } of this.#sliders) slider.value = String(this.#weights[side][word]);
     this.#restart();
   }
 
   #restart() {
     this.#counts = [0, 0, 0];
-    this.told.textContent = this.#words.none;
+    this.drawn.textContent = this.#words.none;
     this.target = normal(this.#weights.target);
     this.draft = normal(this.#weights.draft);
     this.rule = outcome(this.target, this.draft, { wrong: this.wrong.checked });
@@ -86,6 +96,7 @@ export class ThreeWords {
     this.#paintDrawn();
   }
 
+  /** @param {number} times */
   #draw(times) {
     let last = { drafted: 0, uniform: 0, kept: false, said: 0 };
     for (let i = 0; i < times; i += 1) {
@@ -98,8 +109,8 @@ export class ThreeWords {
     const numbers = { draw: two(last.uniform), accept: two(this.rule.accept[last.drafted]), drafted: names[last.drafted], said: names[last.said] };
     const one = times === 1 ? `${fill(last.kept ? this.#words.kept : this.#words.refused, numbers)} ` : "";
     const off = gap(this.#counts.map((times_) => times_ / total), this.target);
-    this.told.textContent = one + fill(this.#words.told, { total: counted(total), gap: two(off) });
-    this.#say(this.told.textContent);
+    this.drawn.textContent = one + fill(this.#words.told, { total: counted(total), gap: two(off) });
+    this.#announce(this.drawn.textContent);
   }
 
   #paintDrawn() {
@@ -108,17 +119,20 @@ export class ThreeWords {
   }
 }
 
+/** @param {number} number */
 const counted = (number) => number.toLocaleString(document.documentElement.lang || "en");
 
 // A cell with a number and a bar.
+/** @param {string} column */
 function value(column) {
   const number = el("span", { class: "sd-three-number" });
   const bar = el("i", { class: `sd-lesson-bar sd-three-bar-${column}`, "aria-hidden": "true" });
   return {
     cell: el("td", {}, el("span", { class: "sd-three-value" }, number, bar)),
+    /** @param {number | null} prob */
     show(prob) {
       number.textContent = prob === null ? "–" : two(prob);
-      bar.style.setProperty("--share", prob ?? 0);
+      bar.style.setProperty("--share", String(prob ?? 0));
     },
   };
 }

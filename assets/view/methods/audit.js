@@ -1,18 +1,31 @@
 // The last audit as a table, one row a method; what it lacks is left out.
 
-import { el, textEl } from "../parts/dom.js";
+import { el, follow, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 
-/** Draw the audit in `element`; `read()` gives it as JSON, null when there is none, `watch(call)` tells of changes. */
-export function mountAudit(element, { read, watch, words }) {
-  const audit = el("div", { class: "sd-audit" });
-  element.replaceChildren(audit);
-  const draw = () => audit.replaceChildren(...content(JSON.parse(read() || "null"), words.audit));
-  watch(draw);
-  draw();
+/**
+ * @import { Given, Words } from "../parts/page"
+ * @typedef {{ held: boolean | null, text: string }} Verdict null where nothing is judged
+ * @typedef {{
+ *   name: string, title?: string, lossy?: boolean, available?: boolean, why_not?: string, problem?: string,
+ *   greedy?: { equal: number, outputs: number, required?: boolean, same_share?: number | null, median_margin?: number | null },
+ *   sampling?: { held?: boolean | null, p_uniform?: number | null, p_independent?: number | null, p_draft?: number | null }[],
+ * }} Audited
+ * @typedef {{ methods: Audited[], model?: string, precision?: string, machine?: string, date?: string, limit?: number | null }} Audit
+ */
+
+/**
+ * Draw the audit in `element`; `read()` gives it as JSON, null when there is none, `watch(call)` tells of changes.
+ * @param {HTMLElement} element @param {Given} given
+ */
+export function mountAudit(element, given) {
+  const root = el("div", { class: "sd-audit" });
+  element.replaceChildren(root);
+  follow(given, (audit) => root.replaceChildren(...content(audit, given.words.audit)), "null");
 }
 
+/** @param {Audit | null} audit @param {Words} words */
 function content(audit, words) {
   if (!audit?.methods?.length) return [textEl("p", words.none)];
   const about = [audit.model, audit.precision, audit.machine, (audit.date ?? "").slice(0, 10)].filter(Boolean).join(" · ");
@@ -27,12 +40,15 @@ function content(audit, words) {
   return [textEl("p", about), el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table), textEl("p", meaning)];
 }
 
-/** What to say of a method under each heading: greedy and sampling, a list of { held, text } each; held null judges nothing. */
+/**
+ * What to say of a method under each heading: greedy and sampling, a list of { held, text } each; held null judges nothing.
+ * @param {Audited} method @param {Words} words @returns {Verdict[][]}
+ */
 export function verdicts(method, words) {
   if (method.available === false) return [[{ held: null, text: method.why_not || words.missing }], []];
   if (method.problem) return [[{ held: false, text: method.problem }], []];
   const { greedy } = method;
-  const parts = greedy && [fill(words.greedy, greedy)];
+  const parts = greedy ? [fill(words.greedy, greedy)] : [];
   if (greedy && greedy.equal < greedy.outputs) {
     if (has(greedy.same_share)) parts.push(fill(words.same, { share: two(100 * greedy.same_share) }));
     if (has(greedy.median_margin)) parts.push(fill(words.margin, { margin: two(greedy.median_margin) }));
@@ -48,8 +64,10 @@ export function verdicts(method, words) {
   return [one ? [one] : [], many];
 }
 
+/** @param {number | null | undefined} value @returns {value is number} */
 const has = (value) => value !== null && value !== undefined;
 
+/** @param {Verdict[]} list */
 function cell(list) {
   return el("td", {}, ...list.map(({ held, text }) => {
     const mark = held === null ? "" : held ? "✓ " : "✗ ";

@@ -1,12 +1,22 @@
 // The training card of the chosen method's weights: what they are, how well they do, from what and how they were made.
 
-import { el, textEl } from "../parts/dom.js";
+import { el, follow, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { keyItems } from "../charts/key.js";
 import { Pen } from "../charts/pen.js";
 import { Plot } from "../charts/plot.js";
 
+/**
+ * @import { Drawing, Look, Palette } from "../charts/figure"
+ * @import { Given, Words } from "../parts/page"
+ * @typedef {[number, number][]} Series steps and nats
+ * @typedef {Record<string, unknown> & {
+ *   kind?: string, results?: Record<string, number>, losses?: Series, checks?: Series, data?: string[], recipe?: Record<string, unknown>,
+ * }} Card
+ */
+
+/** @type {Record<string, Look>} */
 const LOOKS = {
   losses: { shape: "line", colour: "accepted", width: 2 },
   checks: { shape: "line", colour: "rejected", width: 2, dash: "6px,3px", symbol: "circle" },
@@ -14,15 +24,17 @@ const LOOKS = {
 const FIGURES = [1, 1.5, 2, 3, 5, 7]; // of the axis of nats, times a power of ten
 const LEAST = 1e-3; // nats; a logarithm needs an end
 
-/** Draw the card in `element`; `read()` gives JSON with a `card`, or a sentence as `none`; `watch(call)` tells of changes. */
-export function mountCard(element, { read, watch, words }) {
+/**
+ * Draw the card in `element`; `read()` gives JSON with a `card`, or a sentence as `none`; `watch(call)` tells of changes.
+ * @param {HTMLElement} element @param {Given} given
+ */
+export function mountCard(element, given) {
   const root = el("div", { class: "sd-card" });
   element.replaceChildren(root);
-  const draw = () => root.replaceChildren(...content(JSON.parse(read() || "{}"), words.card));
-  watch(draw);
-  draw();
+  follow(given, (value) => root.replaceChildren(...content(value, given.words.card)));
 }
 
+/** @param {{ card?: Card, none?: string }} how @param {Words} words */
 function content({ card, none }, words) {
   if (!card) return [textEl("p", none, { class: "sd-card-about" })];
   const what = words.kinds[card.kind ?? "draft"] ?? "";
@@ -33,65 +45,74 @@ function content({ card, none }, words) {
     ...(placed.rows.length ? [part(words.by_place, table(["", ...placed.heads], placed.rows, words.by_place))] : []),
     ...(drawable(card) ? [part(words.curve, ...picture(card, words))] : []),
     part(words.data, el("ul", {}, ...(card.data ?? []).map((line) => textEl("li", line)))),
-    part(words.recipe, list([...Object.entries(card.recipe ?? {}), ...facts(card, words)])),
+    part(words.recipe, list([...Object.entries(card.recipe ?? {}).map(([name, value]) => [name, String(value)]), ...facts(card, words)])),
   ];
 }
 
-/** The results as rows of texts: `plain` with one value each, `placed` with one for each position in the draft. */
+/**
+ * The results as rows of texts: `plain` with one value each, `placed` with one for each position in the draft.
+ * @param {Record<string, number>} values @param {Words} words
+ */
 export function results(values, words) {
+  /** @type {string[][]} */
   const plain = [];
-  const places = new Map(); // measure -> place -> value
+  /** @type {Map<string, Map<number, string>>} */
+  const placed = new Map(); // measure -> position -> value
   for (const [name, value] of Object.entries(values)) {
-    const [, measure, place] = name.match(/^(.+)_(\d+)$/) ?? [];
-    if (!place) plain.push([words.names[name] ?? name.replaceAll("_", " "), shown(name, value, words)]);
-    else {
-      if (!places.has(measure)) places.set(measure, new Map());
-      places.get(measure).set(Number(place), shown(measure, value, words));
-    }
+    const [, measure, position] = name.match(/^(.+)_(\d+)$/) ?? [];
+    if (!position) plain.push([words.names[name] ?? name.replaceAll("_", " "), shown(name, value, words)]);
+    else placed.set(measure, (placed.get(measure) ?? new Map()).set(Number(position), shown(measure, value, words)));
   }
-  const columns = [...new Set([...places.values()].flatMap((row) => [...row.keys()]))].sort((a, b) => a - b);
-  const rows = [...places].map(([measure, row]) => [
+  const columns = [...new Set([...placed.values()].flatMap((row) => [...row.keys()]))].sort((a, b) => a - b);
+  const rows = [...placed].map(([measure, row]) => [
     words.names[measure] ?? measure.replaceAll("_", " "),
-    ...columns.map((place) => row.get(place) ?? "–"),
+    ...columns.map((position) => row.get(position) ?? "–"),
   ]);
-  return { plain, placed: { heads: columns.map((place) => fill(words.place, { place })), rows } };
+  return { plain, placed: { heads: columns.map((position) => fill(words.place, { place: position })), rows } };
 }
 
+/** @param {string} name @param {number} value @param {Words} words */
 function shown(name, value, words) {
   if (words.shares.includes(name)) return `${(100 * value).toFixed(1)} %`;
   return Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(3);
 }
 
-/** What the card says of the making, as [name, text]; what it lacks is left out. */
+/** What the card says of the making, as [name, text]; what it lacks is left out. @param {Card} card @param {Words} words */
 export function facts(card, words) {
   return Object.entries(words.facts).flatMap(([key, name]) => {
     const value = card[key];
-    if (value === undefined || value === null || value === "" || value.length === 0) return [];
-    if (key === "minutes") return [[name, two(value)]];
+    if (value === undefined || value === null || value === "" || (Array.isArray(value) && !value.length)) return [];
+    if (key === "minutes") return [[name, two(Number(value))]];
     if (Array.isArray(value)) return [[name, value.join(", ")]];
     return [[name, typeof value === "number" && key !== "seed" ? value.toLocaleString("en") : String(value)]];
   });
 }
 
+/** @param {Card} card */
 const drawable = (card) => Boolean(card.losses?.length || card.checks?.length);
 
-/** The curve as `Plot.show` takes it: both series over steps, on a logarithmic axis that encloses them. */
+/**
+ * The curve as `Plot.show` takes it: both series over steps, on a logarithmic axis that encloses them.
+ * @param {Card} card @param {Words} words @param {Palette} colours @returns {Drawing & { names: Record<string, string> }}
+ */
 export function curve({ losses = [], checks = [] }, words, colours) {
   const pen = new Pen(colours, LOOKS, words);
   const pairs = [...losses, ...checks];
   const levels = ticks(pairs.map(([, nats]) => Math.max(LEAST, nats)));
   const drawn = Object.entries({ losses, checks }).filter(([, series]) => series.length);
-  const end = (series) => (series.length ? two(series.at(-1)[1]) : "–");
+  /** @param {Series} series */
+  const end = (series) => (two(series.at(-1)?.[1]));
   return {
     traces: drawn.map(([name, series]) => pen.line(name, series.map(([step]) => step), series.map(([, nats]) => Math.max(LEAST, nats)))),
     names: Object.fromEntries(drawn.map(([name]) => [name, words[name]])),
     x: { title: words.steps, range: [0, 1.01 * Math.max(1, ...pairs.map(([step]) => step))] },
-    y: { title: "", type: "log", range: [levels[0], levels[levels.length - 1]].map(Math.log10), tickvals: levels, ticktext: levels.map((nats) => String(Number(nats.toPrecision(3)))) },
+    y: { title: "", type: "log", range: [Math.log10(levels[0]), Math.log10(levels[levels.length - 1])], tickvals: levels, ticktext: levels.map((nats) => String(Number(nats.toPrecision(3)))) },
     label: fill(words.curve_label, { losses: end(losses), checks: end(checks) }),
   };
 }
 
 // Round numbers that enclose the values, at least two.
+/** @param {number[]} values */
 function ticks(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const marks = [];
@@ -103,6 +124,7 @@ function ticks(values) {
   return marks.slice(first, Math.max(last, first + 1) + 1);
 }
 
+/** @param {Card} card @param {Words} words */
 function picture(card, words) {
   const plot = new Plot();
   plot.show((colours) => curve(card, words, colours));
@@ -111,12 +133,15 @@ function picture(card, words) {
   return [el("ul", { class: "sd-chart-key" }, ...key), plot.root, textEl("p", words.steps, { class: "sd-card-steps" })];
 }
 
+/** @param {string} title @param {...Node} children */
 const part = (title, ...children) => el("section", {}, textEl("h3", title), ...children);
 
+/** @param {string[]} heads @param {string[][]} rows @param {string} label */
 function table(heads, rows, label) {
   const head = heads.length ? [el("thead", {}, el("tr", {}, ...heads.map((name) => textEl("th", name, { scope: "col" }))))] : [];
   const body = rows.map(([name, ...cells]) => el("tr", {}, textEl("th", name, { scope: "row" }), ...cells.map((cell) => textEl("td", cell))));
   return el("div", { class: "sd-card-box", tabindex: "0", role: "region", "aria-label": label }, el("table", {}, ...head, el("tbody", {}, ...body)));
 }
 
-const list = (pairs) => el("dl", {}, ...pairs.flatMap(([name, text]) => [textEl("dt", name), textEl("dd", String(text))]));
+/** @param {string[][]} pairs */
+const list = (pairs) => el("dl", {}, ...pairs.flatMap(([name, text]) => [textEl("dt", name), textEl("dd", text)]));

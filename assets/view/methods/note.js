@@ -1,18 +1,17 @@
 // The note under the menu of methods: a sentence or more, each of a kind that has its own look.
 
-import { el } from "../parts/dom.js";
+import { el, follow } from "../parts/dom.js";
 
-/** Draw the note in `element`; `read()` gives it as JSON, a list of [kind, sentence], `watch(call)` tells of changes. */
-export function mountNote(element, { read, watch }) {
+/** @import { Given } from "../parts/page" */
+
+/**
+ * Draw the note in `element`; `read()` gives it as JSON, a list of [kind, sentence], `watch(call)` tells of changes.
+ * @param {HTMLElement} element @param {Omit<Given, "words">} given
+ */
+export function mountNote(element, given) {
   const note = el("div", { class: "sd-note", "aria-live": "polite" });
   element.replaceChildren(note);
-  const draw = () => {
-    note.replaceChildren(...JSON.parse(read() || "[]").map(([kind, sentence]) => {
-      const paragraph = el("p", { class: `sd-note-${kind}` });
-      paragraph.textContent = sentence;
-      return paragraph;
-    }));
-  };
-  watch(draw);
-  draw();
+  /** @param {[string, string][]} parts */
+  const draw = (parts) => note.replaceChildren(...parts.map(([kind, sentence]) => el("p", { class: `sd-note-${kind}` }, sentence)));
+  follow(given, draw, "[]");
 }

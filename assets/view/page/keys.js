@@ -1,11 +1,19 @@
 // The keys of the page beside the player's: P, ? and Esc, and the list of all of them.
 
 import { dialog } from "../parts/dialog.js";
-import { el } from "../parts/dom.js";
+import { closest, el } from "../parts/dom.js";
+
+/**
+ * @import { Words } from "../parts/page"
+ * @import { Presenter } from "./presenter"
+ */
 
 const WRITING = "input:not([type=range], [type=checkbox]), textarea, select, [contenteditable]";
 
-/** Listen for the keys; an open dialog and the presenter mode keep Esc for themselves. */
+/**
+ * Listen for the keys; an open dialog and the presenter mode keep Esc for themselves.
+ * @param {{ presenter: Presenter, list: HTMLDialogElement }} how
+ */
 export function listen({ presenter, list }) {
   globalThis.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
@@ -17,7 +25,7 @@ export function listen({ presenter, list }) {
       return;
     }
     const modified = event.ctrlKey || event.metaKey || event.altKey;
-    if (modified || /** @type {Element} */ (event.target).closest?.(WRITING) || document.querySelector("dialog[open]")) return;
+    if (modified || closest(event.target, WRITING) || document.querySelector("dialog[open]")) return;
     if (event.key === "?") list.showModal();
     else if (event.key.toLowerCase() === "p" && !event.shiftKey) presenter.toggle();
     else return;
@@ -25,20 +33,11 @@ export function listen({ presenter, list }) {
   }, { capture: true });
 }
 
-/** The dialog that lists the keys. words.rows: [keys, what they do] each */
+/** The dialog that lists the keys. words.rows: [keys, what they do] each @param {Words} words @param {string} close */
 export function keysDialog(words, close) {
   const rows = words.rows.map(([keys, what]) => {
-    const name = el("dt");
-    for (const key of keys.split(" ")) {
-      const cap = el("kbd");
-      cap.textContent = key;
-      name.append(cap);
-    }
-    const says = el("dd");
-    says.textContent = what;
-    return [name, says];
+    return [el("dt", {}, ...keys.split(" ").map((key) => el("kbd", {}, key))), el("dd", {}, what)];
   });
-  const note = el("p", { class: "sd-dialog-note" });
-  note.textContent = words.note;
+  const note = el("p", { class: "sd-dialog-note" }, words.note);
   return dialog("keys", words.title, close, el("dl", { class: "sd-keys" }, ...rows.flat()), note);
 }

@@ -8,44 +8,57 @@ const OWN = ".sd-mount, textarea, input, script, style, svg";
 const SAID = "#sd-model, #sd-note, .sd-problem, .sd-told";
 const ATTRIBUTES = ["placeholder", "aria-label", "title"];
 
-export const isLanguage = (name) => LANGUAGES.includes(name);
+/** @param {string | null} name */
+export const isLanguage = (name) => LANGUAGES.includes(name ?? "");
 
-/** The language for a query and the browser's own. */
+/** The language for a query and the browser's own. @param {string} search @param {string | undefined} browser */
 export function languageOf(search, browser) {
   const asked = new URLSearchParams(search).get("lang");
-  const wished = isLanguage(asked) ? asked : (browser ?? "").slice(0, 2);
+  const wished = asked && isLanguage(asked) ? asked : (browser ?? "").slice(0, 2);
   return isLanguage(wished) ? wished : "en";
 }
 
-/** A translator by a table of English texts; `{names}` in them stand for anything. */
+/** A translator by a table of English texts; `{names}` in them stand for anything. @param {Record<string, string>} table */
 export function translator(table) {
   const patterns = Object.entries(table)
     .filter(([text]) => names(text).length && text.replace(/\{\w+\}|\W/g, "").length > 4) // not "{a} of {b}"
-    .map(([text, meaning]) => [pattern(text), names(text), meaning]);
+    .map(([text, meaning]) => ({ shape: pattern(text), slots: names(text), meaning }));
   const known = new Map(Object.entries(table));
+  /** @param {string} text @returns {string} */
   const sentence = (text) => {
-    if (known.has(text)) return known.get(text);
-    for (const [shape, slots, meaning] of patterns) {
+    const whole = known.get(text);
+    if (whole !== undefined) return whole;
+    for (const { shape, slots, meaning } of patterns) {
       const found = shape.exec(text);
       if (found) return meaning.replace(/\{(\w+)\}/g, (_, name) => sentence(found[slots.indexOf(name) + 1] ?? ""));
     }
     return text;
   };
-  const words = (value) => {
+  /** @type {<T>(value: T) => T} */
+  const words = (value) => /** @type {any} */ (translated(value));
+  /** @param {unknown} value @returns {unknown} */
+  const translated = (value) => {
     if (typeof value === "string") return table[value] ?? value;
-    if (Array.isArray(value)) return value.map(words);
+    if (Array.isArray(value)) return value.map(translated);
     if (value === null || typeof value !== "object") return value;
-    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, words(item)]));
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, translated(item)]));
   };
   return { sentence, words };
 }
 
+/** @param {string} text */
 const names = (text) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+/** @param {string} text */
 const pattern = (text) => new RegExp(`^${text.split(/\{\w+\}/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+?)")}$`, "s");
 
+/** @type {Promise<ReturnType<typeof translator>> | null} */
 let ready = null;
 
-/** Words of a part in the page's language. base: where the page is served */
+/**
+ * Words of a part in the page's language. base: where the page is served
+ * @template T
+ * @param {T} words @param {string} base @returns {Promise<T>}
+ */
 export async function said(words, base) {
   const language = languageOf(location.search, navigator.language);
   if (language === "en") return words;
@@ -53,6 +66,7 @@ export async function said(words, base) {
   return (await ready).words(words);
 }
 
+/** @param {string} language @param {string} base */
 async function begin(language, base) {
   const answer = await fetch(`${base}/words/${language}.json`).catch(() => null);
   const made = translator(answer?.ok ? await answer.json() : {});
@@ -62,42 +76,45 @@ async function begin(language, base) {
 }
 
 // Translate what Gradio shows, now and whenever it changes.
+/** @param {HTMLElement} root @param {(text: string) => string} sentence */
 function follow(root, sentence) {
+  /** @type {WeakMap<Text, string>} */
   const ours = new WeakMap();
+  /** @param {Text} node */
   const text = (node) => {
     const parent = node.parentElement;
     if (!parent || ours.get(node) === node.data || (parent.closest(OWN) && !parent.closest(SAID))) return;
     const bare = node.data.trim();
-    const meaning = bare && sentence(bare);
+    const meaning = sentence(bare);
     if (!bare || meaning === bare) return;
     node.data = node.data.replace(bare, () => meaning);
     ours.set(node, node.data);
   };
+  /** @param {Element} element */
   const attributes = (element) => {
     if (element.closest(".sd-mount")) return;
     for (const name of ATTRIBUTES) {
       const own = element.getAttribute(name);
-      const meaning = own && sentence(own);
-      if (own && meaning !== own) element.setAttribute(name, meaning);
+      if (own && sentence(own) !== own) element.setAttribute(name, sentence(own));
     }
   };
+  /** @param {Node} node */
+  const one = (node) => {
+    if (node instanceof Text) text(node);
+    else if (node instanceof Element) attributes(node);
+  };
+  /** @param {Node} node */
   const all = (node) => {
-    if (node.nodeType === Node.TEXT_NODE) text(node);
-    if (node.nodeType !== Node.ELEMENT_NODE) return;
-    attributes(node);
     const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
-    while (walker.nextNode()) {
-      if (walker.currentNode.nodeType === Node.TEXT_NODE) text(walker.currentNode);
-      else attributes(walker.currentNode);
-    }
+    one(node);
+    while (walker.nextNode()) one(walker.currentNode);
   };
   new MutationObserver((changes) => {
     for (const { type, target, addedNodes } of changes) {
       const place = target instanceof Element ? target : target.parentElement;
       if (place?.closest(".sd-mount") && !place.closest(SAID)) continue;
-      if (type === "characterData") text(target);
-      else if (type === "attributes") attributes(target);
-      else addedNodes.forEach(all);
+      if (type === "childList") addedNodes.forEach(all);
+      else one(target);
     }
   }).observe(root, { subtree: true, childList: true, characterData: true, attributeFilter: ATTRIBUTES });
   all(root);

@@ -6,7 +6,7 @@ const CLASS = "sd-presenter";
 export const pageRoot = () => /** @type {HTMLElement} */ (document.getElementById("sd-header")?.parentElement);
 
 export class Presenter {
-  /** changed(on): told after each change. */
+  /** changed(on): told after each change. @param {(on: boolean) => void} changed */
   constructor(changed) {
     this.changed = changed;
   }
@@ -15,6 +15,7 @@ export class Presenter {
     return pageRoot().classList.contains(CLASS);
   }
 
+  /** @param {boolean} on */
   set(on) {
     if (on === this.on) return;
     pageRoot().classList.toggle(CLASS, on);

@@ -1,41 +1,46 @@
 // The dialog that makes links: the page as it stands, or simplified for a class; copied, or as a QR code.
 
 import { dialog } from "../parts/dialog.js";
-import { calm, el, svg } from "../parts/dom.js";
+import { calm, el, svg, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { writeState } from "../core/permalink.js";
 import { pageRoot } from "./presenter.js";
 
-const said = (tag, attributes, text) => {
-  const node = el(tag, attributes);
-  node.textContent = text;
-  return node;
-};
+/**
+ * @import { Words } from "../parts/page"
+ * @import { PageState } from "../core/permalink"
+ * @typedef {{ size: number, path: string }} Code a QR code as a drawing
+ * @typedef {{ qr(address: string): Promise<Code>, reach(origin: string): Promise<{ sentence: string, address: string }> }} Server
+ */
 
 export class Share {
-  /** server: answers `qr(address)` and `reach(origin)`; defaults: values that a link need not name */
+  /**
+   * server: answers `qr(address)` and `reach(origin)`; defaults: values that a link need not name
+   * @param {Words} words @param {string} close @param {Server} server @param {Record<string, unknown>} defaults
+   */
   constructor(words, close, server, defaults) {
     this.words = words;
     this.server = server;
     this.defaults = defaults;
     this.origin = location.origin;
     this.link = el("input", { type: "text", readonly: true, class: "sd-address", "aria-label": words.link });
-    this.copy = said("button", { type: "button", class: "sd-copy", onclick: () => this.#copy() }, words.copy);
-    this.told = el("p", { class: "sd-dialog-note", role: "status" });
+    this.copy = textEl("button", words.copy, { type: "button", class: "sd-copy", onclick: () => this.#copy() });
+    this.note = el("p", { class: "sd-dialog-note", role: "status" });
     this.reach = el("p", { class: "sd-reach", hidden: true });
     this.code = el("div", { class: "sd-qr" });
+    /** @type {Record<string, HTMLInputElement>} */
     this.choices = {};
     const parts = Object.entries(words.parts).map(([name, label]) => this.#choice(name, label));
-    const legend = said("legend", {}, words.hide);
+    const legend = textEl("legend", words.hide);
     const own = [this.#choice("run", words.start), this.#choice("presenter", words.presenter)];
     const form = el("div", { class: "sd-share-form" },
-      el("div", { class: "sd-share-row" }, this.link, this.copy), this.told, this.reach,
-      said("h3", {}, words.class), ...own, el("fieldset", {}, legend, ...parts));
+      el("div", { class: "sd-share-row" }, this.link, this.copy), this.note, this.reach,
+      textEl("h3", words.class), ...own, el("fieldset", {}, legend, ...parts));
     this.root = dialog("share", words.title, close, el("div", { class: "sd-share" }, form, this.code));
     this.drawCode = calm(150, () => this.#drawCode());
   }
 
-  /** Open for a state of the page, see permalink.js. */
+  /** Open for a state of the page, see permalink.js. @param {PageState} state */
   async open(state) {
     this.state = state;
     const { classList } = pageRoot();
@@ -47,18 +52,18 @@ export class Share {
     const { sentence, address } = await this.server.reach(location.origin);
     this.reach.hidden = !sentence;
     this.reach.textContent = sentence;
-    if (address) this.reach.append(" ", said("button", { type: "button", onclick: () => this.#use(address) }, fill(this.words.use, { address })));
+    if (address) this.reach.append(" ", textEl("button", fill(this.words.use, { address }), { type: "button", onclick: () => this.#use(address) }));
   }
 
+  /** @param {string} name @param {string} text */
   #choice(name, text) {
     const box = el("input", { type: "checkbox", onchange: () => this.#update() });
     this.choices[name] = box;
-    const label = el("label", { class: "sd-choice" }, box, " ");
-    label.append(text);
-    return label;
+    return el("label", { class: "sd-choice" }, box, " ", text);
   }
 
   get #address() {
+    /** @param {string} name */
     const chosen = (name) => this.choices[name].checked;
     const hide = Object.keys(this.words.parts).filter(chosen).join(",");
     const state = { ...this.state, hide, presenter: chosen("presenter"), run: chosen("run") };
@@ -66,6 +71,7 @@ export class Share {
     return `${this.origin}${location.pathname}${query && `?${query}`}`;
   }
 
+  /** @param {string} origin */
   #use(origin) {
     this.origin = origin;
     this.#update();
@@ -73,17 +79,17 @@ export class Share {
 
   #update() {
     this.link.value = this.#address;
-    this.told.textContent = "";
+    this.note.textContent = "";
     this.drawCode();
   }
 
   async #copy() {
     try {
       await navigator.clipboard.writeText(this.link.value);
-      this.told.textContent = this.words.copied;
+      this.note.textContent = this.words.copied;
     } catch {
       this.link.select();
-      this.told.textContent = this.words.select;
+      this.note.textContent = this.words.select;
     }
   }
 
@@ -92,7 +98,7 @@ export class Share {
     const { size, path } = await this.server.qr(address);
     if (address !== this.link.value) return;
     if (!size) {
-      this.code.replaceChildren(said("p", {}, this.words.qr_failed));
+      this.code.replaceChildren(textEl("p", this.words.qr_failed));
       return;
     }
     const drawing = svg("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": this.words.qr, "shape-rendering": "crispEdges" });

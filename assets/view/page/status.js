@@ -1,16 +1,20 @@
 // The status of the model: a bar that fills while it loads, then a sentence.
 
-import { el } from "../parts/dom.js";
+import { el, follow } from "../parts/dom.js";
 
-/** Draw the status in `element`; `read()` gives it as JSON, `watch(call)` tells of changes. */
-export function mountStatus(element, { read, watch, words }) {
+/** @import { Given } from "../parts/page" */
+
+/**
+ * Draw the status in `element`; `read()` gives it as JSON, `watch(call)` tells of changes.
+ * @param {HTMLElement} element @param {Given} given
+ */
+export function mountStatus(element, given) {
   const dot = el("span", { class: "sd-model-dot" });
   const text = el("span", { class: "sd-model-text" });
   const bar = el("span", { class: "sd-model-fill" });
-  const track = el("span", { class: "sd-model-track", role: "progressbar", "aria-label": words.loading, "aria-valuemin": 0, "aria-valuemax": 100 }, bar);
+  const track = el("span", { class: "sd-model-track", role: "progressbar", "aria-label": given.words.loading, "aria-valuemin": 0, "aria-valuemax": 100 }, bar);
   element.replaceChildren(el("div", { class: "sd-model", role: "status" }, dot, text, track));
-  const draw = () => {
-    const status = JSON.parse(read() || "{}");
+  follow(given, (status) => {
     const loading = status.state === "loading";
     const known = typeof status.done === "number";
     text.textContent = text.title = status.text ?? "";
@@ -23,7 +27,5 @@ export function mountStatus(element, { read, watch, words }) {
       track.setAttribute("aria-valuenow", String(Math.round(100 * status.done)));
       bar.style.setProperty("--done", String(status.done));
     } else track.removeAttribute("aria-valuenow");
-  };
-  watch(draw);
-  draw();
+  });
 }

@@ -8,9 +8,17 @@ import { onApply, readState, remembered } from "../core/permalink.js";
 import { Presenter, pageRoot } from "./presenter.js";
 import { Share } from "./share.js";
 
+/**
+ * @import { PageState } from "../core/permalink"
+ * @import { Given, Words } from "../parts/page"
+ * @import { Server } from "./share"
+ * @typedef {Given & { send(query: string): void, server: Server }} Teaching
+ */
+
+/** @type {Teach | null} */
 let part = null;
 
-/** Buttons of the page. values: of the controls that a link holds, in the order of its fields */
+/** Buttons of the page. values: of the controls that a link holds, in the order of its fields @param {unknown[]} values */
 export const share = (values) => part?.share(values);
 export const present = () => part?.presenter.toggle();
 export const keys = () => part?.keys.showModal();
@@ -21,29 +29,33 @@ export const applied = () => part?.applied();
 /**
  * Build it in `element`. What `read` gives at first are the fields of a link, [name, default] each, and the opening
  * run; what `send` takes is a query, what `read` gives then a JSON list of sentences.
+ * @param {HTMLElement} element @param {Teaching} given
  */
 export function mountTeach(element, given) {
   part = new Teach(element, given);
 }
 
 class Teach {
+  /** @param {HTMLElement} element @param {Teaching} how */
   constructor(element, { read, watch, send, server, words }) {
     this.words = words;
-    /** @type {Record<string, any>} */
+    /** @type {PageState} */
     this.asked = {};
+    /** @type {{ fields: [string, unknown][], opening: string }} */
     const { fields, opening } = JSON.parse(read());
     this.fields = fields.map(([name]) => name);
     /** @type {Record<string, unknown>} */
     const defaults = { ...Object.fromEntries(fields), tab: "play", recorded: opening };
     delete defaults.method; // always named: the default may change
     this.presenter = new Presenter((on) => this.#presenting(on));
-    this.keys = keysDialog(words.keys, words.close);
+    this.keys = keysDialog(/** @type {Record<string, Words>} */ (words).keys, words.close);
     this.dialog = new Share(words.share, words.close, server, defaults);
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
     this.list = el("div", { class: "sd-told", role: "status" });
     element.replaceChildren(this.keys, this.dialog.root, this.live, this.list);
     listen({ presenter: this.presenter, list: this.keys });
     watch(() => this.#tell(read()));
+    /** @param {string} query */
     const follow = (query) => {
       this.asked = readState(query);
       this.#tell(JSON.stringify(this.#here(this.asked)));
@@ -54,6 +66,7 @@ class Teach {
     onApply(follow);
   }
 
+  /** @param {unknown[]} values */
   share(values) {
     const state = Object.fromEntries(this.fields.map((name, index) => [name, values[index]]));
     const tab = document.querySelector("#sd-tabs [role=tab][aria-selected=true]")?.id ?? "";
@@ -75,6 +88,7 @@ class Teach {
   // What needs no control: theme, presenter mode, parts that are left out. returns: what was not possible
   /** @param {Record<string, any>} state */
   #here({ theme, presenter, hide, lang }) {
+    /** @param {string} name @param {unknown} value */
     const wrong = (name, value) => fill(this.words.unknown_value, { name, value });
     const problems = [];
     if (["dark", "light"].includes(theme)) document.body.classList.toggle("dark", theme === "dark");
@@ -88,25 +102,26 @@ class Teach {
     return problems;
   }
 
+  /** @param {boolean} on */
   #presenting(on) {
     document.getElementById("sd-present")?.setAttribute("aria-pressed", String(on));
     this.live.textContent = on ? this.words.presenter.entered : this.words.presenter.left;
   }
 
+  /** @param {string} text */
   #tell(text) {
     if (!text?.startsWith("[")) return; // the query itself
     for (const sentence of JSON.parse(text)) {
-      const close = el("button", { type: "button", "aria-label": this.words.dismiss, onclick: () => block.remove() });
-      close.textContent = "\u00d7";
-      const block = el("p", {}, "", close);
-      block.prepend(sentence);
+      const close = el("button", { type: "button", "aria-label": this.words.dismiss, onclick: () => block.remove() }, "\u00d7");
+      const block = el("p", {}, sentence, close);
       this.list.append(block);
     }
   }
 }
 
+/** @param {string} selector @param {string} value */
 function choose(selector, value) {
-  const menu = document.querySelector(selector);
+  const menu = /** @type {HTMLSelectElement | null} */ (document.querySelector(selector));
   if (!menu) return;
   menu.value = value;
   menu.dispatchEvent(new Event("change"));

@@ -1,25 +1,36 @@
 // Small helpers to build elements; text only ever goes through textContent.
 
-/** An element with properties ("class", "data-*", "aria-*" and the like are attributes) and children. */
+/** @import { Attributes, Given } from "./page" */
+
+/**
+ * An element with properties ("class", "data-*", "aria-*" and the like are attributes) and children.
+ * @template {string} Tag
+ * @param {Tag} tag @param {Attributes} [attributes] @param {...(Node | string)} children
+ * @returns {Tag extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[Tag] : HTMLElement}
+ */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    if (typeof value === "function") node.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
     else if (value === true) node.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, String(value));
   }
   node.append(...children);
-  return node;
+  return /** @type {ReturnType<typeof el<Tag>>} */ (node);
 }
 
-/** An element of a drawing; every property is an attribute. */
+/**
+ * An element of a drawing; every property is an attribute.
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag @param {Record<string, string | number | undefined>} attributes
+ */
 export function svg(tag, attributes) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
   return node;
 }
 
-/** Call at most once in `wait` milliseconds, the last call always. */
+/** Call at most once in `wait` milliseconds, the last call always. @param {number} wait @param {() => void} call */
 export function calm(wait, call) {
   let timer = 0;
   let last = 0;
@@ -35,7 +46,17 @@ export function calm(wait, call) {
   };
 }
 
-/** Resolves when an element is first on the screen. */
+/**
+ * Call `draw` with what a part is given as JSON, now and whenever it changes.
+ * @param {Pick<Given, "read" | "watch">} given @param {(value: any) => void} draw @param {string} [nothing]
+ */
+export function follow({ read, watch }, draw, nothing = "{}") {
+  const now = () => draw(JSON.parse(read() || nothing));
+  watch(now);
+  now();
+}
+
+/** Resolves when an element is first on the screen. @param {Element} element */
 export const firstSeen = (element) => /** @type {Promise<void>} */ (new Promise((resolve) => {
   const observer = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;
@@ -45,10 +66,20 @@ export const firstSeen = (element) => /** @type {Promise<void>} */ (new Promise(
   observer.observe(element);
 }));
 
-/** Set a text that may stand there already: writing it again would make the browser lay the line out once more. */
+/** The element with a selector that an event's target lies in. @param {EventTarget | null} target @param {string} selector */
+export const closest = (target, selector) => (target instanceof Element ? /** @type {HTMLElement | null} */ (target.closest(selector)) : null);
+
+/**
+ * Set a text that may stand there already: writing it again would make the browser lay the line out once more.
+ * @param {Element} node @param {string} text
+ */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** An element with a text, which is nothing where there is none. */
+/**
+ * An element with a text, which is nothing where there is none.
+ * @template {string} Tag
+ * @param {Tag} tag @param {string | null | undefined} text @param {Attributes} [attributes]
+ */
 export const textEl = (tag, text, attributes = {}) => el(tag, attributes, text ?? "");

@@ -5,13 +5,21 @@ import { el } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 
-const COLUMNS = ["target", "draft", "residual"];
+/**
+ * @import { Subject, Words } from "./page"
+ * @import { Origin } from "../core/state"
+ */
+
+/** @typedef {ReturnType<typeof decide>} Decided */
+
+const COLUMNS = /** @type {const} */ (["target", "draft", "residual"]);
 
 /** Shows subjects, see `View`; `act.unpin()` and `act.compare()` are called by its buttons. */
 export class InspectorView {
   #words;
   #shown = "";
 
+  /** @param {Words} words @param {{ compare(): void, unpin(): void }} act */
   constructor(words, act) {
     this.#words = words;
     const { inspector } = words;
@@ -25,7 +33,10 @@ export class InspectorView {
       el("header", {}, this.why, this.origin, this.compare, this.unpin), el("div", { class: "sd-inspector-box", tabindex: "0", role: "group", "aria-label": inspector.label }, this.cards, this.hint));
   }
 
-  /** subjects: at most two; why: a name in the words, of how they were chosen; armed: a second one is waited for */
+  /**
+   * subjects: at most two; why: a name in the words, of how they were chosen; armed: a second one is waited for
+   * @param {Subject[]} subjects @param {{ why: string, armed: boolean, source: Origin }} how
+   */
   render(subjects, { why, armed, source }) {
     const key = [why, armed, source, ...subjects.map(keyOf)].join("|");
     if (key === this.#shown) return;
@@ -42,12 +53,13 @@ export class InspectorView {
     this.cards.replaceChildren(...subjects.map((subject) => this.#card(decide(this.#words, subject))));
   }
 
-  /** One line about a subject. */
+  /** One line about a subject. @param {Subject} subject */
   summary(subject) {
     const { token, status, place, why } = decide(this.#words, subject);
     return fill(this.#words.inspector.summary, { token, status: this.#words.status[status] ?? status, place, why });
   }
 
+  /** @param {Decided} told */
   #card(told) {
     const words = this.#words.inspector;
     const title = el("h4", {}, span("sd-inspected", told.token), span(`sd-verdict sd-key-${told.status}`, this.#words.status[told.status] ?? told.status), span("sd-where", told.place));
@@ -60,6 +72,7 @@ export class InspectorView {
   }
 
   // Paired bars: what is drafted and committed has its state in words and a shape, the inspected token a mark of its own.
+  /** @param {Decided} decision */
   #table({ rows, residual }) {
     const words = this.#words.inspector;
     const columns = COLUMNS.filter((name) => (name === "residual" ? residual : rows.some((row) => row[name] !== null)));
@@ -73,8 +86,10 @@ export class InspectorView {
   }
 }
 
+/** @param {Subject} subject */
 const keyOf = ({ lane, step, node, count, header }) => [lane, step.index, step.open ? (step.judged ?? 0) : "done", step.places?.length, node, count, header.method].join(" ");
 
+/** @param {number | null} value @param {string} name */
 function bar(value, name) {
   const cell = el("td", {}, span("", two(value)));
   if (value !== null) cell.append(el("i", { class: `sd-bar sd-bar-${name}`, style: `--share:${value.toFixed(4)}` }));
@@ -82,8 +97,10 @@ function bar(value, name) {
 }
 
 // A string child is a text node: what a model said never becomes markup.
+/** @param {string} name @param {string} text */
 const span = (name, text) => el("span", { class: name }, text);
 
+/** @param {string} label @param {string} title @param {() => void} act */
 function button(label, title, act) {
   return el("button", { type: "button", class: "sd-button", title, onclick: act }, label);
 }

@@ -2,6 +2,8 @@
 
 import { el } from "./dom.js";
 
+/** @import { Words } from "./page" */
+
 const STATES = ["accepted", "rejected", "unreached", "correction", "bonus", "plain"];
 
 /** words: the view's */
@@ -9,6 +11,7 @@ export class Legend {
   #entries;
   #words;
 
+  /** @param {Words} words */
   constructor(words) {
     this.#words = words;
     this.#entries = STATES.map((status) => {
@@ -18,7 +21,7 @@ export class Legend {
     this.root = el("ul", { class: "sd-legend", "aria-label": words.legend }, ...this.#entries.map(({ item }) => item));
   }
 
-  /** Explain the states of a method that may change the text, or of the others. */
+  /** Explain the states of a method that may change the text, or of the others. @param {{ lossy: boolean }} how */
   explain({ lossy }) {
     for (const { status, item } of this.#entries) item.title = (lossy && this.#words.explain_lossy[status]) || this.#words.meaning[status];
   }

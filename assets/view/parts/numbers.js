@@ -4,13 +4,20 @@ import { el } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { acceptRate, draftPerStep, preparedRate, speedup, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
 
+/**
+ * @import { Words } from "./page"
+ * @import { State } from "../core/state"
+ */
+
 const CELLS = ["speedup", "fast", "plain", "accepted", "per_step", "draft", "verify", "prepared", "saved"];
 const AHEAD = ["prepared", "saved"]; // shown for runs that draft while the target is busy
 
 export class NumbersView {
+  /** @type {Record<string, Record<"cell" | "term" | "value" | "origin", HTMLElement>>} */
   #cells = {};
   #words;
 
+  /** @param {Words} words */
   constructor(words) {
     this.#words = words.numbers;
     this.strip = el("dl", { class: "sd-numbers" });
@@ -29,8 +36,10 @@ export class NumbersView {
     }
   }
 
+  /** @param {State} state */
   render(state) {
     const { plain, speculative } = state.lanes;
+    /** @type {Record<string, string>} */
     const values = {
       speedup: two(speedup(plain, speculative)),
       fast: two(tokensPerSecond(speculative)),
@@ -63,4 +72,5 @@ export class NumbersView {
   }
 }
 
+/** @param {number | null} value @param {number} factor */
 const scale = (value, factor) => (value === null ? null : value * factor);

@@ -1,12 +1,16 @@
 // One column per step: drafted tokens and the target's own in the shapes of the legend, and below where the time went.
 
-import { el } from "./dom.js";
+import { closest, el } from "./dom.js";
 import { fill } from "../core/sentence.js";
-import { two } from "../core/metrics.js";
+import { TIMES, two } from "../core/metrics.js";
 import { pieces } from "../core/reducer.js";
 import { Steps } from "./steps.js";
 
-const TIMES = { draft: "draftSeconds", verify: "verifySeconds", overhead: "overheadSeconds" };
+/**
+ * @import { Words } from "./page"
+ * @import { State, Step } from "../core/state"
+ */
+
 const NUMBERED = 5; // every fifth step says its number
 
 /** All steps that have been seen; those after the place are pale. `choose(i)` is called for the step one picks; `key` explains the times. */
@@ -17,6 +21,7 @@ export class StripView {
   #place = -1;
   #followed = -1;
 
+  /** @param {Words} words @param {(i: number) => void} choose */
   constructor(words, choose) {
     this.#words = words.strip;
     this.#source = words.source;
@@ -39,8 +44,9 @@ export class StripView {
     this.#place = this.#followed = -1;
   }
 
+  /** @param {State} state */
   render(state) {
-    const place = (state.lanes[state.lane]?.steps.length ?? 0) - 1;
+    const place = (state.lanes[state.lane ?? ""]?.steps.length ?? 0) - 1;
     const origin = this.#source[state.source.kind];
     if (this.origin.textContent !== origin) this.origin.textContent = origin;
     this.#steps.render(state);
@@ -50,13 +56,14 @@ export class StripView {
     this.#place = place;
   }
 
+  /** @param {number} i */
   columnElement(i) {
     return this.#steps.at(i);
   }
 
-  /** Place in the lane of the step under an element, or -1. */
+  /** Place in the lane of the step under an element, or -1. @param {EventTarget | null} element */
   find(element) {
-    return Number(element.closest?.(".sd-column")?.dataset.step ?? -1);
+    return Number(closest(element, ".sd-column")?.dataset.step ?? -1);
   }
 
   /** Keep the place in sight, and three columns around it; what comes after it is pale. Apart from `render`, as in the text. */
@@ -64,7 +71,7 @@ export class StripView {
     if (this.#followed === this.#place) return;
     this.#followed = this.#place;
     const column = this.#steps.at(this.#place);
-    this.veil.style.left = column ? `${column.offsetLeft + column.offsetWidth}px` : 0;
+    this.veil.style.left = column ? `${column.offsetLeft + column.offsetWidth}px` : "0";
     if (!column) return;
     const { columns } = this;
     const room = 3 * column.offsetWidth;
@@ -73,6 +80,7 @@ export class StripView {
     else if (left + room > columns.scrollLeft + columns.clientWidth) columns.scrollLeft = left + room - columns.clientWidth;
   }
 
+  /** @param {number} i */
   #pick(i) {
     if (i < 0) return;
     this.choose(i);
@@ -80,6 +88,7 @@ export class StripView {
   }
 
   // Arrow keys, Home and End go from step to step; Enter picks the one in focus again.
+  /** @param {KeyboardEvent} event */
   #walk(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const focused = this.find(document.activeElement);
@@ -91,6 +100,7 @@ export class StripView {
     this.#pick(Math.max(0, Math.min(last, to)));
   }
 
+  /** @param {Step} step @param {number} i */
   #draw(step, i) {
     const slots = el("span", { class: "sd-slots" }, ...pieces(step).flatMap((part) =>
       Array.from({ length: Math.min(8, part.count ?? 1) }, () => el("i", { class: `sd-slot sd-slot-${part.status}` }))));
@@ -100,6 +110,7 @@ export class StripView {
     return column;
   }
 
+  /** @param {Step} step */
   #tell(step) {
     const words = this.#words;
     const values = { step: step.index + 1, accepted: step.path.length, drafted: step.nodes.length };
@@ -109,11 +120,11 @@ export class StripView {
   }
 }
 
-/** The shares of a step's time, bottom up: draft, verify, overhead. */
+/** The shares of a step's time, bottom up: draft, verify, overhead. @param {Step} step */
 function time(step) {
-  const seconds = Object.values(TIMES).map((name) => step[name] ?? 0);
+  const seconds = step.open ? [0] : Object.values(TIMES).map((name) => step[name]);
   const all = seconds.reduce((sum, part) => sum + part, 0);
-  if (step.open || !all) return el("span", { class: "sd-time" });
+  if (!all) return el("span", { class: "sd-time" });
   const [draft, verify] = seconds.map((part) => (100 * part) / all);
   return el("span", { class: "sd-time sd-time-known", style: `--draft:${draft.toFixed(1)}%;--verify:${(draft + verify).toFixed(1)}%` });
 }

@@ -1,10 +1,15 @@
 // The hero: what the model wrote, token by token, with what was drafted and refused.
 
 import { append } from "./characters.js";
-import { el } from "./dom.js";
+import { closest, el } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { pieces } from "../core/reducer.js";
 import { Steps } from "./steps.js";
+
+/**
+ * @import { Found, Words } from "./page"
+ * @import { Lane, Piece, State, Step } from "../core/state"
+ */
 
 const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
 
@@ -14,8 +19,10 @@ export class TextView {
   #steps;
   #atEnd = true;
   #earlier = 0;
-  #tokens = new WeakMap(); // element -> { step, piece }
+  /** @type {WeakMap<Element, { step: Step, piece: Piece }>} */
+  #tokens = new WeakMap(); // by element
 
+  /** @param {Words} words */
   constructor(words) {
     this.#words = words;
     this.before = el("div", { class: "sd-earlier" });
@@ -39,6 +46,7 @@ export class TextView {
     this.#earlier = 0;
   }
 
+  /** @param {State} state */
   render(state) {
     this.#renderEarlier(state.earlier);
     const lane = state.lane ? state.lanes[state.lane] : null;
@@ -55,44 +63,53 @@ export class TextView {
     if (this.#atEnd) this.root.scrollTop = 1e9;
   }
 
-  /** { token, step, piece, at } of the token that an element belongs to, or null; `at` is the step's place in its lane. */
+  /**
+   * { token, step, piece, at } of the token that an element belongs to, or null; `at` is the step's place in its lane.
+   * @param {EventTarget | null} element @returns {Found | null}
+   */
   find(element) {
-    const token = element.closest?.(".sd-token");
-    return token ? { token, ...this.#tokens.get(token), at: Number(token.closest(".sd-step").dataset.step) } : null;
+    const token = closest(element, ".sd-token");
+    const known = token && this.#tokens.get(token);
+    return known ? { token, ...known, at: Number(closest(token, ".sd-step")?.dataset.step) } : null;
   }
 
+  /** @param {number} i */
   stepElement(i) {
     return this.#steps.at(i);
   }
 
   // Arrow keys move the focus from token to token.
+  /** @param {KeyboardEvent} event */
   #walk(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    const tokens = [...this.body.querySelectorAll(".sd-step:not(.sd-later) .sd-token")].filter((token) => token.checkVisibility());
-    const at = tokens.indexOf(document.activeElement);
+    const all = /** @type {NodeListOf<HTMLElement>} */ (this.body.querySelectorAll(".sd-step:not(.sd-later) .sd-token"));
+    const tokens = [...all].filter((token) => token.checkVisibility());
+    const at = tokens.findIndex((token) => token === document.activeElement);
     if (!tokens.length) return;
     event.preventDefault();
     tokens[at < 0 ? 0 : at + by]?.focus();
   }
 
+  /** @param {State["earlier"]} turns */
   #renderEarlier(turns) {
     for (; this.#earlier < turns.length; this.#earlier += 1) {
       const { prompt, answer } = turns[this.#earlier];
-      const asked = el("p", { class: "sd-asked" });
-      asked.textContent = prompt;
+      const asked = el("p", { class: "sd-asked" }, prompt);
       const answered = el("p", { class: "sd-answered" });
       append(answered, answer);
       this.before.append(asked, answered);
     }
   }
 
+  /** @param {Lane | null | undefined} lane */
   #renderPrompt(lane) {
     const prompt = lane?.header.prompt ?? "";
     this.prompt.hidden = !prompt;
     if (this.prompt.textContent !== prompt) this.prompt.textContent = prompt;
   }
 
+  /** @param {Step} step @param {number} i */
   #draw(step, i) {
     const element = el("span", { class: step.open ? "sd-step sd-open" : "sd-step", "data-step": i });
     let group = element;
@@ -107,6 +124,7 @@ export class TextView {
     return element;
   }
 
+  /** @param {Piece} part @param {Step} step */
   #token(part, step) {
     const text = part.value.text ?? "";
     const token = el("span", { class: `sd-token sd-${part.status}`, tabindex: "-1" });
@@ -129,6 +147,7 @@ export class TextView {
   }
 }
 
+/** @param {string} text @param {boolean} discarded */
 function mark(text, discarded) {
   const inner = el("span", { class: "sd-mark" });
   append(inner, discarded ? text.replaceAll("\n", "↵") : text);

@@ -4,6 +4,13 @@ import { el, svg } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { SPEEDS } from "../core/player.js";
 
+/**
+ * @import { Timeline } from "../core/timeline"
+ * @import { Player } from "../core/player"
+ * @import { Words } from "./page"
+ */
+
+/** @type {Record<string, string>} */
 const ICONS = {
   start: "M3 3h2v10H3zM13 3v10L6 8z",
   back_round: "M8 3v10L2 8zM14 3v10L8 8z",
@@ -17,8 +24,10 @@ const ICONS = {
 };
 
 export class Transport {
+  /** @type {Record<string, HTMLButtonElement>} */
   #buttons = {};
 
+  /** @param {Timeline} timeline @param {Player} player @param {Words} words */
   constructor(timeline, player, words) {
     this.timeline = timeline;
     this.player = player;
@@ -27,12 +36,9 @@ export class Transport {
     this.slider.addEventListener("input", () => player.seek(Number(this.slider.value)));
     this.place = el("span", { class: "sd-place" });
     this.speed = el("select", { class: "sd-speed", "aria-label": words.speed, title: words.speed });
-    for (const speed of SPEEDS) {
-      const option = el("option", { value: speed, selected: speed === 1 });
-      option.textContent = `${speed}×`;
-      this.speed.append(option);
-    }
+    this.speed.append(...SPEEDS.map((speed) => el("option", { value: speed, selected: speed === 1 }, `${speed}×`)));
     this.speed.addEventListener("change", () => player.setSpeed(Number(this.speed.value)));
+    /** @param {string} name @param {"token" | "round" | "rejection"} what @param {number} by */
     const step = (name, what, by) => this.#button(name, () => player.step(what, by));
     this.root = el("div", { class: "sd-transport", role: "group", "aria-label": words.label },
       this.#button("start", () => player.seek(0)),
@@ -43,13 +49,13 @@ export class Transport {
       this.slider, this.place, this.speed);
   }
 
-  /** live: whether more of the run is still to come by itself */
+  /** live: whether more of the run is still to come by itself @param {{ live: boolean }} how */
   render({ live }) {
     this.live = live;
     const { timeline, player, words } = this;
     const last = Math.max(0, timeline.last);
-    if (Number(this.slider.max) !== last) this.slider.max = last;
-    this.slider.value = timeline.at;
+    if (Number(this.slider.max) !== last) this.slider.max = String(last);
+    this.slider.value = String(timeline.at);
     this.root.classList.toggle("sd-idle", !timeline.stops.length);
     const steps = timeline.stops.at(-1)?.step ?? -1;
     const step = timeline.stops[timeline.at]?.step ?? -1;
@@ -67,12 +73,13 @@ export class Transport {
     this.#buttons.play.disabled = this.slider.disabled = !timeline.stops.length;
   }
 
-  /** What a key does; true when it was one of ours. */
+  /** What a key does; true when it was one of ours. @param {KeyboardEvent} event */
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return false;
     const { player, timeline } = this;
     if (!timeline.stops.length) return false;
     const what = event.shiftKey ? "round" : "token";
+    /** @type {Record<string, () => void>} */
     const acts = {
       " ": () => this.#toggle(),
       ArrowRight: () => player.step(what, 1),
@@ -103,6 +110,7 @@ export class Transport {
     this.player.seek(this.timeline.last);
   }
 
+  /** @param {string} name @param {() => void} act */
   #button(name, act) {
     const icon = svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
     icon.append(svg("path", { d: ICONS[name] }));
@@ -111,11 +119,12 @@ export class Transport {
     return button;
   }
 
+  /** @param {string} name @param {string} icon @param {string} label */
   #paint(name, icon, label) {
     const button = this.#buttons[name];
     if (button.getAttribute("aria-label") === label) return;
     button.setAttribute("aria-label", label);
     button.title = label;
-    button.querySelector("path").setAttribute("d", ICONS[icon]);
+    button.querySelector("path")?.setAttribute("d", ICONS[icon]);
   }
 }

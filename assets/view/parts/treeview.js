@@ -1,11 +1,18 @@
 // The drawing of one step: drafted nodes in the shapes of the legend, the kept path lit, the target's own token at its end.
 
-import { el, svg } from "./dom.js";
+import { closest, el, svg } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { keyOf } from "../core/reducer.js";
 import { spell } from "../core/symbols.js";
 import { depthOf, layout } from "../core/tree.js";
+
+/**
+ * @import { Found, Words } from "./page"
+ * @import { Lane, Node, Piece, State, Step } from "../core/state"
+ * @import { Placed } from "../core/tree"
+ * @typedef {{ x: number, y: number }} Point
+ */
 
 const ROW = 37; // distance between rows, and the sizes of a node, in pixels
 const HEIGHT = 30;
@@ -26,18 +33,20 @@ export class TreeView {
   #scale = 1;
   /** @type {number | null} */
   #zoom = null; // chosen by hand; null fits the tree to the panel
-  #tokens = new WeakMap(); // element of a node -> { step, piece, place }
+  /** @type {WeakMap<Element, { step: Step, piece: Piece, place: Placed }>} */
+  #tokens = new WeakMap(); // by the element of a node
 
+  /** @param {Words} words */
   constructor(words) {
     this.#words = words.tree;
     this.#status = words.status;
     this.#label = words.token_label;
     this.caption = el("h3");
     this.box = el("div", { class: "sd-tree-box", role: "group", tabindex: "0", "aria-label": this.#words.label });
+    /** @param {string} name @param {string} sign @param {number | null} by */
     const zoom = (name, sign, by) => el("button", { type: "button", class: "sd-button", title: this.#words[name], "aria-label": this.#words[name], onclick: () => this.#enlarge(by) }, sign);
     const buttons = el("span", { class: "sd-zoom" }, zoom("smaller", "−", 1 / ZOOM.by), zoom("fit", "⤢", null), zoom("larger", "+", ZOOM.by));
-    this.summary = el("p", { class: "sd-summary" });
-    this.summary.textContent = this.#words.numbers;
+    this.summary = el("p", { class: "sd-summary" }, this.#words.numbers);
     this.root = el("section", { class: "sd-tree" }, el("header", {}, this.caption, buttons), this.box, this.summary);
     this.root.hidden = true;
     this.box.addEventListener("keydown", (event) => this.#walk(event));
@@ -45,23 +54,27 @@ export class TreeView {
     new ResizeObserver(() => this.#fit()).observe(this.box);
   }
 
-  /** Below the tree: one line about a node, or what its numbers are. */
-  say(sentence) {
+  /** Below the tree: one line about a node, or what its numbers are. @param {string} sentence */
+  describe(sentence) {
     this.summary.textContent = sentence || this.#words.numbers;
   }
 
-  /** Draw the step that is pointed at, `at`; without one (-1) the latest once it is new, unless the visitor looks at this panel. */
+  /**
+   * Draw the step that is pointed at, `at`; without one (-1) the latest once it is new, unless the visitor looks at this panel.
+   * @param {State} state @param {number} at
+   */
   render(state, at) {
-    const lane = state.lanes[state.lane];
+    const name = state.lane ?? "";
+    const lane = state.lanes[name];
     this.root.hidden = !lane?.trees;
-    if (this.root.hidden) {
+    if (!lane?.trees) {
       this.#shown = { key: "", at: -1 };
       return;
     }
     const last = lane.steps.length - 1;
     const stays = this.#shown.at >= 0 && (last === this.#last || this.root.matches(":hover, :focus-within"));
     this.#last = last;
-    this.#show(lane, state.lane, at >= 0 && at <= last ? at : stays ? Math.min(this.#shown.at, last) : last);
+    this.#show(lane, name, at >= 0 && at <= last ? at : stays ? Math.min(this.#shown.at, last) : last);
   }
 
   /** Place of the shown step in its lane, or -1. */
@@ -69,12 +82,17 @@ export class TreeView {
     return this.#shown.at;
   }
 
-  /** { token, step, piece, at } of a node's element, or null; `at` is the step's place in its lane. */
+  /**
+   * { token, step, piece, at } of a node's element, or null; `at` is the step's place in its lane.
+   * @param {EventTarget | null} element @returns {Found | null}
+   */
   find(element) {
-    const token = element.closest?.(".sd-node");
-    return token ? { token, ...this.#tokens.get(token), at: this.#shown.at } : null;
+    const token = closest(element, ".sd-node");
+    const known = token && this.#tokens.get(token);
+    return known ? { token, ...known, at: this.#shown.at } : null;
   }
 
+  /** @param {Lane} lane @param {string} name @param {number} at */
   #show(lane, name, at) {
     const step = lane.steps[at];
     const key = step ? keyOf(name, step) : "";
@@ -91,9 +109,10 @@ export class TreeView {
     this.box.replaceChildren(drawing);
     this.#fit();
     this.box.scrollTop = this.box.scrollLeft = 0;
-    if (focused !== undefined) (drawing.querySelector(`[data-node="${focused}"]`) ?? this.box).focus();
+    if (focused !== undefined) (/** @type {SVGElement | null} */ (drawing.querySelector(`[data-node="${focused}"]`)) ?? this.box).focus();
   }
 
+  /** @param {Step} step */
   #draw(step) {
     const { places, columns, rows } = layout(step);
     const labels = places.map((place) => label(tokenOf(step, place)));
@@ -101,6 +120,7 @@ export class TreeView {
     places.forEach((place, i) => {
       widths[place.column] = Math.max(widths[place.column], widthOf(labels[i]));
     });
+    /** @type {number[]} */
     const starts = [];
     widths.reduce((x, width, column) => (starts[column] = x) + width + GAP, EDGE + 10 + GAP);
     const width = (starts.at(-1) ?? EDGE) + (widths.at(-1) ?? 0) + EDGE;
@@ -109,17 +129,19 @@ export class TreeView {
     const root = { x: EDGE + 5, y: middle(0) };
     const links = svg("g", { class: "sd-links" });
     const nodes = svg("g", {});
+    /** @type {Map<Placed, Point>} */
     const ends = new Map(); // of each place, where its box ends
     places.forEach((place, i) => {
       const box = { x: starts[place.column], y: middle(place.row), width: widthOf(labels[i]) };
       ends.set(place, { x: box.x + box.width, y: box.y });
-      links.append(link(ends.get(place.from) ?? { x: root.x + 4, y: root.y }, box, place, tokenOf(step, place).status));
+      links.append(link((place.from && ends.get(place.from)) ?? { x: root.x + 4, y: root.y }, box, place, tokenOf(step, place).status));
       nodes.append(this.#node(step, place, box, labels[i]));
     });
     drawing.append(links, svg("circle", { cx: root.x, cy: root.y, r: 4, class: "sd-tree-root" }), nodes);
     return drawing;
   }
 
+  /** @param {Step} step @param {Placed} place @param {Point & { width: number }} box @param {string} text */
   #node(step, place, box, text) {
     const value = tokenOf(step, place);
     const status = value.status ?? "drafted";
@@ -129,6 +151,7 @@ export class TreeView {
       class: `sd-node sd-node-${status}`, tabindex: "-1", role: "img", "data-node": place.index, "aria-label": `${named}: ${text}`,
     });
     element.append(svg("rect", { x: box.x, y: top, width: box.width, height: HEIGHT, rx: status === "correction" ? HEIGHT / 2 : 4 }));
+    /** @param {string} shown @param {number} y @param {string} name */
     const line = (shown, y, name) => {
       const written = svg("text", { x: box.x + box.width / 2, y, "text-anchor": "middle", class: name });
       written.textContent = shown;
@@ -136,6 +159,7 @@ export class TreeView {
     };
     element.append(line(text, box.y - 1, "sd-node-word"));
     if (value.target_prob !== undefined) element.append(line(two(value.target_prob), box.y + 11, "sd-node-prob"));
+    /** @param {number} y */
     const rule = (y) => svg("line", { x1: box.x + 4, x2: box.x + box.width - 4, y1: y, y2: y });
     if (status === "rejected") element.append(rule(box.y - 4.5));
     if (status === "bonus") element.append(rule(top + HEIGHT - 3));
@@ -143,12 +167,13 @@ export class TreeView {
     return element;
   }
 
-  /** by: factor, or null to fit the panel again */
+  /** by: factor, or null to fit the panel again @param {number | null} by */
   #enlarge(by) {
     this.#zoom = by === null ? null : clamp(this.#scale * by);
     this.#fit();
   }
 
+  /** @param {WheelEvent} event */
   #wheel(event) {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
@@ -157,29 +182,31 @@ export class TreeView {
 
   // A tree fills its panel, but none is made too small to be read.
   #fit() {
-    const drawing = this.box.firstElementChild;
+    const drawing = /** @type {SVGSVGElement | null} */ (this.box.firstElementChild);
     if (!drawing) return;
     const { width, height } = drawing.viewBox.baseVal;
     const room = [this.box.offsetWidth - 18, this.box.offsetHeight - 10]; // scroll bars or not, else they come and go for ever
     const fitting = Math.max(0.85, Math.min(1.5, room[0] / width, room[1] / height));
     this.#scale = this.#zoom ?? fitting;
-    drawing.setAttribute("width", width * this.#scale);
-    drawing.setAttribute("height", height * this.#scale);
+    drawing.setAttribute("width", String(width * this.#scale));
+    drawing.setAttribute("height", String(height * this.#scale));
   }
 
   // Right to the first child, left to the parent, up and down through what is drawn.
+  /** @param {KeyboardEvent} event */
   #walk(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const zoom = { "+": ZOOM.by, "-": 1 / ZOOM.by, 0: null }[event.key];
     if (zoom !== undefined) this.#enlarge(zoom);
-    const elements = [...this.box.querySelectorAll(".sd-node")];
+    const elements = [.../** @type {NodeListOf<SVGElement>} */ (this.box.querySelectorAll(".sd-node"))];
     if (!elements.length || !/^Arrow/.test(event.key)) return;
-    const at = elements.indexOf(document.activeElement);
+    const at = elements.findIndex((element) => element === document.activeElement);
     const place = this.#tokens.get(elements[at])?.place;
-    const placeOf = (element) => this.#tokens.get(element).place;
+    /** @param {Element} element */
+    const placeOf = (element) => this.#tokens.get(element)?.place;
     const next = {
-      ArrowRight: () => elements.find((element) => placeOf(element).from === place),
-      ArrowLeft: () => elements.find((element) => placeOf(element) === place.from),
+      ArrowRight: () => elements.find((element) => placeOf(element)?.from === place),
+      ArrowLeft: () => elements.find((element) => placeOf(element) === place?.from),
       ArrowDown: () => elements[at + 1],
       ArrowUp: () => elements[at - 1],
     }[event.key];
@@ -188,18 +215,23 @@ export class TreeView {
   }
 }
 
+/** @param {number} zoom */
 const clamp = (zoom) => Math.max(ZOOM.least, Math.min(ZOOM.most, zoom));
+/** @param {string} text */
 const widthOf = (text) => 12 + LETTER * Math.max(NARROWEST, letters(text));
-const tokenOf = (step, place) => (place.index < 0 ? step.next : step.nodes[place.index]);
+/** @param {Step} step @param {Placed} place */
+const tokenOf = (step, place) => /** @type {Node} */ (place.index < 0 ? step.next : step.nodes[place.index]);
+/** @param {number} row */
 const middle = (row) => EDGE + row * ROW + ROW / 2;
 
+/** @param {Point} from @param {Point} to @param {Placed} place @param {string | undefined} status */
 function link(from, to, { lit }, status) {
   const half = (from.x + to.x) / 2;
   const path = `M${from.x} ${from.y} C${half} ${from.y} ${half} ${to.y} ${to.x} ${to.y}`;
   return svg("path", { d: path, class: lit ? "sd-link sd-link-lit" : `sd-link sd-link-${status ?? "drafted"}` });
 }
 
-/** A token in a few letters: without the blank before it, and cut when it is long. */
+/** A token in a few letters: without the blank before it, and cut when it is long. @param {Pick<Node, "text">} value */
 function label(value) {
   const text = value.text ?? "";
   const shown = [...spell(text.trim() ? text.trim() : text)];
@@ -208,4 +240,5 @@ function label(value) {
 }
 
 // Letters beyond Latin, Greek and Cyrillic are about twice as wide.
-const letters = (text) => [...text].reduce((sum, letter) => sum + (letter.codePointAt(0) > 0x0fff && letter !== "…" && letter !== "↵" ? 1.9 : 1), 0);
+/** @param {string} text */
+const letters = (text) => [...text].reduce((sum, letter) => sum + (Number(letter.codePointAt(0)) > 0x0fff && letter !== "…" && letter !== "↵" ? 1.9 : 1), 0);

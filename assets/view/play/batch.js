@@ -1,31 +1,42 @@
 // Several prompts at once: a card each with its state and its answer, and what all of them came to together.
 
-import { el } from "../parts/dom.js";
+import { el, follow, setText } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { split } from "../core/symbols.js";
 
-/** Draw the batch in `element`; `read()` gives it as JSON, `watch(call)` tells of changes. */
-export function mountBatch(element, { read, watch, words }) {
+/**
+ * @import { Given, Words } from "../parts/page"
+ * @typedef {{ prompt: string, state: string, text: string, rate: number | null, error: string }} Row
+ * @typedef {{ prompts: number, tokens: number, rate: number | null }} Total
+ * @typedef {{ rows?: Row[], total?: Total, waiting?: string, error?: string }} Batch as `batch` of present.py makes it
+ */
+
+/**
+ * Draw the batch in `element`; `read()` gives it as JSON, `watch(call)` tells of changes.
+ * @param {HTMLElement} element @param {Given} given
+ */
+export function mountBatch(element, given) {
+  const words = given.words.batch;
   const about = el("p", { class: "sd-batch-total", role: "status" });
-  const list = el("ol", { class: "sd-batch-list", "aria-label": words.batch.label });
+  const list = el("ol", { class: "sd-batch-list", "aria-label": words.label });
+  /** @type {Card[]} */
   const cards = [];
   element.replaceChildren(el("div", { class: "sd-batch" }, about, list));
-  const draw = () => {
-    const { rows = [], total, waiting, error } = JSON.parse(read() || "{}");
-    while (cards.length < rows.length) cards.push(new Card(words.batch));
+  /** @param {Batch} batch */
+  const draw = ({ rows = [], total, waiting, error }) => {
+    while (cards.length < rows.length) cards.push(new Card(words));
     cards.length = rows.length;
     rows.forEach((row, i) => cards[i].render(row));
     if (list.childElementCount !== rows.length) list.replaceChildren(...cards.map((card) => card.root));
-    const sentence = error || waiting || sum(total, words.batch);
-    if (about.textContent !== sentence) about.textContent = sentence;
+    const sentence = error || waiting || sum(total, words);
+    setText(about, sentence);
     about.classList.toggle("sd-batch-error", Boolean(error));
   };
-  watch(draw);
-  draw();
+  follow(given, draw);
 }
 
-/** What all prompts came to, as a sentence; empty while they go on. */
+/** What all prompts came to, as a sentence; empty while they go on. @param {Total | undefined} total @param {Words} words */
 export const sum = (total, words) => (total ? fill(words.total, { ...total, rate: two(total.rate) }) : "");
 
 // One prompt; its text is the model's and only ever text.
@@ -33,6 +44,7 @@ class Card {
   #words;
   #drawn = "";
 
+  /** @param {Words} words */
   constructor(words) {
     this.#words = words;
     this.state = el("span", { class: "sd-batch-state" });
@@ -43,6 +55,7 @@ class Card {
     this.root = el("li", {}, this.prompt, el("div", { class: "sd-batch-facts" }, this.state, this.rate), this.text, this.error);
   }
 
+  /** @param {Row} row */
   render(row) {
     const wanted = JSON.stringify(row);
     if (wanted === this.#drawn) return;
@@ -59,4 +72,5 @@ class Card {
 }
 
 // Invisible and direction-changing characters by name.
+/** @param {string} text */
 const visible = (text) => split(text).map(({ text: part, name }) => (name ? `[${name}]` : part)).join("");

@@ -3,19 +3,26 @@
 import { csvTable, traceText, withRun } from "../core/forms.js";
 import { el } from "../parts/dom.js";
 
-/** A menu with the ways to save what a view shows. view: has `events` and `state`; tell: shows a sentence when it fails */
-export function exportMenu(view, words, tell) {
+/**
+ * @import { Line, State } from "../core/state"
+ * @import { Words } from "../parts/page"
+ */
+
+/**
+ * A menu with the ways to save what a view shows. view: has `events` and `state`; notify: shows a sentence when it fails
+ * @param {{ events: Line[], state: State }} view @param {Words} words @param {(sentence: string) => void} notify
+ */
+export function exportMenu(view, words, notify) {
   const menu = el("details", { class: "sd-menu" });
-  const summary = el("summary", { class: "sd-button" });
-  summary.textContent = words.menu;
+  const summary = el("summary", { class: "sd-button" }, words.menu);
   const list = el("div", { class: "sd-menu-list" });
+  /** @param {string} name @param {() => Promise<void>} act */
   const entry = (name, act) => {
     const button = el("button", { type: "button", class: "sd-button", title: words[`${name}_hint`], onclick: () => {
       menu.open = false;
       summary.focus();
-      act().catch(() => tell(words.failed));
-    } });
-    button.textContent = words[name];
+      act().catch(() => notify(words.failed));
+    } }, words[name]);
     list.append(button);
   };
   entry("trace", async () => save(traceText(view.events), "application/jsonl", "specdemo-trace.jsonl"));
@@ -37,13 +44,15 @@ export function exportMenu(view, words, tell) {
     summary.focus();
   });
   menu.addEventListener("focusout", (event) => {
-    if (!menu.contains(event.relatedTarget)) menu.open = false;
+    if (!menu.contains(/** @type {Node | null} */ (event.relatedTarget))) menu.open = false;
   });
   return menu;
 }
 
-const titleOf = ({ source, lane, lanes }) => source.title || (lanes[lane]?.header.prompt ?? "");
+/** @param {State} state */
+const titleOf = ({ source, lane, lanes }) => source.title || (lanes[lane ?? ""]?.header.prompt ?? "");
 
+/** @param {string} text @param {string} type @param {string} name */
 function save(text, type, name) {
   const url = URL.createObjectURL(new Blob([text], { type }));
   el("a", { href: url, download: name }).click();

@@ -4,10 +4,17 @@ import { speedup, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { el, setText } from "../parts/dom.js";
 
+/**
+ * @import { Words } from "../parts/page"
+ * @import { Lane, State } from "../core/state"
+ * @import { ModelInfo } from "../types"
+ */
+
 /** words: the view's; tools: buttons at its end */
 export class Headline {
   #words;
 
+  /** @param {Words} words @param {HTMLElement} tools */
   constructor(words, tools) {
     this.#words = words;
     this.badge = el("span", { class: "sd-badge" });
@@ -17,10 +24,10 @@ export class Headline {
     this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.phase, this.about, tools);
   }
 
-  /** phase: a name, see `phaseOf` */
+  /** phase: a name, see `phaseOf` @param {State} state @param {string} phase */
   render(state, phase) {
     const words = this.#words;
-    const lane = state.lanes[state.lane] ?? null;
+    const lane = state.lanes[state.lane ?? ""] ?? null;
     const { kind } = state.source;
     const lossy = Boolean(lane?.header.lossy);
     this.lossy.hidden = !lossy;
@@ -33,7 +40,10 @@ export class Headline {
   }
 }
 
-/** What is going on, as one word. */
+/**
+ * What is going on, as one word.
+ * @param {State} state @param {{ playing: boolean, atEnd: boolean, running: boolean, held: boolean }} how
+ */
 export function phaseOf(state, { playing, atEnd, running, held }) {
   if (state.source.waiting) return "waiting";
   const lane = state.lane ? state.lanes[state.lane] : null;
@@ -43,13 +53,14 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
     if (held && running) return "held";
     if (state.source.kind === "recorded") return playing ? "playing" : "cut";
     if (state.problems.length) return "cut";
-    return lane.steps.length === 0 ? "reading" : state.lane;
+    return lane.steps.length === 0 ? "reading" : (state.lane ?? "");
   }
   if (lane.end === "failed" || lane.end === "cancelled") return lane.end;
   if (state.lane === "plain") return state.source.kind === "live" ? "plain_done" : "done_alone";
   return state.lanes.plain?.tokens ? "done" : "done_alone";
 }
 
+/** @param {Words} words @param {State} state @param {Lane} lane */
 function about(words, state, { header }) {
   const recorded = state.source.kind === "recorded";
   const how = [words.methods[header.method] ?? header.method, modelName(header.target)];
@@ -59,4 +70,5 @@ function about(words, state, { header }) {
   return parts.filter(Boolean).join(" · ");
 }
 
+/** @param {ModelInfo | undefined} target */
 const modelName = (target) => (target ? [target.name, target.precision].filter(Boolean).join(" ") : "");

@@ -1,19 +1,27 @@
 // The keys of the view: those of the player and of the run, wherever the focus is that does not want them itself.
 
+import { closest } from "../parts/dom.js";
+
+/** @import { Transport } from "../parts/transport" */
+
 // What has the focus wants all keys, or those that press a button.
 const TYPING = "input, textarea, select, [role=slider], [role=listbox], [role=tab], [role=menu], [role=combobox], [contenteditable]";
 const PRESSED = "button, a, summary";
 
-/** Take a key of the page. root: the view's element; transport: its player's; unpin(): takes off what is pinned, tells whether something was */
+/**
+ * Take a key of the page. root: the view's element; transport: its player's; unpin(): takes off what is pinned, tells whether something was
+ * @param {KeyboardEvent} event @param {{ root: HTMLElement, transport: Transport, unpin(): boolean }} how
+ */
 export function takeKey(event, { root, transport, unpin }) {
   if (event.defaultPrevented) return;
   if (event.key === "Escape" && event.target === document.body && unpin()) return;
   runKeys(event);
-  if (!root.getClientRects().length || event.target.closest?.(TYPING)) return;
-  if ((event.key === " " || event.key === "Enter") && event.target.closest?.(PRESSED)) return;
+  if (!root.getClientRects().length || closest(event.target, TYPING)) return;
+  if ((event.key === " " || event.key === "Enter") && closest(event.target, PRESSED)) return;
   transport.key(event);
 }
 
+/** @param {KeyboardEvent} event */
 function runKeys(event) {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();

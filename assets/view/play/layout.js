@@ -2,7 +2,15 @@
 
 import { el, setText } from "../parts/dom.js";
 import { Legend } from "../parts/legend.js";
+import { problemBlock } from "../parts/problem.js";
 import { Headline } from "./headline.js";
+
+/**
+ * @import { Words } from "../parts/page"
+ * @import { Problem } from "../core/state"
+ * @import { View } from "./view"
+ * @typedef {Pick<View, "numbers" | "text" | "strip" | "tree" | "inspector" | "transport" | "charts">} Parts
+ */
 
 const TABS = ["token", "tree"];
 
@@ -11,9 +19,9 @@ export class Layout {
   #fitted = -1; // pixels down the page, of the last fit
 
   /**
-   * words: the view's
-   * parts: { numbers, text, strip, tree, inspector, transport, charts }, each with its element as `root`
+   * words: the view's; parts: of which each has its element as `root`
    * save: the menu of what can be saved; open(file): a file was chosen
+   * @param {Words} words @param {Parts} parts @param {{ save: HTMLElement, open(file: File): void }} how
    */
   constructor(words, parts, { save, open }) {
     this.save = save;
@@ -39,27 +47,30 @@ export class Layout {
     this.tab("tree");
   }
 
-  /** A button in the line above the text. returns: the button */
+  /** A button in the line above the text. returns: the button @param {string} label @param {() => void} act */
   addTool(label, act) {
     const tool = button(label, act);
     this.tools.append(tool);
     return tool;
   }
 
-  /** Where the panel is too low for both, the tree or the token. Without trees there is only the token. */
+  /** Where the panel is too low for both, the tree or the token. Without trees there is only the token. @param {string} name */
   tab(name) {
     this.side.dataset.tab = name;
     for (const one of this.tabs.children) one.setAttribute("aria-pressed", String(one.getAttribute("data-tab") === name));
   }
 
-  /** comparing: two tokens are inspected; trees: some step of the run branches */
+  /**
+   * comparing: two tokens are inspected; trees: some step of the run branches
+   * @param {{ comparing: boolean, trees: boolean }} how
+   */
   arrange({ comparing, trees }) {
     this.stage.classList.toggle("sd-comparing", comparing);
     this.tabs.hidden = !trees;
     this.side.classList.toggle("sd-with-tree", trees);
   }
 
-  /** Mark a run of a method that may change the text. */
+  /** Mark a run of a method that may change the text. @param {{ lossy: boolean }} how */
   warn({ lossy }) {
     if (lossy === this.#lossy) return;
     this.#lossy = lossy;
@@ -67,13 +78,14 @@ export class Layout {
     this.legend.explain({ lossy });
   }
 
-  /** Say a sentence to a screen reader. */
+  /** Say a sentence to a screen reader. @param {string} sentence */
   announce(sentence) {
     setText(this.live, sentence);
   }
 
+  /** @param {Problem[]} problems */
   showProblems(problems) {
-    if (this.problems.childElementCount !== problems.length) this.problems.replaceChildren(...problems.map(block));
+    if (this.problems.childElementCount !== problems.length) this.problems.replaceChildren(...problems.map(problemBlock));
   }
 
   /** The view's height is what is left of the window below its top. */
@@ -83,10 +95,11 @@ export class Layout {
     if (top !== this.#fitted) this.root.style.setProperty("--sd-top", `${(this.#fitted = top)}px`);
   }
 
+  /** @param {Words} words @param {(file: File) => void} open */
   #chooser(words, open) {
     const file = el("input", { type: "file", accept: ".jsonl,.json,.txt", class: "sd-hidden", tabindex: "-1", "aria-label": words.open });
     file.addEventListener("change", () => {
-      const [chosen] = file.files;
+      const [chosen] = file.files ?? [];
       file.value = "";
       if (chosen) open(chosen);
     });
@@ -94,9 +107,5 @@ export class Layout {
   }
 }
 
+/** @param {string} label @param {() => void} run */
 const button = (label, run) => el("button", { type: "button", class: "sd-button", onclick: run }, label);
-
-function block(problem) {
-  const parts = [["message", "strong"], ["unharmed", "span"], ["advice", "span"]].filter(([name]) => problem[name]);
-  return el("div", { class: "sd-problem", role: "alert" }, ...parts.map(([name, tag]) => el(tag, { class: `sd-problem-${name}` }, problem[name])));
-}

@@ -2,15 +2,15 @@
 
 import { el } from "../parts/dom.js";
 
-/** Draw the menu in `element`; words.runs lists [name, title]. */
+/** @import { Words } from "../parts/page" */
+
+/**
+ * Draw the menu in `element`; words.runs lists [name, title].
+ * @param {HTMLElement} element @param {{ send(name: string): void, words: Words }} how
+ */
 export function mountRuns(element, { send, words }) {
-  const option = (value, text) => {
-    const node = el("option", { value });
-    node.textContent = text;
-    return node;
-  };
   const menu = el("select", { class: "sd-runs", "aria-label": words.label });
-  menu.append(option("", words.label), ...words.runs.map(([name, title]) => option(name, title)));
+  menu.append(...[["", words.label], ...words.runs].map(([value, title]) => el("option", { value }, title)));
   menu.addEventListener("change", () => {
     if (menu.value) send(menu.value);
     menu.value = "";

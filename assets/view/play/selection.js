@@ -3,12 +3,10 @@
 import { tested } from "../core/reducer.js";
 
 /**
- * A subject is a token that can be inspected: { lane, at, header, step, node, count, text, token }. `at` is the step's
- * index in its lane, `node` -1 for the target's own token, `token` its element where one was pointed at.
- *
- * @import { Header, Step } from "../core/state"
- * @typedef {{ lane: string | null, at: number, header: Header, step: Step, node: number, count: number, text: string, token?: HTMLElement }} Subject
+ * @import { Lane, Node, State, Step } from "../core/state"
+ * @import { Found, Subject } from "../parts/page"
  */
+
 export class Selection {
   /** @type {Subject[]} */
   pins = []; // subjects that stay: one, or two that are compared
@@ -20,7 +18,10 @@ export class Selection {
   #latest = null; // the latest refusal
   #run;
 
-  /** run: tells its `state`, and whether the player is `resting` at a place of its own */
+  /**
+   * run: tells its `state`, and whether the player is `resting` at a place of its own
+   * @param {{ state: State, resting: boolean }} run
+   */
   constructor(run) {
     this.#run = run;
   }
@@ -49,7 +50,10 @@ export class Selection {
     this.hovered = -1;
   }
 
-  /** Pin a subject; again: take it off. beside: pin it beside the first */
+  /**
+   * Pin a subject; again: take it off. beside: pin it beside the first
+   * @param {Subject} subject @param {{ beside: boolean }} how
+   */
   pin(subject, { beside }) {
     const pinned = this.pins.findIndex((pin) => same(pin, subject));
     if (pinned >= 0) this.pins.splice(pinned, 1);
@@ -59,7 +63,7 @@ export class Selection {
     this.pointed = pinned >= 0 ? null : subject;
   }
 
-  /** The subject of what `find` of the text or of the tree gives. */
+  /** The subject of what `find` of the text or of the tree gives. @param {Found} found */
   subject({ token, step, piece, at }) {
     return { ...this.#subjectOf(at, step, piece.node, piece.count, piece.value.text), token };
   }
@@ -106,9 +110,12 @@ export class Selection {
     return state.lanes[state.lane ?? ""] ?? null;
   }
 
-  #subjectOf(at, step, node, count = 0, text = (node < 0 ? step.next : step.nodes[node]).text) {
-    return { lane: this.#run.state.lane, header: this.#lane.header, at, step, node, count, text: text ?? "" };
+  /** @param {number} at @param {Step} step @param {number} node @param {number} [count] @param {string} [text] @returns {Subject} */
+  #subjectOf(at, step, node, count = 0, text = /** @type {Node} */ (node < 0 ? step.next : step.nodes[node]).text) {
+    const { header } = /** @type {Lane} */ (this.#lane);
+    return { lane: this.#run.state.lane, header, at, step, node, count, text: text ?? "" };
   }
 }
 
+/** @param {Subject} one @param {Subject} other */
 const same = (one, other) => one.lane === other.lane && one.step.index === other.step.index && one.node === other.node && one.count === other.count;

@@ -4,6 +4,11 @@ import { SPEEDS } from "../core/player.js";
 import { fill } from "../core/sentence.js";
 import { el, svg, textEl } from "../parts/dom.js";
 
+/**
+ * @import { Player } from "../core/player"
+ * @import { Words } from "../parts/page"
+ */
+
 const ICONS = {
   start: "M3 3h2v10H3zM13 3v10L6 8z",
   play: "M4 2.5v11L13 8z",
@@ -15,7 +20,7 @@ export class Controls {
   #words;
   #player;
 
-  /** player: moves the race's course, which it has as `timeline` */
+  /** player: moves the race's course, which it has as `timeline` @param {Player} player @param {Words} words */
   constructor(player, words) {
     this.#words = words;
     this.#player = player;
@@ -33,6 +38,7 @@ export class Controls {
   render() {
     const words = this.#words;
     const { timeline: course, playing } = this.#player;
+    /** @param {number} at */
     const seconds = (at) => (course.timeAt(at) / 1000).toFixed(1);
     this.slider.max = String(course.last);
     this.slider.value = String(course.at);
@@ -46,7 +52,7 @@ export class Controls {
     this.play.querySelector("path")?.setAttribute("d", ICONS[name]);
   }
 
-  /** What a key does. */
+  /** What a key does. @param {KeyboardEvent} event */
   key(event) {
     const act = { " ": () => this.#player.toggle(), Home: () => this.#player.seek(0), End: () => this.#toEnd() }[event.key];
     if (!act) return;
@@ -59,6 +65,7 @@ export class Controls {
     this.#player.seek(this.#player.timeline.last);
   }
 
+  /** @param {"start" | "play" | "end"} name @param {() => void} act */
   #button(name, act) {
     const icon = svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
     icon.append(svg("path", { d: ICONS[name] }));

@@ -8,7 +8,16 @@ import { Timeline } from "../core/timeline.js";
 import { el, textEl } from "../parts/dom.js";
 import { TextView } from "../parts/text.js";
 
+/**
+ * @import { Look } from "../charts/figure"
+ * @import { Lane } from "../core/state"
+ * @import { Words } from "../parts/page"
+ * @import { Event } from "../types"
+ * @import { Standing } from "./standings"
+ */
+
 // No two lanes differ by colour alone.
+/** @type {Look[]} */
 export const LOOKS = [
   { shape: "line", colour: "ink", width: 2 },
   { shape: "line", colour: "accepted", width: 3, dash: "8px,3px" },
@@ -16,9 +25,10 @@ export const LOOKS = [
   { shape: "line", colour: "bonus", width: 3, dash: "9px,3px,2px,3px" },
 ];
 
-export class Lane {
+export class LaneView {
   #words;
 
+  /** @param {number} index @param {string} title @param {Words} words @param {{ run: string, lane: string } | null} recorded */
   constructor(index, title, words, recorded) {
     this.#words = words;
     this.title = title;
@@ -38,7 +48,7 @@ export class Lane {
   /** The run as far as it is shown, or null. */
   get lane() {
     const { state } = this.timeline;
-    return state.lane ? state.lanes[state.lane] : null;
+    return state.lanes[state.lane ?? ""] ?? null;
   }
 
   get header() {
@@ -49,6 +59,7 @@ export class Lane {
     return this.lane?.tokens ?? 0;
   }
 
+  /** @param {Event} event */
   push(event) {
     this.timeline.push([event], { follow: true });
   }
@@ -56,38 +67,42 @@ export class Lane {
   /** The whole run, whatever is shown of it; null when it never began. */
   folded() {
     const state = fold(this.timeline.events);
-    return state.lane ? state.lanes[state.lane] : null;
+    return state.lanes[state.lane ?? ""] ?? null;
   }
 
-  /** turn: what the lane does while they run, empty when they race; row: of the standings */
+  /**
+   * turn: what the lane does while they run, empty when they race; row: of the standings
+   * @param {{ turn: string, most: number, goal: number | null, row: Standing | null, now: number }} how
+   */
   render({ turn, most, goal, row, now }) {
     const words = this.#words;
     const { lane } = this;
     this.text.root.hidden = !lane;
     if (lane) this.text.render(this.timeline.state);
     if (lane && !lane.end) this.text.root.scrollTop = this.text.root.scrollHeight;
-    const there = goal !== null && row?.finish != null && now >= row.finish - 1e-9;
-    this.rank.textContent = there ? words.rank[row.rank] : "";
-    this.root.classList.toggle("sd-race-won", there && row.rank === 1);
+    const rank = goal !== null && row?.finish != null && now >= row.finish - 1e-9 ? row.rank : null;
+    this.rank.textContent = rank === null ? "" : words.rank[rank];
+    this.root.classList.toggle("sd-race-won", rank === 1);
     this.lossy.hidden = !lane?.header.lossy;
     this.fill.style.transform = `scaleX(${Math.min(1, this.tokens / most)})`;
     this.flag.hidden = goal === null;
     if (goal !== null) this.flag.style.left = `${(100 * goal) / most}%`;
     this.flag.title = goal === null ? "" : fill(words.finish, { tokens: goal });
     this.track.setAttribute("aria-label", fill(words.track, { title: this.title, tokens: this.tokens, goal: most }));
-    this.track.setAttribute("aria-valuemax", most);
-    this.track.setAttribute("aria-valuenow", this.tokens);
+    this.track.setAttribute("aria-valuemax", String(most));
+    this.track.setAttribute("aria-valuenow", String(this.tokens));
     this.facts.textContent = this.#facts(turn, lane);
   }
 
+  /** @param {string} turn @param {Lane | null} lane */
   #facts(turn, lane) {
     const words = this.#words;
     if (turn === "waiting" && !lane) return words.lane_waiting;
     if (turn === "warming" && !lane) return words.lane_warming;
     if (!lane) return words.lane_stopped;
-    const told = { tokens: lane.tokens, rate: two(tokensPerSecond(lane)), seconds: two(lane.elapsed) };
-    const ended = { failed: words.lane_failed, cancelled: words.lane_stopped }[lane.end];
-    const facts = fill(lane.end ? words.lane_done : words.lane_facts, told);
-    return ended ? `${ended} · ${facts}` : facts;
+    const facts = { tokens: lane.tokens, rate: two(tokensPerSecond(lane)), seconds: two(lane.elapsed) };
+    const sentence = fill(lane.end ? words.lane_done : words.lane_facts, facts);
+    const ended = lane.end === "failed" ? words.lane_failed : lane.end === "cancelled" ? words.lane_stopped : "";
+    return ended ? `${ended} · ${sentence}` : sentence;
   }
 }

@@ -4,15 +4,25 @@ import { LineReader, isEvent } from "../core/lines.js";
 import { Player } from "../core/player.js";
 import { fetchFile } from "../core/recorded.js";
 import { fill } from "../core/sentence.js";
-import { el, firstSeen, textEl } from "../parts/dom.js";
+import { closest, el, firstSeen } from "../parts/dom.js";
+import { Head } from "../parts/head.js";
 import { Legend } from "../parts/legend.js";
+import { problemBlock } from "../parts/problem.js";
 import { Controls } from "./controls.js";
 import { Course } from "./course.js";
-import { Lane } from "./lane.js";
+import { LaneView } from "./lane.js";
 import { Result } from "./result.js";
 import { standings } from "./standings.js";
 
-/** Build the race in `element`; `read()` gives the stream's text, `words` the part's own and the view's as `view`. */
+/**
+ * @import { Given, Words } from "../parts/page"
+ * @import { LaneTurn, Line } from "../core/state"
+ */
+
+/**
+ * Build the race in `element`; `read()` gives the stream's text, `words` the part's own and the view's as `view`.
+ * @param {HTMLElement} element @param {Given} given
+ */
 export function mountRace(element, { read, watch, words }) {
   const race = new RaceView(element, words);
   const reader = new LineReader();
@@ -27,7 +37,7 @@ export function mountRace(element, { read, watch, words }) {
 
 class RaceView {
   #words;
-  /** @type {Lane[]} */
+  /** @type {LaneView[]} */
   #lanes = [];
   /** @type {number | null} */
   #at = null; // the lane whose events come now
@@ -39,69 +49,68 @@ class RaceView {
   #frame = 0;
   #stream = 0; // counts the streams, so that what was fetched for an earlier one is dropped
 
+  /** @param {HTMLElement} element @param {Words} words */
   constructor(element, words) {
     this.#words = words;
     this.player = new Player(this.#course, () => this.#changed());
-    this.badge = el("span", { class: "sd-badge" });
-    this.phase = el("span", { class: "sd-race-phase", role: "status" });
-    this.about = el("span", { class: "sd-about" });
-    this.prompt = el("p", { class: "sd-asked" });
+    this.head = new Head();
     this.problems = el("div", { class: "sd-problems" });
     this.list = el("div", { class: "sd-race-list" });
     this.legend = new Legend(words.view);
     this.controls = new Controls(this.player, words);
     this.result = new Result(words);
     this.root = el("section", { class: "sd-race", "aria-label": words.label },
-      el("div", { class: "sd-race-status" }, this.badge, this.phase, this.about),
-      this.problems, this.prompt, this.list, this.controls.root, this.legend.root, this.result.root);
+      this.head.root, this.problems, this.head.prompt, this.list, this.controls.root, this.legend.root, this.result.root);
     element.replaceChildren(this.root);
     this.#listen();
     this.#paint();
   }
 
-  /** New lines of the stream; `restarted` when they begin another one. */
+  /** New lines of the stream; `restarted` when they begin another one. @param {Line[]} items @param {boolean} restarted */
   take(items, restarted) {
     if (restarted) this.#reset();
     for (const item of items) this.#item(item);
     if (items.length || restarted) this.#changed();
   }
 
+  /** @param {Line} item */
   #item(item) {
     if (isEvent(item)) this.#lanes[this.#at ?? -1]?.push(item);
     if (item.type === "open") this.#source = { kind: item.source, waiting: item.waiting ?? "", prompt: item.title ?? "" };
     if (item.type === "lane") this.#turn(item);
-    if (item.type === "notice" || item.type === "failed") this.#problem(item);
+    if (item.type === "notice" || item.type === "failed") this.problems.append(problemBlock(item));
     if (item.type === "started") this.#state = "running";
     if (item.type === "raced") this.#ended();
   }
 
+  /** @param {LaneTurn} turn */
   #turn({ index, title, run, lane }) {
     if (this.#lanes[index]) {
       this.#state = "warming";
       this.#at = index;
     } else {
-      this.#lanes[index] = new Lane(index, title, this.#words, run ? { run, lane } : null);
+      this.#lanes[index] = new LaneView(index, title, this.#words, run && lane ? { run, lane } : null);
       this.list.append(this.#lanes[index].root);
     }
   }
 
   async #ended() {
-    if (this.#lanes.some((lane) => lane.recorded)) {
+    const recorded = this.#lanes.flatMap((lane) => lane.recorded ?? []);
+    if (recorded.length) {
       const stream = this.#stream;
       this.#state = "fetching";
       await this.#seen;
-      const runs = [...new Set(this.#lanes.map(({ recorded }) => recorded.run))];
-      const read = new Map();
-      await Promise.all(runs.map(async (run) => read.set(run, await fetchFile(run))));
+      const names = [...new Set(recorded.map(({ run }) => run))];
+      const read = new Map(await Promise.all(names.map(async (name) => /** @type {const} */ ([name, await fetchFile(name)]))));
       if (stream !== this.#stream) return;
       if ([...read.values()].includes(null)) {
         this.#state = "missing";
         this.#changed();
         return;
       }
-      for (const { recorded, timeline } of this.#lanes) {
-        timeline.push(read.get(recorded.run).filter((item) => item.lane === recorded.lane), { follow: false });
-      }
+      recorded.forEach(({ run, lane }, i) => {
+        this.#lanes[i].timeline.push((read.get(run) ?? []).filter((item) => item.lane === lane), { follow: false });
+      });
     }
     this.#finish();
     this.#changed();
@@ -140,14 +149,6 @@ class RaceView {
     this.result.hide();
   }
 
-  #problem({ message, unharmed, advice }) {
-    const block = el("div", { class: "sd-problem", role: "alert" });
-    for (const [sentence, tag] of [[message, "strong"], [unharmed, "span"], [advice, "span"]]) {
-      if (sentence) block.append(textEl(tag, sentence));
-    }
-    this.problems.append(block);
-  }
-
   #changed() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
@@ -164,16 +165,13 @@ class RaceView {
       const turn = i === this.#at && !result ? this.#state : result ? "" : "waiting";
       lane.render({ turn, most, goal: result?.goal ?? null, row: result?.rows[i] ?? null, now });
     });
-    this.badge.textContent = this.#lanes.length ? words.source[this.#source.kind] : "";
-    this.badge.className = `sd-badge sd-badge-${this.#source.kind}`;
-    this.phase.textContent = this.#source.waiting && !this.#lanes.length ? this.#source.waiting : fill(words.phase[this.#phaseName()], {
-      lane: (this.#at ?? 0) + 1,
-      lanes: this.#lanes.length,
-      tokens: this.#lanes[this.#at ?? -1]?.tokens ?? 0,
+    const { kind, waiting, prompt } = this.#source;
+    const phase = fill(words.phase[this.#phaseName()], {
+      lane: (this.#at ?? 0) + 1, lanes: this.#lanes.length, tokens: this.#lanes[this.#at ?? -1]?.tokens ?? 0,
     });
-    this.about.textContent = this.#about();
-    this.prompt.textContent = this.#source.prompt;
-    this.prompt.hidden = !this.#source.prompt;
+    this.head.render({
+      kind, prompt, badge: this.#lanes.length ? words.source[kind] : "", about: this.#about(), phase: waiting && !this.#lanes.length ? waiting : phase,
+    });
     this.controls.root.hidden = !result;
     this.legend.root.hidden = !this.#lanes.length;
     if (!result) return;
@@ -189,11 +187,10 @@ class RaceView {
   }
 
   #about() {
-    const header = this.#lanes.map((lane) => lane.header).find(Boolean);
+    const [header] = this.#lanes.flatMap((lane) => lane.header ?? []);
     if (!header) return "";
-    const target = header.target ?? {};
     const precisions = [...new Set(this.#lanes.map((lane) => lane.header?.target?.precision).filter(Boolean))];
-    const model = [target.name, precisions.join(" / ")].filter(Boolean).join(" ");
+    const model = [header.target?.name, precisions.join(" / ")].filter(Boolean).join(" ");
     const recorded = this.#source.kind === "recorded";
     return recorded ? fill(this.#words.recorded_about, { machine: `${model}, ${header.machine}` }) : [model, header.machine].filter(Boolean).join(" · ");
   }
@@ -208,10 +205,11 @@ class RaceView {
   }
 
   // Keys of the player, wherever the focus is that does not want them itself.
+  /** @param {KeyboardEvent} event */
   #key(event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (!this.#result || !this.root.getClientRects().length) return;
-    if (event.target.closest?.("input, textarea, select, button, a, summary, [role=slider], [role=listbox], [contenteditable], .sd-token")) return;
+    if (closest(event.target, "input, textarea, select, button, a, summary, [role=slider], [role=listbox], [contenteditable], .sd-token")) return;
     this.controls.key(event);
   }
 }

@@ -3,14 +3,25 @@
 import { Pen } from "../charts/pen.js";
 import { Plot } from "../charts/plot.js";
 import { fill } from "../core/sentence.js";
+import { judgedSteps } from "../core/series.js";
 import { el, textEl } from "../parts/dom.js";
 import { LOOKS } from "./lane.js";
 import { compared, markdown, tableOf } from "./standings.js";
 
+/**
+ * @import { Drawing, Palette } from "../charts/figure"
+ * @import { Lane } from "../core/state"
+ * @import { Words } from "../parts/page"
+ * @import { Standings, Table } from "./standings"
+ * @typedef {{ title: string, lane: Lane | null }} Entry
+ */
+
 export class Result {
   #words;
-  #copying; // what is copied: { head, table, notes }
+  /** @type {{ head: string, table: Table, notes: string[] } | null} */
+  #copying = null; // what is copied
 
+  /** @param {Words} words */
   constructor(words) {
     this.#words = words;
     this.chart = new Plot();
@@ -28,17 +39,20 @@ export class Result {
   /**
    * Show what does not change while they race. entries: { title, lane } each, lane null for one that did not run
    * seconds: of the whole race; origin: of the numbers; prompt: where the lanes do not name it
+   * @param {Entry[]} entries @param {Standings} result @param {{ seconds: number, origin: string, prompt: string }} how
    */
   show(entries, result, { seconds, origin, prompt }) {
     const words = this.#words;
     const titles = entries.map(({ title }) => title);
     const table = tableOf(titles, result, origin, words);
+    /** @param {"th" | "td"} tag @param {string[]} texts */
     const cells = (tag, texts) => texts.map((text, i) => textEl(i === 1 ? "th" : tag, text, i === 1 ? { scope: tag === "th" ? "col" : "row" } : tag === "th" ? { scope: "col" } : {}));
     this.grid.replaceChildren(
       el("thead", {}, el("tr", {}, ...cells("th", table.head))),
       el("tbody", {}, ...table.body.map((row) => el("tr", {}, ...cells("td", row)))));
-    const wrote = entries.filter(({ lane }) => lane?.tokens);
-    const runs = Math.max(...entries.map(({ lane }) => lane?.runs ?? 1));
+    const ran = entries.flatMap(({ title, lane }) => (lane ? [{ title, lane }] : []));
+    const wrote = ran.filter(({ lane }) => lane.tokens);
+    const runs = Math.max(1, ...ran.map(({ lane }) => lane.runs));
     const notes = [
       ...compared(wrote, words.same),
       ...(result.goal ? [fill(words.table.finish, { tokens: result.goal })] : []),
@@ -49,7 +63,7 @@ export class Result {
     this.copied.textContent = "";
     this.root.hidden = false;
     this.chart.show((colours) => this.#figure(colours, entries, result, seconds));
-    const header = entries.find(({ lane }) => lane)?.lane.header;
+    const header = ran[0]?.lane.header;
     const head = fill(words.markdown_head, {
       prompt: prompt || header?.prompt, origin,
       machine: [header?.target?.name, header?.target?.precision, header?.machine].filter(Boolean).join(", "),
@@ -61,17 +75,18 @@ export class Result {
     this.root.hidden = true;
   }
 
-  /** Where the race stands, in seconds. */
+  /** Where the race stands, in seconds. @param {number} now */
   mark(now) {
     this.chart.mark([now, now]);
   }
 
+  /** @param {Palette} colours @param {Entry[]} entries @param {Standings} standings @param {number} seconds @returns {Drawing} */
   #figure(colours, entries, { goal, most }, seconds) {
     const words = this.#words.chart;
-    const pen = new Pen(colours, LOOKS, entries.map(({ title }) => title));
+    const pen = new Pen(colours, Object.fromEntries(LOOKS.entries()), Object.fromEntries(entries.map(({ title }, i) => [i, title])));
     const traces = entries.flatMap(({ lane }, i) => {
       if (!lane?.tokens) return [];
-      const steps = lane.steps.filter((step) => !step.open);
+      const steps = judgedSteps(lane);
       return [pen.line(i, [0, ...steps.map((step) => step.elapsed)], [0, ...steps.map((step) => step.tokens)])];
     });
     const line = { color: colours.soft, width: 1, dash: "dot" };
@@ -84,6 +99,7 @@ export class Result {
   }
 
   async #copy() {
+    if (!this.#copying) return;
     const { head, table, notes } = this.#copying;
     const text = [head, "", markdown(table), "", ...notes, ""].join("\n");
     try {

@@ -4,23 +4,37 @@ import { acceptRate, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } 
 import { tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 
-const whole = (lane) => Boolean(lane?.tokens) && (lane.end === "stop" || lane.end === "length");
+/**
+ * @import { Lane } from "../core/state"
+ * @import { Words } from "../parts/page"
+ * @typedef {ReturnType<typeof standings>} Standings
+ * @typedef {Standings["rows"][number]} Standing
+ * @typedef {{ title: string, lane: Lane }} Ran a lane that ran
+ * @typedef {{ head: string[], body: string[][] }} Table
+ */
+
+/** @param {Lane | null | undefined} lane */
+const whole = (lane) => (lane?.tokens && (lane.end === "stop" || lane.end === "length") ? lane : null);
+/** @param {Lane | null | undefined} lane */
 const isPlain = (lane) => lane?.header.method === "nothing";
 
 /**
  * How a race came out. lanes: folded, null for one that did not run
  * The finish line is the last token that every lane has which ran to its end; rank and finish are null for the others.
+ * @param {(Lane | null | undefined)[]} lanes
  */
 export function standings(lanes) {
-  const ran = lanes.filter(whole);
-  const goal = ran.length ? Math.min(...ran.map((lane) => lane.tokens)) : null;
-  const plain = lanes.find((lane) => isPlain(lane) && lane.tokens) ?? null;
-  const finishes = lanes.map((lane) => (whole(lane) && goal !== null ? secondsFor(lane, goal) : null));
-  const rank = (seconds) => 1 + finishes.filter((other) => other !== null && other < seconds).length;
-  const rows = lanes.map((lane, place) => ({
-    place,
-    finish: finishes[place],
-    rank: finishes[place] === null ? null : rank(finishes[place]),
+  const ran = lanes.map(whole);
+  const lengths = ran.flatMap((lane) => lane?.tokens ?? []);
+  const goal = lengths.length ? Math.min(...lengths) : null;
+  const plain = lanes.find((lane) => isPlain(lane) && lane?.tokens) ?? null;
+  const finishes = ran.map((lane) => (lane && goal !== null ? secondsFor(lane, goal) : null));
+  /** @param {number | null} seconds */
+  const rank = (seconds) => (seconds === null ? null : 1 + finishes.filter((other) => other !== null && other < seconds).length);
+  const rows = lanes.map((lane, index) => ({
+    index,
+    finish: finishes[index],
+    rank: rank(finishes[index]),
     rate: tokensPerSecond(lane),
     speedup: plain ? speedup(plain, lane) : null,
     perPass: lane ? tokensPerStep(lane) : null,
@@ -31,14 +45,20 @@ export function standings(lanes) {
   return { goal, plain: Boolean(plain), most: Math.max(0, ...rows.map((row) => row.tokens)), rows };
 }
 
-/** Index of the first token in which two lists differ, as far as both go; null when there is none. */
+/**
+ * Index of the first token in which two lists differ, as far as both go; null when there is none.
+ * @param {{ token_id: number }[]} one @param {{ token_id: number }[]} other
+ */
 export function parting(one, other) {
   const common = Math.min(one.length, other.length);
   for (let i = 0; i < common; i += 1) if (one[i].token_id !== other[i].token_id) return i;
   return null;
 }
 
-/** Whether all said the same, and where not, as sentences. entries: { title, lane } of each lane that wrote something */
+/**
+ * Whether all said the same, and where not, as sentences. entries: { title, lane } of each lane that wrote something
+ * @param {Ran[]} entries @param {Words} words
+ */
 export function compared(entries, words) {
   if (entries.length < 2) return [];
   const reference = entries.find(({ lane }) => isPlain(lane)) ?? entries[0];
@@ -55,7 +75,7 @@ export function compared(entries, words) {
       out.push(fill(words.parts, { ...named, place: place + 1, own: shown(own[place]), other: shown(right[place]) }));
       parted = true;
     } else if (own.length !== right.length) {
-      out.push(fill(words.length, { ...named, tokens: Math.min(own.length, right.length) }));
+      out.push(fill(words.longer, { ...named, tokens: Math.min(own.length, right.length) }));
     } else continue;
     equal = false;
   }
@@ -69,17 +89,22 @@ export function compared(entries, words) {
   return out;
 }
 
+/** @param {{ text?: string }} token */
 const shown = (token) => (token.text ?? "").replaceAll("\n", "↵") || "·";
 
-/** The cells of the table: a head and a row for each lane, the fastest first. words: of the part */
+/**
+ * The cells of the table: a head and a row for each lane, the fastest first. words: of the part
+ * @param {string[]} titles @param {Standings} standings @param {string} origin @param {Words} words
+ */
 export function tableOf(titles, { rows, plain }, origin, words) {
   const names = words.table;
-  const order = [...rows].sort((one, other) => (one.rank ?? 9) - (other.rank ?? 9) || one.place - other.place);
+  const order = [...rows].sort((one, other) => (one.rank ?? 9) - (other.rank ?? 9) || one.index - other.index);
+  /** @param {number | null} share */
   const percent = (share) => (share === null ? "–" : fill(words.percent, { percent: two(100 * share) }));
   const head = [names.rank, names.lane, fill(names.rate, { origin }), names.speedup, names.per_pass, names.kept, names.seconds, names.tokens];
   const body = order.map((row) => [
-    words.rank[row.rank] ?? "–",
-    titles[row.place],
+    words.rank[row.rank ?? ""] ?? "–",
+    titles[row.index],
     two(row.rate),
     plain && row.speedup !== null ? fill(words.times, { speedup: two(row.speedup) }) : "–",
     two(row.perPass),
@@ -90,8 +115,9 @@ export function tableOf(titles, { rows, plain }, origin, words) {
   return { head, body };
 }
 
-/** A table as Markdown. */
+/** A table as Markdown. @param {Table} table */
 export function markdown({ head, body }) {
+  /** @param {string[]} cells */
   const line = (cells) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
   const rule = `|${head.map((_, i) => (i === 1 ? " --- " : " ---: ")).join("|")}|`;
   return [line(head), rule, ...body.map(line)].join("\n");

@@ -4,9 +4,12 @@ import { el } from "../parts/dom.js";
 import { frame, given, later } from "./frame.js";
 import { mount } from "../play/view.js";
 
+/** @import { Given } from "../parts/page" */
+
 const data = given("sd-data");
 const words = data.words.export.page;
 // Only the first tab's script is there from the beginning.
+/** @type {Record<string, () => Promise<(element: HTMLElement, given: Given) => unknown>>} */
 const MOUNTS = {
   play: async () => mount,
   race: async () => (await import("../race/race.js")).mountRace,
@@ -19,19 +22,21 @@ class Part {
   #value;
   #changed = () => {};
 
+  /** @param {string} name @param {HTMLElement} element */
   constructor(name, element) {
     const { value, choices, words: own } = data.parts[name];
     this.#value = value;
     const place = el("div");
     if (choices) element.append(this.#menu(name, choices));
     element.append(place);
+    /** @param {() => void} call */
     const watch = (call) => (this.#changed = call);
     this.ready = MOUNTS[name]().then((mounted) => mounted(place, { read: () => this.#value, watch, words: { ...data.words, view: data.words, ...own } }));
   }
 
-  /** Show one of the recordings; the first where none of that name is known. */
+  /** Show one of the recordings; the first where none of that name is known. @param {string | undefined} key */
   async choose(key) {
-    if (!this.choices) return;
+    if (!this.choices || !this.menu) return;
     const [name, , value] = this.choices.find(([one]) => one === key) ?? this.choices[0];
     this.menu.value = name;
     if (this.#value === value) return;
@@ -44,31 +49,26 @@ class Part {
     return this.menu?.value;
   }
 
+  /** @param {string} name @param {[string, string, string][]} choices */
   #menu(name, choices) {
     this.choices = choices;
     this.menu = el("select", { id: `sd-choice-${name}`, onchange: () => (location.hash = `${name}/${this.menu.value}`) },
-      ...choices.map(([key, title]) => {
-        const option = el("option", { value: key });
-        option.textContent = title;
-        return option;
-      }));
-    const label = el("label", { for: this.menu.id });
-    label.textContent = words.choices[name];
-    return el("div", { class: "sd-site-choice" }, label, this.menu);
+      ...choices.map(([key, title]) => el("option", { value: key }, title)));
+    return el("div", { class: "sd-site-choice" }, el("label", { for: this.menu.id }, words.choices[name]), this.menu);
   }
 }
 
 /** Tabs; the open one, and what is chosen in it, stand in the address. */
 class Site {
+  /** @type {Record<string, Part>} */
   #parts = {};
 
   constructor() {
     const names = Object.keys(MOUNTS).filter((name) => name in data.parts);
     this.panels = Object.fromEntries(names.map((name) => [name, el("section", { id: `sd-panel-${name}`, role: "tabpanel", "aria-labelledby": `sd-tab-${name}`, hidden: true })]));
     this.tabs = Object.fromEntries(names.map((name) => {
-      const tab = el("button", { type: "button", role: "tab", id: `sd-tab-${name}`, "aria-controls": `sd-panel-${name}`, onclick: () => (location.hash = name) });
-      tab.textContent = words.tabs[name];
-      return [name, tab];
+      const tab = { type: "button", role: "tab", id: `sd-tab-${name}`, "aria-controls": `sd-panel-${name}`, onclick: () => (location.hash = name) };
+      return [name, el("button", tab, words.tabs[name])];
     }));
     const list = el("div", { class: "sd-site-tabs", role: "tablist", "aria-label": words.tabs_label, onkeydown: (event) => this.#walk(event) }, ...Object.values(this.tabs));
     frame(words, list, ...Object.values(this.panels));
@@ -89,14 +89,16 @@ class Site {
     part.choose(chosen ?? part.chosen);
   }
 
+  /** @param {KeyboardEvent} event */
   #walk(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
     event.preventDefault();
     const tabs = Object.values(this.tabs);
-    const next = tabs.at((tabs.indexOf(document.activeElement) + by) % tabs.length);
-    next.focus();
-    next.click();
+    const at = tabs.findIndex((tab) => tab === document.activeElement);
+    const next = tabs.at((at + by) % tabs.length);
+    next?.focus();
+    next?.click();
   }
 }
 

@@ -1,6 +1,6 @@
 // The same place in several runs: only as long as they say the same text.
 import assert from "node:assert/strict";
-import { bestPlace, sharedPlaces } from "../../../assets/view/proposals/places.js";
+import { bestPosition, sharedPositions } from "../../../assets/view/proposals/positions.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const step = (lane, index, drafted, kept, next) => ({
@@ -12,17 +12,17 @@ const begun = (lane, method) => ({ type: "started", lane, method, prompt: "p", s
 const plain = [begun("plain", "nothing"), ...[1, 2, 3, 4, 5, 6].map((id, i) => step("plain", i, [], 0, id))];
 const one = [...plain, begun("speculative", "tree"), step("speculative", 0, [1], 1, 2), step("speculative", 1, [3, 4], 2, 5), step("speculative", 2, [], 0, 6)];
 const two = [begun("speculative", "ngram"), step("speculative", 0, [9], 0, 1), step("speculative", 1, [], 0, 2), step("speculative", 2, [3], 1, 7), step("speculative", 3, [8], 1, 4)];
-const { tokens, places } = sharedPlaces([one, two]);
+const { tokens, positions } = sharedPositions([one, two]);
 assert.deepEqual(tokens.map((token) => token.token_id), [1, 2, 3, 4, 5, 6]);
 // Both drafted at 0 and at 2; the second said something else from token 3 on, so nothing later counts.
-assert.deepEqual([...places.keys()], [0, 2]);
-assert.deepEqual(places.get(2).map(({ method }) => method), ["tree", "ngram"]);
-assert.equal(bestPlace(places), 2);
-assert.equal(bestPlace(new Map()), -1);
-assert.equal(sharedPlaces([one]).places.size, 0);
-assert.deepEqual(sharedPlaces([]).tokens, []);
+assert.deepEqual([...positions.keys()], [0, 2]);
+assert.deepEqual(positions.get(2).map(({ method }) => method), ["tree", "ngram"]);
+assert.equal(bestPosition(positions), 2);
+assert.equal(bestPosition(new Map()), -1);
+assert.equal(sharedPositions([one]).positions.size, 0);
+assert.deepEqual(sharedPositions([]).tokens, []);
 
 // Of recorded runs on one prompt at least the start is shared.
 const shared = recordedRuns().filter(({ items }) => items[0]?.prompt?.includes("vegetable soup") && items[0].target.precision === "nf4");
 assert.ok(shared.length > 1);
-assert.ok(sharedPlaces(shared.map(({ items }) => items)).places.has(0));
+assert.ok(sharedPositions(shared.map(({ items }) => items)).positions.has(0));

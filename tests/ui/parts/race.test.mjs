@@ -65,7 +65,7 @@ assert.equal(parting(tokensOf(other), tokensOf(plain)), 2);
 assert.equal(parting(tokensOf(stopped), tokensOf(plain)), null);
 
 const words = {
-  all: "all {tokens}", parts: "{lane} {reference} {place} {own} {other}", length: "{lane} {tokens}",
+  all: "all {tokens}", parts: "{lane} {reference} {place} {own} {other}", longer: "{lane} {tokens}",
   greedy: "greedy", sampled: "sampled", lossy: "{lane} lossy", precisions: "precisions",
 };
 const entry = (title, lane) => ({ title, lane });

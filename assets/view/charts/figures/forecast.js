@@ -6,17 +6,22 @@ import { forecastSteps } from "../../core/series.js";
 import { Pen } from "../pen.js";
 import { ceiling, indices, mean, middles, overSteps } from "./steps.js";
 
+/** @import { FigureOf, Look } from "../figure" */
+
 // How each series looks, in the chart and in its key.
+/** @type {Record<string, Look>} */
 const LOOKS = {
   came: { shape: "line", colour: "accepted", width: 1.75 },
   foreseen: { shape: "line", colour: "correction", width: 2, dash: "2px,3px" },
 };
 
+/** @type {FigureOf} */
 export function forecast(run, words, colours) {
   const steps = forecastSteps(run.lane);
   const origin = words.origin[run.state.source.kind];
   const names = { foreseen: words.foreseen, came: fill(words.came, { origin }) };
   const pen = new Pen(colours, LOOKS, names);
+  /** @param {number | null} value */
   const scaled = (value) => (value === null ? null : 1000 * value);
   const tokens = steps.map((step) => step.tokens);
   const expected = steps.map((step) => step.expectedTokens);
@@ -27,6 +32,7 @@ export function forecast(run, words, colours) {
     step: step.step + 1, origin, tokens: tokens[i], expected_tokens: two(expected[i]), expected: two(planned[i]), measured: two(took[i]),
   }));
   const low = { yaxis: "y2", showlegend: false };
+  /** @param {(step: typeof steps[number]) => number} read */
   const average = (read) => two(mean(known.map(read)));
   return {
     ...overSteps(run, words, { empty: known.length ? "" : steps.length ? words.no_forecast : words.no_steps }),
@@ -42,9 +48,9 @@ export function forecast(run, words, colours) {
     y: { title: words.tokens, range: [0, 1.15 * Math.max(2, ...tokens, ...expected.map(Number))], nticks: 3 },
     y2: { title: words.milliseconds, range: [0, 1.15 * ceiling([...took, ...planned], 1)], nticks: 3 },
     label: fill(words.forecast_label, {
-      expected_tokens: average((step) => step.expectedTokens),
+      expected_tokens: average((step) => step.expectedTokens ?? 0),
       tokens: average((step) => step.tokens),
-      expected: average((step) => 1000 * step.expectedSeconds),
+      expected: average((step) => 1000 * (step.expectedSeconds ?? 0)),
       measured: average((step) => 1000 * step.seconds),
     }),
     table: () => ({

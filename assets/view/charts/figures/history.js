@@ -6,11 +6,15 @@ import { acceptanceHistory } from "../../core/series.js";
 import { Pen } from "../pen.js";
 import { pick } from "./steps.js";
 
+/** @import { FigureOf, Look } from "../figure" */
+
 // How each series looks, in the chart and in its key.
+/** @type {Record<string, Look>} */
 const LOOKS = {
   history: { shape: "line", colour: "accepted", width: 2, symbol: "circle" },
 };
 
+/** @type {FigureOf} */
 export function history(run, words, colours) {
   const points = acceptanceHistory(run.lane);
   const names = pick(words, "history");

@@ -7,7 +7,14 @@ import { depthOf, isTree } from "../../core/tree.js";
 import { Pen, escapeMarkup } from "../pen.js";
 import { indices, mean, middles, overSteps, pick, zeros } from "./steps.js";
 
+/**
+ * @import { FigureOf, Look } from "../figure"
+ * @import { Words } from "../../parts/page"
+ * @import { JudgedStep } from "../../core/state"
+ */
+
 // How each series looks, in the chart and in its key.
+/** @type {Record<string, Look>} */
 const LOOKS = {
   accepted: { shape: "bar", colour: "accepted" },
   not_accepted: { shape: "hatch", colour: "rejected" },
@@ -17,6 +24,7 @@ const LOOKS = {
 
 const LINE = 58; // letters of a line that the pointer reads
 
+/** @type {FigureOf} */
 export function lookahead(run, words, colours, methods) {
   const { steps } = run;
   const names = pick(words, "accepted", "not_accepted", "allowed", "oracle");
@@ -50,6 +58,7 @@ export function lookahead(run, words, colours, methods) {
   };
 }
 
+/** @param {JudgedStep} step @param {number} depth @param {ReturnType<typeof oracle>} best @param {Words} words @param {Words} methods */
 function lookaheadText(step, depth, best, words, methods) {
   const counts = { step: step.index + 1, lookahead: step.lookahead, drafted: step.nodes.length, accepted: step.path.length, depth };
   const lines = [
@@ -61,9 +70,10 @@ function lookaheadText(step, depth, best, words, methods) {
   return lines.join("<br>");
 }
 
+/** @param {number} top */
 const tick = (top) => (top > 8 ? 4 : 2);
 
-/** A sentence in lines of at most about LINE letters. */
+/** A sentence in lines of at most about LINE letters. @param {string} sentence */
 export function wrap(sentence) {
   const lines = [""];
   for (const word of sentence.split(" ")) {

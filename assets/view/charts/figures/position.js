@@ -5,16 +5,21 @@ import { fill } from "../../core/sentence.js";
 import { Pen } from "../pen.js";
 import { pick, zeros } from "./steps.js";
 
+/** @import { FigureOf, Look } from "../figure" */
+
 // How each series looks, in the chart and in its key.
+/** @type {Record<string, Look>} */
 const LOOKS = {
   kept_tested: { shape: "line", colour: "accepted", width: 2, symbol: "circle" },
   kept_drafted: { shape: "dots", colour: "soft" },
 };
 
+/** @type {FigureOf} */
 export function position(run, words, colours) {
   const places = positions(run.lane);
   const names = pick(words, "kept_tested", "kept_drafted");
   const pen = new Pen(colours, LOOKS, names);
+  /** @param {number} part @param {number} whole */
   const share = (part, whole) => (whole ? (100 * part) / whole : null);
   const tested = places.map((place) => share(place.kept, place.tested));
   const drafted = places.map((place) => share(place.kept, place.drafted));

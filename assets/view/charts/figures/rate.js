@@ -6,13 +6,17 @@ import { plainRates, rateCurve } from "../../core/series.js";
 import { Pen } from "../pen.js";
 import { RECENT, ceiling, indices, overSteps } from "./steps.js";
 
+/** @import { FigureOf, Look, Run } from "../figure" */
+
 // How each series looks, in the chart and in its key.
+/** @type {Record<string, Look>} */
 const LOOKS = {
   fast: { shape: "line", colour: "accepted", width: 2.5 },
   recent: { shape: "line", colour: "drafted", width: 1.5, dash: "1px,2px" },
   plain: { shape: "line", colour: "ink", width: 1.5, dash: "6px,3px" },
 };
 
+/** @type {FigureOf} */
 export function rate(run, words, colours) {
   const points = rateCurve(run.lane, RECENT);
   const names = { fast: words.fast, recent: fill(words.recent, { count: RECENT }), plain: words.plain };
@@ -44,6 +48,7 @@ export function rate(run, words, colours) {
 }
 
 // The plain run on its own clock; on an axis of steps, at the tokens that the other run's steps end with.
+/** @param {Run} run @param {{ step: number, seconds: number }[]} points @param {(number | null)[]} beside */
 function plainCurve(run, points, beside) {
   if (run.axis === "steps" && points.length) return points.map((point, i) => ({ x: run.x(point), rate: beside[i] }));
   return rateCurve(run.plain, RECENT).map((point) => ({ x: run.x(point), rate: point.soFar })).filter(({ x }) => x <= run.range[1]);

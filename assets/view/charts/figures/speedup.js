@@ -6,13 +6,18 @@ import { overlapBound, predictedCurve } from "../../core/series.js";
 import { Pen } from "../pen.js";
 import { indices, overSteps, pick } from "./steps.js";
 
+/** @import { FigureOf, Look } from "../figure" */
+/** @typedef {{ step: number, seconds: number, speedup: number }[]} Curve */
+
 // How each series looks, in the chart and in its key.
+/** @type {Record<string, Look>} */
 const LOOKS = {
   speedup: { shape: "line", colour: "accepted", width: 2.5 },
   predicted: { shape: "line", colour: "correction", width: 2, dash: "2px,3px" },
   bound: { shape: "line", colour: "bonus", width: 2, dash: "8px,3px,2px,3px" },
 };
 
+/** @type {FigureOf} */
 export function speedup(run, words, colours) {
   const { plain, lane, state } = run;
   const points = speedupCurve(plain, lane);
@@ -20,21 +25,24 @@ export function speedup(run, words, colours) {
   const bound = overlapBound(plain, lane);
   const names = pick(words, "speedup", ...(predicted.length ? ["predicted"] : []), ...(bound.length ? ["bound"] : []));
   const pen = new Pen(colours, LOOKS, names);
+  /** @type {Record<string, Curve>} */
   const curves = { speedup: points, predicted, bound };
   const drawn = Object.keys(names).map((name) => pen.line(name, curves[name].map(run.x), curves[name].map((point) => point.speedup)));
   // The first steps jump about: they may leave the frame, the rest may not.
   const settled = Object.values(curves).flatMap((curve) => curve.slice(Math.min(3, curve.length - 1)).map((point) => point.speedup));
   const top = 1.12 * Math.max(2, ...settled);
+  /** @param {Curve} curve */
   const by = (curve) => new Map(curve.map((point) => [point.step, point]));
   const [measured, foreseen, bounds] = [by(points), by(predicted), by(bound)];
   const all = run.steps.filter(({ index }) => measured.has(index) || foreseen.has(index));
+  /** @param {Curve[number] | undefined} point @param {string} sentence */
+  const hover = (point, sentence) => (point ? fill(sentence, { ...point, seconds: two(point.seconds), speedup: two(point.speedup) }) : "");
   const texts = all.map(({ index }) => [
-    measured.has(index) && fill(words.speedup_hover, { ...measured.get(index), seconds: two(measured.get(index).seconds), speedup: two(measured.get(index).speedup) }),
-    foreseen.has(index) && fill(words.predicted_hover, { speedup: two(foreseen.get(index).speedup) }),
-    bounds.has(index) && fill(words.bound_hover, { speedup: two(bounds.get(index).speedup) }),
+    hover(measured.get(index), words.speedup_hover), hover(foreseen.get(index), words.predicted_hover), hover(bounds.get(index), words.bound_hover),
   ].filter(Boolean).join("<br>"));
   const here = all.map((step) => run.x({ step: step.index, seconds: step.elapsed }));
-  const heights = all.map(({ index }) => (measured.get(index) ?? foreseen.get(index)).speedup);
+  const heights = all.map(({ index }) => (measured.get(index) ?? foreseen.get(index))?.speedup ?? null);
+  /** @param {Curve} curve */
   const last = (curve) => two(curve.at(-1)?.speedup);
   return {
     ...overSteps(run, words, { empty: points.length ? "" : state.lane === "plain" && !plain?.end ? words.wait_plain : words.no_plain }),

@@ -14,9 +14,7 @@ export const SAME = 0.03; // speedups and shares that are nearer than this are c
 
 /**
  * Seconds of a target pass of so many rows, as measured when the pair was loaded; between two measured counts on their line.
- *
- * @param {Header} header
- * @param {number} rows
+ * @param {Header} header @param {number} rows
  */
 export function passSeconds(header, rows) {
   const costs = header.verify_costs ?? [];
@@ -28,26 +26,15 @@ export function passSeconds(header, rows) {
   return before[1] + part * (after[1] - before[1]);
 }
 
-/**
- * @template T
- * @param {T[]} items
- * @param {(item: T) => boolean} wanted
- */
+/** @template T @param {T[]} items @param {(item: T) => boolean} wanted */
 export const count = (items, wanted) => items.filter(wanted).length;
-/**
- * @param {Step} step
- * @param {Status} status
- */
+/** @param {Step} step @param {Status} status */
 export const has = (step, status) => step.nodes.some((node) => node.status === status);
 
 /** @param {Lane} lane */
 export const tokenIds = (lane) => tokensOf(lane).map((token) => token.token_id);
 
-/**
- * Percent of the drafted tokens that were kept.
- *
- * @param {Lane} lane
- */
+/** Percent of the drafted tokens that were kept. @param {Lane} lane */
 export const acceptPercent = (lane) => 100 * (acceptRate(lane) ?? 0);
 
 /** @param {number | null} ratio */
@@ -58,12 +45,7 @@ export const compared = (ratio) => (Number(ratio) > 1 + SAME ? "faster" : Number
 export const sidestepped = ({ nodes, path }) =>
   path.some((kept) => nodes.some((node, i) => i < kept && node.parent === nodes[kept].parent && node.status === "rejected"));
 
-/**
- * @param {string[]} names
- * @param {Lanes[]} runs
- * @param {number[]} each
- * @param {number} marked
- */
+/** @param {string[]} names @param {Lanes[]} runs @param {number[]} each @param {number} marked */
 export const compareRuns = (names, runs, each, marked) =>
   runs.map(({ plain, fast }, i) => ({
     option: names[i],

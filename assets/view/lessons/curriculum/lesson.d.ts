@@ -14,9 +14,15 @@ export interface Answer {
   answer?: string | number | null;
   /** what the evidence's sentence is filled with */
   values: Record<string, unknown>;
-  bars?: { values: Record<string, unknown>; share: number; marked: boolean }[];
+  bars?: { values: Record<string, unknown>; share: number; marked: boolean; option?: string }[];
   /** a step of the first run that shows it */
   step?: number;
+}
+
+/** A recorded run as the server names it. */
+export interface LessonRun {
+  prompt: string;
+  settings: Record<string, any>;
 }
 
 export interface Question {

@@ -107,7 +107,7 @@ WORDS: dict[str, object] = {
     "same": {
         "all": "Jede Bahn schrieb dieselben {tokens} Token.",
         "parts": "{lane} weicht bei Token {place} von {reference} ab: „{own}“ statt „{other}“.",
-        "length": "{lane} und {reference} sind gleich, so weit beide gehen: {tokens} Token.",
+        "longer": "{lane} und {reference} sind gleich, so weit beide gehen: {tokens} Token.",
         "greedy": "Unter fp32 kann ein Beinahe-Gleichstand zweier Wörter anders ausgehen, wenn ein Durchgang mehr Zeilen hat.",
         "sampled": "Gezogene Token dürfen sich von Verfahren zu Verfahren unterscheiden; gleich ist die Verteilung, aus der gezogen wird.",
         "lossy": "{lane} ist mit Absicht verlustbehaftet: Ihr Text muss nicht der des Zielmodells sein.",

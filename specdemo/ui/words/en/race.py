@@ -130,7 +130,7 @@ WORDS: dict[str, object] = {
     "same": {
         "all": "Every lane wrote the same {tokens} tokens.",
         "parts": "{lane} differs from {reference} from token {place} on: “{own}” instead of “{other}”.",
-        "length": "{lane} and {reference} are equal as far as both go, {tokens} tokens.",
+        "longer": "{lane} and {reference} are equal as far as both go, {tokens} tokens.",
         "greedy": "In a precision below fp32, a near-tie between two words can go the other way when a pass has more rows.",
         "sampled": "Drawn tokens may differ from method to method; the distribution that they are drawn from is the same.",
         "lossy": "{lane} is lossy by design: its text need not be the target's.",

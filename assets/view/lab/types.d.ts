@@ -1,0 +1,119 @@
+// What the lab's parts hand to each other: the cost model's terms, what is set, what is drawn, and what was tried.
+
+/** What a pass of several rows costs over one of one row; points: [rows, seconds] each. */
+export interface Curve {
+  kind: "flat" | "linear" | "measured";
+  slope: number;
+  points: [number, number][] | null;
+}
+
+/** The terms of the cost model, see model.js. */
+export interface Model {
+  a: number;
+  c: number;
+  gain: number;
+  overlapped: boolean;
+  curve: Curve;
+}
+
+/** A step as the model prices it, costs in passes of one row. */
+export interface Priced {
+  drafted: number;
+  tokens: number;
+  draft: number;
+  verify: number;
+  cost: number;
+  speedup: number;
+}
+
+/** Everything that can be set. */
+export interface Setting extends Omit<Model, "curve">, Curve {
+  k: number;
+  tree: boolean;
+  budget: number;
+}
+
+/** A measured point; `name` of its look and its words, `said` what the pointer reads. */
+export interface Point {
+  name: string;
+  x: number;
+  y: number;
+  size: number;
+  said: string;
+}
+
+/** A modelled line; `mark`: the step that is chosen on it. */
+export interface Line {
+  name: string;
+  steps: Priced[];
+  mark?: Priced;
+}
+
+export interface Shown {
+  /** where the axes end */
+  most: number;
+  top: number;
+  lines: Line[];
+  points: Point[];
+  /** the chosen step, and the best of its line, null while it is to be guessed */
+  chosen: Priced;
+  best: Priced | null;
+  /** the most that can be chosen */
+  edge: number;
+}
+
+/** This machine's costs, as the server says them. */
+export interface Machine {
+  name: string;
+  verify: [number, number][];
+  draft: number | null;
+}
+
+export interface Server {
+  machine(unused: string): Promise<Machine | null>;
+}
+
+/** A run of an experiment; of plain decoding where `lookahead` is 0. */
+export interface TriedLane {
+  lookahead: number;
+  tokens: number;
+  steps: number;
+  seconds: number;
+  verify_seconds: number;
+  drafted: number;
+  accepted: number;
+  same: number;
+  retold: boolean;
+  runs: number;
+}
+
+/** The worst position of a real text when drawn tokens are taken back. */
+export interface RealCase {
+  places: number;
+  threshold: number;
+  moved: number;
+  most: number;
+  kept: number;
+  before: string;
+  tokens: { text: string; target: number; taken: number }[];
+}
+
+/** An experiment as `specdemo/ui/tabs/lab.py` reports it. */
+export interface Tried {
+  state: "waiting" | "running" | "done" | "stopped" | "failed";
+  done?: number;
+  precision?: string;
+  verify?: [number, number][];
+  lanes?: TriedLane[];
+  said?: { name: string };
+  toy?: Record<string, { share: number; runs: number; p: number }>;
+  real?: RealCase;
+  error?: { message: string; unharmed: string; advice: string };
+}
+
+/** Points of the experiments for the lab's chart. */
+export interface TriedPoints {
+  name: string;
+  verify?: [number, number][];
+  points: { lookahead: number; speedup: number }[];
+}

@@ -1,0 +1,121 @@
+// What one does with pointer and keys: a token is pointed at or pinned, a step is hovered over or chosen.
+
+import { takeKey } from "./keyboard.js";
+
+/**
+ * @import { Found } from "../parts/page"
+ * @import { Drawing } from "./drawing"
+ * @import { View } from "./view"
+ */
+
+export class Gestures {
+  #view;
+  #drawing;
+
+  /** @param {View} view @param {Drawing} drawing */
+  constructor(view, drawing) {
+    this.#view = view;
+    this.#drawing = drawing;
+  }
+
+  /** keys: whether the view takes the page's keys and the height of the window. @param {boolean} keys @param {AbortSignal} signal */
+  listen(keys, signal) {
+    const { text, tree, strip, charts, root } = this.#view;
+    for (const part of [text, tree]) {
+      /** @type {HTMLElement} */
+      const within = part.root;
+      for (const type of ["pointerover", "focusin"]) within.addEventListener(type, (event) => this.#point(part.find(event.target)));
+      within.addEventListener("pointerleave", () => this.#view.moving && this.#leave());
+      within.addEventListener("click", (event) => this.#pin(part.find(event.target), event.shiftKey));
+      within.addEventListener("keydown", (event) => {
+        const found = event.key === "Enter" && part.find(event.target);
+        if (!found) return;
+        event.preventDefault();
+        this.#pin(found, event.shiftKey);
+      });
+    }
+    tree.summary.id = `sd-summary-${Math.random().toString(36).slice(2)}`;
+    strip.root.addEventListener("pointerover", (event) => this.#hover(strip.find(event.target)));
+    strip.root.addEventListener("pointerleave", () => this.#hover(-1));
+    charts.onselect = (at, chosen) => (chosen ? this.choose(at) : this.#hover(at));
+    root.addEventListener("keydown", (event) => this.#escape(event));
+    if (keys) this.#listenToPage(signal);
+  }
+
+  /** @param {AbortSignal} signal */
+  #listenToPage(signal) {
+    const { root, transport, layout, selection } = this.#view;
+    const unpin = () => Boolean(selection.pins.length) && this.unpin();
+    document.addEventListener("keydown", (event) => takeKey(event, { root, transport, unpin }), { signal });
+    const size = new ResizeObserver(() => layout.fit());
+    size.observe(document.body);
+    signal.addEventListener("abort", () => size.disconnect());
+    addEventListener("resize", () => layout.fit(), { signal });
+  }
+
+  /** @param {Found | null} found */
+  #point(found) {
+    if (!found) return;
+    const { selection, tree } = this.#view;
+    selection.pointed = selection.subject(found);
+    found.token.setAttribute("aria-describedby", tree.summary.id);
+    this.#drawing.inspect();
+  }
+
+  #leave() {
+    this.#view.selection.pointed = null;
+    this.#drawing.inspect();
+  }
+
+  /** @param {number} at */
+  #hover(at) {
+    this.#view.selection.hovered = at;
+    this.#drawing.light();
+  }
+
+  /** @param {Found | null} found @param {boolean} beside */
+  #pin(found, beside) {
+    if (!found) return;
+    const { selection, layout, inspector } = this.#view;
+    const subject = selection.subject(found);
+    selection.pin(subject, { beside });
+    const pinned = selection.pins.length > 0;
+    if (pinned) {
+      layout.tab("token");
+      this.#view.report(subject);
+    }
+    this.#drawing.inspect();
+    if (pinned) inspector.root.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Compare the next token with the pinned one, or no longer. */
+  arm() {
+    this.#view.selection.arm();
+    this.#drawing.inspect();
+  }
+
+  unpin() {
+    this.#view.selection.unpin();
+    this.#drawing.inspect();
+    return true;
+  }
+
+  /** A column of the strip: the player rests there. @param {number} at */
+  choose(at) {
+    const { selection, timeline } = this.#view;
+    if (!this.#view.seekStep(timeline.stepAt(at))) return;
+    selection.pins = [];
+    this.#drawing.inspect();
+    const subject = selection.placed();
+    if (subject) this.#view.report(subject);
+  }
+
+  // Escape first takes off what is pinned, then, as elsewhere on the page, stops the run.
+  /** @param {KeyboardEvent} event */
+  #escape(event) {
+    const { pins, armed } = this.#view.selection;
+    if (event.key !== "Escape" || event.defaultPrevented || !(pins.length || armed)) return;
+    event.preventDefault();
+    this.unpin();
+  }
+}
