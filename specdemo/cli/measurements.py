@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from specdemo.bench.report import aligned, by_position, summary
 from specdemo.bench.report import readme as by_task
 
 FOLDER = "docs/measured"
+FACTOR = re.compile(r"(?<=\d)x\b")  # as the commands print it: the documents have the sign
 
 
 def read_measurements(root: Path) -> Iterator[dict[str, Any]]:
@@ -28,7 +30,7 @@ def read_measurements(root: Path) -> Iterator[dict[str, Any]]:
 
 def measured_tables(root: Path) -> str:
     """All measurements as Markdown: a section for each file."""
-    return "\n\n".join(_section(data) for data in read_measurements(root))
+    return FACTOR.sub("×", "\n\n".join(_section(data) for data in read_measurements(root)))
 
 
 def readme_table(root: Path) -> str:
@@ -40,13 +42,13 @@ def readme_table(root: Path) -> str:
     for mean in means:
         tasks = [row for row in rows if row["lane"] == mean["lane"] and row["task"] != "mean"]
         worst, best = (
-            f"{row['speedup']:.2f}x {row['task'].replace('_', ' ')}"
+            f"{row['speedup']:.2f}× {row['task'].replace('_', ' ')}"
             for row in (pick(tasks, key=lambda row: row["speedup"]) for pick in (min, max))
         )
         body.append(
             [
                 f"`{mean['lane']}`",
-                f"**{mean['speedup']:.2f}x**",
+                f"**{mean['speedup']:.2f}×**",
                 best,
                 worst,
                 f"{100 * mean['first_accept_rate']:.0f} %",

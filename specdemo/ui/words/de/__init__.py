@@ -140,14 +140,14 @@ VIEW: dict[str, object] = {
         "paused": "Pause; Abspielen geht hier weiter",
         "behind": "Rückblick, während der Lauf weitergeht; Ende folgt ihm wieder",
         "held": "Hier angehalten, während der Lauf weitergeht; Abspielen geht hier weiter",
-        "done": "Fertig, {speedup}x so schnell wie ohne Entwurf",
+        "done": "Fertig, {speedup}× so schnell wie ohne Entwurf",
         "done_alone": "Fertig",
         "cancelled": "Angehalten; der bisherige Text bleibt",
         "failed": "Der Lauf brach ab; der bisherige Text bleibt",
         "cut": "Endet hier",
     },
     "phase_lossy": {
-        "done": "Fertig, {speedup}x so schnell; das Zielmodell allein hätte vielleicht etwas anderes geschrieben",
+        "done": "Fertig, {speedup}× so schnell; das Zielmodell allein hätte vielleicht etwas anderes geschrieben",
     },
     "lossy": "mit Absicht verlustbehaftet",
     "lossy_hint": "Dieses Verfahren behält mehr als ein exaktes: Der Text kann vom Text des Zielmodells abweichen",
@@ -290,7 +290,7 @@ VIEW: dict[str, object] = {
         "origin": {"live": "gemessen", "recorded": "aufgezeichnet"},
         "speedup": {
             "label": "Beschleunigung",
-            "unit": "x",
+            "unit": "×",
             "hint": "Token je Sekunde mit Entwürfen, geteilt durch die ohne Entwurf; derselbe Prompt, dieselbe Maschine",
         },
         "fast": {

@@ -117,14 +117,14 @@ VIEW: dict[str, object] = {
         "paused": "Paused; Play continues from here",
         "behind": "Looking back while the run continues; End follows it again",
         "held": "Paused here while the run continues; Play continues from here",
-        "done": "Finished, {speedup}x as fast as plain decoding",
+        "done": "Finished, {speedup}× as fast as plain decoding",
         "done_alone": "Finished",
         "cancelled": "Stopped; the text so far stays",
         "failed": "The run broke; the text so far stays",
         "cut": "Ends here",
     },
     "phase_lossy": {
-        "done": "Finished, {speedup}x as fast; the target alone might have written something else",
+        "done": "Finished, {speedup}× as fast; the target alone might have written something else",
     },
     "lossy": "lossy by design",
     "lossy_hint": "This method keeps more than an exact one would: the text may differ from the target's own",
@@ -264,7 +264,7 @@ VIEW: dict[str, object] = {
         "origin": {"live": "measured", "recorded": "recorded"},
         "speedup": {
             "label": "speedup",
-            "unit": "x",
+            "unit": "×",
             "hint": "Tokens per second with drafts divided by those of plain decoding; same prompt, same engine",
         },
         "fast": {

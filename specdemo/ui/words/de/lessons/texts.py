@@ -96,7 +96,7 @@ LESSONS: dict[str, object] = {
                 "ask": "Wie viele Token gibt ein Schritt im Mittel, das des Zielmodells mitgezählt?",
                 "value": "{value} Token je Schritt",
                 "evidence": "{tokens} Token in {steps} Schritten, also {steps} Durchgänge des Zielmodells statt "
-                "{tokens}. Ein Schritt entwirft auch, und sein Durchgang hat mehr Zeilen: Die Beschleunigung ist {speedup}x.",
+                "{tokens}. Ein Schritt entwirft auch, und sein Durchgang hat mehr Zeilen: Die Beschleunigung ist {speedup}×.",
             },
         },
         "live": "Denselben Prompt hier starten, dann einen eigenen. Welche Wörter werden meist richtig geraten und "
@@ -245,13 +245,13 @@ LESSONS: dict[str, object] = {
                     "same": "Etwa gleich",
                     "slower": "Langsamer",
                 },
-                "evidence": "{fast} Token/s mit Entwürfen, {plain} ohne: {speedup}x.",
+                "evidence": "{fast} Token/s mit Entwürfen, {plain} ohne: {speedup}×.",
             },
             "price": {
                 "ask": "Was kostet ein Schritt mit sechzehn entworfenen Token, in einfachen Durchgängen?",
                 "value": "{value} einfache Durchgänge",
                 "evidence": "Ein Schritt dauert {step} ms, davon {draft} ms Entwerfen; ein einfacher Durchgang dauert {pass} "
-                "ms. Er gibt {gives} Token zum Preis von {price}: {gives} / {price} ist die Beschleunigung von {speedup}x.",
+                "ms. Er gibt {gives} Token zum Preis von {price}: {gives} / {price} ist die Beschleunigung von {speedup}×.",
             },
         },
         "live": "Dasselbe Gedicht mit der Kostenregel und dem Rückfall starten. Wie kurz werden die Entwürfe, und ruht das "
@@ -303,7 +303,7 @@ LESSONS: dict[str, object] = {
                 "N-Gramm-Entwürfen im Mittel?",
                 "value": "{value} Token je Schritt",
                 "evidence": "Die längste behaltene Abschrift hat {longest} Token. Das Entwerfen brauchte {draft} ms je "
-                "Schritt, und die Beschleunigung ist {speedup}x.",
+                "Schritt, und die Beschleunigung ist {speedup}×.",
             },
             "cheapest": {
                 "ask": "Welches der vier braucht am wenigsten Zeit für ein entworfenes Token?",
@@ -314,7 +314,7 @@ LESSONS: dict[str, object] = {
                     "10-feature": "Zustandsleser",
                 },
                 "evidence": "Billig heißt noch nicht gut: auf das Behaltene sehen und auf die Beschleunigung. Die Prompts sind verschieden, also mit Vorsicht vergleichen.",
-                "bar": "{option}: {milliseconds} ms je entworfenem Token, {accepted} % behalten, {speedup}x",
+                "bar": "{option}: {milliseconds} ms je entworfenem Token, {accepted} % behalten, {speedup}×",
             },
             "exit": {
                 "ask": "Früher Ausstieg entwirft mit den ersten Schichten dieses kleinen Zielmodells. Ist das hier schneller "
@@ -324,7 +324,7 @@ LESSONS: dict[str, object] = {
                     "same": "Etwa gleich",
                     "slower": "Langsamer",
                 },
-                "evidence": "{speedup}x: Ein entworfenes Token kostet {share} % eines einfachen Durchgangs, und {accepted} % "
+                "evidence": "{speedup}×: Ein entworfenes Token kostet {share} % eines einfachen Durchgangs, und {accepted} % "
                 "wurden behalten.",
             },
         },
@@ -383,7 +383,7 @@ LESSONS: dict[str, object] = {
                 "ask": "Die Kette von Lektion 2 und dieser Baum beantworten denselben Prompt. Wie viele Token gibt ein Schritt "
                 "mit dem Baum?",
                 "value": "{value} Token je Schritt",
-                "evidence": "Die Kette gab {chain}. In Sekunden erreichte der Baum {tree_x}x und die Kette {chain_x}x: mehr "
+                "evidence": "Die Kette gab {chain}. In Sekunden erreichte der Baum {tree_x}× und die Kette {chain_x}×: mehr "
                 "Token je Schritt, bei mehr Zeilen je Durchgang.",
             },
             "rescued": {
@@ -456,7 +456,7 @@ LESSONS: dict[str, object] = {
                     "same": "Etwa gleich",
                     "slower": "Langsamer",
                 },
-                "evidence": "{speedup}x. Von {known} Entwürfen waren {hits} vorbereitet, was insgesamt {saved} ms Entwerfen "
+                "evidence": "{speedup}×. Von {known} Entwürfen waren {hits} vorbereitet, was insgesamt {saved} ms Entwerfen "
                 "verbarg; was Entwurf und Zielmodell einander wegnehmen, ist in dieser Zahl nicht enthalten.",
             },
             "learned": {

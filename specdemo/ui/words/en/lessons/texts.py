@@ -81,7 +81,7 @@ LESSONS: dict[str, object] = {
             "per_step": {
                 "ask": "How many tokens does one step give on average, the target's own included?",
                 "value": "{value} tokens per step",
-                "evidence": "{tokens} tokens in {steps} steps, so {steps} passes of the target instead of {tokens}. A step also drafts, and its pass has more rows: the speedup is {speedup}x.",
+                "evidence": "{tokens} tokens in {steps} steps, so {steps} passes of the target instead of {tokens}. A step also drafts, and its pass has more rows: the speedup is {speedup}×.",
             },
         },
         "live": "Run the same prompt here, then one of your own. Which words are guessed right most of the time, "
@@ -214,14 +214,14 @@ LESSONS: dict[str, object] = {
                     "same": "About the same",
                     "slower": "Slower",
                 },
-                "evidence": "{fast} tokens/s with drafts, {plain} without: {speedup}x.",
+                "evidence": "{fast} tokens/s with drafts, {plain} without: {speedup}×.",
             },
             "price": {
                 "ask": "What does one step with sixteen drafted tokens cost, in plain passes?",
                 "value": "{value} plain passes",
                 "evidence": "A step takes {step} ms, of which {draft} ms is drafting; a plain pass takes {pass} "
                 "ms. It gives {gives} tokens for the price of {price}: {gives} / {price} is the speedup of "
-                "{speedup}x.",
+                "{speedup}×.",
             },
         },
         "live": "Run the same poem with the cost-aware policy and the fallback. How short do drafts become, and does drafting pause?",
@@ -264,7 +264,7 @@ LESSONS: dict[str, object] = {
                 "ask": "The model copies a text and changes one word in it. With n-gram drafts, how many tokens "
                 "does a step give on average?",
                 "value": "{value} tokens per step",
-                "evidence": "The longest copy that was kept has {longest} tokens. Drafting took {draft} ms per step, and the speedup is {speedup}x.",
+                "evidence": "The longest copy that was kept has {longest} tokens. Drafting took {draft} ms per step, and the speedup is {speedup}×.",
             },
             "cheapest": {
                 "ask": "Which of the four spends the least time on one drafted token?",
@@ -275,7 +275,7 @@ LESSONS: dict[str, object] = {
                     "10-feature": "Feature drafter",
                 },
                 "evidence": "Cheap does not mean good: look at what was kept, and the speedup. The prompts differ, so compare with care.",
-                "bar": "{option}: {milliseconds} ms per drafted token, {accepted} % kept, {speedup}x",
+                "bar": "{option}: {milliseconds} ms per drafted token, {accepted} % kept, {speedup}×",
             },
             "exit": {
                 "ask": "Early exit drafts with the first layers of this small target. Is that faster than plain "
@@ -285,7 +285,7 @@ LESSONS: dict[str, object] = {
                     "same": "About the same",
                     "slower": "Slower",
                 },
-                "evidence": "{speedup}x: one drafted token costs {share} % of a plain pass, and {accepted} % of "
+                "evidence": "{speedup}×: one drafted token costs {share} % of a plain pass, and {accepted} % of "
                 "them were kept.",
             },
         },
@@ -336,7 +336,7 @@ LESSONS: dict[str, object] = {
                 "ask": "The chain of lesson 2 and this tree answer the same prompt. How many tokens does a step with "
                 "the tree give?",
                 "value": "{value} tokens per step",
-                "evidence": "The chain gave {chain}. In seconds, the tree reached {tree_x}x and the chain {chain_x}x: more tokens per step, at more rows per pass.",
+                "evidence": "The chain gave {chain}. In seconds, the tree reached {tree_x}× and the chain {chain_x}×: more tokens per step, at more rows per pass.",
             },
             "rescued": {
                 "ask": "In how many of 100 steps is a kept token not the first choice at its position, so that a chain would have ended there?",
@@ -398,7 +398,7 @@ LESSONS: dict[str, object] = {
                     "same": "About the same",
                     "slower": "Slower",
                 },
-                "evidence": "{speedup}x. Of {known} drafts, {hits} had been prepared, which hid {saved} ms of drafting in all; the time that draft and target take from each other is not included.",
+                "evidence": "{speedup}×. Of {known} drafts, {hits} had been prepared, which hid {saved} ms of drafting in all; the time that draft and target take from each other is not included.",
             },
             "learned": {
                 "ask": "Online drafting counts while it runs. In the second half of this run, is a larger or a "
