@@ -65,9 +65,9 @@ def test_a_bench_is_rendered_with_its_machine_date_and_command(tmp_path: Path) -
     text = measurements.measured_tables(tmp_path)
     assert text.startswith("## A bench\n\nA processor; 2026-01-01. Two prompts.")
     assert "```sh\npython -m specdemo bench\n```" in text
-    assert "| `tree` | 2.00x | 0.50x | **1.25x** | 2.00 | 50 % |" in text
+    assert "| `tree` | 2.00× | 0.50× | **1.25×** | 2.00 | 50 % |" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| tree "))
-    assert [cell.strip() for cell in row.split("|")[-4:-1]] == ["rag 0.50x", "0", "-"]
+    assert [cell.strip() for cell in row.split("|")[-4:-1]] == ["rag 0.50×", "0", "-"]
 
 
 def test_the_readme_shows_chosen_lanes_the_fastest_first(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_readme_shows_chosen_lanes_the_fastest_first(tmp_path: Path) -> None
     table = measurements.readme_table(tmp_path).splitlines()
     assert [line.split("`")[1] for line in table[2:4]] == ["tree", "slow"]
     cells = [cell.strip() for cell in table[2].split("|")[1:-1]]
-    assert cells == ["`tree`", "**1.25x**", "2.00x math qa", "0.50x rag", "50 %", "2.00"]
+    assert cells == ["`tree`", "**1.25×**", "2.00× math qa", "0.50× rag", "50 %", "2.00"]
     assert table[-1] == "A processor, 2026-01-01. Two prompts."
 
 
