@@ -27,7 +27,10 @@ COPY_MOST = 24  # a good copy may be long: the policy stops it earlier
 class Arm:
     """One drafter of several, and what it has shown in this run.
 
+    token_seconds: what drafting one token takes a run that is alone
     tokens, seconds: of its own steps, fading; a model begins with what it promises
+    steps, drafted: that these are of
+    together: runs that share passes, for which the seconds hold
     foreseen, kept: drafted tokens that were expected to be kept, and those that were, fading
     believed: promises that were taken for steps
     """
@@ -38,6 +41,9 @@ class Arm:
     token_seconds: float = 0.0
     tokens: float = 0.0
     seconds: float = 0.0
+    steps: float = 0.0
+    drafted: float = 0.0
+    together: int = 1
     foreseen: float = 3.0
     kept: float = 3.0
     believed: int = 0
@@ -51,8 +57,16 @@ class Arm:
         """Take the first promises for some steps, so that a few unlucky ones do not end it."""
         if self.believed < TRY:
             self.believed += 1
+            self.steps += PRIOR_STEPS / TRY
+            self.drafted += PRIOR_STEPS / TRY * len(proposal)
             self.tokens += PRIOR_STEPS / TRY * (proposal.expected_tokens or 1.0)
             self.seconds += PRIOR_STEPS / TRY * (proposal.expected_seconds or 0.0)
+
+    def join(self, costs: Costs) -> None:
+        """Tell what it has shown anew for the runs that now share passes: in company drafted rows are dearer, or free."""
+        if self.seconds and costs.together != self.together:
+            self.seconds *= costs.change(self.drafted / self.steps, self.together, costs.together)
+        self.together = costs.together
 
     def promise(self, proposal: Proposal) -> float:
         """Tokens a second of a proposal's step, taking into account what this arm's forecasts were worth."""
@@ -67,13 +81,14 @@ class Arm:
         named = replace(proposal, source=self.name)
         return foreseen(named, costs, self.calibration, self.token_seconds)
 
-    def observe(self, outcome: Outcome) -> None:
+    def observe(self, outcome: Outcome, costs: Costs) -> None:
         """Learn from a step of its own."""
         self.drafter.observe(outcome)
         self.calibration.observe(outcome)
         drafted = len(outcome.proposal)
         if drafted:
-            self.token_seconds += FOLLOW * (outcome.draft_seconds / drafted - self.token_seconds)
+            seconds = costs.alone(outcome) / drafted
+            self.token_seconds += FOLLOW * (seconds - self.token_seconds)
         measured = outcome.draft_seconds + outcome.verify_seconds
         promised = outcome.proposal.expected_seconds or measured
         # In company a step takes what all runs do in it; what it would take if all did the same is foreseen.
@@ -82,6 +97,8 @@ class Arm:
         kept = sum(chance for chance in outcome.verdict.accept_probs if chance is not None)
         self.tokens = REMEMBER * self.tokens + 1 + kept
         self.seconds = REMEMBER * self.seconds + seconds
+        self.steps = REMEMBER * self.steps + 1
+        self.drafted = REMEMBER * self.drafted + drafted
         expected = (outcome.proposal.expected_tokens or 1.0) - 1
         self.foreseen = REMEMBER * self.foreseen + expected
         self.kept = REMEMBER * self.kept + kept
@@ -93,6 +110,7 @@ class OneOfArms(Drafter):
     arms: all of them; the one that drafted last is `_chosen`, None after a step without a draft
     """
 
+    costs: Costs
     _chosen: Arm | None
 
     @property
@@ -102,15 +120,10 @@ class OneOfArms(Drafter):
 
     def observe(self, outcome: Outcome) -> None:
         """Give a step to the arm that drafted it; the others learn the text, as of a step without a draft."""
-        silent = replace(
-            outcome,
-            proposal=Proposal(),
-            verdict=replace(outcome.verdict, path=(), accept_probs=()),
-            draft_seconds=0.0,
-        )
+        silent = outcome if self._chosen is None else outcome.silent()
         for arm in self.arms:
             if arm is self._chosen:
-                arm.observe(outcome)
+                arm.observe(outcome, self.costs)
             else:
                 arm.drafter.observe(silent)
 
@@ -144,4 +157,4 @@ def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahea
     """The draft model, with a calibration of its own, which its policy reads."""
     calibration = context.calibrate(DRAFT_MODEL.prior)
     drafter = DraftModel(context.draft_model(), policy(calibration))
-    return Arm(DRAFT_MODEL.name, drafter, calibration, context.costs.draft_step)
+    return Arm(DRAFT_MODEL.name, drafter, calibration, context.profile.draft_step or 0.0)

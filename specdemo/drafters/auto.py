@@ -14,6 +14,9 @@ from specdemo.engine.types import Proposal
 
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
+SURE = 0.95  # chance of each token of a good copy
+COPIED = (2, 4, 8, 16)  # tokens of such copies
+WORTH = 1.3  # times plain decoding that they must give before runs in company look for any
 
 
 class Auto(OneOfArms):
@@ -21,7 +24,8 @@ class Auto(OneOfArms):
 
     A copy's rate is foreseen from its match and the measured costs; the model's is what its last steps gave.
     A model that loses rests, and is tried again now and then; where its usual drafts would lose, as for many runs
-    at once, it does not even read the prompt. Nothing of this touches the distribution.
+    at once, it does not even read the prompt; and where the best copies would give little, nobody looks for any.
+    Nothing of this touches the distribution.
     """
 
     def __init__(self, copiers: Sequence[Arm], model: Arm | None, costs: Costs) -> None:
@@ -33,6 +37,8 @@ class Auto(OneOfArms):
         self._trials = TRY  # steps in which the model is asked whatever it gave
         # Steps since it was asked, and until it is tried again.
         self._idle, self._rest = 0, FIRST_REST
+        self._looks = True  # whether copies are looked for
+        self._together = 1
 
     @property
     def arms(self) -> list[Arm]:
@@ -41,6 +47,7 @@ class Auto(OneOfArms):
 
     def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Start every drafter that may be used."""
+        self._join()
         for arm in self.copiers:
             yield from arm.drafter.start(prompt_ids)
         self._reads = False
@@ -49,6 +56,8 @@ class Auto(OneOfArms):
 
     def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """The draft of whichever promises most tokens a second; empty when plain decoding does."""
+        if self.costs.together != self._together:
+            self._join()
         plain = self.costs.plain_rate()
         model, trial = self._model(plain)
         rates = {"plain": plain}
@@ -57,7 +66,7 @@ class Auto(OneOfArms):
             self._idle += 1
         to_beat = max(plain, (model.rate or plain) if model else plain)
         best, draft = None, Proposal(source="plain")
-        for arm in self.copiers:
+        for arm in self.copiers if self._looks else ():
             proposal = yield from arm.propose(committed, budget, self.costs)
             if len(proposal):
                 rate = arm.promise(proposal)
@@ -83,20 +92,34 @@ class Auto(OneOfArms):
                 return model, False
             if self._idle < self._rest:
                 return None, False
+            if self._together > 1 and not self._usually_pays(model):
+                return None, False
             self._rest, self._trials = min(LONGEST_REST, 2 * self._rest), 1
         return model, True
 
     def _usually_pays(self, model: Arm) -> bool:
         """Whether a few tokens of a model of which nothing is known yet would be faster than plain decoding."""
-        costs, chance = self.costs, model.calibration.mean
-        tokens = survival = 1.0
-        for drafted in range(1, USUAL + 1):
-            survival *= chance
-            tokens += survival
-            seconds = costs.verify_seconds(drafted) + drafted * costs.draft_step
-            if tokens > seconds * costs.plain_rate():
-                return True
-        return False
+        return self._times_plain(range(1, USUAL + 1), model.calibration.mean, model) > 1
+
+    def _times_plain(
+        self, lengths: Sequence[int], chance: float, model: Arm | None = None
+    ) -> float:
+        """What the best of some lengths gives, times plain decoding. chance: of each token to be kept"""
+        costs = self.costs
+        step, plain = costs.draft_step if model else 0.0, costs.verify_seconds(0)
+        return max(
+            sum(chance**place for place in range(drafted + 1))
+            * plain
+            / (costs.verify_seconds(drafted) + drafted * step)
+            for drafted in lengths
+        )
+
+    def _join(self) -> None:
+        """Runs have come or gone: what pays is another question."""
+        self._together = self.costs.together
+        self._looks = self._together == 1 or self._times_plain(COPIED, SURE) >= WORTH
+        for arm in self.arms:
+            arm.join(self.costs)
 
     def _begin(self, model: Arm, committed: Sequence[int]) -> Requesting[None]:
         yield from model.drafter.start(committed)

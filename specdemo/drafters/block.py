@@ -48,7 +48,7 @@ class Block(Drafter):
         self.draft.follow(committed)
         lap = Lap()
         logits = yield from lap.of(self.reader.block_after(committed))
-        self.costs.observe_draft(lap.share, FOLLOW)
+        self.costs.observe_draft(lap.share, lap.runs, FOLLOW)
         return logits
 
 

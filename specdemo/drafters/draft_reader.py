@@ -128,7 +128,7 @@ class DraftReader:
             found = yield from self.reader.chain_after(committed, plan)
             if found:
                 if found.step_seconds:
-                    self.costs.observe_draft(found.step_seconds)
+                    self.costs.observe_draft(found.step_seconds, found.runs)
                 # A token after which the policy would have stopped is the last one it took.
                 took = next(
                     (n for n, sure in enumerate(found.confidences, 1) if not lookahead.go_on(sure)),
@@ -156,7 +156,7 @@ class DraftReader:
         lap = Lap()
         probs = yield from lap.of(step)
         if self._warm:
-            self.costs.observe_draft(lap.share)
+            self.costs.observe_draft(lap.share, lap.runs)
         self._warm = True
         return probs
 

@@ -71,6 +71,7 @@ def make_drafter(context: DraftingContext) -> Drafter:
     context = replace(context, prior=method.prior)
     drafter = method.make(context)
     if settings.fallback and "fallback" in method.options:
-        drafter = Fallback(drafter)
-    step = context.costs.draft_step if "draft" in method.needs or method.states else 0.0
+        drafter = Fallback(drafter, context.costs)
+    models = "draft" in method.needs or method.states
+    step = (models and context.profile.draft_step) or 0.0
     return Forecast(drafter, context.costs, context.calibration, step)

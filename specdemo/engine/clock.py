@@ -18,12 +18,14 @@ class Lap:
     seconds: its own computing and its passes
     share: the same with each pass divided by the runs that shared it: all together take so much for each run
     waited: until its passes began, and after their end until it went on
+    runs: that shared the last pass
     """
 
-    __slots__ = ("seconds", "share", "waited")
+    __slots__ = ("runs", "seconds", "share", "waited")
 
     def __init__(self) -> None:
         self.seconds = self.share = self.waited = 0.0
+        self.runs = 1
 
     def of(self, work: Requesting[Result]) -> Requesting[Result]:
         """Do the work, and add what it takes."""
@@ -37,6 +39,7 @@ class Lap:
                 self.seconds += asked - begun + sharing.seconds
                 self.share += asked - begun + sharing.seconds / sharing.runs
                 self.waited += going_on - asked - sharing.seconds
+                self.runs = sharing.runs
                 begun = going_on
         except StopIteration as end:
             own = time.perf_counter() - begun

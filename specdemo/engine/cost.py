@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -34,9 +34,13 @@ CONTEXT, FAR = (
     640,
 )  # tokens that the measured passes attend to: for every count of rows, and for the slope
 FEW, MANY = 1, 8  # rows between which the slope by context is measured
+DRAFTING = (4, 8, 16, 32)  # rows of a draft's pass, each of a conversation
 REPEATS = 3
 PATIENCE = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
 FOLLOW = 0.1  # weight of the newest step in the running corrections
+
+
+Points = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +50,30 @@ class CostProfile:
     verify: (rows, seconds) of a target pass over CONTEXT cached tokens, by ascending rows, never falling
     draft_step: one step of the draft model; None without one
     per_cached: what each further cached token adds to a pass of one row; per_cached_row: to each row more
+    draft_rows: (rows, seconds) of a step of several conversations' drafts; empty where that was not measured
     """
 
-    verify: tuple[tuple[int, float], ...] = ((1, 1.0),)
+    verify: Points = ((1, 1.0),)
     draft_step: float | None = None
     per_cached: float = 0.0
     per_cached_row: float = 0.0
+    draft_rows: Points = ()
 
-    def verify_seconds(self, rows: int, cached: int = CONTEXT) -> float:
-        """A target pass over this many rows: between measured points a straight line, past the last one its slope."""
+    def verify_seconds(self, rows: float, cached: int = CONTEXT, runs: int = 1) -> float:
+        """A target pass over this many rows of so many runs: between measured points a straight line, past the last one its slope."""
         further = max(0, cached - CONTEXT)
-        return self._near(rows) + further * (self.per_cached + (rows - 1) * self.per_cached_row)
+        per_token = runs * self.per_cached + (rows - runs) * self.per_cached_row
+        return _between(self.verify, rows) + further * per_token
 
-    def _near(self, rows: int) -> float:
-        points = self.verify
-        if len(points) == 1 or rows <= points[0][0]:
-            return points[0][1]
-        (rows_a, time_a), (rows_b, time_b) = next(
-            ((a, b) for a, b in pairwise(points) if rows <= b[0]), points[-2:]
-        )
-        return time_a + (time_b - time_a) * (rows - rows_a) / (rows_b - rows_a)
+    def draft_growth(self, runs: int) -> float:
+        """A step of so many runs' drafts, times one run's; as if each took its own where that was not measured."""
+        if not self.draft_step or not self.draft_rows or runs <= 1:
+            return float(runs)
+        return max(1.0, _between(((1, self.draft_step), *self.draft_rows), runs) / self.draft_step)
 
     def at_best(self, other: CostProfile) -> CostProfile:
         """The faster of two measurements of the same passes, point by point: noise only adds."""
-        known = dict(other.verify)
-        verify = tuple((rows, min(spent, known.get(rows, spent))) for rows, spent in self.verify)
+        verify = _fastest(self.verify, other.verify)
         steps = [step for step in (self.draft_step, other.draft_step) if step]
         # Times, not slopes: of a difference, noise takes away as much as it adds.
         near = CostProfile(verify)
@@ -78,7 +81,22 @@ class CostProfile:
             min(one.verify_seconds(rows, FAR) for one in (self, other)) - near.verify_seconds(rows)
             for rows in (FEW, MANY)
         )
-        return CostProfile(verify, min(steps, default=None), *_slopes(few, many))
+        drafting = _fastest(self.draft_rows, other.draft_rows)
+        return CostProfile(verify, min(steps, default=None), *_slopes(few, many), drafting)
+
+
+def _fastest(points: Points, others: Points) -> Points:
+    known = dict(others)
+    return tuple((rows, min(spent, known.get(rows, spent))) for rows, spent in points)
+
+
+def _between(points: Points, rows: float) -> float:
+    """Seconds of so many rows: between two points a straight line, past the last one its slope."""
+    if len(points) == 1 or rows <= points[0][0]:
+        return points[0][1]
+    place = min(bisect_left(points, (rows,)), len(points) - 1)
+    (rows_a, time_a), (rows_b, time_b) = points[place - 1 : place + 1]
+    return time_a + (time_b - time_a) * (rows - rows_a) / (rows_b - rows_a)
 
 
 def measure_costs(
@@ -108,13 +126,34 @@ def measure_costs(
         long = [min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW, MANY)]
         per_cached, per_cached_row = _slopes(long[0] - short[0], long[1] - short[1])
     target.rollback(0)
-    step = None
+    step, drafting = None, Points()
     if draft is not None:
         answered(draft.reading([0] * CONTEXT))
         steps = [_timed(lambda: answered(draft.reading([0]))) for _ in range(6 * repeats)]
-        draft.rollback(0)
         step = median(steps[repeats:])
-    return CostProfile(tuple(verify), step, per_cached, per_cached_row)
+        if time.perf_counter() - begun < 2 * PATIENCE:
+            drafting = _drafting(draft, step, repeats)
+        draft.rollback(0)
+    return CostProfile(tuple(verify), step, per_cached, per_cached_row, drafting)
+
+
+def _drafting(draft: LanguageModel, step: float, repeats: int) -> Points:
+    """`draft_rows`: rows of one conversation stand for those of several. step: seconds of one row"""
+    length = draft.length
+
+    def seconds(rows: int) -> float:
+        spent = []
+        for _ in range(repeats + 1):
+            spent.append(_timed(lambda: answered(draft.growing([0] * rows, [-1] * rows))))
+            draft.rollback(length)
+        return min(spent)
+
+    single = seconds(1)
+    slowest, points = step, []
+    for rows in DRAFTING:
+        slowest = max(slowest, step * seconds(rows) / single)
+        points.append((rows, slowest))
+    return tuple(points)
 
 
 def _slopes(few: float, many: float) -> tuple[float, float]:
@@ -138,8 +177,8 @@ class Costs:
     """One run's view of the costs: the profile, scaled to what this run's own passes take.
 
     A busy machine and the work around a pass end up in the scale. While runs share passes, a step costs what it takes
-    if all of them do the same: a pass over the rows of all, and the drafts of all, one after the other. So what
-    is best for one run is best for all together.
+    if all of them do the same: a pass over the rows of all, and drafts that are shared as well. So what is best for
+    one run is best for all together. When runs come or go, what was learned is told anew for those who are there.
 
     cached: tokens that the next pass attends to; together: runs that shared the last one, or may share the first
     """
@@ -156,12 +195,32 @@ class Costs:
 
     def verify_seconds(self, drafted: int) -> float:
         """A target pass over the pending token and so many drafted ones."""
-        return self.scale * self.profile.verify_seconds(self.together * (1 + drafted), self.cached)
+        return self._verify_seconds(drafted, self.together)
+
+    def _verify_seconds(self, drafted: float, runs: int) -> float:
+        return self.scale * self.profile.verify_seconds(runs * (1 + drafted), self.cached, runs)
 
     @property
     def draft_step(self) -> float:
         """Another step of the draft model."""
-        return self.together * self._draft_step
+        return self.growth(self.together) * self._draft_step
+
+    def growth(self, runs: int) -> float:
+        """A step of so many runs' drafts, times one run's."""
+        return self.profile.draft_growth(runs)
+
+    def alone(self, outcome: Outcome) -> float:
+        """Seconds of a step's draft, had the run been alone."""
+        return outcome.draft_seconds / self.growth(outcome.sharing.runs)
+
+    def change(self, drafted: float, before: int, after: int) -> float:
+        """A step with so many drafted tokens in one company, times the same step in another."""
+
+        def seconds(runs: int) -> float:
+            drafting = drafted * self.growth(runs) * self._draft_step
+            return self._verify_seconds(drafted, runs) + drafting
+
+        return seconds(after) / seconds(before)
 
     def row_seconds(self, drafted: int, more: int = 1) -> float:
         """What more drafted tokens add to the pass over so many."""
@@ -197,9 +256,10 @@ class Costs:
         """Learn from a step's laps."""
         sharing = outcome.sharing
         if sharing.runs != self.together:
+            self._recent[1] *= self.change(0, self.together, sharing.runs)
             self.together, self._steps = sharing.runs, None
         rows = sharing.rows or 1 + len(outcome.proposal)
-        foreseen = self.profile.verify_seconds(rows, self.cached)
+        foreseen = self.profile.verify_seconds(rows, self.cached, min(rows, sharing.runs))
         measured = outcome.verify_seconds / max(1e-9, foreseen)
         if outcome.verify_seconds > 0:
             self.scale += FOLLOW * (min(measured, 4 * self.scale) - self.scale)
@@ -211,9 +271,9 @@ class Costs:
         if self._recent[1] > 0:
             self.tokens_per_second = self._recent[0] / self._recent[1]
 
-    def observe_draft(self, seconds: float, weight: float = FOLLOW / 4) -> None:
-        """Learn what one more step of the draft model really took."""
-        step = self._draft_step
+    def observe_draft(self, seconds: float, runs: int = 1, weight: float = FOLLOW / 4) -> None:
+        """Learn what one more step of the draft model really took. seconds: a run's share; runs: that shared it"""
+        step, seconds = self._draft_step, seconds * runs / self.growth(runs)
         self._draft_step += weight * (min(seconds, 4 * step or seconds) - step)
 
 

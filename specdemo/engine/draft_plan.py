@@ -61,12 +61,14 @@ class Chain:
 
     rows: N of (W,) float32, the distributions that they were drawn or chosen from
     step_seconds: what each token after the first took, where that is known; divided by the runs that shared it
+    runs: how many those were
     """
 
     columns: Sequence[int] = ()
     rows: Sequence[Tensor] = ()
     confidences: Sequence[float] = ()
     step_seconds: float | None = None
+    runs: int = 1
 
     def begin(self, tokens: int) -> Chain:
         """Its first tokens."""

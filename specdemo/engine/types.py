@@ -6,7 +6,7 @@ S committed tokens, N drafted nodes, V vocabulary, H hidden size. There is no ba
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
@@ -140,6 +140,11 @@ class Outcome:
     draft_seconds: float
     verify_seconds: float
     sharing: Sharing = ALONE
+
+    def silent(self) -> Outcome:
+        """The same text as of a step without a draft."""
+        verdict = replace(self.verdict, path=(), accept_probs=())
+        return replace(self, proposal=Proposal(), verdict=verdict, draft_seconds=0.0)
 
 
 class Drafter(Protocol):

@@ -307,7 +307,7 @@ def _chain(draft: tuple[Any, np.ndarray[Any, Any]], logits: Tensor, runs: int) -
     seconds = (taken["seconds"] + 1e-9 * taken["nanoseconds"]).tolist()
     step = (seconds[-1] - seconds[0]) / (len(taken) - 1) / runs if len(taken) > 1 else None
     rows = [logits[row] for row in taken["row"].tolist()]
-    return Chain(taken["column"].tolist(), rows, taken["confidence"].tolist(), step)
+    return Chain(taken["column"].tolist(), rows, taken["confidence"].tolist(), step, runs)
 
 
 def _tile_shapes() -> np.ndarray[Any, Any]:

@@ -56,7 +56,10 @@ def _read(file: Path) -> CostProfile | None:
     """None for a file that is not there or says nothing usable."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        verify = tuple((int(rows), float(seconds)) for rows, seconds in found.pop("verify"))
-        return CostProfile(verify, **found) if verify else None
+        verify, drafting = (
+            tuple((int(rows), float(seconds)) for rows, seconds in found.pop(name, ()))
+            for name in ("verify", "draft_rows")
+        )
+        return CostProfile(verify, **found, draft_rows=drafting) if verify else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None

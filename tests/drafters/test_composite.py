@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from conftest import PROFILE
 
 from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
 from specdemo.drafters.composite import Composite
 from specdemo.drafters.oracle import Scripted
-from specdemo.engine.cost import Costs
+from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.forward import ALONE, Sharing, answered, immediate
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -79,7 +80,7 @@ def test_auto_judges_a_model_by_chances_not_by_luck():
     for arm, path in ((lucky, (0,)), (unlucky, ())):
         proposal = answered(arm.propose([1], 30, costs))
         verdict = Verdict(path, 99, Status.BONUS, (0.5,))
-        arm.observe(Outcome((*path, 99), proposal, verdict, 0.001, 0.01))
+        arm.observe(Outcome((*path, 99), proposal, verdict, 0.001, 0.01), costs)
     assert lucky.rate == unlucky.rate
 
 
@@ -116,12 +117,96 @@ def test_auto_does_not_begin_a_model_that_company_makes_too_dear():
     assert begun == [[1, 2]]
 
 
+ARITHMETIC = CostProfile(  # vectors of 256 bits: each further row takes its time
+    ((1, 0.0066), (4, 0.0104), (8, 0.0189), (16, 0.0329), (32, 0.0609)),
+    0.0012,
+    draft_rows=((4, 0.0020), (8, 0.0034), (16, 0.0060), (32, 0.0110)),
+)
+NEARLY_FREE = CostProfile(  # tiles, or a GPU: a pass takes what its weights take to be read
+    ((1, 0.0060), (8, 0.0063), (32, 0.0075), (64, 0.0090)),
+    0.0008,
+    draft_rows=((8, 0.0009), (32, 0.0012)),
+)
+
+
+class Costly(Scripted):
+    """Always drafts so many tokens, and knows how often it was asked."""
+
+    def __init__(self, count):
+        self.asked = 0
+
+        def guess(*_):
+            self.asked += 1
+            return Proposal.chain(range(count), confidences=(0.8,) * count, lookahead=count)
+
+        super().__init__(guess)
+
+
+def in_company(profile, runs, *, kept, steps=120):
+    """A run of auto among others that do the same: tokens a second over plain decoding's, by the profile's own costs."""
+    costs, model, copier = Costs(profile, runs), Costly(3), Costly(0)
+    chooser = Auto([Arm("ngram", copier)], Arm("draft_model", model), costs)
+    answered(chooser.start([1]))
+    tokens = seconds = 0.0
+    for _ in range(steps):
+        drafted = len(proposal := answered(chooser.propose([1], 30)))
+        path = tuple(range(min(kept, drafted)))
+        drafting = drafted * profile.draft_growth(runs) * profile.draft_step
+        rows = runs * (1 + drafted)
+        verifying = profile.verify_seconds(rows)
+        outcome = Outcome(
+            (*path, 99),
+            proposal,
+            Verdict(path, 99, Status.BONUS, (1.0,) * len(path) + (0.0,) * (len(path) < drafted)),
+            drafting,
+            verifying,
+            Sharing(runs, rows),
+        )
+        chooser.observe(outcome)
+        costs.observe(outcome)
+        tokens, seconds = tokens + len(path) + 1, seconds + drafting + verifying
+    return tokens / seconds * profile.verify_seconds(runs), model.asked, copier.asked
+
+
+@pytest.mark.parametrize("runs", [8, 30])
+def test_auto_in_company_decodes_plainly_where_rows_cost_arithmetic(runs):
+    gain, drafts, looks = in_company(ARITHMETIC, runs, kept=2)
+    assert gain >= 0.98
+    assert not drafts  # no draft, and nobody even looks for copies
+    assert not looks
+
+
+@pytest.mark.parametrize("runs", [8, 30])
+def test_auto_in_company_drafts_where_rows_are_nearly_free(runs):
+    gain, drafts, looks = in_company(NEARLY_FREE, runs, kept=2)
+    assert gain >= 1.3
+    assert drafts > 100
+    assert looks > 100
+
+
+def test_auto_follows_the_company_as_runs_come_and_go():
+    """It has drafted alone; beside seven others it decodes plainly from the first step on, and drafts again after them."""
+    costs, model = Costs(ARITHMETIC), guesses(3)
+    chooser = auto(costs, draft_model=model)
+    rates = {"draft_model": 2}
+    assert set(live(chooser, costs, 60, rates, {"draft_model": 0.0012})) == {"draft_model"}
+    costs.observe(
+        Outcome(
+            (9,), Proposal(), Verdict((), 9, Status.PLAIN), 0.0, 0.0189 * costs.scale, Sharing(8, 8)
+        )
+    )
+    sources = [answered(chooser.propose([1], 30)).source for _ in range(10)]
+    assert set(sources) == {"plain"}
+    costs.together = 1
+    assert answered(chooser.propose([1], 30)).source == "draft_model"
+
+
 def test_in_company_a_step_counts_for_what_it_would_take_if_all_did_the_same():
     costs = Costs(PROFILE, together=8)
     arm = Arm("draft_model", guesses(2))
     proposal = answered(arm.propose([1], 30, costs))
     verdict = Verdict((0,), 99, Status.BONUS, (0.5, 0.5))
-    arm.observe(Outcome((0, 99), proposal, verdict, 0.001, 0.01, Sharing(runs=8)))
+    arm.observe(Outcome((0, 99), proposal, verdict, 0.001, 0.01, Sharing(runs=8)), costs)
     assert arm.seconds == proposal.expected_seconds == costs.verify_seconds(2)
     assert costs.verify_seconds(2) == PROFILE.verify_seconds(24)
 

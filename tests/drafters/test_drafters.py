@@ -13,8 +13,8 @@ from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.fallback import WINDOW, Fallback
 from specdemo.drafters.policies.forecast import survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
-from specdemo.engine.cost import Costs
-from specdemo.engine.forward import answered, immediate
+from specdemo.engine.cost import CostProfile, Costs
+from specdemo.engine.forward import Sharing, answered, immediate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
 from specdemo.errors import UserError
@@ -184,3 +184,16 @@ def test_a_method_that_is_unknown_or_lacks_its_draft_is_a_sentence():
         settings = RunSettings(method=method)
         with pytest.raises(UserError, match=match):
             make_drafter(DraftingContext(settings, Shaper(Sampling()), 8))
+
+
+def test_fallback_in_company_counts_what_a_step_takes_if_all_did_the_same():
+    """A pass that seven others share takes as long whether this run drafts or not: by that alone it would never rest."""
+    costs = Costs(CostProfile(((1, 0.007), (8, 0.019), (16, 0.033)), 0.001), together=8)
+    drafter = Fallback(Guess(), costs)
+    rests = 0
+    for _ in range(40):
+        proposal = answered(drafter.propose([1], 8))
+        rests += not len(proposal)
+        verdict = Verdict((), 9, Status.CORRECTION, (0.0,) * len(proposal))
+        drafter.observe(Outcome((9,), proposal, verdict, 0.0, 0.019, Sharing(8, 8)))
+    assert rests > 20

@@ -7,6 +7,7 @@ from conftest import VOCABULARY
 
 from specdemo.engine.cost import (
     CONTEXT,
+    DRAFTING,
     FAR,
     ROWS,
     CostProfile,
@@ -129,3 +130,46 @@ def test_drafting_costs_follow_what_is_measured():
 def test_expected_tokens_count_the_targets_own():
     assert expected_tokens([]) == 1
     assert expected_tokens([0.5, 0.25]) == 1.75
+
+
+def test_a_shared_draft_pass_costs_what_its_rows_take():
+    """Eight rows of a draft may take little more than one: the drafts of eight runs are then nearly free."""
+    profile = CostProfile(PROFILE.verify, 0.002, draft_rows=((4, 0.0026), (8, 0.003)))
+    costs = Costs(profile, together=8)
+    assert costs.draft_step == pytest.approx(0.003)
+    assert costs.growth(2) == pytest.approx(1.1)
+    assert Costs(PROFILE, together=8).draft_step == pytest.approx(8 * 0.002)  # nothing was measured
+    for _ in range(400):
+        costs.observe_draft(0.006 / 8, runs=8)  # a run's share of a pass that takes twice as long
+    assert costs.draft_step == pytest.approx(0.006, rel=0.01)
+    for _ in range(400):
+        costs.observe_draft(0.0026 / 4, runs=4)  # only four of the eight draft
+    assert costs.draft_step == pytest.approx(0.003, rel=0.01)
+
+
+def test_each_conversation_of_a_shared_pass_reads_its_own_text():
+    profile = CostProfile(((1, 0.020), (8, 0.024)), None, per_cached=1e-5, per_cached_row=1e-6)
+    far = CONTEXT + 100
+    assert profile.verify_seconds(8, far, runs=8) == pytest.approx(0.024 + 8 * 0.001)
+    assert profile.verify_seconds(8, far) == pytest.approx(0.024 + 0.001 + 7 * 0.0001)
+    costs = Costs(profile, together=8)
+    costs.cached = far
+    assert costs.verify_seconds(0) == pytest.approx(0.032)
+
+
+def test_what_a_run_reached_is_told_anew_for_those_who_share_its_passes():
+    costs = Costs(PROFILE)
+    for _ in range(200):
+        costs.observe(step(4, 0.024, kept=2))
+    alone = costs.rate()
+    costs.observe(step(4, PROFILE.verify_seconds(40), kept=2, sharing=Sharing(runs=8, rows=40)))
+    assert costs.rate() < alone * PROFILE.verify_seconds(1) / PROFILE.verify_seconds(8) * 1.05
+
+
+def test_the_draft_is_measured_by_rows_too(target_weights, draft_weights):
+    profile = measure_costs(CachedModel(target_weights), CachedModel(draft_weights), 1)
+    assert [rows for rows, _ in profile.draft_rows] == list(DRAFTING)
+    times = [profile.draft_step, *(seconds for _, seconds in profile.draft_rows)]
+    assert times == sorted(times)
+    faster = CostProfile(profile.verify, 1e-9, draft_rows=((4, 1e-9), (8, 1.0)))
+    assert profile.at_best(faster).draft_rows[:2] == ((4, 1e-9), profile.draft_rows[1])

@@ -319,7 +319,7 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool) -> li
     profile = CostProfile(((1, 1.0), (4, 1.1), (8, 1.6)), draft_step=0.02)
     settings = RunSettings(sampling=sampling, policy=policy, lookahead=9, threshold=0.05)
     context = DraftingContext(settings, Shaper(sampling), 128, profile)
-    context.costs.observe_draft = lambda _seconds: None
+    context.costs.observe_draft = lambda *_: None
     lookahead = make_lookahead(settings, context.costs, context.calibration)
     drafter = DraftModel(DraftReader(reader, context.shaper, 128, context.costs), lookahead)
     text, found = list(TEXT[:7]), []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from specdemo.engine.cost import Costs
 from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
@@ -19,10 +20,14 @@ class Fallback(Drafter):
 
     Steps in which the drafter had nothing to propose count as plain. As long as no plain step was seen,
     one is taken after the first window, so that there is something to compare with.
+
+    costs: say what steps take in company, where a pass takes what the drafts of others make of it: as if all did
+        the same. Judged anew when runs come or go.
     """
 
-    def __init__(self, drafter: Drafter) -> None:
+    def __init__(self, drafter: Drafter, costs: Costs | None = None) -> None:
         self.drafter = drafter
+        self.costs = costs
         self._reset()
 
     def _reset(self) -> None:
@@ -32,6 +37,7 @@ class Fallback(Drafter):
         self._next_rest = FIRST_REST
         self._judge_after = WINDOW
         self._why = ""
+        self._together = 1
 
     def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Begin without a judgement."""
@@ -52,7 +58,10 @@ class Fallback(Drafter):
     def observe(self, outcome: Outcome) -> None:
         """Time the step; rest when drafting has been losing."""
         self.drafter.observe(outcome)
-        seconds = outcome.draft_seconds + outcome.verify_seconds
+        if outcome.sharing.runs != self._together:
+            self._reset()
+            self._together, self._judge_after = outcome.sharing.runs, PROBE
+        seconds = outcome.draft_seconds + self._verify_seconds(outcome)
         if len(outcome.proposal):
             self._drafting.append((seconds, len(outcome.new_ids)))
             self._judge_after -= 1
@@ -69,6 +78,11 @@ class Fallback(Drafter):
     def close(self) -> None:
         """End the drafter's run."""
         self.drafter.close()
+
+    def _verify_seconds(self, outcome: Outcome) -> float:
+        if self.costs is None or outcome.sharing.runs == 1:
+            return outcome.verify_seconds
+        return self.costs.verify_seconds(len(outcome.proposal))
 
     def _judge(self) -> None:
         if not self._plain:

@@ -14,7 +14,7 @@ from specdemo.engine.types import Drafter, Outcome, Proposal
 class Forecast(Drafter):
     """Wraps a drafter: its proposals carry the cost model's prediction, to be shown beside what was measured.
 
-    token_seconds: what drafting one token takes, at first; then what it took in this run
+    token_seconds: what drafting one token takes a run that is alone, at first; then what it took in this run
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class Forecast(Drafter):
         self.drafter.observe(outcome)
         drafted = len(outcome.proposal)
         if drafted:
-            self.token_seconds += FOLLOW * (outcome.draft_seconds / drafted - self.token_seconds)
+            seconds = self.costs.alone(outcome) / drafted
+            self.token_seconds += FOLLOW * (seconds - self.token_seconds)
         self.calibration.observe(outcome)
         self.costs.observe(outcome)
 
@@ -58,13 +59,17 @@ class Forecast(Drafter):
 def foreseen(
     proposal: Proposal, costs: Costs, calibration: Calibration, token_seconds: float
 ) -> Proposal:
-    """The proposal with what its step is expected to give and take. What a drafter itself foresees stands."""
+    """The proposal with what its step is expected to give and take. What a drafter itself foresees stands.
+
+    token_seconds: what drafting one token takes a run that is alone
+    """
     kept = proposal.survivals or tuple(survivals(proposal, calibration))
+    drafting = len(proposal) * costs.growth(costs.together) * token_seconds
     return replace(
         proposal,
         survivals=kept,
         expected_tokens=expected_tokens(kept),
-        expected_seconds=costs.verify_seconds(len(proposal)) + token_seconds * len(proposal),
+        expected_seconds=costs.verify_seconds(len(proposal)) + drafting,
     )
 
 
