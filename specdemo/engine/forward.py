@@ -33,6 +33,26 @@ class Sharing:
 
 ALONE = Sharing()
 LONG = 32  # rows without an answer from which on a pass reads a text, and does not judge or draft
+PIECE_WORK = 8e9  # weights times rows of a piece: about 0.15 s for two slow cores
+PIECE_ROWS = (16, 128)  # at least and at most, in steps of the first: more leave the caches
+PIECE_ON_GPU = 512
+
+
+def piece_rows(device: str, layers: int, hidden: int, inner: int) -> int:
+    """Rows of a long text that one pass reads: other runs take their steps between two pieces, and a run can end.
+
+    device: its type; layers: how many; hidden, inner: their sizes
+    """
+    fewest, most = PIECE_ROWS
+    if device != "cpu":
+        return PIECE_ON_GPU
+    weights = layers * hidden * (4 * hidden + 3 * inner)
+    return max(fewest, min(most, int(PIECE_WORK / max(1, weights)) // fewest * fewest))
+
+
+def pieces(rows: int, most: int) -> list[slice]:
+    """Rows in parts of at most `most`; no part for no rows."""
+    return [slice(begin, min(begin + most, rows)) for begin in range(0, rows, most)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +96,7 @@ class ForwardOutput:
 class Decoder(Protocol):
     """Weights that any number of conversations share; keeps nothing of any of them.
 
-    config: the model's own, of its text part; piece: rows in which it likes to read a long text
+    config: the model's own, of its text part; piece: rows of a long text that one pass reads, see `piece_rows`
     """
 
     config: Any
@@ -110,7 +130,8 @@ class ForwardRequest:
     @property
     def is_piece(self) -> bool:
         """Whether it reads a piece of a long text; a step waits for an answer to nearly every row."""
-        return len(self.input.token_ids) - self.input.answers > LONG
+        silent = len(self.input.token_ids) - self.input.answers
+        return silent > min(LONG, self.decoder.piece - 2)
 
     @property
     def sharing(self) -> Sharing:

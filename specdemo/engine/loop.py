@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -56,7 +57,7 @@ def steps(
     """Decode one lane, a step at a time. Each request must be answered before the next item is taken.
 
     started: the lane's header; its prompt counts and times are filled in here
-    cancelled: asked once a step
+    cancelled: asked before each step, and before each pass that reads the prompt or drafts
     detail: alternatives to report for each position that was reached; 0 for none
 
     Invariant: the target has cached `committed[:-1]`; the last id is pending. The drafter is closed in any case.
@@ -67,8 +68,7 @@ def steps(
     cached = min(target.length, len(committed) - 1)
     target.rollback(cached)
     try:
-        yield from target.reading(committed[cached:-1])
-        yield from _for_draft(drafter.start(committed))
+        read = yield from _unless(cancelled, _reading(target, drafter, committed, cached))
         yield replace(
             started,
             prompt_tokens=len(committed),
@@ -76,7 +76,7 @@ def steps(
             prefill_seconds=time.perf_counter() - begun,
         )
         lane, step, elapsed = started.lane, 0, 0.0
-        num_prompt, reason = len(committed), None
+        num_prompt, reason = len(committed), None if read else FinishReason.CANCELLED
         while reason is None:
             if cancelled():
                 reason = FinishReason.CANCELLED
@@ -84,8 +84,11 @@ def steps(
             clock = StepClock()
             with clock.running():
                 budget = limits.budget(len(committed) - num_prompt)
-                drafting = _for_draft(drafter.propose(committed, budget))
-                proposal = yield from clock.draft.of(drafting)
+                drafting = clock.draft.of(_for_draft(drafter.propose(committed, budget)))
+                proposal = yield from _unless(cancelled, drafting)
+            if proposal is None:
+                reason = FinishReason.CANCELLED
+                break
             drafted = _drafted(proposal)
             yield Drafted(
                 lane,
@@ -137,6 +140,28 @@ def steps(
         yield RunFinished(lane, reason, len(committed) - num_prompt, elapsed)
     finally:
         drafter.close()
+
+
+def _unless(cancelled: Callable[[], bool], work: Requesting[Result]) -> Requesting[Result | None]:
+    """Do work until somebody cancels it before a pass that it needs. returns: its result; None where that happened"""
+    with closing(work):
+        while True:
+            try:
+                request = next(work)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            if cancelled():
+                return None
+            yield request
+
+
+def _reading(
+    target: CachedModel, drafter: Drafter, prompt_ids: Sequence[int], cached: int
+) -> Requesting[bool]:
+    """Read a prompt but for its last token: what of it is not cached, then the drafter's part. returns: True"""
+    yield from target.reading(prompt_ids[cached:-1])
+    yield from _for_draft(drafter.start(prompt_ids))
+    return True
 
 
 def _for_draft(work: Requesting[Result]) -> Requesting[Result]:

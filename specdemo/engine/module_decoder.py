@@ -9,21 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from specdemo.engine.forward import ForwardInput, ForwardOutput
+from specdemo.engine.forward import ForwardInput, ForwardOutput, piece_rows
 from specdemo.errors import UserError
 
-PIECE = 512  # rows; what a pass needs beside the weights grows with them
 PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
 
 
 class ModuleDecoder:
     """A transformers module as it comes, one pass after the other."""
 
-    piece = PIECE
-
     def __init__(self, model: Any) -> None:
         self.model = model
         self.config = model.config.get_text_config()
+        self.piece = piece_of(self.config, model.device)
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
@@ -56,6 +54,12 @@ class ModuleDecoder:
         dtype = self.model.dtype
         mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
         return mask[None, None].to(self.model.device)
+
+
+def piece_of(config: Any, device: torch.device) -> int:
+    """`piece_rows` of a transformers model. config: of its text part"""
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    return piece_rows(device.type, config.num_hidden_layers, config.hidden_size, inner)
 
 
 def finish(device: torch.device) -> None:

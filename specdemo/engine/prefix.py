@@ -27,10 +27,7 @@ class PrefixReader:
     def logits_after(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
         """returns: (W,) logits that follow a text of at least one token; reads at least its last one."""
         token_ids = list(token_ids)
-        new_ids = self._roll_back(token_ids, keep_last=False)
-        logits = yield from self.model.reading(new_ids)
-        self.cached_ids = token_ids
-        return logits
+        return (yield from self._reading(token_ids, self._roll_back(token_ids, keep_last=False)))
 
     def chain_after(self, token_ids: Sequence[int], plan: DraftPlan) -> Requesting[Chain | None]:
         """A chain after a text of at least one token; None where the model does not draft on its own."""
@@ -61,8 +58,14 @@ class PrefixReader:
         """Read a text ahead of time, so that the first question is cheap."""
         token_ids = list(token_ids)
         if new_ids := self._roll_back(token_ids, keep_last=True):
-            yield from self.model.reading(new_ids)
-        self.cached_ids = token_ids
+            yield from self._reading(token_ids, new_ids)
+
+    def _reading(self, token_ids: list[int], new_ids: list[int]) -> Requesting[Tensor]:
+        """Read the rest of a text; where that breaks off, the pieces that were read stay."""
+        try:
+            return (yield from self.model.reading(new_ids))
+        finally:
+            self.cached_ids = token_ids[: self.model.length]
 
     def _roll_back(self, token_ids: list[int], *, keep_last: bool) -> list[int]:
         """Forget what is no prefix of a text. returns: what is left to read of it

@@ -19,6 +19,7 @@ from specdemo.engine.forward import (
     answered,
     asked,
     immediate,
+    pieces,
 )
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
@@ -72,8 +73,8 @@ class CachedModel:
         """`read` by requests, which a driver may join with those of other runs."""
         logits = torch.empty(0)
         self._forget_grown()
-        for start in range(0, len(token_ids), self.decoder.piece):
-            piece = token_ids[start : start + self.decoder.piece]
+        for part in pieces(len(token_ids), self.decoder.piece):
+            piece = token_ids[part]
             output = yield from self._run(piece, range(-1, len(piece) - 1), rows=1)
             logits = output.logits[0]
             self._count(range(len(piece)))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.forward import ForwardInput, ForwardOutput
-from specdemo.engine.module_decoder import PIECE
+from specdemo.engine.module_decoder import piece_of
 from specdemo.kernels.runtime import CompiledLayers, Rows, SequenceRows
 
 
@@ -19,8 +19,6 @@ class CompiledDecoder:
     tables: cosines and signed sines of at least so many positions, (positions, head_dim) float32 each
     """
 
-    piece = PIECE
-
     def __init__(
         self,
         config: Any,
@@ -29,7 +27,7 @@ class CompiledDecoder:
         norm: Callable[[Tensor], Tensor],
         tables: Callable[[int], tuple[Tensor, Tensor]],
     ) -> None:
-        self.config = config
+        self.config, self.piece = config, piece_of(config, embedding.device)
         self._layers, self._embedding, self._norm, self._tables = layers, embedding, norm, tables
 
     @torch.inference_mode()

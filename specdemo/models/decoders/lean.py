@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from specdemo.engine.forward import ForwardInput, ForwardOutput
-from specdemo.engine.module_decoder import PIECE
+from specdemo.engine.module_decoder import piece_of
 from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, forward
 from specdemo.models.decoders.operators import Stacked, look, pack, rms_norm, stack
 from specdemo.models.decoders.rotary import RotaryTables
@@ -25,12 +25,10 @@ from specdemo.models.decoders.rotary import RotaryTables
 class LeanDecoder:
     """Implements `Decoder`. Shares its weights with the module that it was made from."""
 
-    piece = PIECE
-
     def __init__(self, model: Any) -> None:
         config = model.config.get_text_config()
         base = model.model
-        self.config = config
+        self.config, self.piece = config, piece_of(config, model.device)
         self.model = model
         attention = base.layers[0].self_attn
         self.sizes = HeadSizes(

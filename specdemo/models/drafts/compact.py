@@ -17,6 +17,7 @@ from specdemo.engine.forward import (
     Requesting,
     answered,
     asked,
+    pieces,
 )
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.tree import ancestor_mask, depths
@@ -104,6 +105,7 @@ class CompactModel:
         """Append tokens and draft a chain after them in the compiled pass; None, and nothing read, where it cannot."""
         if self.decoder.compiled is None or self.adjust or self.weights.depth > 1 or plan.most < 1:
             return None
+        token_ids = token_ids[(yield from self._reading_ahead(token_ids)) :]
         one = self._input(token_ids, plan=plan)
         chain = (yield from self._asking(one)).chain
         assert chain is not None
@@ -144,10 +146,22 @@ class CompactModel:
         self, token_ids: Sequence[int], states: Tensor | None = None, guesses: int = 0
     ) -> Requesting[Tensor]:
         """Append tokens. returns: (1 + guesses, W) logits that follow the last of them"""
-        one = self._input(token_ids, states, guesses)
-        output = yield from self._asking(one)
-        self._cache.gather(range(len(token_ids)))
+        ahead = yield from self._reading_ahead(token_ids, states)
+        rest = None if states is None else states[ahead:]
+        output = yield from self._asking(self._input(token_ids[ahead:], rest, guesses))
+        self._cache.gather(range(len(token_ids) - ahead))
         return output.logits
+
+    def _reading_ahead(
+        self, token_ids: Sequence[int], states: Tensor | None = None
+    ) -> Requesting[int]:
+        """Append tokens, piece by piece, but for the last piece. returns: how many were appended"""
+        *ahead, last = pieces(len(token_ids), self.decoder.piece)
+        for part in ahead:
+            here = None if states is None else states[part]
+            yield from self._asking(self._input(token_ids[part], here))
+            self._cache.gather(range(part.stop - part.start))
+        return int(last.start)
 
     def _input(
         self,

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from specdemo.engine.forward import ForwardInput, ForwardOutput
+from specdemo.engine.forward import ForwardInput, ForwardOutput, piece_rows
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.runtime import (
     CompiledLayers,
@@ -59,13 +59,14 @@ class CompactDecoder:
     compiled: the layers and the head as one compiled pass; None where that does not run
     """
 
-    piece = 1 << 30  # a draft is small: it reads a text in one pass
-
     def __init__(self, weights: CompactWeights, *, compiled: bool = True) -> None:
         self.weights = weights
         self.config = SimpleNamespace(
             num_hidden_layers=len(weights.layers), vocab_size=weights.embedding.shape[0]
         )
+        hidden = weights.config.hidden_size
+        device = weights.embedding.device.type
+        self.piece = piece_rows(device, len(weights.layers), hidden, 4 * hidden)
         self.compiled = compiled_layers(weights) if compiled else None
         self._rotary = RotaryTables(_tables(weights.config, weights.embedding))
 

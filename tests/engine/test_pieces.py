@@ -1,0 +1,121 @@
+"""Long prompts are read in pieces: a run ends between two of them, others take their steps, and what was read stays."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import ALL_METHODS, bound_target, drafter_for, header, reference_greedy
+
+from specdemo.engine import forward
+from specdemo.engine.forward import ForwardRequest, answer_together, piece_rows, pieces
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate, steps
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.settings import Sampling
+from specdemo.trace.events import FinishReason, RunFinished, RunStarted
+from specdemo.trace.metrics import output_ids
+
+MOST = 8
+PROMPT = [3 + place * 7919 % 60 for place in range(50)]
+READERS = ["nothing", "draft_model", "auto", "online", "feature", "exit", "medusa", "block"]
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Pieces of eight rows for every decoder that is made from now on."""
+    monkeypatch.setattr(forward, "PIECE_ROWS", (MOST, MOST))
+
+
+@pytest.fixture
+def made(target_weights, draft_weights):
+    """A method's drafter and the target that it reads with."""
+
+    def make(method):
+        drafter = drafter_for(method, CachedModel(LeanDecoder(draft_weights)))
+        return drafter, bound_target(drafter) or CachedModel(LeanDecoder(target_weights))
+
+    return make
+
+
+def lane(target, drafter, prompt=PROMPT, new_tokens=4, begin=steps, **options):
+    target.record(wanted=True)
+    return begin(
+        target,
+        drafter,
+        prompt,
+        shaper=Shaper(Sampling()),
+        limits=Limits(new_tokens),
+        started=header(),
+        **options,
+    )
+
+
+def test_a_piece_is_as_much_work_for_a_large_model_as_for_a_small_one(monkeypatch):
+    monkeypatch.undo()
+    assert piece_rows("cpu", 30, 576, 1536) == 64
+    assert piece_rows("cpu", 28, 1536, 8960) == 16
+    assert piece_rows("cpu", 2, 32, 64) == 128
+    assert piece_rows("cuda", 28, 1536, 8960) == 512
+    assert pieces(0, 4) == []
+    assert pieces(9, 4) == [slice(0, 4), slice(4, 8), slice(8, 9)]
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_no_request_reads_more_than_a_piece(made, target_weights, method):
+    drafter, target = made(method)
+    events, rows = [], []
+    for item in lane(target, drafter):
+        if isinstance(item, ForwardRequest):
+            if not events:
+                rows.append(len(item.input.token_ids))
+                assert item.is_piece == (rows[-1] == MOST)
+            answer_together([item])
+        else:
+            events.append(item)
+    assert max(rows) == MOST
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 4)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("method", READERS)
+def test_a_run_ends_between_two_pieces_and_the_next_reads_on(made, target_weights, method, closed):
+    for stop in (1, 5, 8):
+        drafter, target = made(method)
+        answers, events = 0, []
+        running = lane(target, drafter, cancelled=lambda: answers >= stop and not closed)  # noqa: B023
+        for item in running:
+            if isinstance(item, ForwardRequest):
+                assert answers < stop
+                answer_together([item])
+                answers += 1
+                if closed and answers == stop:
+                    running.close()
+            else:
+                events.append(item)
+        if closed:
+            assert not any(isinstance(event, RunFinished) for event in events)
+        else:
+            started, finished = events[0], events[-1]
+            assert isinstance(started, RunStarted)
+            assert started.prompt_tokens == len(PROMPT)
+            assert finished.reason is FinishReason.CANCELLED
+            assert finished.new_tokens == len(output_ids(events))
+        read = min(MOST * (stop - closed), len(PROMPT) - 1)
+        assert target.length >= read
+        events = list(lane(target, drafter, begin=generate))
+        assert output_ids(events) == reference_greedy(target_weights, PROMPT, 4)
+        assert events[0].cached_tokens >= read
+
+
+def test_a_draft_keeps_the_pieces_that_it_has_read(draft_weights):
+    from specdemo.engine.prefix import PrefixReader
+
+    reader = PrefixReader(CachedModel(LeanDecoder(draft_weights)))
+    reading = reader.prepare(PROMPT)
+    for _ in range(3):
+        answer_together([next(reading)])
+    reading.close()
+    assert reader.cached_ids == PROMPT[: 2 * MOST]
+    left = sum(1 for request in reader.prepare(PROMPT) if not answer_together([request]))
+    assert left == len(pieces(len(PROMPT) - 2 * MOST, MOST))
