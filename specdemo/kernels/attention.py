@@ -68,8 +68,24 @@ def apply_mask(scores, sequence, first, count, group):
 
 
 @compiled
+def write_rows(job, layer, caches, sequence, head, qkv, own):
+    """Write the keys and values of a conversation's new rows, of one key head. qkv: float32"""
+    heads, kv_heads, width = job.heads, job.kv_heads, job.head_dim
+    all_heads, row_bytes = heads + 2 * kv_heads, width * 2
+    key_rows = caches[0] + head * sequence.capacity * row_bytes
+    value_rows = caches[1] + head * sequence.capacity * row_bytes
+    for i in range(sequence.num_rows):
+        row = sequence.first_row + i
+        source = qkv + (row * all_heads + heads + head) * width * 4
+        rotated_head(job, layer.key_norm, source, row, own)
+        slot = (sequence.start + i) * row_bytes
+        simd.round_to_bfloat16(own, key_rows + slot, width // 16)
+        simd.round_to_bfloat16(source + kv_heads * width * 4, value_rows + slot, width // 16)
+
+
+@compiled
 def attend(job, layer, caches, sequence, head, first, count, qkv, out, own):
-    """At most QUERIES queries of one key head of one conversation. Also writes the keys and values of its new rows.
+    """At most QUERIES queries of one key head of one conversation, whose rows have been written.
 
     first, count: queries, counted through rows and the heads of a group; qkv, out: float32
     """
@@ -79,13 +95,6 @@ def attend(job, layer, caches, sequence, head, first, count, qkv, out, own):
     key_rows = caches[0] + head * sequence.capacity * row_bytes
     value_rows = caches[1] + head * sequence.capacity * row_bytes
     spare, queries = own, own + 4096
-    for i in range(sequence.num_rows):
-        row = sequence.first_row + i
-        source = qkv + (row * all_heads + heads + head) * width * 4
-        rotated_head(job, layer.key_norm, source, row, spare)
-        slot = (sequence.start + i) * row_bytes
-        simd.round_to_bfloat16(spare, key_rows + slot, width // 16)
-        simd.round_to_bfloat16(source + kv_heads * width * 4, value_rows + slot, width // 16)
     scores = queries + width * products.QUERY
     simd.clear(queries, scores - queries >> 6)
     for q in range(count):
@@ -125,8 +134,12 @@ def attend_all(job, index, layer, qkv, out, own, thread, threads):
         caches = carray(simd.int64s_at(sequence.caches + index * 16), 2)
         queries = sequence.num_rows * group
         for head in range(job.kv_heads):
+            written = False  # by this thread: it waits for no other
             for first in range(0, queries, QUERIES):
                 if begin <= unit < end:
+                    if not written:
+                        write_rows(job, layer, caches, sequence, head, qkv, own)
+                        written = True
                     count = min(QUERIES, queries - first)
                     attend(job, layer, caches, sequence, head, first, count, qkv, out, own)
                 unit += 1

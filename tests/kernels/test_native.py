@@ -386,6 +386,29 @@ def test_rows_of_drafts_are_the_same_alone_and_in_one_pass():
             assert first.words.tokens == second.words.tokens
 
 
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_draft_that_reads_in_pieces_says_what_it_says_after_one_pass(depth, reads):
+    weights = injecting(compact()) if reads else compact()
+    found, text = [], [5 * n % 128 for n in range(50)]
+    for piece in (7, 64):
+        decoder = CompactDecoder(replace(weights, depth=depth))
+        decoder.piece = piece
+        model = CompactModel(decoder, features_of(0))
+        rows = [model.guess(text) if depth > 1 else model.read(text)]
+        model.rollback(3)
+        chain = model.draft_on(text[3:], DraftPlan(4, StopRule.never(4)))
+        assert (chain is None) == (depth > 1)
+        if chain:
+            rows += [torch.tensor(chain.columns), *chain.rows]
+        model.rollback(3)
+        states = torch.randn(47, 128, generator=torch.Generator().manual_seed(1)).bfloat16()
+        rows.append(answered(model.reading_states(text[3:], states)))
+        assert model.length == 50
+        found.append(rows)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize("drawn", [False, True])
 def test_drafts_that_go_on_together_are_those_made_alone(drawn):
     """Drafts of different length, and rows that are only read, share the passes of one job."""
