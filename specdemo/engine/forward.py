@@ -32,10 +32,11 @@ class Sharing:
 
 
 ALONE = Sharing()
-LONG = 32  # rows without an answer from which on a pass reads a text, and does not judge or draft
+LONG = 14  # rows without an answer from which on a pass reads a text, and does not judge or draft
 PIECE_WORK = 8e9  # weights times rows of a piece: about 0.15 s for two slow cores
 PIECE_ROWS = (16, 128)  # at least and at most, in steps of the first: more leave the caches
 PIECE_ON_GPU = 512
+REACH = 1024  # keys whose attention takes a CPU as long as a row's products
 
 
 def piece_rows(device: str, layers: int, hidden: int, inner: int) -> int:
@@ -50,9 +51,20 @@ def piece_rows(device: str, layers: int, hidden: int, inner: int) -> int:
     return max(fewest, min(most, int(PIECE_WORK / max(1, weights)) // fewest * fewest))
 
 
-def pieces(rows: int, most: int) -> list[slice]:
-    """Rows in parts of at most `most`; no part for no rows."""
-    return [slice(begin, min(begin + most, rows)) for begin in range(0, rows, most)]
+def pieces(start: int, rows: int, most: int) -> list[slice]:
+    """Parts of rows that follow `start` tokens; no part for no rows.
+
+    most: rows of a part at the text's begin; on a CPU there are fewer the more text they look back at
+    """
+    parts, begin = list[slice](), 0
+    fewest = min(PIECE_ROWS[0], most)
+    while begin < rows:
+        size, before = most, start + begin
+        if before > REACH and most < PIECE_ON_GPU:
+            size = max(fewest, most * REACH // before // fewest * fewest)
+        parts.append(slice(begin, min(begin + size, rows)))
+        begin += size
+    return parts
 
 
 @dataclass(frozen=True, slots=True)

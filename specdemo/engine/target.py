@@ -73,7 +73,7 @@ class CachedModel:
         """`read` by requests, which a driver may join with those of other runs."""
         logits = torch.empty(0)
         self._forget_grown()
-        for part in pieces(len(token_ids), self.decoder.piece):
+        for part in pieces(self.length, len(token_ids), self.decoder.piece):
             piece = token_ids[part]
             output = yield from self._run(piece, range(-1, len(piece) - 1), rows=1)
             logits = output.logits[0]

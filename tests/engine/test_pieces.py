@@ -57,8 +57,17 @@ def test_a_piece_is_as_much_work_for_a_large_model_as_for_a_small_one(monkeypatc
     assert piece_rows("cpu", 28, 1536, 8960) == 16
     assert piece_rows("cpu", 2, 32, 64) == 128
     assert piece_rows("cuda", 28, 1536, 8960) == 512
-    assert pieces(0, 4) == []
-    assert pieces(9, 4) == [slice(0, 4), slice(4, 8), slice(8, 9)]
+    assert pieces(0, 0, 4) == []
+    assert pieces(5, 9, 4) == [slice(0, 4), slice(4, 8), slice(8, 9)]
+
+
+def test_a_piece_has_fewer_rows_the_more_text_they_look_back_at(monkeypatch):
+    monkeypatch.undo()
+    sizes = [part.stop - part.start for part in pieces(0, 8192, 64)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert (sizes[0], min(sizes), sum(sizes)) == (64, 16, 8192)
+    assert pieces(3072, 100, 64)[0] == slice(0, 16)
+    assert {part.stop - part.start for part in pieces(4096, 2048, 512)} == {512}
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
@@ -118,4 +127,4 @@ def test_a_draft_keeps_the_pieces_that_it_has_read(draft_weights):
     reading.close()
     assert reader.cached_ids == PROMPT[: 2 * MOST]
     left = sum(1 for request in reader.prepare(PROMPT) if not answer_together([request]))
-    assert left == len(pieces(len(PROMPT) - 2 * MOST, MOST))
+    assert left == len(pieces(0, len(PROMPT) - 2 * MOST, MOST))

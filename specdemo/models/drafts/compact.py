@@ -156,7 +156,7 @@ class CompactModel:
         self, token_ids: Sequence[int], states: Tensor | None = None
     ) -> Requesting[int]:
         """Append tokens, piece by piece, but for the last piece. returns: how many were appended"""
-        *ahead, last = pieces(len(token_ids), self.decoder.piece)
+        *ahead, last = pieces(self.length, len(token_ids), self.decoder.piece)
         for part in ahead:
             here = None if states is None else states[part]
             yield from self._asking(self._input(token_ids[part], here))
