@@ -20,7 +20,9 @@ MAX_LOOKAHEAD = 32
 MAX_NODES = 64
 MAX_DETAIL = 20
 MAX_NEW_TOKENS = 4096
+LEAST_TEMPERATURE = 0.01  # of drawing: logits divided by less overflow, and nothing but the likeliest token is drawn
 _CACHE = Path.home() / ".cache" / "specdemo"
+_DIGITS = 20  # of a wrong number in a message
 _SHOWN = 60  # characters of a wrong value in a message
 
 
@@ -50,6 +52,7 @@ class Setting:
     group: drafting, sampling, answer, model, files, page or visitors; options of a command and widgets stand in this order
     help: one clause without a full stop, for `--help` and the documentation
     low, high: the range, both ends included; None where there is none
+    least: what lies between the low end and this is refused; None where nothing is
     choices: the only values that are possible; empty for any
     public: the default on a page that others reach, see `AppSettings.public`; None where it is the same
     unit: of the number
@@ -68,6 +71,7 @@ class Setting:
     help: str
     low: float | None = None
     high: float | None = None
+    least: float | None = None
     choices: tuple[str, ...] = ()
     public: Any = None
     unit: str = ""
@@ -87,7 +91,9 @@ class Setting:
         if self.low is None or self.high is None:
             return "a text"
         whole = "a whole number" if self.kind is int else "a number"
-        return f"{whole} between {_plain(self.low)} and {_plain(self.high)}"
+        beside = "" if self.least is None else f"{_plain(self.low)} or "
+        low = self.low if self.least is None else self.least
+        return f"{beside}{whole} between {_plain(low)} and {_plain(self.high)}"
 
     def check(self, value: object) -> None:
         """Raises UserError, naming the setting and its range, for a value that it cannot have."""
@@ -96,6 +102,7 @@ class Setting:
             right = isinstance(value, kinds) and not isinstance(value, bool)
             if right and self.low is not None and self.high is not None:
                 right = self.low <= value <= self.high  # type: ignore[operator]  # NaN fails both
+                right = right and (self.least is None or not self.low < value < self.least)  # type: ignore[operator]
         else:
             right = isinstance(value, self.kind) and (not self.choices or value in self.choices)
         if not right:
@@ -147,6 +154,8 @@ def _shown(value: object) -> str:
         return "empty"
     try:
         text = repr(value)
+        if isinstance(value, int) and len(text) > _DIGITS:
+            return f"a number of {len(text)} digits"
     except (ValueError, RecursionError):  # a whole number of more digits than Python writes
         return "far out of range" if isinstance(value, int) else "no plain value"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
@@ -164,7 +173,7 @@ class Sampling:
 
     temperature: float = _row(
         0.0, "temperature", "sampling", "0 always takes the most likely token; higher is more varied",
-        low=0, high=5, link="temperature", flag="--temperature", widget=Widget("slider", 0, 2, 0.05),
+        low=0, high=5, least=LEAST_TEMPERATURE, link="temperature", flag="--temperature", widget=Widget("slider", 0, 2, 0.05),
     )  # fmt: skip
     top_k: int = _row(
         0, "top-k", "sampling", "draw from this many most likely tokens; 0 is off",

@@ -8,11 +8,12 @@ import gradio as gr
 
 from specdemo.session.door import Door
 from specdemo.ui import words
+from specdemo.ui.checks import Page
 from specdemo.ui.dialogs import create_dialogs, script
 from specdemo.ui.header import create_header, create_replay_note
 from specdemo.ui.links import follow
 from specdemo.ui.model import ModelHandlers
-from specdemo.ui.serving import launch_options, serve_assets
+from specdemo.ui.serving import launch_options
 from specdemo.ui.streaming import QUICK
 from specdemo.ui.tabs.batch import create_batch
 from specdemo.ui.tabs.lab import create_lab
@@ -30,9 +31,8 @@ QUEUE_SECONDS = 0.02  # between two looks of Gradio at its queue
 
 def create_app(studio: Door) -> gr.Blocks:
     """The page of a studio; nothing is loaded yet."""
-    serve_assets()
-    demo: gr.Blocks
-    with gr.Blocks(title=words.TITLE, analytics_enabled=False, fill_width=True) as demo:
+    demo: Page
+    with Page(studio.settings, title=words.TITLE, analytics_enabled=False, fill_width=True) as demo:
         status, share = create_header()
         if studio.replay_only:
             create_replay_note(studio.replay_only)
@@ -61,13 +61,16 @@ def create_app(studio: Door) -> gr.Blocks:
         demo.load(*refreshed, **QUICK)
         timer.tick(model.tick, play.settings.method, [status, timer, *menu], **QUICK)
         play.settings.method.input(*refreshed, **QUICK)
-        play.model.load.click(
-            model.switch,
-            [play.model.pair, play.model.precision],
-            [status, play.model.load],
-            show_progress="hidden",
-            concurrency_limit=1,
-        ).then(*refreshed, **QUICK)
+        if play.model:
+            play.model.load.click(
+                model.switch,
+                [play.model.pair, play.model.precision],
+                [status, play.model.load],
+                show_progress="hidden",
+                concurrency_limit=1,
+            ).then(*refreshed, **QUICK)
+            # Who was told of another visitor's model sees it in the header too.
+            play.answered.then(model.status, None, status, **QUICK).then(*refreshed, **QUICK)
 
         # What a link sets.
         names = tuple(tab.id for tab in tabs.children)
@@ -77,7 +80,8 @@ def create_app(studio: Door) -> gr.Blocks:
             [dialogs, tabs, *play.fields.values()],
             **QUICK,
         ).then(*refreshed, **QUICK).then(None, None, None, js=script("applied"))
-    demo.queue(max_size=studio.settings.waiting_visitors, default_concurrency_limit=4)
+    waiting = studio.settings.waiting_visitors
+    demo.queue(api_open=False, max_size=waiting, default_concurrency_limit=4)
     # Gradio looks a thousand times a second whether there is something to do: a tenth of a core, and a pass that waits.
     demo._queue.sleep_when_free = QUEUE_SECONDS
     return demo

@@ -8,14 +8,14 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.export.table import SCRIPTS
 from specdemo.session.door import Door
 from specdemo.ui.address import others_reach, own_address, qr
+from specdemo.ui.files import address
 from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.view import mounted
 from specdemo.ui.words.en import teach as words
 
-_CALL = '(...values) => import(((window.gradio_config || {{}}).root || "") + "/gradio_api/file=" + {path}).then((module) => {{ module.{function}(values); }})'
+_CALL = '(...values) => import(((window.gradio_config || {{}}).root || "") + "/" + {path}).then((module) => {{ module.{function}(values); }})'
 
 
 def create_dialog_buttons() -> gr.Button:
@@ -55,4 +55,4 @@ def create_dialogs(studio: Door, share: gr.Button, fields: Mapping[str, Any]) ->
 
 def script(function: str) -> str:
     """JavaScript that calls a function of teach.js with the values of an event's inputs."""
-    return _CALL.format(path=json.dumps((SCRIPTS / "page/teach.js").as_posix()), function=function)
+    return _CALL.format(path=json.dumps(address("view/page/teach.js")), function=function)

@@ -15,6 +15,8 @@ from specdemo.settings import PRECISIONS
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.streaming import Task, stream
+from specdemo.ui.visits import switch_allowed, tell
+from specdemo.ui.words.en import limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,16 @@ class ModelMenu:
     load: gr.Button
 
 
-def create_model_menu(studio: Door) -> ModelMenu:
-    """The pairs of models and the target's precision, folded away."""
+def create_model_menu(studio: Door) -> ModelMenu | None:
+    """The pairs of models and the target's precision, folded away; None where visitors may not load another."""
+    if studio.settings.allow_model_switch == "off":
+        return None
     with gr.Accordion(words.MODEL, open=False):
         choices = [(pair.title, pair.target) for pair in studio.pairs()]
+        known = any(target == studio.settings.target for _, target in choices)
+        value = studio.settings.target if known or _any_model(studio) else None
         pair = gr.Dropdown(
-            choices, value=studio.settings.target, label=words.PAIR, allow_custom_value=True
+            choices, value=value, label=words.PAIR, allow_custom_value=_any_model(studio)
         )
         precision = gr.Dropdown(
             list(PRECISIONS), value=studio.settings.precision, label=words.PRECISION
@@ -53,6 +59,7 @@ class ModelHandlers:
             return present.status("failed", words.FAILED.format(message=self.studio.error))
         if self.studio.ready:
             info = self.studio.target
+            tell(self.studio)
             return present.status(
                 "ready", words.READY.format(target=info.name, precision=info.precision)
             )
@@ -81,16 +88,22 @@ class ModelHandlers:
         menu = [gr.skip()] * (3 + len(OPTIONS)) if loading else self.menu(name)
         return self.status(), gr.Timer(active=loading), *menu
 
-    def switch(self, target: str, precision: str) -> Iterator[object]:
-        """Load another pair. yields: status, and the button, disabled meanwhile"""
+    def switch(self, target: str | None, precision: str | None) -> Iterator[object]:
+        """Load another pair. yields: status, and the button, disabled meanwhile
+
+        Whatever is not in the catalogue gets the same answer, and nothing is looked up.
+        """
         loading = _Loading(self)
-        work = self._switch(target.strip(), precision, loading)
+        work = self._switch((target or "").strip(), precision or "", loading)
         yield from stream(None, Task(), work, loading, seconds=0)
 
     def _switch(
         self, target: str, precision: str, loading: _Loading
     ) -> Generator[None, None, None]:
         drafts = {pair.target: pair.draft for pair in self.studio.pairs()}
+        allowed = _any_model(self.studio) or target in drafts
+        if not (allowed and switch_allowed(self.studio) and precision in PRECISIONS):
+            raise UserError(limits.SWITCH_OFF)
         draft = drafts.get(target, "auto")
         for progress in self.studio.switch(target, draft, precision):
             loading.status = present.loading(progress.stage, progress.detail, progress.done)
@@ -102,6 +115,11 @@ class ModelHandlers:
         if not self.studio.ready:
             return json.dumps({"none": words.CARD_LOADING})
         return present.training_card(method, self.studio.card(method.name))
+
+
+def _any_model(studio: Door) -> bool:
+    """Whether files and hub names may be loaded: where the operator says so, and nobody else reaches the page."""
+    return studio.settings.allow_model_switch == "any" and not studio.settings.public
 
 
 class _Loading:

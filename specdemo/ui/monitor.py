@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from specdemo.errors import UserError
 from specdemo.session.meter import Meter
+from specdemo.settings import AppSettings
 
 
 class Watched(Protocol):
@@ -17,6 +18,9 @@ class Watched(Protocol):
 
     meter: Meter
     error: UserError | None
+
+    @property
+    def settings(self) -> AppSettings: ...
 
     @property
     def ready(self) -> bool: ...

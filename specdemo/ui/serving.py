@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import mimetypes
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
-import gradio as gr
-import plotly
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from specdemo.export.table import SCRIPTS, modules, player_page, style_files
+from specdemo.export.table import modules, player_page, style_files
 from specdemo.paths import ASSETS
+from specdemo.settings import AppSettings
 from specdemo.ui import words
+from specdemo.ui.files import PLOTLY_NAME, address, files_route
+from specdemo.ui.gate import outermost
 from specdemo.ui.monitor import Watched, monitor_routes
 from specdemo.ui.theme import create_theme
-from specdemo.ui.view import RUNS
-
-PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 # Scripts of what is seen first.
 OPENING = (
@@ -32,11 +28,12 @@ OPENING = (
 
 
 def launch_options(studio: Watched | None = None) -> dict[str, object]:
-    """What Gradio takes at launch: looks, Plotly, the empty player and what must stay off.
+    """What Gradio takes at launch: looks, files, the empty player and what must stay off.
 
-    studio: whose health and figures are served too
+    studio: whose settings say who may come in; its health and figures are served too
     """
     watched = monitor_routes(studio) if studio else []
+    settings = studio.settings if studio else AppSettings()
     return {
         "theme": create_theme(),
         "css_paths": style_files(),
@@ -45,14 +42,19 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
             "routes": [
                 Route("/player.html", _player),
                 Route("/words/{language}.json", _words),
+                files_route(),
                 *watched,
             ],
+            "lifespan": outermost(settings),
             "middleware": [Middleware(Preload)],
         },
         "favicon_path": ASSETS / "icons" / "favicon.svg",
         "ssr_mode": False,
         "run_history": False,
         "show_error": False,
+        "enable_monitoring": False,
+        "share": False,
+        "footer_links": ["gradio", "settings"],
         "quiet": True,
     }
 
@@ -62,7 +64,7 @@ def _page_head() -> str:
     return f"""<script>
 (window.requestIdleCallback ?? setTimeout)(() => {{
   const script = document.createElement("script");
-  script.src = {json.dumps(_address(PLOTLY))};
+  script.src = {json.dumps(address(PLOTLY_NAME))};
   document.head.append(script);
 }}, {{ timeout: 3000 }});
 </script>"""
@@ -73,7 +75,7 @@ class Preload:
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self.app = app
-        scripts = [f"<{_address(path)}>; rel=modulepreload" for path in _opening()]
+        scripts = [f"<{address(f'view/{name}')}>; rel=modulepreload" for name in modules(*OPENING)]
         self.header = (b"link", ", ".join(scripts).encode())
 
     async def __call__(
@@ -88,22 +90,6 @@ class Preload:
 
         page = scope["type"] == "http" and scope["path"] == "/"
         await self.app(scope, receive, named if page else send)
-
-
-def serve_assets() -> None:
-    """Let the server hand out the script, the recorded runs, the icons and Plotly."""
-    mimetypes.add_type("text/javascript", ".js")  # some Windows machines call it plain text
-    gr.set_static_paths([SCRIPTS, RUNS, ASSETS / "icons", PLOTLY])
-
-
-def _address(path: Path) -> str:
-    """Of a file that is served, relative to the page."""
-    return f"gradio_api/file={path.as_posix()}"
-
-
-def _opening() -> list[Path]:
-    """Scripts of what is seen first and everything that they import, each once."""
-    return [SCRIPTS / name for name in modules(*OPENING)]
 
 
 def _player(_request: Request) -> HTMLResponse:

@@ -14,6 +14,7 @@ import gradio as gr
 from specdemo.errors import UserError
 from specdemo.session.door import Door
 from specdemo.ui import present, words
+from specdemo.ui.visits import begin_run
 
 LOADING_SECONDS = 0.5  # between two looks at whether the model is ready
 # Appends are joined: browsers lag on one update for each token, and each update takes a core from the pass.
@@ -118,6 +119,8 @@ def stream(
             if task.replaced:
                 yield gr.skip()
                 return
+            if studio and studio.ready and not task.cancel.is_set():
+                begin_run(studio)
             looked = time.monotonic()
             for _ in work:
                 if time.monotonic() - looked >= seconds and not task.replaced:

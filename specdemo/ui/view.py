@@ -8,16 +8,16 @@ from functools import wraps
 
 import gradio as gr
 
-from specdemo.export.table import SCRIPTS
 from specdemo.paths import ASSETS
 from specdemo.ui import words
+from specdemo.ui.files import address
 
 RUNS = ASSETS / "runs"
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.
 _MOUNT = """
 const base = (window.gradio_config && window.gradio_config.root) || "";
-const file = (path) => import(base + "/gradio_api/file=" + path);
+const file = (path) => import(base + "/" + path);
 Promise.all([file(%(path)s), file(%(language)s).then(({ said }) => said(%(words)s, base))]).then(
   ([module, words]) => module.%(mount)s(element.querySelector(".sd-mount"), {
     read: () => props.value,
@@ -102,8 +102,8 @@ def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:
 
 def _mount(file: str, function: str, given: dict[str, object]) -> str:
     return _MOUNT % {
-        "path": json.dumps((SCRIPTS / file).as_posix()),
-        "language": json.dumps((SCRIPTS / "page/language.js").as_posix()),
+        "path": json.dumps(address(f"view/{file}")),
+        "language": json.dumps(address("view/page/language.js")),
         "mount": function,
         "words": json.dumps(given, ensure_ascii=True),
     }

@@ -11,7 +11,7 @@ import pytest
 from specdemo.errors import UserError
 from specdemo.scenarios.race import WARM_UP, recorded_races, recorded_together, run_race
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import RunSettings
+from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
 from specdemo.ui.race_lines import lane_title
 from specdemo.ui.streaming import Task
@@ -25,6 +25,8 @@ class ScriptedStudio:
     """Conversations that take as many steps as they may; keeps what was run, and how many at once."""
 
     ready, error, replay_only = True, None, None
+    settings = AppSettings()
+    target = ModelInfo("tiny")
 
     def __init__(self):
         self.ran, self.open_now, self.most_open = [], 0, 0
@@ -159,7 +161,7 @@ def test_what_is_dropped_shows_nothing_more():
 
 
 def test_lanes_are_read_from_the_page_and_called_by_what_they_do():
-    plain, tree = read_lanes(controls("nothing", "tree"))
+    plain, tree = read_lanes(controls("nothing", "tree"), AppSettings())
     assert (tree.method, tree.policy, tree.lookahead, tree.max_new_tokens) == (
         "tree",
         "cost",
@@ -168,7 +170,7 @@ def test_lanes_are_read_from_the_page_and_called_by_what_they_do():
     )
     assert not tree.fallback
     with pytest.raises(UserError, match="empty"):
-        read_lanes({**controls("tree"), "temperature": None})
+        read_lanes({**controls("tree"), "temperature": None}, AppSettings())
     methods = [
         MethodInfo("tree", "Tree", "", ("policy", "lookahead"), available=True),
         MethodInfo("nothing", "Plain", "", (), available=True),

@@ -11,8 +11,8 @@ import gradio as gr
 from specdemo.errors import UserError
 from specdemo.scenarios.batch import Answer, Totals, answer_all
 from specdemo.session.door import Door
-from specdemo.settings import RunSettings
 from specdemo.ui import present, words
+from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.settings_panel import SettingsPanel, by_name
 from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, leave, stream
 from specdemo.ui.view import batch_view
@@ -72,8 +72,11 @@ class BatchHandlers:
         values: Mapping[str, object],
     ) -> Generator[None, None, None]:
         """Answer the prompts; answers and totals go into the table."""
-        table.rows = _rows(_checked(prompts, self.studio.settings.batch_prompts))
-        settings = RunSettings.from_values(values)
+        table.rows = _rows(
+            _checked([asked_text(one) for one in prompts], self.studio.settings.batch_prompts)
+        )
+        settings = asked_settings(values, self.studio.settings)
+        system = asked_system(system)
         batch = answer_all(self.studio, prompts, settings, system=system, cancel=task.cancel)
         with closing(batch):
             for item in batch:

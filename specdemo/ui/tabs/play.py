@@ -11,13 +11,14 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.errors import UserError
 from specdemo.paths import ASSETS
 from specdemo.scenarios.batch import new_texts
 from specdemo.session.door import Chat, Door
-from specdemo.settings import RunSettings
 from specdemo.trace.codec import encode
 from specdemo.trace.events import FinishReason, RunFinished, RunStarted, Verified
 from specdemo.ui import present, words
+from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.model import ModelMenu, create_model_menu
 from specdemo.ui.recorded import create_runs, opening_line, recorded_runs
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_settings
@@ -30,10 +31,11 @@ DETAIL = 5  # alternatives of both models that the inspector shows
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What other parts of the page need of the tab. fields: what a link holds, by name"""
+    """What other parts of the page need of the tab. answered: the event of the run itself; fields: what a link holds, by name"""
 
     settings: SettingsPanel
-    model: ModelMenu
+    model: ModelMenu | None
+    answered: Any
     fields: dict[str, Any]
 
 
@@ -70,7 +72,9 @@ class PlayHandlers:
         """A recorded run was chosen; it replaces a live one that still goes on. returns: stream"""
         if visitor is not None:
             visitor.task.replace()
-        run = next(run for run in recorded_runs() if run.name == name)
+        run = next((run for run in recorded_runs() if run.name == name), None)
+        if run is None:
+            raise UserError(words.NO_SUCH_RUN)
         return present.recorded_line(run.name, run.title, uuid.uuid4().hex)
 
     def begin(self, visitor: Visitor | None) -> tuple[Visitor, object]:
@@ -115,7 +119,8 @@ class PlayHandlers:
         if task.cancel.is_set():  # stopped before its turn
             lines.restart(_opening(visitor))
             return
-        settings = replace(RunSettings.from_values(values), detail=DETAIL)
+        settings = replace(asked_settings(values, self.studio.settings), detail=DETAIL)
+        prompt, system = asked_text(prompt), asked_system(system)
         answer: list[str] = []
         events = visitor.conversation.run(
             prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
@@ -192,7 +197,7 @@ def create_play(studio: Door) -> Play:
         **{**QUICK, "queue": bool(studio.replay_only)},
         api_name="begin_answer",
     )
-    begun.then(
+    answered = begun.then(
         by_name(handlers.run, settings.fields),
         [visitor, prompt, settings.system, *settings.fields.values()],
         view,
@@ -206,7 +211,7 @@ def create_play(studio: Door) -> Play:
     new.click(handlers.new, visitor, [visitor, view, prompt], **QUICK)
     settings.forget.click(handlers.forget, visitor, None, show_progress="hidden")
     fields = {"prompt": prompt, "system": settings.system, **settings.links()}
-    return Play(settings, model, fields)
+    return Play(settings, model, answered, fields)
 
 
 def read_examples(path: Path) -> list[dict[str, str]]:

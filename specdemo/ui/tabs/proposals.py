@@ -16,9 +16,9 @@ from specdemo.errors import UserError
 from specdemo.scenarios.proposals import ANSWER, Guess, Place, Text
 from specdemo.scenarios.race import recorded_together
 from specdemo.session.door import Door
-from specdemo.settings import RunSettings
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
+from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.settings_panel import by_name, create_widget
 from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, alone, stream
 from specdemo.ui.view import RUNS, mounted
@@ -104,7 +104,8 @@ class ProposalHandlers:
         self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
     ) -> Generator[None, None, None]:
         """Let the target write."""
-        visitor, settings = shown.visitor, RunSettings.from_values(values)
+        visitor, settings = shown.visitor, asked_settings(values, self.studio.settings)
+        prompt, system = asked_text(prompt), asked_system(system)
         text = visitor.place.write(
             prompt,
             most=settings.max_new_tokens,
@@ -129,8 +130,7 @@ class ProposalHandlers:
             return visitor, self.view(
                 error=str(UserError(words.NO_TEXT, advice=words.NO_TEXT_ADVICE))
             )
-        position = int(json.loads(sent).get("position", 0))
-        visitor.position = max(0, min(len(visitor.text.tokens), position))
+        visitor.position = max(0, min(len(visitor.text.tokens), _position(sent)))
         shown = _Shown(self, visitor, "asking", waiting=words.WAIT_TURN)
         return visitor, shown.value()
 
@@ -150,7 +150,7 @@ class ProposalHandlers:
         """Let each drafter guess; its guess is one more row."""
         titles = {method.name: method.title for method in self.studio.methods()}
         left = [name for name in titles if name != ANSWER]
-        settings = RunSettings.from_values(values)
+        settings = asked_settings(values, self.studio.settings)
         shown.asking = titles[left[0]]
         yield
         guesses = shown.visitor.place.guesses(
@@ -225,6 +225,17 @@ class _Shown:
         """Say what went wrong."""
         self.end()
         self.error = str(error)
+
+
+def _position(sent: str) -> int:
+    """The position that the page has sent. Raises UserError."""
+    try:
+        position = json.loads(sent)["position"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        position = None
+    if type(position) is not int:
+        raise UserError(words.NO_POSITION)
+    return position
 
 
 def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:

@@ -13,10 +13,11 @@ import gradio as gr
 from specdemo.errors import UserError
 from specdemo.scenarios.race import LEAST, MOST, recorded_races, run_race
 from specdemo.session.door import Door
-from specdemo.settings import RunSettings
+from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.codec import encode
 from specdemo.ui import present
 from specdemo.ui import words as page
+from specdemo.ui.checks import asked_settings, asked_text
 from specdemo.ui.race_lines import RACED, lane_line, lane_title, recorded_lines, recorded_title
 from specdemo.ui.settings_panel import by_name, create_widget
 from specdemo.ui.streaming import (
@@ -30,6 +31,7 @@ from specdemo.ui.streaming import (
     stream,
 )
 from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.visits import go_on
 from specdemo.ui.words.en import race as words
 
 TOKENS = 96
@@ -109,7 +111,7 @@ class RaceHandlers:
     ) -> Generator[None, None, None]:
         """Run the lanes; their events become lines."""
         lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt))
-        lanes = read_lanes(values)[:count]
+        lanes, prompt = read_lanes(values, self.studio.settings)[:count], asked_text(prompt)
         if not prompt.strip():
             raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
         methods = self.studio.methods()
@@ -118,6 +120,8 @@ class RaceHandlers:
         race = run_race(self.studio, prompt, lanes, cancel=task.cancel, every=YIELD_SECONDS)
         with closing(race):
             for index, event in race:
+                if event is None:
+                    go_on(self.studio)
                 lines.add(lane_line(index, named[index]) if event is None else encode(event) + "\n")
                 yield
         lines.add(RACED)
@@ -128,7 +132,7 @@ class RaceHandlers:
             task.stop()
 
 
-def read_lanes(values: Mapping[str, Any]) -> list[RunSettings]:
+def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettings]:
     """Settings of all lanes. Raises UserError.
 
     values: settings of all lanes by name, and a lane's own with its number, as `method 1`
@@ -136,8 +140,9 @@ def read_lanes(values: Mapping[str, Any]) -> list[RunSettings]:
     shared = {name: value for name, value in values.items() if " " not in name}
     numbers = sorted({name.split()[1] for name in values if " " in name})
     return [
-        RunSettings.from_values(
-            {**shared, **{name: values[f"{name} {number}"] for name in OWN}, "fallback": False}
+        asked_settings(
+            {**shared, **{name: values[f"{name} {number}"] for name in OWN}, "fallback": False},
+            limits,
         )
         for number in numbers
     ]

@@ -73,6 +73,7 @@ FAILED = "Das Modell konnte nicht geladen werden. {message}"
 REPLAY_ONLY = "Nur aufgezeichnete Läufe"
 WAIT_LOADING = "Das Modell wird noch geladen. Der Lauf beginnt, sobald es bereit ist."
 WAIT_TURN = "Der Lauf beginnt, sobald Platz für ihn ist."
+NO_SUCH_RUN = "Diesen aufgezeichneten Lauf gibt es nicht mehr. Die Seite neu laden."
 BATCH = "Mehrere Prompts zugleich"
 BATCH_HINT = (
     "Höchstens {most}, mit dem Verfahren und den Einstellungen oben. Sie teilen sich die Durchgänge des "

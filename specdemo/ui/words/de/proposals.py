@@ -14,6 +14,7 @@ EXPLAIN = "Give me a simple recipe for vegetable soup with ingredients and steps
 WAIT_LOADING = "Das Modell wird noch geladen. Der Text beginnt, sobald es bereit ist."
 WAIT_TURN = "Warten: Was gemessen wird, ist nacheinander dran. Es beginnt von selbst."
 EMPTY, EMPTY_ADVICE = "Das Zielmodell schrieb nichts.", "Einen anderen Prompt versuchen."
+NO_POSITION = "Diese Stelle gibt es im Text nicht. Ein Wort von ihm wählen."
 NO_TEXT = "Es gibt noch keinen Text."
 NO_TEXT_ADVICE = "Erzeugen drücken, dann eine Stelle im Text wählen."
 

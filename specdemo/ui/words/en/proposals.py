@@ -14,6 +14,7 @@ EXPLAIN = "Give me a simple recipe for vegetable soup with ingredients and steps
 WAIT_LOADING = "The model is still loading. The text starts as soon as it is ready."
 WAIT_TURN = "Waiting: whatever is timed takes turns. Yours starts by itself."
 EMPTY, EMPTY_ADVICE = "The target wrote nothing.", "Try another prompt."
+NO_POSITION = "There is no such place in the text. Choose a word of it."
 NO_TEXT = "There is no text yet."
 NO_TEXT_ADVICE = "Press Generate, then choose a position in the text."
 

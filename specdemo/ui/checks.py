@@ -1,0 +1,154 @@
+"""Where everything that visitors send is checked, whichever tab it is for; every failure is a sentence."""
+
+from __future__ import annotations
+
+import logging
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from specdemo.errors import UserError
+from specdemo.settings import AppSettings, RunSettings
+from specdemo.ui.visits import Visits
+from specdemo.ui.words.en import limits as words
+
+_LOG = logging.getLogger(__name__)
+
+MOST_CHARACTERS = 1_000_000  # of any text
+MOST_NUMBER = 2**63
+SPACES = "\t\n\r"
+# Names of the endpoints that are meant for other programs. Those of the page itself are private.
+PUBLIC: frozenset[str] = frozenset()
+
+
+class Page(gr.Blocks):
+    """The page as Gradio serves it. All events of all tabs come through here, and so does what they answer."""
+
+    def __init__(self, settings: AppSettings, **options: Any) -> None:
+        super().__init__(**options)
+        self.visits = Visits(settings.runs_a_minute)
+
+    def __exit__(self, *failed: Any) -> None:
+        """The page is complete: its own events are for itself, and Gradio passes their values on as they came."""
+        super().__exit__(*failed)
+        for event in self.fns.values():
+            event.preprocess = False
+            event.api_visibility = "public" if event.api_name in PUBLIC else "private"
+        if self.exited:
+            self.config = self.get_config_file()
+
+    async def preprocess_data(
+        self, block_fn: Any, inputs: list[Any], *given: Any, **named: Any
+    ) -> list[Any]:
+        """The values of an event, checked. Raises gr.Error, which is a sentence on the page and no traceback."""
+        try:
+            check_values(block_fn.inputs, inputs)
+            values: list[Any] = await super().preprocess_data(block_fn, inputs, *given, **named)
+            goes_on = block_fn.trigger_after is not None
+            if goes_on and any(
+                _state_of(*each) for each in zip(block_fn.inputs, values, strict=True)
+            ):
+                raise UserError(words.NOT_BEGUN)
+        except Exception as error:  # noqa: BLE001 - whatever Gradio finds wrong with a value
+            raise _sentence(error, block_fn) from None
+        return values
+
+    async def call_function(self, block_fn: Any, *given: Any, **named: Any) -> Any:
+        """Call the handler of an event. Raises gr.Error, which is a sentence on the page and no traceback."""
+        try:
+            return await super().call_function(block_fn, *given, **named)
+        except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
+            raise _sentence(error, block_fn) from None
+
+
+def _state_of(block: Any, value: object) -> bool:
+    """Whether this is what a visitor has, and there is nothing."""
+    return isinstance(block, gr.State) and value is None
+
+
+def _sentence(error: Exception, event: Any) -> gr.Error:
+    if not isinstance(error, UserError | gr.Error):
+        _LOG.warning("%s in %s", type(error).__name__, event.api_name)
+        _LOG.debug("what broke", exc_info=error)
+    told = str(error) if isinstance(error, UserError) else words.BROKEN
+    return gr.Error(escape(told, quote=False), print_exception=False)
+
+
+def check_values(blocks: Sequence[Any], values: Sequence[object]) -> None:
+    """Values for components, as anyone may have sent them. Raises UserError for the first that the page cannot send."""
+    if len(values) != len(blocks):
+        raise UserError(words.WRONG_COUNT.format(wanted=len(blocks), given=len(values)))
+    for block, value in zip(blocks, values, strict=True):
+        if (wanted := _wanted(block, value)) is not None:
+            name = getattr(block, "label", None) or block.elem_id or type(block).__name__
+            raise UserError(words.WRONG_VALUE.format(name=name, range=wanted))
+
+
+def _wanted(block: Any, value: object) -> str | None:
+    """What a component's value must be, where it is not."""
+    match block:
+        case gr.State():
+            return None  # the server's own; what was sent is not looked at
+        case gr.Checkbox():
+            return None if isinstance(value, bool) else words.A_SWITCH
+        case gr.Number() | gr.Slider():
+            return None if value is None or _is_number(value) else words.A_NUMBER
+        case gr.Radio() | gr.Dropdown() if not getattr(block, "allow_custom_value", False):
+            choices = [choice for _, choice in block.choices]
+            plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+            return None if value is None or (plain and value in choices) else words.A_CHOICE
+        case _:
+            wanted = words.A_TEXT.format(most=f"{MOST_CHARACTERS:,}")
+            return None if _is_text(value) else wanted
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) <= MOST_NUMBER
+
+
+def _is_text(value: object) -> bool:
+    """None, or characters that can be written: half of a surrogate pair cannot."""
+    if value is None:
+        return True
+    if not isinstance(value, str) or len(value) > MOST_CHARACTERS:
+        return False
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def asked_settings(values: Mapping[str, object], limits: AppSettings) -> RunSettings:
+    """Settings of a run as they came, by name. Raises UserError for what is not possible on this page."""
+    settings = RunSettings.from_values(values)
+    if settings.max_new_tokens > limits.answer_tokens:
+        raise UserError(
+            words.LONG_ANSWER.format(most=limits.answer_tokens, given=settings.max_new_tokens),
+            unharmed=words.NOTHING_RUN,
+            advice=words.LONG_ANSWER_ADVICE,
+        )
+    return settings
+
+
+def asked_text(text: object, name: str = words.PROMPT) -> str:
+    """A text for a model as it came, None as an empty one. Raises UserError. name: what it is called"""
+    if not _is_text(text):
+        wanted = words.A_TEXT.format(most=f"{MOST_CHARACTERS:,}")
+        raise UserError(words.WRONG_VALUE.format(name=name, range=wanted))
+    text = str(text or "")
+    for character in text:
+        if unicodedata.category(character) == "Cc" and character not in SPACES:
+            raise UserError(
+                words.CONTROL.format(name=name, code=f"U+{ord(character):04X}"),
+                unharmed=words.NOTHING_RUN,
+                advice=words.CONTROL_ADVICE,
+            )
+    return text
+
+
+def asked_system(text: object) -> str:
+    """A system prompt as it came. Raises UserError."""
+    return asked_text(text, words.SYSTEM)

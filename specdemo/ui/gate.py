@@ -1,0 +1,189 @@
+"""Before anything is answered: under which name the page is called, from where, what is closed, and how much may be sent."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from specdemo.errors import UserError
+from specdemo.settings import AppSettings
+from specdemo.ui.words.en import limits as words
+
+_LOG = logging.getLogger(__name__)
+
+API = "/gradio_api/"
+# What Gradio offers and this page does not use: files of the server, uploads, other servers, editors, tokens.
+CLOSED = (
+    *("/monitoring", "/login", "/logout", "/svelte/", "/custom_component/"),
+    *(f"{API}{name}" for name in ("upload", "file", "proxy", "stream", "process_recording")),
+    *(f"{API}{name}" for name in ("vibe", "undo-vibe", "deep_link", "dev/", "custom_component")),
+    *(f"{API}{name}" for name in ("run-history", "runs", "profiling", "token", "login", "user")),
+)
+PORTS = {"http": 80, "https": 443}
+NO_SNIFF = (b"x-content-type-options", b"nosniff")
+
+
+def outermost(settings: AppSettings) -> Any:
+    """A lifespan of the server that puts the gate around all of it; Gradio's own middleware would come before ours."""
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        app.middleware_stack = Gate(app.middleware_stack, settings)
+        yield
+
+    return lifespan
+
+
+class Gate:
+    """Middleware: answers what must not come further, and says in a sentence what breaks further in."""
+
+    def __init__(self, app: ASGIApp, settings: AppSettings) -> None:
+        self.app = app
+        self.most_bytes = settings.upload_mb * 1_000_000
+        self.named = _names(settings.allowed_hosts) | _names(os.environ.get("SPACE_HOST", ""))
+        own = socket.gethostname().lower()
+        self.own = {"localhost", "*.localhost", settings.host.lower(), own, f"{own}.local"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request of ASGI."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        refused = self._refused(scope)
+        if refused:
+            await refused(scope, receive, send)
+            return
+        body = await self._body(scope, receive)
+        if body is None:
+            told = _told(413, words.TOO_MUCH.format(most=self.most_bytes // 1_000_000))
+            await told(scope, receive, send)
+            return
+        answer, sentence = _Answer(send), words.NO_ANSWER
+        try:
+            await self.app(scope, _again(body, receive), answer.send)
+        except Exception as error:  # noqa: BLE001 - what was sent is wrong, or we are: the log gets a line, not a page
+            _LOG.warning("%s %s: %s", scope["method"], scope["path"], type(error).__name__)
+            _LOG.debug("what broke", exc_info=True)
+            sentence = str(error) if isinstance(error, UserError) else sentence
+        else:
+            if not answer.held:
+                return
+        await answer.end(_told(400, sentence), scope, receive)
+
+    def _refused(self, scope: Scope) -> JSONResponse | None:
+        """The answer to a request that must not come further; None for one that may."""
+        headers = Headers(scope=scope)
+        host, port = _address(f"//{headers.get('host', '')}", scope.get("scheme", "http"))
+        if not self._known(host):
+            return _told(421, words.UNKNOWN_HOST)
+        origin = headers.get("origin")
+        if origin is not None:
+            scheme = urlsplit(origin).scheme if "://" in origin else ""
+            whence = _address(origin, scheme)
+            forwarded = (
+                whence[0] == host and scheme == "https"
+            )  # a proxy has taken off the encryption
+            if not (whence == (host, port) or forwarded or _matches(whence[0], self.named)):
+                return _told(403, words.FOREIGN_ORIGIN)
+        path = scope["path"].replace("//", "/")
+        if path.startswith(CLOSED):
+            return _told(404, words.CLOSED)
+        return None
+
+    def _known(self, host: str) -> bool:
+        """Whether the page is served under this name. Addresses cannot be rebound, so all of them are."""
+        if "*" in self.named or _matches(host, self.own | self.named):
+            return True
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return True
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """All that was sent; None when it is too much, and then no more of it is read."""
+        told = Headers(scope=scope).get("content-length", "0")
+        if not told.isdigit() or int(told) > self.most_bytes:
+            return None
+        body = bytearray()
+        while scope["method"] not in ("GET", "HEAD"):
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > self.most_bytes:
+                return None
+            if not message.get("more_body"):
+                break
+        return bytes(body)
+
+
+class _Answer:
+    """What is answered: the server's own word for an error is held back, since a sentence takes its place."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._begun = self.held = False
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on, unless it is of an answer that is held back."""
+        if message["type"] == "http.response.start":
+            plain = (b"content-type", b"text/plain; charset=utf-8") in message["headers"]
+            self.held = plain and message["status"] == 500
+            message["headers"] = [*message["headers"], NO_SNIFF]
+        if not self.held:
+            self._begun = True
+            await self._send(message)
+
+    async def end(self, instead: JSONResponse, scope: Scope, receive: Receive) -> None:
+        """End an answer that broke, or give another one where none was begun."""
+        if self._begun:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await instead(scope, receive, self._send)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A body that was read, to be read once more; after it, what comes later."""
+    given = False
+
+    async def receive_again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+def _address(url: str, scheme: str) -> tuple[str, int | None]:
+    """Name and port of an address; the name is empty where there is none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "", None
+    return (parts.hostname or "").rstrip("."), port or PORTS.get(scheme)
+
+
+def _names(text: str) -> set[str]:
+    return {name.strip().lower() for name in text.split(",") if name.strip()}
+
+
+def _matches(host: str, names: set[str]) -> bool:
+    return any(fnmatchcase(host, name) for name in names - {"*"})
+
+
+def _told(status: int, sentence: str) -> JSONResponse:
+    """A sentence, under both of the names by which Gradio's clients look for it."""
+    return JSONResponse({"error": sentence, "detail": sentence}, status)

@@ -1,0 +1,112 @@
+"""What the page knows of each visit: which model it was told of, and how many runs it began."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from gradio.context import LocalContext
+
+from specdemo.errors import UserError
+from specdemo.session.door import Door
+from specdemo.settings import loopback
+from specdemo.ui.words.en import limits as words
+
+MOST_VISITS = 4096  # that are remembered; those that were not heard of for longest are forgotten
+MINUTE = 60.0
+
+
+@dataclass(slots=True)
+class Visit:
+    """One open page. told: name and precision of the model that it was told of last; begun: when its runs began"""
+
+    told: tuple[str, str] | None = None
+    begun: deque[float] = field(default_factory=deque)
+
+
+class Visits:
+    """The open pages by their session. Safe to use from several threads: each touches its own visit."""
+
+    def __init__(self, runs_a_minute: int) -> None:
+        self.runs_a_minute = runs_a_minute
+        self._visits: OrderedDict[str, Visit] = OrderedDict()
+
+    def of(self, session: str) -> Visit:
+        """The visit of a session, made when it is first heard of."""
+        visit = self._visits.setdefault(session, Visit())
+        self._visits.move_to_end(session)
+        while len(self._visits) > MOST_VISITS:
+            self._visits.popitem(last=False)
+        return visit
+
+
+def tell(studio: Door) -> None:
+    """The visitor whose event is handled is told which model is loaded."""
+    visits, visit = _here()
+    if visits and studio.ready:
+        visit.told = studio.target.name, studio.target.precision
+
+
+def begin_run(studio: Door) -> None:
+    """The visitor whose event is handled begins a run. Raises UserError for one too many, and for a model that they do not know of."""
+    visits, visit = _here()
+    if visits:
+        _same_model(visit, studio)
+        _count(visit, visits.runs_a_minute, time.monotonic())
+
+
+def go_on(studio: Door) -> None:
+    """A part of a run begins anew. Raises UserError where another model was loaded since the part before it."""
+    _same_model(_here()[1], studio)
+
+
+def _same_model(visit: Visit, studio: Door) -> None:
+    model = studio.target.name, studio.target.precision
+    known, visit.told = visit.told, model
+    if known not in (None, model):
+        raise UserError(
+            words.CHANGED.format(model=model[0], precision=model[1]),
+            unharmed=words.CHANGED_UNHARMED,
+            advice=words.CHANGED_ADVICE,
+        )
+
+
+def switch_allowed(studio: Door) -> bool:
+    """Whether the visitor whose event is handled may load another model.
+
+    A page of this machine alone may have been shared by a link that the settings know nothing of; its name tells.
+    """
+    if studio.settings.allow_model_switch == "off":
+        return False
+    request = LocalContext.request.get(None)
+    if studio.settings.public or request is None:
+        return True
+    return loopback(urlsplit(f"//{request.headers.get('host', '')}").hostname or "")
+
+
+def _count(visit: Visit, most: int, now: float) -> None:
+    """Note a run. most: in a minute; 0 is no limit. now: seconds. Raises UserError for one too many."""
+    if not most:
+        return
+    while visit.begun and now - visit.begun[0] >= MINUTE:
+        visit.begun.popleft()
+    if len(visit.begun) >= most:
+        seconds = math.ceil(MINUTE - (now - visit.begun[0]))
+        raise UserError(
+            words.OFTEN.format(most=most),
+            unharmed=words.NOTHING_RUN,
+            advice=words.OFTEN_ADVICE.format(seconds=seconds),
+        )
+    visit.begun.append(now)
+
+
+def _here() -> tuple[Visits | None, Visit]:
+    """Whose event is being handled; no visits outside of a page."""
+    page, request = LocalContext.blocks.get(None), LocalContext.request.get(None)
+    visits = getattr(page, "visits", None)
+    if visits is None or request is None or not request.session_hash:
+        return None, Visit()
+    return visits, visits.of(request.session_hash)
