@@ -141,7 +141,7 @@ class Setting:
 
 
 RUN_GROUPS = ("drafting", "sampling", "answer")
-GROUPS = (*RUN_GROUPS, "model", "files", "page", "visitors")
+GROUPS = (*RUN_GROUPS, "model", "files", "page", "visitors", "cluster")
 
 
 def _plain(number: float) -> str:
@@ -312,6 +312,7 @@ class AppSettings:
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
     trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
     replay: load no model; recorded runs alone are shown
+    cluster, replicas, most_replicas: engines in other processes; "" is one in this process
     runs_at_once and what follows it: what visitors of the page may do, wider where nobody else reaches it
     """
 
@@ -418,6 +419,20 @@ class AppSettings:
         "", "allowed hosts", "visitors",
         "names by which visitors call this page, separated by commas; addresses and this machine's own names need none, `*` is any name",
         flag="--allowed-hosts", variable="SPECDEMO_ALLOWED_HOSTS",
+    )  # fmt: skip
+
+    cluster: str = _row(
+        "", "cluster", "cluster",
+        "run the engines as Ray Serve replicas: `local` starts Ray here, HOST:PORT or `auto` joins one that runs",
+        flag="--cluster", variable="SPECDEMO_CLUSTER",
+    )  # fmt: skip
+    replicas: int = _row(
+        1, "number of engines", "cluster", "engines on the cluster, at least",
+        low=1, high=10_000, unit="engines", flag="--replicas", variable="SPECDEMO_REPLICAS",
+    )  # fmt: skip
+    most_replicas: int = _row(
+        0, "most engines", "cluster", "engines on the cluster when many visitors run, at most; 0 is as many as always",
+        low=0, high=10_000, unit="engines", flag="--most-replicas", variable="SPECDEMO_MOST_REPLICAS",
     )  # fmt: skip
 
     @property

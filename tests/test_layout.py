@@ -34,6 +34,7 @@ ALLOWED = {
     "bench": {*BELOW_SESSION, "session"},
     "training": {*BELOW_SESSION, "session", "bench"},
     "export": {*BASE, "trace"},
+    "cluster": {*BASE, "trace", "engine", "models", "session", "scenarios"},
     "ui": PAGE,
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -18,6 +18,7 @@ TITLES = {
     "files": "files",
     "page": "the page",
     "visitors": "what visitors may do",
+    "cluster": "the cluster",
 }
 LONGEST_RANGE = 1_000_000  # a range that ends beyond says nothing to a reader
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.cli.options import add_option, add_settings, app_settings
 from specdemo.errors import UserError
+from specdemo.session.door import Door
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
 
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve the page until it is closed."""
     settings = app_settings(options)
-    studio = Studio(settings)
+    studio = open_door(settings)
     page = make_page(studio)
     from specdemo.ui.app import launch_options
     from specdemo.ui.desktop import open_window
@@ -55,10 +56,19 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def make_page(studio: Studio | None = None) -> Blocks:
+def open_door(settings: AppSettings) -> Door:
+    """An engine in this process, or those of a cluster; nothing is loaded yet. Raises UserError."""
+    if not settings.cluster or settings.replay:
+        return Studio(settings)
+    from specdemo.cluster.deployment import cluster_door
+
+    return cluster_door(settings)
+
+
+def make_page(studio: Door | None = None) -> Blocks:
     """The page; nothing is loaded yet. studio: by default one with the settings of the environment"""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before Gradio is imported
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from specdemo.ui.app import create_app
 
-    return create_app(studio or Studio(AppSettings.from_environment()))
+    return create_app(studio or open_door(AppSettings.from_environment()))

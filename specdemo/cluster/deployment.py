@@ -1,0 +1,325 @@
+"""Engines as replicas of one Ray Serve deployment, here or on a cluster, and the link to them.
+
+Visitors stay with a replica by consistent hashing of their conversation's id, see docs/scaling.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from specdemo.cluster.engine import Engine
+from specdemo.cluster.remote import Lost, RemoteStudio
+from specdemo.errors import UserError
+from specdemo.models.doctor import installed
+from specdemo.models.progress import Progress
+from specdemo.session.door import Plain
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings
+
+LOCAL = "local"
+NAME = "specdemo"  # of the application
+REPLICA = "Replica"  # of its deployment
+ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
+STORE_BYTES = 80_000_000  # of Ray's object store here: nothing large crosses it, and this is nearly the least it takes
+DRAIN_SECONDS = 600.0  # that runs of a replica may go on when it is no longer needed
+HEALTH_SECONDS = 5.0  # between two looks of Serve at a replica's health
+STATUS_SECONDS = 1.0  # that a count of replicas is taken for the present one
+START_SECONDS = 600.0  # that the first engine may take to load
+BUSY = 0.75  # share of a replica's runs at once from which on there are to be more replicas
+UPSCALE_SECONDS, DOWNSCALE_SECONDS = 5.0, 300.0
+# Before Ray is imported: no statistics to its makers, and not the low priority that workers have by default.
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+# A Ray of this process's own listens on the loopback address alone, whatever the variable is called.
+ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+
+class Replica:
+    """One engine, as Serve runs it. Requests and answers are plain; see `Engine`."""
+
+    def __init__(self, settings: Plain) -> None:
+        studio = Studio(AppSettings(**{**settings, "cache_dir": Path(settings["cache_dir"])}))
+        studio.load()
+        if studio.error:
+            raise studio.error
+        self._engine = Engine(studio)
+
+    async def about(self) -> Plain:
+        """See `Engine.about`."""
+        return self._engine.about()
+
+    async def run(self, request: Plain) -> AsyncIterator[str]:
+        """See `Engine.run`."""
+        async for piece in pieces(partial(self._engine.run, request)):
+            yield piece
+
+    async def perform(self, request: Plain) -> AsyncIterator[str]:
+        """See `Engine.perform`."""
+        async for piece in pieces(partial(self._engine.perform, request)):
+            yield piece
+
+    async def leave(self, visitor: str) -> None:
+        """See `Engine.leave`."""
+        self._engine.leave(visitor)
+
+
+async def pieces(lines: Callable[[threading.Event], Iterator[str]]) -> AsyncIterator[str]:
+    """Lines that a thread of their own waits for, joined as they come. Closing, as Serve does for a cancelled request, cancels them."""
+    loop, cancel = asyncio.get_running_loop(), threading.Event()
+    arrived: asyncio.Queue[str | None] = asyncio.Queue()
+
+    def pull() -> None:
+        try:
+            for line in lines(cancel):
+                if cancel.is_set():
+                    break
+                loop.call_soon_threadsafe(arrived.put_nowait, f"{line}\n")
+        finally:
+            loop.call_soon_threadsafe(arrived.put_nowait, None)
+
+    threading.Thread(target=pull, name="specdemo-answer", daemon=True).start()
+    try:
+        ended = False
+        while not ended:
+            piece = await arrived.get()
+            joined = []
+            while piece is not None:
+                joined.append(piece)
+                if arrived.empty():
+                    break
+                piece = arrived.get_nowait()
+            ended = piece is None
+            if joined:
+                yield "".join(joined)
+    finally:
+        cancel.set()
+
+
+class ServeStream:
+    """One request's answer as it comes. Raises Lost when its replica has gone."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[str]:
+        """The pieces."""
+        try:
+            yield from self._response
+        except Exception as error:
+            raise _meaning(error) from error
+
+    def cancel(self) -> None:
+        """End the request, in its replica too."""
+        self._response.cancel()
+
+
+class ServeLink:
+    """The handle of the deployment."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._lock = threading.Lock()
+        self._replicas, self._looked = 0, float("-inf")
+
+    def about(self) -> Plain:
+        """See `Engine.about`."""
+        found: Plain = self._handle.about.remote().result(timeout_s=START_SECONDS)
+        return found
+
+    def stream(self, method: str, visitor: str, request: Plain) -> ServeStream:
+        """Ask the visitor's replica, or the next one on the ring where that one is full."""
+        handle = self._handle.options(method_name=method, stream=True, session_id=visitor)
+        return ServeStream(handle.remote(request))
+
+    def leave(self, visitor: str) -> None:
+        """The visitor has gone."""
+        self._handle.options(method_name="leave", session_id=visitor).remote(visitor)
+
+    def replicas(self) -> int:
+        """Replicas that answer, looked up once a second at most."""
+        with self._lock:
+            if time.monotonic() - self._looked >= STATUS_SECONDS:
+                self._replicas, self._looked = running_replicas(), time.monotonic()
+            return self._replicas
+
+
+def running_replicas() -> int:
+    """Replicas that run now, by Serve's own status; 0 where it cannot be asked."""
+    from ray import serve
+    from ray.exceptions import RayError
+    from ray.serve.exceptions import RayServeException
+
+    try:
+        application = serve.status().applications.get(NAME)
+    except (RayError, RayServeException):
+        return 0
+    if application is None or REPLICA not in application.deployments:
+        return 0
+    states: dict[Any, int] = application.deployments[REPLICA].replica_states
+    return int(states.get("RUNNING", 0))
+
+
+def _meaning(error: Exception) -> Exception:
+    """What an error of Ray means here."""
+    from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
+    from ray.serve.exceptions import (
+        BackPressureError,
+        DeploymentUnavailableError,
+        ReplicaUnavailableError,
+        RequestCancelledError,
+    )
+
+    gone = (
+        *(RayActorError, WorkerCrashedError, ReplicaUnavailableError),
+        *(TaskCancelledError, RequestCancelledError),
+    )
+    if isinstance(error, gone):
+        return Lost()
+    if isinstance(error, BackPressureError):
+        return UserError(
+            "The class is full: every engine has as many runs as it takes, and as many wait.",
+            unharmed="Your text is kept.",
+            advice="Try again in a minute. Recorded runs, the lessons and the cost model need no engine.",
+        )
+    if isinstance(error, DeploymentUnavailableError):
+        return UserError("No engine can be started.", advice="See the log of Ray Serve.")
+    return error
+
+
+def cluster_door(settings: AppSettings) -> RemoteStudio:
+    """A door to the engines that the settings ask for; nothing is started yet. Raises UserError without Ray."""
+    if not installed("ray"):
+        raise UserError(
+            "Engines on a cluster need Ray, which is not installed.",
+            advice="Run pip install -r requirements-cluster.txt, then start again.",
+        )
+    return RemoteStudio(settings, partial(connect, settings))
+
+
+def connect(settings: AppSettings, report: Callable[[Progress], None]) -> ServeLink:
+    """Start Ray here, or find it, and deploy the engines; returns when all of the least number answer. Raises UserError."""
+    report(Progress("start", None, "Ray"))
+    cpus = processors(settings)
+    _join(settings, cpus)
+    from ray import serve
+
+    serve.start(proxy_location="Disabled", logging_config={"log_level": "WARNING"})
+    report(Progress("load", None, f"{settings.replicas} engines"))
+    try:
+        handle = serve.run(_application(settings, cpus), name=NAME, route_prefix=None)
+    except RuntimeError as error:
+        raise UserError(
+            f"The engines did not start: {error}.", advice="Run python -m specdemo doctor there."
+        ) from error
+    return ServeLink(handle)
+
+
+def disconnect() -> None:
+    """End what runs in a Ray of this process's own; engines of a cluster go on."""
+    import ray
+
+    ray.shutdown()
+
+
+def processors(settings: AppSettings) -> int:
+    """Processor threads of an engine: as asked for, else an equal share of this machine's, or two on a cluster."""
+    if settings.threads:
+        return settings.threads
+    if settings.cluster != LOCAL:
+        return 2
+    return max(1, (os.cpu_count() or 1) // settings.replicas)
+
+
+def _join(settings: AppSettings, cpus: int) -> None:
+    """Be part of a Ray. Raises UserError where there is none."""
+    local = settings.cluster == LOCAL
+    for name, value in {**QUIET, **(ALONE if local else {})}.items():
+        os.environ.setdefault(name, value)
+    if local:  # and asks for a token that nobody else has
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    if "://" in settings.cluster:
+        raise UserError(
+            "Answers cannot be streamed through Ray's client.",
+            advice="Join this machine to the cluster with ray start --address=HOST:6379 --num-cpus=0, then give --cluster HOST:6379.",
+        )
+    import ray
+
+    if ray.is_initialized():
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    try:
+        if local:
+            ray.init(
+                num_cpus=cpus * most_replicas(settings),
+                include_dashboard=False,
+                object_store_memory=STORE_BYTES,
+                **quiet,
+            )
+        else:
+            ray.init(address=settings.cluster, **quiet)
+    except Exception as error:
+        where = "here" if local else f"at {settings.cluster}"
+        raise UserError(
+            f"Ray did not answer {where}: {error}.",
+            advice="docs/scaling.md says how a cluster is started.",
+        ) from error
+
+
+def most_replicas(settings: AppSettings) -> int:
+    """Engines at most; more than the least number only where the deployment may grow."""
+    return max(settings.replicas, settings.most_replicas)
+
+
+def deployment_options(settings: AppSettings, cpus: int) -> dict[str, Any]:
+    """How Serve runs the engines."""
+    least, most, slots = settings.replicas, most_replicas(settings), settings.runs_at_once
+    size: dict[str, Any] = {"num_replicas": least}
+    if most > least:
+        size = {
+            "num_replicas": "auto",
+            "autoscaling_config": {
+                "min_replicas": least,
+                "max_replicas": most,
+                "target_ongoing_requests": max(1.0, BUSY * slots),
+                "upscale_delay_s": UPSCALE_SECONDS,
+                "downscale_delay_s": DOWNSCALE_SECONDS,
+                "metrics_interval_s": 1.0,
+                "look_back_period_s": 2.0,
+            },
+        }
+    return {
+        **size,
+        "name": REPLICA,
+        "max_ongoing_requests": slots,
+        "max_queued_requests": settings.waiting_visitors,
+        "graceful_shutdown_wait_loop_s": 0.5,
+        "graceful_shutdown_timeout_s": DRAIN_SECONDS,
+        "health_check_period_s": HEALTH_SECONDS,
+        "ray_actor_options": {
+            "num_cpus": cpus,
+            "num_gpus": 1 if settings.device == "cuda" else 0,
+        },
+    }
+
+
+def _application(settings: AppSettings, cpus: int) -> Any:
+    from ray import serve
+    from ray.serve.config import RequestRouterConfig
+
+    # What an engine is told; whatever else changes lets the engines that run go on.
+    own = replace(settings, threads=cpus, cluster="", replicas=1, most_replicas=0, port=0)
+    plain: Mapping[str, Any] = {**asdict(own), "cache_dir": str(settings.cache_dir)}
+    router: Any = {"request_router_class": ROUTER}
+    deployment: Any = serve.deployment(Replica)
+    deployment = deployment.options(
+        **deployment_options(settings, cpus), request_router_config=RequestRouterConfig(**router)
+    )
+    return deployment.bind(plain)

@@ -1,0 +1,377 @@
+"""A door to engines elsewhere: what a visitor said stays here and travels with each run, so a lost engine loses caches only."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+from uuid import uuid4
+
+from specdemo.cluster.engine import name_of, raise_told
+from specdemo.engine.runner import LOOK_SECONDS
+from specdemo.errors import UserError
+from specdemo.models.progress import Progress
+from specdemo.scenarios.batch import new_texts
+from specdemo.session.door import Plain, Work
+from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.meter import Meter
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings, RunSettings
+from specdemo.trace.codec import decode
+from specdemo.trace.events import (
+    SPECULATIVE,
+    Event,
+    FinishReason,
+    ModelInfo,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Verified,
+)
+from specdemo.trace.metrics import output_ids
+
+
+class Lost(Exception):
+    """The engine that answered has gone."""
+
+
+class Stream(Protocol):
+    """What an engine answers, piece by piece: lines, each ended by a newline. Raises Lost and UserError."""
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def cancel(self) -> None:
+        """End the work there; nothing when it has ended."""
+
+
+class Link(Protocol):
+    """The way to the engines."""
+
+    def about(self) -> Plain:
+        """See `Engine.about`. Raises UserError."""
+
+    def stream(self, method: str, visitor: str, request: Plain) -> Stream:
+        """Ask for `Engine.run` or `Engine.perform`. A visitor stays with an engine while it can be."""
+
+    def leave(self, visitor: str) -> None:
+        """The visitor has gone; returns at once."""
+
+    def replicas(self) -> int:
+        """Engines that answer now."""
+
+
+class RemoteStudio:
+    """A door to engines in other processes. Safe to use from several threads.
+
+    connect: starts or finds the engines and waits until one answers; reports meanwhile. Raises UserError
+    """
+
+    def __init__(
+        self, settings: AppSettings, connect: Callable[[Callable[[Progress], None]], Link]
+    ) -> None:
+        self.settings = settings
+        self.replay_only: UserError | None = None
+        self.error: UserError | None = None
+        self.meter = Meter()
+        self.meter.replicas = self.replicas
+        self._catalogue = Studio(replace(settings, replay=True))  # what is known without any engine
+        self._connect = connect
+        self._link: Link | None = None
+        self._about: Plain = {}
+        self._target: ModelInfo | None = None
+        self._progress = Progress("start", None, "")
+        self._lock = threading.Lock()
+        self._started = False
+
+    def start(self) -> None:
+        """Begin to connect in a thread of its own; returns at once, and does nothing the second time."""
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+        threading.Thread(target=self.load, name="specdemo-connect", daemon=True).start()
+
+    def load(self, report: Callable[[Progress], None] | None = None) -> None:
+        """Connect and wait for an engine. A failure is kept in `error`, where a view can show it."""
+        try:
+            link = self._connect(report or self._report)
+            about = link.about()
+        except UserError as error:
+            self.error = error
+        except Exception as error:  # noqa: BLE001 - the thread must not die without a word
+            self.error = UserError(f"The engines could not be reached: {error}.")
+        else:
+            self._about, self._target = about, ModelInfo(**about["target"])
+            self._link, self.error = link, None
+
+    def _report(self, progress: Progress) -> None:
+        self._progress = progress
+
+    @property
+    def link(self) -> Link:
+        """The way to the engines; raises UserError while there is none."""
+        if self._link is None:
+            raise self.error or UserError(
+                "The engines are still starting.", advice="Wait until they are ready."
+            )
+        return self._link
+
+    def replicas(self) -> int:
+        """Engines that answer now."""
+        return self._link.replicas() if self._link else 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether an engine answers."""
+        return self.replicas() > 0
+
+    @property
+    def target(self) -> ModelInfo:
+        """What runs as the target; raises UserError while it is not known."""
+        assert self.link
+        assert self._target
+        return self._target
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Tokens that end an answer; raises UserError while they are not known."""
+        assert self.link
+        return frozenset(self._about["stop_ids"])
+
+    def progress(self) -> Progress | None:
+        """What is waited for; None when an engine answers or connecting has failed."""
+        return None if self.ready or self.error else self._progress
+
+    def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]:
+        """Raises UserError: the engines' model is chosen when they are started."""
+        raise UserError(
+            "The model of engines on a cluster is chosen when they are started.",
+            unharmed="The loaded one stays.",
+            advice="Start the page again with another --target.",
+        )
+        yield
+
+    def methods(self) -> list[MethodInfo]:
+        """Every drafting method, and whether the engines can do it."""
+        if not self._about:
+            return self._catalogue.methods()
+        return [
+            MethodInfo(
+                **{**method, "options": tuple(method["options"]), "needs": tuple(method["needs"])}
+            )
+            for method in self._about["methods"]
+        ]
+
+    def pairs(self) -> list[PairInfo]:
+        """The catalogue's pairs."""
+        return self._catalogue.pairs()
+
+    def card(self, method: str) -> Mapping[str, Any] | None:
+        """How the weights were trained that a method drafts with."""
+        card: Mapping[str, Any] | None = self._about.get("cards", {}).get(method)
+        return card
+
+    def last_audit(self) -> dict[str, object] | None:
+        """The last proof of losslessness on an engine's machine."""
+        audit: dict[str, object] | None = self._about.get("audit")
+        return audit
+
+    def machine(self) -> Plain | None:
+        """An engine's costs."""
+        machine: Plain | None = self._about.get("machine")
+        return machine
+
+    def open(self, visitor: str = "") -> RemoteConversation:
+        """A conversation for one visitor."""
+        return RemoteConversation(self)
+
+
+class RemoteConversation:
+    """One visitor's messages, answered by engines elsewhere."""
+
+    def __init__(self, studio: RemoteStudio) -> None:
+        self._studio = studio
+        self._visitor = uuid4().hex  # of this conversation; nothing of the browser is in it
+        self._messages: list[dict[str, str]] = []
+        self._lesson = 0
+        self._asked = False
+
+    def forget(self) -> None:
+        """Drop what earlier runs have taught the drafters of this visitor."""
+        self._lesson += 1
+
+    def reset(self) -> None:
+        """Start over."""
+        self._messages = []
+
+    def close(self) -> None:
+        """The visitor has gone."""
+        self._messages = []
+        if self._asked:
+            self._asked = False
+            self._studio.link.leave(self._visitor)
+
+    def perform(
+        self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None
+    ) -> Iterator[Plain]:
+        """Work on this visitor's caches there. Raises UserError."""
+        request = {"work": name_of(work), "arguments": dict(arguments)}
+        lines = self._lines("perform", request, cancel or threading.Event())
+        try:
+            with closing(lines):
+                for line in lines:
+                    yield json.loads(line)["part"]
+        except Lost:
+            raise _gone() from None
+
+    def run(
+        self,
+        prompt: str,
+        settings: RunSettings,
+        *,
+        system: str = "",
+        cancel: threading.Event | None = None,
+        every: float = 0.0,
+    ) -> Iterator[Event]:
+        """Answer a prompt; see `Conversation.run`. Where the engine is lost, what was said so far is kept."""
+        request = {
+            "messages": self._messages,
+            "prompt": prompt,
+            "system": system,
+            "settings": settings.checked().to_dict(),
+            "every": max(every, LOOK_SECONDS),
+        }
+        cancel = cancel or threading.Event()
+        yield from self._studio.meter.watch(self._run(request, cancel))
+
+    def _run(self, request: Plain, cancel: threading.Event) -> Generator[Event, None, None]:
+        lane = _LaneSoFar()
+        try:
+            with closing(self._events(request, cancel)) as events:
+                for event in events:
+                    lane.add(event)
+                    yield event
+        except Lost:
+            yield _failed(lane.name)
+        else:
+            if cancel.is_set() and lane.going_on:
+                yield RunFinished(
+                    lane.name, FinishReason.CANCELLED, lane.new_tokens, lane.elapsed_seconds
+                )
+        self._messages = [
+            *self._messages,
+            {"role": "user", "content": request["prompt"]},
+            {"role": "assistant", "content": lane.answer},
+        ]
+
+    def _events(self, request: Plain, cancel: threading.Event) -> Generator[Event, None, None]:
+        """The run's events. An engine that is lost before it said anything is asked for in vain: another one is."""
+        for last in (False, True):
+            begun = False
+            try:
+                with closing(self._lines("run", request, cancel)) as lines:
+                    for line in lines:
+                        begun = True
+                        yield decode(line)
+            except Lost:
+                if begun or last:
+                    raise
+            else:
+                return
+
+    def _lines(
+        self, method: str, request: Plain, cancel: threading.Event
+    ) -> Generator[str, None, None]:
+        """What the engine answers, line by line; ends when it is cancelled. Raises Lost and UserError."""
+        request = {**request, "visitor": self._visitor, "lesson": self._lesson}
+        self._asked = True
+        with closing(
+            _pieces(self._studio.link.stream(method, self._visitor, request), cancel)
+        ) as pieces:
+            for piece in pieces:
+                for line in filter(None, piece.split("\n")):
+                    raise_told(line)
+                    yield line
+
+
+def _pieces(stream: Stream, cancel: threading.Event) -> Generator[str, None, None]:
+    """What a stream gives, until it is cancelled. Closing cancels the work there."""
+    arrived: SimpleQueue[str | BaseException | None] = SimpleQueue()
+
+    def pull() -> None:
+        try:
+            for piece in stream:
+                arrived.put(piece)
+            arrived.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised where it is looked at
+            arrived.put(error)
+
+    threading.Thread(target=pull, name="specdemo-stream", daemon=True).start()
+    try:
+        while not cancel.is_set():
+            try:
+                item = arrived.get(timeout=LOOK_SECONDS)
+            except Empty:
+                continue
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stream.cancel()
+
+
+class _LaneSoFar:
+    """The lane that goes on: what stands in its events so far."""
+
+    def __init__(self) -> None:
+        self.name, self.going_on = SPECULATIVE, False
+        self._steps: list[Verified] = []
+        self._reason: FinishReason | None = None
+
+    def add(self, event: Event) -> None:
+        """One more event."""
+        match event:
+            case RunStarted():
+                self.name, self.going_on, self._steps = event.lane, True, []
+                self._reason = None
+            case Verified():
+                self._steps.append(event)
+            case RunFinished():
+                self.going_on, self._reason = False, event.reason
+            case RunFailed():
+                self.going_on = False
+
+    @property
+    def new_tokens(self) -> int:
+        """How many it has."""
+        return len(output_ids(self._steps))
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Of decoding."""
+        return self._steps[-1].elapsed_seconds if self._steps else 0.0
+
+    @property
+    def answer(self) -> str:
+        """Its text, without the token that ends an answer."""
+        texts = [text for step in self._steps for text in new_texts(step)]
+        return "".join(texts[:-1] if self._reason is FinishReason.STOP else texts)
+
+
+def _failed(lane: str) -> RunFailed:
+    error = _gone()
+    return RunFailed(lane, error.message, error.unharmed, error.advice)
+
+
+def _gone() -> UserError:
+    return UserError(
+        "The engine that answered has gone.",
+        unharmed="What was said so far is kept.",
+        advice="Run again: another engine answers.",
+    )
