@@ -12,6 +12,12 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 BLOCK = 256
+SPARE = 4  # times the slots that a text needs are given back when a shorter one begins
+
+
+def slots_for(end: int, capacity: int) -> int:
+    """Slots to have when there must be `end` and there are `capacity`: a fifth at most is spare, but for a block."""
+    return -(-max(end, capacity + capacity // 4) // BLOCK) * BLOCK
 
 
 @dataclass(slots=True)
@@ -59,15 +65,21 @@ class RollbackLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def make_room(self, end: int) -> None:
         """Let there be slots up to `end`."""
         if end > self.keys.shape[2]:
-            capacity = -(-max(end, 2 * self.keys.shape[2]) // BLOCK) * BLOCK
-            self.keys = self._grown(self.keys, capacity)
-            self.values = self._grown(self.values, capacity)
+            self._resize(slots_for(end, self.keys.shape[2]))
+
+    def shrink(self) -> None:
+        """Give back slots that a text of the counted length does not need."""
+        self._resize(slots_for(self.counted.length + 1, 0))
 
     def move(self, start: int, rows: Tensor) -> None:
         """Bring `rows` (positions from `start` on, ascending) together behind `start`."""
         for tensor in (self.keys, self.values):
             moved = tensor.index_select(2, (rows + start).to(tensor.device))
             tensor[:, :, start : start + len(rows)] = moved
+
+    def _resize(self, capacity: int) -> None:
+        self.keys = self._grown(self.keys, capacity)
+        self.values = self._grown(self.values, capacity)
 
     def _grown(self, tensor: Tensor, capacity: int) -> Tensor:
         grown = tensor.new_zeros((*tensor.shape[:2], capacity, tensor.shape[3]))
@@ -148,6 +160,15 @@ class RollbackCache(Cache):
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot roll back to {length}: {self.length} tokens are cached")
         self._count(length)
+        first = self.layers[0]
+        # On a GPU recordings know where a conversation lies, and the next one takes its place over.
+        if (
+            first.is_initialized
+            and self.capacity > SPARE * max(BLOCK, length)
+            and first.keys.device.type == "cpu"
+        ):
+            for layer in self.layers:
+                layer.shrink()
 
     def gather(self, rows: Sequence[int]) -> None:
         """Count `rows` of the last pass (ascending, 0 is its first) and drop its others."""

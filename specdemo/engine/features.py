@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-BLOCK = 256
+from specdemo.engine.cache import slots_for
 
 
 class Features:
@@ -34,8 +34,7 @@ class Features:
         rows = torch.stack(list(states), dim=1)
         end = start + len(rows)
         if end > len(self._rows):
-            capacity = -(-max(end, 2 * len(self._rows)) // BLOCK) * BLOCK
-            grown = rows.new_zeros(capacity, *rows.shape[1:])
+            grown = rows.new_zeros(slots_for(end, len(self._rows)), *rows.shape[1:])
             if self.length:
                 grown[: self.length] = self._rows[: self.length]
             self._rows = grown

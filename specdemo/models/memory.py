@@ -1,9 +1,11 @@
-"""How much memory there is, and how much a model needs, before anything is loaded."""
+"""How much memory there is, how much a model needs before it is loaded, and what was freed back to the system."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,6 +33,12 @@ def needed_bytes(folder: Path, name: str, precision: str) -> int:
         count * (rate if quantised else plain) for _, count, quantised in tensors(folder, name)
     )
     return int(total * MARGIN)
+
+
+def return_freed() -> None:
+    """Give what was freed back to the system. glibc keeps it otherwise, as it lies between pieces that are in use."""
+    if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(0)
 
 
 def free_ram() -> int | None:

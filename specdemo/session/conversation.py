@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import Runner, Steps
+from specdemo.models.memory import return_freed
 from specdemo.session.caches import Caches
 from specdemo.session.keeper import Keeper
 from specdemo.session.machine import machine_name
 from specdemo.session.meter import Meter
 from specdemo.settings import RunSettings
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted
+
+RETURNED = 16_000_000  # bytes of caches from which on it pays to give them back to the system
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
@@ -120,8 +123,14 @@ class Conversation:
         """
         if self._running:
             return False
-        self._caches = self._memory = None
+        self._free()
         return True
+
+    def _free(self) -> None:
+        large = self.held_bytes >= RETURNED
+        self._caches = self._memory = None
+        if large:
+            return_freed()
 
     def _is_of_another(self, loaded: Loaded) -> bool:
         return self._pair is not None and self._pair() is not loaded
@@ -137,7 +146,7 @@ class Conversation:
     def close(self) -> None:
         """Free the caches and what was learned."""
         self._messages = []
-        self._caches = self._memory = None
+        self._free()
         self._host.keeper.forget(self)
 
     def release(self, loaded: Loaded) -> None:

@@ -15,6 +15,7 @@ from specdemo.engine.runner import Runner
 from specdemo.errors import UserError
 from specdemo.models.doctor import installed
 from specdemo.models.files.catalogue import pairs
+from specdemo.models.memory import return_freed
 from specdemo.models.progress import Progress
 from specdemo.session.conversation import Conversation
 from specdemo.session.keeper import Keeper
@@ -195,6 +196,7 @@ class Studio:
         for conversation in conversations:
             conversation.release(loaded)
         gc.collect()
+        return_freed()
 
     def methods(self) -> list[MethodInfo]:
         """Every drafting method, and whether the loaded pair can do it."""

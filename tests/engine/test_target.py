@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import tiny_llama
+from conftest import open_target, tiny_llama
 from transformers import MistralConfig
 
 from specdemo.engine.cache import BLOCK
@@ -77,6 +77,25 @@ def test_the_cache_grows_beyond_its_first_block(target_weights):
     torch.testing.assert_close(
         logits, target_weights(torch.tensor([ids])).logits[0, -1], atol=1e-3, rtol=1e-3
     )
+
+
+def test_a_cache_has_little_to_spare_and_gives_it_back_to_a_shorter_text(target_weights):
+    """Of both kinds of rows: keys and values, and the states that drafters read."""
+    target = open_target(target_weights)
+    ids = [place % 60 for place in range(3000)]
+    for start in range(0, 3000, 100):
+        target.read(ids[start : start + 100])
+        slots = 1.25 * target.length + BLOCK
+        keys_and_values, states = 2 * 2 * 2 * 8 * 4, len(target.features.layers) * 32 * 4
+        assert target._cache.memory_bytes <= keys_and_values * slots
+        assert target.features.memory_bytes <= states * slots
+    target.rollback(2000)
+    assert target._cache.capacity >= 3000  # a draft that is taken back moves nothing
+    kept = CachedModel(target_weights)
+    target.rollback(150)
+    assert target._cache.capacity == BLOCK
+    kept.read(ids[:150])
+    torch.testing.assert_close(target.read([7]), kept.read([7]), atol=1e-4, rtol=1e-4)
 
 
 def test_two_conversations_on_one_model_do_not_meet(target_weights):
