@@ -5,8 +5,10 @@ Order as in transformers: repetition penalty (Keskar 1909.05858), temperature, t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -44,9 +46,9 @@ class ReducedVocabulary:
         """Which token a column stands for."""
         return self.tokens[column]
 
-    def columns(self, token_ids: Tensor) -> Tensor:
-        """The columns of those of some tokens that are among the words, (n,) int64."""
-        return torch.isin(self.ids, token_ids.cpu()).nonzero()[:, 0]
+    def columns(self, tokens: Iterable[int]) -> list[int]:
+        """The columns of those of some tokens that are among the words."""
+        return [self.places[token] for token in tokens if token in self.places]
 
     def widen(self, rows: Tensor) -> Tensor:
         """Probabilities of the words, (N, W) float32, to (N, V) on the CPU: none for other tokens."""
@@ -116,15 +118,26 @@ class Shaper:
         paths: Sequence[Sequence[int]],
         words: ReducedVocabulary | None,
     ) -> Tensor:
-        penalty = self.sampling.repetition_penalty
         shaped = logits.clone()
         base = set(committed)
-        for row, path in enumerate(paths):
-            seen = torch.tensor(sorted(base.union(path)), device=logits.device)
-            seen = words.columns(seen) if words else seen[seen < logits.shape[-1]]
-            values = shaped[row, seen]
-            shaped[row, seen] = torch.where(values > 0, values / penalty, values * penalty)
+        self._penalise(shaped, slice(None), _columns(base, shaped, words))
+        more = [(row, token) for row, path in enumerate(paths) for token in set(path) - base]
+        for row, pairs in groupby(more, key=itemgetter(0)):
+            self._penalise(shaped, row, _columns([token for _, token in pairs], shaped, words))
         return shaped
+
+    def _penalise(self, logits: Tensor, rows: int | slice, columns: Tensor) -> None:
+        """Apply the penalty in place, once for each column."""
+        penalty = self.sampling.repetition_penalty
+        values = logits[rows, columns]
+        logits[rows, columns] = torch.where(values > 0, values / penalty, values * penalty)
+
+
+def _columns(tokens: Iterable[int], logits: Tensor, words: ReducedVocabulary | None) -> Tensor:
+    """The columns of tokens, without those that have none."""
+    width = logits.shape[-1]
+    found = words.columns(tokens) if words else [token for token in tokens if token < width]
+    return torch.tensor(found, dtype=torch.long, device=logits.device)
 
 
 def _keep_top_k(logits: Tensor, top_k: int) -> Tensor:

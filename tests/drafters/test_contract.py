@@ -41,7 +41,7 @@ LOSSLESS = [name for name in ALL_METHODS if not METHODS[name].lossy]
 SAMPLINGS = [
     Sampling(temperature=1.0),
     Sampling(temperature=0.7, top_p=0.8, repetition_penalty=1.2),
-    Sampling(temperature=1.3, top_k=4),
+    Sampling(temperature=1.3, top_k=3),
 ]
 
 
@@ -304,7 +304,7 @@ def siblings(draft, shaper, words):
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("method", [*(name for name in LOSSLESS if name != "nothing"), "siblings"])
 def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling):
-    """Chi-square of seeded runs against the exact joint of a toy target (five words), at p = 1e-4."""
+    """Chi-square of seeded runs against the exact joint of a toy target (four words), at p = 1e-4."""
     statistic, limit, impossible = chi_square(method, sampling)
     assert statistic < limit
     assert not impossible
@@ -312,12 +312,15 @@ def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling
 
 def test_a_lossy_method_is_found_out():
     assert [name for name in ALL_METHODS if METHODS[name].lossy] == ["look_back"]
-    statistic, limit, _ = chi_square("look_back", Sampling(temperature=1.0), runs=3_000)
+    statistic, limit, _ = chi_square("look_back", Sampling(temperature=1.0), runs=2_000)
     assert statistic > 1.5 * limit
 
 
-def chi_square(method, sampling, *, words=5, runs=1_500):
-    """The statistic, its limit at p = 1e-4 (Wilson-Hilferty), and how often something impossible was said."""
+def chi_square(method, sampling, *, words=4, runs=1_000):
+    """The statistic, its limit at p = 1e-4 (Wilson-Hilferty), and how often something impossible was said.
+
+    Four words and 1,000 runs find as small an error as five words and 1,500 runs: 64 cells instead of 125.
+    """
     prompt = [1, 2, 3, 1, 2]
     target, draft = Table(3, words), Table(4, words)
     exact = exact_joint(target, prompt, sampling, words)
