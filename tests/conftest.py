@@ -28,6 +28,7 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Drafter, LanguageModel
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.pair import LoadedPair
 from specdemo.session.loaded import Loaded
 from specdemo.settings import AppSettings, RunSettings, Sampling
@@ -105,7 +106,7 @@ def run_lane(
     target: CachedModel | None = None,
 ) -> list[Event]:
     """All events of one lane."""
-    target = target or bound_target(drafter) or CachedModel(model)
+    target = target or bound_target(drafter) or CachedModel(decoder_of(model))
     target.record(wanted=True)
     return list(
         generate(
@@ -193,6 +194,17 @@ def drafter_for(
     return drafter
 
 
+@cache
+def decoder_of(model: LlamaForCausalLM) -> LeanDecoder:
+    """The decoder that a session uses for such a model: a pass takes half of what the module's own takes."""
+    return LeanDecoder(model)
+
+
+def open_draft(model: LlamaForCausalLM) -> CachedModel:
+    """A draft model."""
+    return CachedModel(decoder_of(model))
+
+
 def loaded(pair: LoadedPair) -> Loaded:
     """A pair as a studio has it, with nothing that ships for it."""
     return Loaded(AppSettings(target="tiny", draft="none"), pair, Shipped())
@@ -200,7 +212,7 @@ def loaded(pair: LoadedPair) -> Loaded:
 
 def open_target(model: LlamaForCausalLM) -> CachedModel:
     """A target that keeps the states that trained drafters read."""
-    target = CachedModel(model, READS)
+    target = CachedModel(decoder_of(model), READS)
     target.record(wanted=True)
     return target
 

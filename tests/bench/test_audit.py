@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import VOCABULARY, header, run_lane, tiny_llama
+from conftest import VOCABULARY, decoder_of, header, open_draft, open_target, run_lane, tiny_llama
 
 from specdemo.bench.audit import run_audit
 from specdemo.bench.audit_result import (
@@ -31,7 +31,6 @@ from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.errors import UserError
 from specdemo.session.menu import MethodInfo
@@ -51,7 +50,7 @@ class Sampler(Drafter):
     """
 
     def __init__(self, weights, shaper, row=lambda probs: probs):
-        self.reader = PrefixReader(CachedModel(weights))
+        self.reader = PrefixReader(open_draft(weights))
         self.shaper = shaper
         self.row = row
         self.generator = torch.Generator().manual_seed(shaper.sampling.seed + 1_000_003)
@@ -111,7 +110,7 @@ def makers(target_weights, draft):
 
 def sampled(target_weights, make, sampling, runs=40, tokens=16):
     """(prompt ids, new ids) of seeded runs through the real loop."""
-    target = CachedModel(target_weights)
+    target = open_target(target_weights)
     for seed in range(runs):
         seeded = replace(sampling, seed=seed)
         prompt = PROMPTS[seed % len(PROMPTS)]
@@ -133,7 +132,7 @@ def judged(target_weights, draft):
 
     def judged(make, condition, said_under="", runs=40):
         said = sampled(target_weights, make, CONDITIONS[said_under or condition], runs)
-        readers = [PrefixReader(CachedModel(weights)) for weights in (target_weights, draft)]
+        readers = [PrefixReader(open_draft(weights)) for weights in (target_weights, draft)]
         return judge_sampling(*readers, condition, CONDITIONS[condition], said, LIMIT)
 
     return judged
@@ -178,7 +177,7 @@ def test_a_method_that_draws_from_another_distribution_is_caught(judged, makers)
 
 def test_reading_again_gives_each_token_the_row_before_it(target_weights):
     sampling = Sampling(temperature=1.0, repetition_penalty=1.3)
-    reader = PrefixReader(CachedModel(target_weights))
+    reader = PrefixReader(open_target(target_weights))
     ids = [3, 9, 3, 14]
     for _ in range(2):  # the second time from the cache
         probs = reread(reader, PROMPTS[0], ids, sampling)
@@ -191,7 +190,7 @@ def test_reading_again_gives_each_token_the_row_before_it(target_weights):
 
 
 def test_greedy_outputs_are_compared_token_by_token(target_weights):
-    reader = PrefixReader(CachedModel(target_weights))
+    reader = PrefixReader(open_target(target_weights))
     plain = [
         output_ids(run_lane(target_weights, Nothing(), prompt, max_new_tokens=8))
         for prompt in PROMPTS
@@ -222,11 +221,11 @@ class Studio:
         self.pair = SimpleNamespace(
             target=SimpleNamespace(
                 model=weights,
-                decoder=weights,
+                decoder=decoder_of(weights),
                 info=ModelInfo("tiny", "", "fp32", "PyTorch float32 on CPU"),
             ),
             draft_info=ModelInfo("tiny draft"),
-            open_draft=lambda: CachedModel(draft),
+            open_draft=lambda: open_draft(draft),
             tokenizer=Letters(),
             context=512,
         )
@@ -239,7 +238,7 @@ class Studio:
 
     def run(self, prompt, settings, **_options):
         yield from generate(
-            CachedModel(self.weights),
+            open_target(self.weights),
             self.makers[settings.method](Shaper(settings.sampling)),
             Letters()(prompt)["input_ids"],
             shaper=Shaper(settings.sampling),

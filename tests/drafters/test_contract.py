@@ -17,6 +17,7 @@ from conftest import (
     drafter_for,
     header,
     innermost,
+    open_draft,
     open_target,
     reference_greedy,
     run_lane,
@@ -29,7 +30,6 @@ from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.settings import POLICIES, Sampling
@@ -56,13 +56,13 @@ def policies_of(method):
 def test_greedy_output_is_that_of_transformers(
     target_weights, draft_weights, method, policy, lookahead
 ):
-    drafter = drafter_for(method, CachedModel(draft_weights), policy=policy, lookahead=lookahead)
+    drafter = drafter_for(method, open_draft(draft_weights), policy=policy, lookahead=lookahead)
     events = run_lane(target_weights, drafter, PROMPT, max_new_tokens=48)
     assert output_ids(events) == reference_greedy(target_weights, PROMPT, 48)
 
 
 def test_plain_decoding_is_that_of_transformers(target_weights, draft_weights):
-    plain = drafter_for("nothing", CachedModel(draft_weights))
+    plain = drafter_for("nothing", open_draft(draft_weights))
     events = run_lane(target_weights, plain, PROMPT, max_new_tokens=48)
     assert output_ids(events) == reference_greedy(target_weights, PROMPT, 48)
 
@@ -73,7 +73,7 @@ def test_greedy_output_with_a_repetition_penalty_is_that_of_transformers(
 ):
     """The penalty must see the right prefix at every drafted position, and be rolled back with it."""
     sampling = Sampling(repetition_penalty=1.3)
-    drafter = drafter_for(method, CachedModel(draft_weights), sampling=sampling)
+    drafter = drafter_for(method, open_draft(draft_weights), sampling=sampling)
     events = run_lane(target_weights, drafter, PROMPT, sampling=sampling)
     expected = reference_greedy(target_weights, PROMPT, 40, repetition_penalty=1.3)
     assert output_ids(events) == expected
@@ -85,7 +85,7 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
     """Never deeper than the budget or larger than allowed; parents first, no sibling twice, honest rows."""
     sampling = Sampling(temperature)
     drafter = drafter_for(
-        method, CachedModel(draft_weights), sampling=sampling, policy="constant", lookahead=6
+        method, open_draft(draft_weights), sampling=sampling, policy="constant", lookahead=6
     )
     target = bound_target(drafter)
     answer = [*PROMPT, *PROMPT]  # a text that copies itself, so that copying methods draft too
@@ -127,7 +127,7 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_invariants_hold_after_each_step(target_weights, draft_weights, method):
     """The target has cached all but the pending token; a drafter's own cache is a prefix of a real text."""
-    target, model = open_target(target_weights), CachedModel(draft_weights)
+    target, model = open_target(target_weights), open_draft(draft_weights)
     drafter = drafter_for(method, model, lookahead=6, policy="constant", target=target)
     committed = list(PROMPT)
     for event in generate(
@@ -162,14 +162,14 @@ def test_a_second_run_starts_clean(target_weights, draft_weights, method):
     """The same drafter again, after another text: the same output, and the first draft of a new one."""
     target = open_target(target_weights)
     used = drafter_for(
-        method, CachedModel(draft_weights), policy="constant", lookahead=4, target=target
+        method, open_draft(draft_weights), policy="constant", lookahead=4, target=target
     )
     run_lane(target_weights, used, [9, 9, 8, 3, 9, 9, 8], target=target)
     target.rollback(0)
     again = run_lane(target_weights, used, PROMPT, target=target)
     assert output_ids(again) == reference_greedy(target_weights, PROMPT, 40)
     if method in ("draft_model", "parallel", "quantised_self", "retrieval"):  # remember nothing
-        fresh = drafter_for(method, CachedModel(draft_weights), policy="constant", lookahead=4)
+        fresh = drafter_for(method, open_draft(draft_weights), policy="constant", lookahead=4)
         for drafter in (used, fresh):
             answered(drafter.start(PROMPT))
         assert (
@@ -186,7 +186,7 @@ def test_an_answer_ends_inside_a_draft(target_weights, draft_weights, method, st
     length = answer.index(stop) + 1
     target = open_target(target_weights)
     drafter = drafter_for(
-        method, CachedModel(draft_weights), policy="constant", lookahead=6, target=target
+        method, open_draft(draft_weights), policy="constant", lookahead=6, target=target
     )
     events = run_lane(target_weights, drafter, PROMPT, stop_ids=frozenset([stop]), target=target)
     assert output_ids(events) == answer[:length]
@@ -197,7 +197,7 @@ def test_an_answer_ends_inside_a_draft(target_weights, draft_weights, method, st
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 6])
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_the_length_limit_is_never_overrun(target_weights, draft_weights, method, max_new_tokens):
-    drafter = drafter_for(method, CachedModel(draft_weights), policy="constant", lookahead=6)
+    drafter = drafter_for(method, open_draft(draft_weights), policy="constant", lookahead=6)
     events = run_lane(target_weights, drafter, PROMPT, max_new_tokens=max_new_tokens)
     assert output_ids(events) == reference_greedy(target_weights, PROMPT, max_new_tokens)
     assert events[-1].reason is FinishReason.LENGTH
@@ -210,7 +210,7 @@ def test_two_visitors_interleaved_do_not_meet(target_weights, draft_weights, met
     lanes = [
         generate(
             target,
-            drafter_for(method, CachedModel(draft_weights), target=target),
+            drafter_for(method, open_draft(draft_weights), target=target),
             prompt,
             shaper=Shaper(Sampling()),
             limits=Limits(32),
