@@ -387,7 +387,7 @@ class AppSettings:
     )  # fmt: skip
     races_at_once: int = _row(
         1, "number of races at once", "visitors",
-        "races, experiments and batches that go on at the same time, each kind for itself; more than one disturbs what is timed",
+        "races, experiments and drafts side by side that go on at the same time; more than one disturbs what is timed",
         low=1, high=64, unit="races", flag="--races-at-once", variable="SPECDEMO_RACES_AT_ONCE",
     )  # fmt: skip
     prompt_tokens: int = _row(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -16,6 +17,7 @@ from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
 from specdemo.scenarios.batch import new_texts
+from specdemo.session.admission import page_line
 from specdemo.session.door import Plain, Work
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
@@ -78,6 +80,8 @@ class RemoteStudio:
         self.error: UserError | None = None
         self.meter = Meter()
         self.meter.replicas = self.replicas
+        self.admission = page_line(settings, self.meter, self.replicas)
+        self._conversations: weakref.WeakSet[RemoteConversation] = weakref.WeakSet()
         self._catalogue = Studio(replace(settings, replay=True))  # what is known without any engine
         self._connect = connect
         self._link: Link | None = None
@@ -187,13 +191,25 @@ class RemoteStudio:
 
     def open(self, visitor: str = "") -> RemoteConversation:
         """A conversation for one visitor."""
-        return RemoteConversation(self)
+        conversation = RemoteConversation(self, visitor)
+        with self._lock:
+            self._conversations.add(conversation)
+        return conversation
+
+    def leave(self, visitor: str) -> None:
+        """A visitor has gone, or seems to have: the engines give their caches back."""
+        with self._lock:
+            conversations = list(self._conversations)
+        for conversation in conversations:
+            if conversation.owner == visitor:
+                conversation.rest()
 
 
 class RemoteConversation:
-    """One visitor's messages, answered by engines elsewhere."""
+    """One visitor's messages, answered by engines elsewhere. owner: whose it is on the page"""
 
-    def __init__(self, studio: RemoteStudio) -> None:
+    def __init__(self, studio: RemoteStudio, owner: str = "") -> None:
+        self.owner = owner
         self._studio = studio
         self._visitor = uuid4().hex  # of this conversation; nothing of the browser is in it
         self._messages: list[dict[str, str]] = []
@@ -211,6 +227,10 @@ class RemoteConversation:
     def close(self) -> None:
         """The visitor has gone."""
         self._messages = []
+        self.rest()
+
+    def rest(self) -> None:
+        """The visitor may have gone: the engine gives the caches back. The messages stay here."""
         if self._asked:
             self._asked = False
             self._studio.link.leave(self._visitor)

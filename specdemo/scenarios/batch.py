@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from queue import SimpleQueue
 
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
+from specdemo.session.admission import Turn, Waiting
 from specdemo.session.caches import failure
 from specdemo.session.door import Door
 from specdemo.settings import RunSettings
@@ -38,6 +40,7 @@ class Answer:
     place: its index among the prompts
     seconds: decoding time of its run, in which it shared the device with the others
     error: what broke it, kept with what there is of its text
+    waiting: its place in the line, where there is one
     """
 
     place: int
@@ -47,6 +50,7 @@ class Answer:
     new_tokens: int = 0
     seconds: float = 0.0
     error: UserError | None = None
+    waiting: Waiting | None = None
 
     @property
     def ended(self) -> bool:
@@ -61,7 +65,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """All prompts together; seconds on the wall clock, reading the prompts included."""
+    """All prompts together; seconds on the wall clock, reading the prompts included and waiting in a line left out."""
 
     prompts: int
     failed: int
@@ -82,11 +86,13 @@ def answer_all(
     at_once: int = AT_ONCE,
     system: str = "",
     cancel: threading.Event | None = None,
+    turn: Callable[[], Turn] | None = None,
 ) -> Generator[Answer | Totals, None, None]:
     """Answer prompts, at most `at_once` together, without plain decoding beside them.
 
     yields: an Answer whenever one has grown, each prompt's last one `ended`; then Totals
     cancel: stops all of them; set here too when the generator is closed, which waits for its threads
+    turn: a place in a line for one prompt, where others want to run too
 
     A prompt that fails keeps its error, and the others go on. Raises UserError before the first answer.
     """
@@ -98,10 +104,17 @@ def answer_all(
     latest = [Answer(place, prompt) for place, prompt in enumerate(prompts)]
 
     def work(answer: Answer) -> None:
-        for grown in _answer(studio, answer, settings, system, cancel):
-            reported.put(grown)
+        try:
+            with turn() if turn else nullcontext() as mine:
+                for waiting in mine or ():
+                    reported.put(replace(answer, waiting=waiting))
+                with clock:
+                    for grown in _answer(studio, answer, settings, system, cancel):
+                        reported.put(grown)
+        except UserError as error:  # nobody else can wait
+            reported.put(replace(answer, state=State.FAILED, error=error))
 
-    begun = time.perf_counter()
+    clock = _Clock()
     with ThreadPoolExecutor(at_once, "specdemo-batch") as pool:
         try:
             for answer in latest:
@@ -119,8 +132,30 @@ def answer_all(
         len(prompts),
         sum(answer.state is State.FAILED for answer in latest),
         sum(answer.new_tokens for answer in latest),
-        time.perf_counter() - begun,
+        clock.seconds,
     )
+
+
+class _Clock:
+    """Seconds in which at least one block of it went on, whichever threads they are in."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._begun = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._begun = time.perf_counter()
+            self._inside += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self.seconds += time.perf_counter() - self._begun
 
 
 def new_texts(step: Verified) -> list[str]:
@@ -170,7 +205,7 @@ def _after(answer: Answer, event: Event, last: str) -> Answer:
     """
     match event:
         case RunStarted():
-            return replace(answer, state=State.RUNNING)
+            return replace(answer, state=State.RUNNING, waiting=None)
         case Verified():
             return replace(
                 answer,

@@ -53,9 +53,9 @@ class Text:
 class Place:
     """Stands at a position of a text and asks drafter after drafter what comes next."""
 
-    def __init__(self, studio: Door) -> None:
+    def __init__(self, studio: Door, visitor: str = "") -> None:
         self._studio = studio
-        self._conversation = studio.open()
+        self._conversation = studio.open(visitor)
         self._writer: ModelInfo | None = None  # what the text was written with
 
     def close(self) -> None:

@@ -13,7 +13,10 @@ from itertools import count
 from types import TracebackType
 
 from specdemo.errors import UserError
+from specdemo.session.meter import Meter
+from specdemo.settings import AppSettings
 
+TIMED = "timed"  # the kind of work that takes turns, because others would disturb what it measures
 MOST_WAITING = 128  # visitors in the line
 RECENT = 32  # runs of a kind whose durations say how long one is expected to take
 UPDATE_SECONDS = 1.0  # between two looks of who waits, where nothing else wakes them
@@ -72,11 +75,12 @@ class Turn:
                 run()
 
     Iterating ends when the turn has come or the wish was cancelled, which leaves the line at once.
-    begun: when it was admitted
+    joined, begun: when it joined the line, and when it was admitted
     """
 
     def __init__(self, admission: Admission, visitor: Hashable, kind: str, cancel: Cancel) -> None:
         self.visitor, self.kind = visitor, kind
+        self.joined = 0.0
         self.begun: float | None = None
         self.changed = threading.Event()
         self._admission, self._cancel = admission, cancel
@@ -135,6 +139,19 @@ class _Held:
         self.total += count
 
 
+def page_line(settings: AppSettings, meter: Meter, engines: Callable[[], int]) -> Admission:
+    """The line of a page as its settings want it, with its figures. engines: how many answer now"""
+    line = Admission(
+        lambda: settings.runs_at_once * engines(),
+        settings.runs_per_visitor,
+        limits={TIMED: settings.races_at_once},
+        most_waiting=settings.waiting_visitors,
+        waited=meter.waited,
+    )
+    meter.waiting = lambda: line.waiting
+    return line
+
+
 class Admission:
     """A line of visitors, served turn by turn over visitors and not over their wishes. Safe to use from several threads.
 
@@ -143,6 +160,7 @@ class Admission:
         could take, but for one place, which stays free for who comes next
     limits: places that each kind of work may hold, for kinds that have a limit of their own
     most_waiting: visitors in the line
+    waited: told how many seconds each turn has waited
     clock: seconds
     """
 
@@ -153,8 +171,10 @@ class Admission:
         *,
         limits: Mapping[str, int] | None = None,
         most_waiting: int = MOST_WAITING,
+        waited: Callable[[float], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._waited = waited
         self._capacity, self._per_visitor = capacity, per_visitor
         self._limits, self._most_waiting, self._clock = dict(limits or {}), most_waiting, clock
         self._lock = threading.Lock()
@@ -192,6 +212,7 @@ class Admission:
     def join(self, turn: Turn) -> None:
         """Take a place in the line, and in the engine where there is room. Raises Full."""
         with self._lock:
+            turn.joined = self._clock()
             self._line.setdefault(turn.visitor, []).append(turn)
             self._admit()
             if turn.admitted or len(self._line) <= self._most_waiting:
@@ -236,6 +257,7 @@ class Admission:
             self._running.append(turn)
             held.add(turn)
             turn.changed.set()
+            self._waited(turn.begun - turn.joined)
         if changed:
             self._foreseen = {}
             for turn in (turn for turns in self._line.values() for turn in turns):

@@ -103,6 +103,7 @@ class Conversation:
     def using(self) -> Iterator[Caches]:
         """The caches for a while in which nobody takes them back. Raises UserError without a pair."""
         self._running += 1
+        self._host.keeper.begin(self)
         try:
             yield self.caches
         finally:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
+from specdemo.session.admission import Admission
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
 from specdemo.settings import AppSettings, RunSettings
@@ -63,6 +64,7 @@ class Door(Protocol):
     """What is loaded, what it can do, and conversations with it; see `Studio`."""
 
     meter: Meter
+    admission: Admission
     error: UserError | None
 
     @property
@@ -100,6 +102,9 @@ class Door(Protocol):
         """The engine's costs: name, verify as [[rows, seconds], ...], draft in seconds or None. None while nothing is loaded."""
 
     def open(self, visitor: str = "") -> Chat: ...
+
+    def leave(self, visitor: str) -> None:
+        """A visitor has gone, or seems to have: their caches are given back."""
 
 
 def perform(door: Door, work: Work, cancel: threading.Event, **arguments: Any) -> Iterator[Plain]:

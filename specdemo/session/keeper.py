@@ -36,6 +36,7 @@ class Keeper:
         self._most_bytes, self._idle_seconds, self._clock = most_bytes, idle_seconds, clock
         self._lock = threading.RLock()
         self._used: weakref.WeakKeyDictionary[Holder, float] = weakref.WeakKeyDictionary()
+        self._left: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._timer: threading.Timer | None = None
 
     @property
@@ -44,12 +45,20 @@ class Keeper:
         with self._lock:
             return sum(holder.held_bytes for holder in list(self._used))
 
+    def begin(self, holder: Holder) -> None:
+        """A run of this holder begins."""
+        with self._lock:
+            self._left.discard(holder)
+            self._used.pop(holder, None)  # behind all others
+            self._used[holder] = self._clock()
+
     def keep(self, holder: Holder) -> None:
         """A run of this holder has ended."""
         with self._lock:
-            self._used.pop(holder, None)  # behind all others
-            if holder.held_bytes:
-                self._used[holder] = self._clock()
+            left = holder in self._left
+            self.begin(holder)
+            if left or not holder.held_bytes:
+                self._take(holder)
         self.look()
 
     def forget(self, holder: Holder) -> None:
@@ -59,11 +68,11 @@ class Keeper:
             self._watch()
 
     def leave(self, visitor: str) -> None:
-        """A visitor has gone, or seems to have: what he holds is taken back at once."""
+        """A visitor has gone, or seems to have: what he holds is taken back at once, or when his run ends."""
         with self._lock:
             for holder in list(self._used):
-                if holder.visitor == visitor:
-                    self._take(holder)
+                if holder.visitor == visitor and not self._take(holder):
+                    self._left.add(holder)
             self._watch()
 
     def look(self) -> None:

@@ -17,6 +17,7 @@ from specdemo.models.doctor import installed
 from specdemo.models.files.catalogue import pairs
 from specdemo.models.memory import return_freed
 from specdemo.models.progress import Progress
+from specdemo.session.admission import page_line
 from specdemo.session.conversation import Conversation
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import Loaded, fetch, load
@@ -58,6 +59,7 @@ class Studio:
         self.runner = Runner()
         self.meter = Meter()
         self.keeper = Keeper(settings.cache_mb * 1_000_000, 60.0 * settings.idle_minutes)
+        self.admission = page_line(settings, self.meter, lambda: 1)
         self._started = False
 
     def start(self) -> None:
@@ -268,6 +270,10 @@ class Studio:
         with self._lock:
             self._conversations.add(conversation)
         return conversation
+
+    def leave(self, visitor: str) -> None:
+        """A visitor has gone, or seems to have: their caches are given back. What goes on ends by itself."""
+        self.keeper.leave(visitor)
 
     def _report(self, progress: Progress) -> None:
         self._progress = progress

@@ -14,7 +14,7 @@ from specdemo.ui.header import create_header, create_replay_note
 from specdemo.ui.links import follow
 from specdemo.ui.model import ModelHandlers
 from specdemo.ui.serving import launch_options
-from specdemo.ui.streaming import QUICK
+from specdemo.ui.streaming import QUICK, whose
 from specdemo.ui.tabs.batch import create_batch
 from specdemo.ui.tabs.lab import create_lab
 from specdemo.ui.tabs.lessons import create_lessons
@@ -80,6 +80,7 @@ def create_app(studio: Door) -> gr.Blocks:
             [dialogs, tabs, *play.fields.values()],
             **QUICK,
         ).then(*refreshed, **QUICK).then(None, None, None, js=script("applied"))
+        demo.unload(lambda: studio.leave(whose()))
     waiting = studio.settings.waiting_visitors
     demo.queue(api_open=False, max_size=waiting, default_concurrency_limit=4)
     # Gradio looks a thousand times a second whether there is something to do: a tenth of a core, and a pass that waits.

@@ -133,6 +133,9 @@ class _Loading:
         """Status, and the button."""
         return self.status or self.handlers.status(), gr.Button(interactive=not self.busy)
 
+    def wait(self, sentence: str) -> None:
+        """Nothing: it stands in no line."""
+
     def end(self, status: str = "") -> None:
         """Nothing is being loaded any more."""
         self.status, self.busy = status, False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +12,7 @@ from specdemo.ui import words
 
 if TYPE_CHECKING:
     from specdemo.scenarios.batch import Answer, Totals
+    from specdemo.session.admission import Waiting
     from specdemo.session.menu import MethodInfo
 
 
@@ -46,6 +48,22 @@ def notice_line(error: UserError) -> str:
             "unharmed": error.unharmed,
             "advice": error.advice,
         }
+    )
+
+
+def waiting_line(sentence: str) -> str:
+    """What a run waits for."""
+    return _line({"type": "waiting", "text": sentence})
+
+
+def place(waiting: Waiting) -> str:
+    """A place in the line as a sentence. Seconds are told as roughly as they are known."""
+    if waiting.seconds is None:
+        return words.PLACE.format(place=waiting.place, of=waiting.of)
+    seconds = max(1, math.ceil(waiting.seconds))
+    rough = next(step for least, step in ((60, 10), (10, 5), (0, 1)) if seconds > least)
+    return words.PLACE_SECONDS.format(
+        place=waiting.place, of=waiting.of, seconds=math.ceil(seconds / rough) * rough
     )
 
 

@@ -20,6 +20,8 @@ from specdemo.ui.gate import outermost
 from specdemo.ui.monitor import Watched, monitor_routes
 from specdemo.ui.theme import create_theme
 
+THREADS = 40  # of Gradio's own accord
+
 # Scripts of what is seen first.
 OPENING = (
     *("page/language.js", "play/view.js", "play/runs.js"),
@@ -49,6 +51,7 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
             "middleware": [Middleware(Preload)],
         },
         "favicon_path": ASSETS / "icons" / "favicon.svg",
+        "max_threads": _threads(studio.settings) if studio else THREADS,
         "ssr_mode": False,
         "run_history": False,
         "show_error": False,
@@ -57,6 +60,11 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
         "footer_links": ["gradio", "settings"],
         "quiet": True,
     }
+
+
+def _threads(settings: AppSettings) -> int:
+    """Whoever runs or waits needs a thread at times, in two parts of the page too; the rest is for what is quick."""
+    return THREADS + 2 * (settings.runs_at_once + settings.waiting_visitors)
 
 
 def _page_head() -> str:

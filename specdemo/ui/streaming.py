@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-import threading
 import time
+import uuid
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import gradio as gr
+from gradio.context import LocalContext
 
 from specdemo.errors import UserError
+from specdemo.session.admission import Cancel, Turn
 from specdemo.session.door import Door
 from specdemo.ui import present, words
-from specdemo.ui.visits import begin_run
+from specdemo.ui.visits import begin_run, go_on
 
 LOADING_SECONDS = 0.5  # between two looks at whether the model is ready
 # Appends are joined: browsers lag on one update for each token, and each update takes a core from the pass.
 YIELD_SECONDS = 1 / 8
 VISITOR_SECONDS = 3600  # what a visitor has in `gr.State` is dropped so long after they left
 QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden"}  # answered at once
+# What runs on the engine: the line in front of it decides who goes on, and not Gradio.
+IN_LINE: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden"}
+
+
+def whose() -> str:
+    """The visitor whose event is handled: the session of their page, or somebody new outside of a page."""
+    request = LocalContext.request.get(None)
+    return getattr(request, "session_hash", None) or uuid.uuid4().hex
 
 
 @dataclass(slots=True)
 class Task:
     """What a visitor asked for last in one part of the page. It is done, stopped or replaced by the next.
 
+    visitor: who waits in the line for it
     cancel: ends the work within a step; set when the task is over, however it ended
     replaced: another task shows its results there now, so this one shows nothing more
     """
 
-    cancel: threading.Event = field(default_factory=threading.Event)
+    visitor: str = field(default_factory=whose)
+    cancel: Cancel = field(default_factory=Cancel)
     replaced: bool = False
 
     def stop(self) -> None:
@@ -42,12 +54,7 @@ class Task:
         """Stop this task and show nothing more of it. returns: the task that takes its place"""
         self.replaced = True
         self.cancel.set()
-        return Task()
-
-
-def alone(studio: Door) -> dict[str, Any]:
-    """What is timed takes turns: options of its events."""
-    return {"concurrency_id": "alone", "concurrency_limit": studio.settings.races_at_once}
+        return Task(self.visitor)
 
 
 def leave(task: Task | None) -> None:
@@ -61,6 +68,9 @@ class Shown(Protocol):
 
     def value(self) -> object:
         """The value of the components as it is now."""
+
+    def wait(self, sentence: str) -> None:
+        """Say where in the line the work is; it is empty when its turn has come."""
 
     def fail(self, error: UserError) -> None:
         """Add what went wrong."""
@@ -85,6 +95,10 @@ class Lines:
         self._parts = ["".join(self._parts)]
         return self._parts[0]
 
+    def wait(self, sentence: str) -> None:
+        """Append where in the line the work is."""
+        self.add(present.waiting_line(sentence or words.TURN))
+
     def fail(self, error: UserError) -> None:
         """Append a notice."""
         self.add(present.notice_line(error))
@@ -96,31 +110,38 @@ def stream(
     work: Generator[object, None, None],
     shown: Shown,
     *,
+    kind: str | None = "run",
+    counts: bool = True,
     waiting: object = None,
     seconds: float = YIELD_SECONDS,
     unexpected: Callable[[Exception], UserError] | None = None,
 ) -> Iterator[object]:
-    """Wait for the model, do the work, and show how it grows. The work yields whenever there is more to show.
+    """Wait for the model and for a turn, do the work, and show how it grows. It yields whenever there is more to show.
 
     studio: waited for until its model is ready, it has failed or the task is stopped; None: no model is needed
-    waiting: shown meanwhile; None leaves the page as it is
+    kind: of the work, for the line in front of the engine; None for work that stands in it by itself
+    counts: whether it is one of the runs that a visitor may begin in a minute
+    waiting: shown while the model is loaded; None leaves the page as it is
     seconds: at least so long between two values
     unexpected: turns an error that is no UserError into one
     yields: values of the components; the last one when the work has ended, unless the task was replaced
 
     Closing the generator, as Gradio does when the browser has gone, stops the task and closes the work.
     """
-    with closing(work):
+    with ExitStack() as ending:
+        ending.enter_context(closing(work))
         try:
-            while not (
-                studio is None or studio.ready or studio.error or task.cancel.wait(LOADING_SECONDS)
-            ):
-                yield gr.skip() if waiting is None else waiting  # a closed browser is noticed here
+            yield from _load(studio, task, waiting)
+            if studio and studio.ready and not task.cancel.is_set():
+                if counts:
+                    begin_run(studio)
+                if kind:
+                    turn = studio.admission.turn(task.visitor, kind=kind, cancel=task.cancel)
+                    yield from _stand(studio, ending.enter_context(turn), task, shown)
+                    ending.enter_context(closing(work))  # before somebody else gets the place
             if task.replaced:
                 yield gr.skip()
                 return
-            if studio and studio.ready and not task.cancel.is_set():
-                begin_run(studio)
             looked = time.monotonic()
             for _ in work:
                 if time.monotonic() - looked >= seconds and not task.replaced:
@@ -133,6 +154,29 @@ def stream(
         finally:
             task.stop()  # also when the browser has gone: whatever still runs must end
     if not task.replaced:
+        yield shown.value()
+
+
+def _load(studio: Door | None, task: Task, waiting: object) -> Iterator[object]:
+    """Wait for the model. waiting: shown meanwhile; None leaves the page as it is"""
+    while not (studio is None or studio.ready or studio.error or task.cancel.wait(LOADING_SECONDS)):
+        yield gr.skip() if waiting is None else waiting  # a closed browser is noticed here
+
+
+def _stand(studio: Door, turn: Turn, task: Task, shown: Shown) -> Iterator[object]:
+    """Stand in the line until the turn has come or the task is over. Raises UserError where the model is another then."""
+    told = ""
+    for waiting in turn:
+        sentence = present.place(waiting)
+        if sentence != told and not task.replaced:
+            told = sentence
+            shown.wait(told)
+            yield shown.value()
+        else:
+            yield gr.skip()  # a closed browser is noticed here
+    if told and turn.admitted:
+        go_on(studio)
+        shown.wait("")
         yield shown.value()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from specdemo.errors import UserError
 from specdemo.scenarios.race import WARM_UP, recorded_races, recorded_together, run_race
+from specdemo.session.admission import Admission
 from specdemo.session.menu import MethodInfo
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
@@ -27,6 +28,7 @@ class ScriptedStudio:
     ready, error, replay_only = True, None, None
     settings = AppSettings()
     target = ModelInfo("tiny")
+    admission = Admission(lambda: 8, 8)
 
     def __init__(self):
         self.ran, self.open_now, self.most_open = [], 0, 0

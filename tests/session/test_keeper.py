@@ -94,6 +94,19 @@ def test_who_is_idle_or_has_left_gives_back(keeper, clock):
     assert keeper.held_bytes == 10
 
 
+def test_who_leaves_in_the_middle_of_a_run_gives_back_at_its_end(keeper):
+    leaves, returns = Visitor("a", running=True), Visitor("b", running=True)
+    for visitor in (leaves, returns):
+        keeper.begin(visitor)
+        keeper.leave(visitor.visitor)
+    assert held([leaves, returns]) == [10, 10]
+    keeper.begin(returns)  # the connection was cut for a moment only
+    for visitor in (leaves, returns):
+        visitor.running = False
+        keeper.keep(visitor)
+    assert held([leaves, returns]) == [0, 10]
+
+
 def test_the_idle_are_noticed_although_nobody_runs(clock):
     keeper, visitor = Keeper(40, IDLE, clock), Visitor()
     keeper.keep(visitor)

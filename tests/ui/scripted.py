@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from specdemo.session.admission import Admission
 from specdemo.session.menu import MethodInfo
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import (
@@ -56,6 +57,7 @@ class ScriptedConversation:
 
 
 class ScriptedStudio:
+    admission = Admission(lambda: 8, 8)
     settings = AppSettings()
     ready = True
     error = None
@@ -77,7 +79,7 @@ class ScriptedStudio:
     def progress(self):
         return self.loading
 
-    def open(self):
+    def open(self, visitor=""):
         return ScriptedConversation()
 
 

@@ -29,7 +29,7 @@ def batch_of(handlers, text, task=None):
 def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
     first, *_, last = batch_of(handlers, "a\n\n  b \n")
     assert [row["state"] for row in first["rows"]] == ["waiting", "waiting"]
-    assert first["waiting"] == words.BATCH_TURN
+    assert first["waiting"] == words.WAIT_TURN
     assert [(row["prompt"], row["text"]) for row in last["rows"]] == [
         ("a", " a0 a1 a2"),
         ("b", " b0 b1 b2"),
@@ -41,7 +41,7 @@ def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
 
 
 def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
-    handlers.studio.open = lambda: ScriptedConversation(UserError("Happened.", advice="Do."))
+    handlers.studio.open = lambda *_: ScriptedConversation(UserError("Happened.", advice="Do."))
     last = batch_of(handlers, "a\nb")[-1]
     assert [(row["state"], row["error"]) for row in last["rows"]] == [
         ("failed", "Happened. Do.")
@@ -75,7 +75,7 @@ def test_a_batch_is_shown_at_most_ten_times_a_second(handlers, monkeypatch):
 
 
 def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
-    handlers.studio.open = lambda: ScriptedConversation(steps=10**9)
+    handlers.studio.open = lambda *_: ScriptedConversation(steps=10**9)
     task, _ = handlers.begin(None, "a\nb")
     running = handlers.run(task, "a\nb", "", VALUES)
     next(running)

@@ -9,10 +9,11 @@ import gradio as gr
 import pytest
 
 from specdemo.errors import UserError
-from specdemo.ui import streaming
+from specdemo.session.admission import Admission, Waiting
+from specdemo.ui import present, streaming
 from specdemo.ui.streaming import Lines, Task, stream
 
-READY = SimpleNamespace(ready=True, error=None)
+READY = SimpleNamespace(ready=True, error=None, admission=Admission(lambda: 8, 8))
 
 
 class Work:
@@ -130,12 +131,98 @@ def test_what_was_replaced_before_its_turn_never_begins():
 
 def test_work_waits_for_the_model_and_begins_by_itself(monkeypatch):
     monkeypatch.setattr(streaming, "LOADING_SECONDS", 0.01)
-    studio = SimpleNamespace(ready=False, error=None)
+    studio = SimpleNamespace(ready=False, error=None, admission=READY.admission)
     _, work, values = streamed(studio)
     assert next(values) == next(values) == "wait"
     assert work.done == 0
     studio.ready = True
     assert list(values)[-1] == "open\n1\n2\n3\n"
+
+
+class Crowd:
+    """A studio with one place, which somebody holds."""
+
+    def __init__(self, most_waiting=8):
+        self.ready, self.error = True, None
+        self.admission = Admission(lambda: 1, most_waiting=most_waiting)
+        self.holding = self.admission.turn("somebody")
+        self.holding.__enter__()
+
+    def go(self):
+        self.holding.__exit__(None, None, None)
+
+
+def sentences(value):
+    waiting = [json.loads(line) for line in value.splitlines() if line.startswith("{")]
+    return [line["text"] for line in waiting if line["type"] == "waiting"]
+
+
+def test_who_waits_sees_a_place_until_the_turn_has_come(monkeypatch):
+    monkeypatch.setattr("specdemo.session.admission.UPDATE_SECONDS", 0.001)
+    studio = Crowd()
+    first, second = streamed(studio), streamed(studio)
+    assert sentences(next(first[2])) == ["You are number 1 of 1 in line."]
+    assert sentences(next(second[2])) == ["You are number 2 of 2 in line."]
+    assert "number 1 of 2" in sentences(next(first[2]))[-1]
+    assert next(first[2]) == gr.skip()  # it says nothing twice, and a closed browser is noticed
+    studio.go()
+    *_, last = first[2]
+    assert sentences(last)[-1] == "It is your turn."
+    assert last.endswith("1\n2\n3\n")
+    place = sentences(next(second[2]))
+    assert place[-1] == "It is your turn."
+    assert list(second[2])[-1].endswith("3\n")
+    assert studio.admission.running == 0
+
+
+def test_the_place_is_given_back_once_the_work_is_closed():
+    held = []
+
+    class Slow(Work):
+        def run(self):
+            try:
+                yield from super().run()
+            finally:
+                held.append(READY.admission.running)
+
+    for leave in (lambda values: values.close(), list):
+        task, shown = Task(), Lines()
+        values = stream(READY, task, Slow(task, shown).run(), shown, seconds=0)
+        next(values)
+        leave(values)
+    assert held == [1, 1]
+    assert READY.admission.running == 0
+
+
+@pytest.mark.parametrize("leave", [Task.stop, Task.replace])
+def test_who_stops_or_goes_on_to_something_else_leaves_the_line(leave):
+    studio = Crowd()
+    task, work, values = streamed(studio)
+    next(values)
+    leave(task)
+    list(values)
+    assert studio.admission.waiting == 0
+    task, work, values = streamed(studio)
+    next(values)
+    values.close()  # as Gradio does when the browser has gone
+    assert studio.admission.waiting == 0
+    assert work.done == 0
+    assert task.cancel.is_set()
+
+
+def test_a_full_class_is_a_sentence():
+    task, work, values = streamed(Crowd(most_waiting=0))
+    *_, last = values
+    assert "The class is full" in last
+    assert work.done == 0
+    assert task.cancel.is_set()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "1 s"), (9.1, "10 s"), (12, "15 s"), (61, "70 s"), (200, "200 s")]
+)
+def test_seconds_are_told_as_roughly_as_they_are_known(seconds, said):
+    assert present.place(Waiting(3, 7, seconds)).endswith(f"expected in about {said}.")
 
 
 def test_a_browser_that_is_closed_while_the_model_loads_stops_the_task(monkeypatch):

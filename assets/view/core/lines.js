@@ -10,7 +10,7 @@ import { upgraded } from "./schema1.js";
  */
 
 const EVENTS = new Set(Object.keys(RULES.events));
-const PAGE = new Set(["open", "earlier", "notice", "lane", "raced"]);
+const PAGE = new Set(["open", "earlier", "waiting", "notice", "lane", "raced"]);
 
 /**
  * A line of this program's own stream as an object, an event in schema 2. Throws an Error for a type that there is not.

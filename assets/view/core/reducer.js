@@ -79,6 +79,9 @@ const CHANGES = {
   earlier(state, item) {
     state.earlier.push({ prompt: item.prompt, answer: item.answer });
   },
+  waiting(state, item) {
+    state.source.waiting = item.text;
+  },
   notice(state, item) {
     state.problems.push(problem(item));
     state.source.waiting = "";

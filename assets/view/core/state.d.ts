@@ -17,6 +17,12 @@ export interface Open {
   run?: string;
 }
 
+/** What a run waits for, as a sentence. */
+export interface Waiting {
+  type: "waiting";
+  text: string;
+}
+
 /** A turn of the conversation before this one. */
 export interface Earlier {
   type: "earlier";
@@ -52,7 +58,7 @@ export interface Raced {
   type: "raced";
 }
 
-export type PageLine = Open | Earlier | Notice | LaneTurn | Raced;
+export type PageLine = Open | Earlier | Waiting | Notice | LaneTurn | Raced;
 export type Line = Event | PageLine;
 
 /** What began a lane; a trace that lost it still names lane, method, prompt and settings. */

@@ -141,13 +141,14 @@ function* head(own, tried, words) {
   yield hint(own.why);
   if (!tried) return;
   const sentence = standing(tried, words);
-  if (sentence) yield el("p", { class: `sd-tried-state sd-tried-${tried.state}` }, sentence);
+  if (sentence) yield el("p", { class: `sd-waits sd-tried-state sd-tried-${tried.state}` }, sentence);
   if (tried.state === "running") yield el("progress", { max: 1, value: tried.done, "aria-label": sentence });
   if (tried.error) yield problemBlock(tried.error);
 }
 
 /** @param {Tried} tried @param {Words} words */
-function standing({ state, said }, words) {
+function standing({ state, said, place }, words) {
+  if (place) return place;
   const what = said ? fill(words.said[said.name] ?? "", { ...said }) : "";
   return fill(words.state[state] ?? "", { said: what });
 }

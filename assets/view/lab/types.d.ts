@@ -102,6 +102,7 @@ export interface RealCase {
 export interface Tried {
   state: "waiting" | "running" | "done" | "stopped" | "failed";
   done?: number;
+  place?: string; // in the line, as a sentence
   precision?: string;
   verify?: [number, number][];
   lanes?: TriedLane[];

@@ -5,7 +5,7 @@ const LANGUAGES = ["en", "de"];
 // Texts of models and visitors, and parts that the script draws from words that are already translated.
 const OWN = ".sd-mount, textarea, input, script, style, svg";
 // In those, what Python says.
-const SAID = "#sd-model, #sd-note, .sd-problem, .sd-told";
+const SAID = "#sd-model, #sd-note, .sd-problem, .sd-told, .sd-waits";
 const ATTRIBUTES = ["placeholder", "aria-label", "title"];
 
 /** @param {string | null} name */
@@ -112,7 +112,10 @@ function follow(root, sentence) {
   new MutationObserver((changes) => {
     for (const { type, target, addedNodes } of changes) {
       const place = target instanceof Element ? target : target.parentElement;
-      if (place?.closest(".sd-mount") && !place.closest(SAID)) continue;
+      if (place?.closest(".sd-mount") && !place.closest(SAID)) {
+        for (const node of addedNodes) if (node instanceof Element) node.querySelectorAll(".sd-waits").forEach(all);
+        continue;
+      }
       if (type === "childList") addedNodes.forEach(all);
       else one(target);
     }

@@ -5,7 +5,7 @@ import { el, setText } from "./dom.js";
 export class Head {
   constructor() {
     this.badge = el("span", { class: "sd-badge" });
-    this.phase = el("span", { class: "sd-race-phase", role: "status" });
+    this.phase = el("span", { class: "sd-race-phase sd-waits", role: "status" });
     this.about = el("span", { class: "sd-about" });
     this.root = el("div", { class: "sd-race-status" }, this.badge, this.phase, this.about);
     this.prompt = el("p", { class: "sd-asked" });

@@ -28,7 +28,7 @@ export class TextView {
     this.before = el("div", { class: "sd-earlier" });
     this.prompt = el("p", { class: "sd-asked" });
     this.body = el("div", { class: "sd-answer" });
-    this.empty = el("p", { class: "sd-empty" });
+    this.empty = el("p", { class: "sd-empty sd-waits" });
     this.root = el("div", { class: "sd-text", role: "region", tabindex: "0", "aria-label": words.text_label });
     this.root.append(this.before, this.prompt, this.body, this.empty);
     this.root.addEventListener("keydown", (event) => this.#walk(event));

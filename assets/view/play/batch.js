@@ -18,7 +18,7 @@ import { split } from "../core/symbols.js";
  */
 export function mountBatch(element, given) {
   const words = given.words.batch;
-  const about = el("p", { class: "sd-batch-total", role: "status" });
+  const about = el("p", { class: "sd-batch-total sd-waits", role: "status" });
   const list = el("ol", { class: "sd-batch-list", "aria-label": words.label });
   /** @type {Card[]} */
   const cards = [];

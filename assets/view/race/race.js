@@ -77,6 +77,7 @@ class RaceView {
   #item(item) {
     if (isEvent(item)) this.#lanes[this.#at ?? -1]?.push(item);
     if (item.type === "open") this.#source = { kind: item.source, waiting: item.waiting ?? "", prompt: item.title ?? "" };
+    if (item.type === "waiting") this.#source.waiting = item.text;
     if (item.type === "lane") this.#turn(item);
     if (item.type === "notice" || item.type === "failed") this.problems.append(problemBlock(item));
     if (item.type === "started") this.#state = "running";

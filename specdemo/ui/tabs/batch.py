@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
 import gradio as gr
 
 from specdemo.errors import UserError
-from specdemo.scenarios.batch import Answer, Totals, answer_all
+from specdemo.scenarios.batch import Answer, State, Totals, answer_all
 from specdemo.session.door import Door
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.settings_panel import SettingsPanel, by_name
-from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, leave, stream
+from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, leave, stream
 from specdemo.ui.view import batch_view
 
 BATCH_SECONDS = 1 / 10  # between two looks at a batch
@@ -30,7 +31,17 @@ class Table:
 
     def value(self) -> str:
         """Value of the batch view."""
-        return present.batch(self.rows, totals=self.totals, error=self.error)
+        return present.batch(self.rows, totals=self.totals, waiting=self.line(), error=self.error)
+
+    def line(self) -> str:
+        """Where in the line the first of the prompts is, while none of them has begun."""
+        waiting = [row.waiting for row in self.rows if row.waiting]
+        if not waiting or any(row.state is not State.WAITING for row in self.rows):
+            return ""
+        return present.place(min(waiting, key=lambda one: one.place))
+
+    def wait(self, sentence: str) -> None:
+        """Nothing: each prompt waits for itself."""
 
     def fail(self, error: UserError) -> None:
         """Say what went wrong."""
@@ -45,7 +56,7 @@ class BatchHandlers:
 
     def begin(self, task: Task | None, text: str | None) -> tuple[Task, str]:
         """Run all was pressed; answered at once. returns: task, the prompts without answers"""
-        waiting = words.BATCH_TURN if self.studio.ready else words.WAIT_LOADING
+        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
         task = Task() if task is None else task.replace()
         return task, present.batch(_rows(prompt_lines(text)), waiting=waiting)
 
@@ -59,6 +70,7 @@ class BatchHandlers:
             task,
             self._answers(task, table, prompts, system or "", values),
             table,
+            kind=None,
             waiting=present.batch(_rows(prompts), waiting=words.WAIT_LOADING),
             seconds=BATCH_SECONDS,
         )
@@ -77,7 +89,10 @@ class BatchHandlers:
         )
         settings = asked_settings(values, self.studio.settings)
         system = asked_system(system)
-        batch = answer_all(self.studio, prompts, settings, system=system, cancel=task.cancel)
+        line = partial(self.studio.admission.turn, task.visitor, cancel=task.cancel)
+        batch = answer_all(
+            self.studio, prompts, settings, system=system, cancel=task.cancel, turn=line
+        )
         with closing(batch):
             for item in batch:
                 if isinstance(item, Totals):
@@ -115,9 +130,7 @@ def create_batch(studio: Door, settings: SettingsPanel) -> None:
         by_name(handlers.run, settings.fields),
         [task, prompts, settings.system, *settings.fields.values()],
         answers,
-        show_progress="hidden",
-        concurrency_id="batch",
-        concurrency_limit=studio.settings.races_at_once,
+        **IN_LINE,
     )
     stop.click(handlers.stop, task, None, **QUICK)
 

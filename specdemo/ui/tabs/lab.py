@@ -13,12 +13,14 @@ import gradio as gr
 
 from specdemo.errors import UserError
 from specdemo.scenarios import lab
+from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
-from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, alone, stream
+from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream
 from specdemo.ui.view import mounted
 from specdemo.ui.words.en.lab import WORDS
 
 LANES = 2 + len(lab.LOOKAHEADS)  # with a draft: plain decoding comes first and last
+RUNNING = {"state": "running", "done": 0.0}
 Tried = dict[str, dict[str, Any]]
 Measured = Generator[dict[str, Any], None, None]  # parts of a result, fuller each time
 
@@ -27,7 +29,8 @@ Measured = Generator[dict[str, Any], None, None]  # parts of a result, fuller ea
 class LabVisitor:
     """What one visitor has tried, and the experiment that was asked for last.
 
-    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` say how far it is
+    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` say how far it is,
+        `place` where in the line
     """
 
     tried: Tried = field(default_factory=dict)
@@ -62,8 +65,7 @@ def create_lab(studio: Door) -> None:
             lambda visitor, name=name: (yield from handlers.run(visitor, name)),
             visitor,
             results,
-            show_progress="hidden",
-            **alone(studio),
+            **IN_LINE,
         )
     stop.click(handlers.stop, visitor, None, **QUICK)
 
@@ -93,6 +95,7 @@ class LabHandlers:
             found.task,
             self._measure(found),
             found,
+            kind=TIMED,
             waiting=json.dumps(found.tried),
             seconds=0,
             unexpected=_unexpected,
@@ -118,15 +121,19 @@ class _Found:
     def __init__(self, visitor: LabVisitor, name: str) -> None:
         self.visitor, self.name = visitor, name
         self.task, self.tried = visitor.task, visitor.tried
-        self.one: dict[str, Any] = {"state": "running", "done": 0.0}
+        self.one: dict[str, Any] = RUNNING
 
     def value(self) -> str:
         """Value of the results."""
         return json.dumps({**self.tried, self.name: self.one})
 
+    def wait(self, sentence: str) -> None:
+        """Say where in the line the experiment is."""
+        self.one = {"state": "waiting", "place": sentence} if sentence else RUNNING
+
     def end(self, state: str, **more: object) -> None:
         """The experiment has ended; the visitor keeps it, unless another one has taken its place."""
-        self.one |= {"state": state, **more}
+        self.one = {**self.one, "state": state, **more}
         if not self.task.replaced:
             self.visitor.tried = {**self.tried, self.name: self.one}
 

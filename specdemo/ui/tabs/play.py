@@ -22,7 +22,16 @@ from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.model import ModelMenu, create_model_menu
 from specdemo.ui.recorded import create_runs, opening_line, recorded_runs
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_settings
-from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, YIELD_SECONDS, Lines, Task, stream
+from specdemo.ui.streaming import (
+    IN_LINE,
+    QUICK,
+    VISITOR_SECONDS,
+    YIELD_SECONDS,
+    Lines,
+    Task,
+    stream,
+    whose,
+)
 from specdemo.ui.view import run_view
 
 EXAMPLES = ASSETS / "examples.json"
@@ -66,7 +75,7 @@ class PlayHandlers:
     def arrive(self) -> Visitor:
         """The page was opened."""
         self.studio.start()
-        return Visitor(self.studio.open())
+        return Visitor(self.studio.open(whose()))
 
     def play(self, visitor: Visitor | None, name: str) -> str:
         """A recorded run was chosen; it replaces a live one that still goes on. returns: stream"""
@@ -79,7 +88,7 @@ class PlayHandlers:
 
     def begin(self, visitor: Visitor | None) -> tuple[Visitor, object]:
         """Run was pressed; answered at once, before the run has its turn. returns: visitor, stream"""
-        visitor = visitor or Visitor(self.studio.open())
+        visitor = visitor or Visitor(self.studio.open(whose()))
         visitor.task = visitor.task.replace()
         if self.studio.replay_only:
             gr.Info(str(self.studio.replay_only), duration=None)
@@ -143,7 +152,7 @@ class PlayHandlers:
 
     def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
         """Clear was pressed. returns: visitor, empty stream, empty prompt"""
-        visitor = visitor or Visitor(self.studio.open())
+        visitor = visitor or Visitor(self.studio.open(whose()))
         visitor.task.replace()
         visitor.conversation.reset()
         visitor.turns.clear()
@@ -201,10 +210,8 @@ def create_play(studio: Door) -> Play:
         by_name(handlers.run, settings.fields),
         [visitor, prompt, settings.system, *settings.fields.values()],
         view,
-        show_progress="hidden",
         api_name="answer",
-        concurrency_id="engine",
-        concurrency_limit=studio.settings.runs_at_once,
+        **IN_LINE,
     )
     runs.sent(handlers.play, [visitor, runs], view, **QUICK)
     stop.click(handlers.stop, visitor, None, **QUICK)

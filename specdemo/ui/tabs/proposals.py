@@ -15,12 +15,13 @@ import gradio as gr
 from specdemo.errors import UserError
 from specdemo.scenarios.proposals import ANSWER, Guess, Place, Text
 from specdemo.scenarios.race import recorded_together
+from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.streaming import QUICK, VISITOR_SECONDS, Task, alone, stream
+from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream, whose
 from specdemo.ui.view import RUNS, mounted
 from specdemo.ui.words.en import proposals as words
 
@@ -76,7 +77,7 @@ class ProposalHandlers:
 
     def begin(self, visitor: ProposalVisitor | None) -> tuple[ProposalVisitor, object]:
         """Generate was pressed; answered at once. returns: visitor, value of the view"""
-        visitor = visitor or ProposalVisitor(Place(self.studio))
+        visitor = visitor or ProposalVisitor(Place(self.studio, whose()))
         visitor.task = visitor.task.replace()
         if self.studio.replay_only:
             gr.Info(str(self.studio.replay_only), duration=None)
@@ -98,7 +99,7 @@ class ProposalHandlers:
         visitor.text = None
         shown = _Shown(self, visitor, "writing")
         work = self._write(shown, prompt or "", system or "", values)
-        yield from stream(self.studio, visitor.task, work, shown)
+        yield from stream(self.studio, visitor.task, work, shown, kind=TIMED)
 
     def _write(
         self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
@@ -120,11 +121,11 @@ class ProposalHandlers:
             raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
         shown.end()
         if not shown.task.cancel.is_set():
-            visitor.task = Task()  # the drafters, who are asked next
+            visitor.task = Task(shown.task.visitor)  # the drafters, who are asked next
 
     def choose(self, visitor: ProposalVisitor | None, sent: str) -> tuple[ProposalVisitor, object]:
         """A position was chosen on the page; answered at once. sent: {"position": n}. returns: visitor, value of the view"""
-        visitor = visitor or ProposalVisitor(Place(self.studio))
+        visitor = visitor or ProposalVisitor(Place(self.studio, whose()))
         visitor.task = visitor.task.replace()
         if not visitor.text:
             return visitor, self.view(
@@ -140,8 +141,9 @@ class ProposalHandlers:
             yield gr.skip()
             return
         shown = _Shown(self, visitor, "asking")
+        work = self._ask(shown, visitor.text, values)
         yield from stream(
-            None, visitor.task, self._ask(shown, visitor.text, values), shown, seconds=0
+            self.studio, visitor.task, work, shown, kind=TIMED, counts=False, seconds=0
         )
 
     def _ask(
@@ -211,6 +213,10 @@ class _Shown:
             waiting=self.waiting,
             asking=self.asking,
         )
+
+    def wait(self, sentence: str) -> None:
+        """Say where in the line the work is."""
+        self.waiting = sentence
 
     def end(self) -> None:
         """The work has ended: a text stands at its first quarter, and rows stay."""
@@ -301,8 +307,7 @@ def create_proposals(studio: Door) -> None:
         by_name(handlers.write, writing),
         [visitor, prompt, system, *writing.values()],
         view,
-        show_progress="hidden",
-        **alone(studio),
+        **IN_LINE,
     )
     chosen = view.sent(handlers.choose, [visitor, view], [visitor, view], **QUICK)
     for event in (written, chosen):
@@ -310,8 +315,7 @@ def create_proposals(studio: Door) -> None:
             by_name(handlers.ask, drafting),
             [visitor, *drafting.values()],
             view,
-            show_progress="hidden",
-            **alone(studio),
+            **IN_LINE,
         )
     stop.click(handlers.stop, visitor, None, **QUICK)
     recorded.input(handlers.replay, [visitor, recorded], view, **QUICK)

@@ -12,6 +12,7 @@ import gradio as gr
 
 from specdemo.errors import UserError
 from specdemo.scenarios.race import LEAST, MOST, recorded_races, run_race
+from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.codec import encode
@@ -21,12 +22,12 @@ from specdemo.ui.checks import asked_settings, asked_text
 from specdemo.ui.race_lines import RACED, lane_line, lane_title, recorded_lines, recorded_title
 from specdemo.ui.settings_panel import by_name, create_widget
 from specdemo.ui.streaming import (
+    IN_LINE,
     QUICK,
     VISITOR_SECONDS,
     YIELD_SECONDS,
     Lines,
     Task,
-    alone,
     leave,
     stream,
 )
@@ -102,9 +103,9 @@ class RaceHandlers:
         if self.studio.replay_only:  # `begin` has said why
             yield gr.skip()
             return
-        lines = RaceLines()
+        lines = RaceLines(present.open_line("live", uuid.uuid4().hex, waiting=words.WAIT_TURN))
         work = self._race(task, lines, prompt or "", count, values)
-        yield from stream(self.studio, task, work, lines)
+        yield from stream(self.studio, task, work, lines, kind=TIMED)
 
     def _race(
         self, task: Task, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
@@ -208,8 +209,7 @@ def create_race(studio: Door) -> None:
         by_name(handlers.run, fields),
         [task, prompt, count, *fields.values()],
         view,
-        show_progress="hidden",
-        **alone(studio),
+        **IN_LINE,
     )
     stop.click(handlers.stop, task, None, **QUICK)
     recorded.input(handlers.replay, [task, recorded], view, **QUICK)

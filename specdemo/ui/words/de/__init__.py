@@ -74,6 +74,11 @@ REPLAY_ONLY = "Nur aufgezeichnete Läufe"
 WAIT_LOADING = "Das Modell wird noch geladen. Der Lauf beginnt, sobald es bereit ist."
 WAIT_TURN = "Der Lauf beginnt, sobald Platz für ihn ist."
 NO_SUCH_RUN = "Diesen aufgezeichneten Lauf gibt es nicht mehr. Die Seite neu laden."
+PLACE = "Platz {place} von {of} in der Schlange."
+PLACE_SECONDS = (
+    "Platz {place} von {of} in der Schlange. An der Reihe voraussichtlich in etwa {seconds} s."
+)
+TURN = "Der Lauf ist an der Reihe."
 BATCH = "Mehrere Prompts zugleich"
 BATCH_HINT = (
     "Höchstens {most}, mit dem Verfahren und den Einstellungen oben. Sie teilen sich die Durchgänge des "
@@ -87,7 +92,6 @@ BATCH_EXAMPLES = (
     "List ten tips for learning a new language.",
 )
 BATCH_RUN, BATCH_STOP = "Alle starten", "Alle anhalten"
-BATCH_TURN = "Warten: Stapel sind nacheinander dran. Dieser beginnt, sobald der vorige zu Ende ist."
 BATCH_EMPTY = "Es gibt keine Prompts."
 BATCH_EMPTY_ADVICE = "Einen je Zeile schreiben."
 BATCH_MANY = "Das sind {count} Prompts; höchstens {most} werden zusammen beantwortet."

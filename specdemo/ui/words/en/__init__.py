@@ -75,6 +75,11 @@ REPLAY_ONLY = "Recorded runs only"
 WAIT_LOADING = "The model is still loading. Your run starts as soon as it is ready."
 WAIT_TURN = "Your run starts as soon as there is room for it."
 NO_SUCH_RUN = "This recorded run is not there any more. Load the page anew."
+PLACE = "You are number {place} of {of} in line."
+PLACE_SECONDS = (
+    "You are number {place} of {of} in line. Your turn is expected in about {seconds} s."
+)
+TURN = "It is your turn."
 BATCH = "Several prompts at once"
 BATCH_HINT = "Up to {most}, with the method and settings above. They share the target's passes, so each takes longer than it would alone. Plain decoding is not run."
 BATCH_PROMPTS = "Prompts, one per line"
@@ -85,7 +90,6 @@ BATCH_EXAMPLES = (
     "List ten tips for learning a new language.",
 )
 BATCH_RUN, BATCH_STOP = "Run all", "Stop all"
-BATCH_TURN = "Waiting: batches take turns. Yours starts when the one before it ends."
 BATCH_EMPTY = "There are no prompts."
 BATCH_EMPTY_ADVICE = "Write one per line."
 BATCH_MANY = "There are {count} prompts; at most {most} can be answered together."
