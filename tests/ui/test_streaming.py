@@ -10,6 +10,7 @@ import pytest
 
 from specdemo.errors import UserError
 from specdemo.session.admission import Admission, Waiting
+from specdemo.trace.events import ModelInfo
 from specdemo.ui import present, streaming
 from specdemo.ui.streaming import Lines, Task, stream
 
@@ -143,7 +144,7 @@ class Crowd:
     """A studio with one place, which somebody holds."""
 
     def __init__(self, most_waiting=8):
-        self.ready, self.error = True, None
+        self.ready, self.error, self.target = True, None, ModelInfo("tiny")
         self.admission = Admission(lambda: 1, most_waiting=most_waiting)
         self.holding = self.admission.turn("somebody")
         self.holding.__enter__()
