@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from enum import Enum
-from typing import Any, NoReturn
+from functools import cache, partial
+from itertools import repeat, starmap
+from typing import Any, NoReturn, TypeAlias
 
 from specdemo.trace.events import (
     SCHEMA_VERSION,
@@ -35,6 +37,9 @@ from specdemo.trace.shapes import (
 
 READABLE = tuple(range(1, SCHEMA_VERSION + 1))
 NAMES = {cls: name for name, cls in EVENTS.items()}
+Rule: TypeAlias = tuple[
+    Callable[[Any], bool], Callable[[Any], Any], str
+]  # takes, converts, what is wrong
 CLOSE = 1e-5  # two numbers that were equal before they were written with seven digits
 
 
@@ -75,7 +80,7 @@ def decode(line: str) -> Event:
     cls = EVENTS[kind]
     if cls is RunStarted:
         _readable(data.get("schema", SCHEMA_VERSION))
-    event: Event = _members(cls, data)
+    event: Event = _members_of(cls)(data)
     if isinstance(event, Drafted | Verified):
         _agree(event)
         return replace(event, nodes=_with_origin(event))
@@ -120,52 +125,75 @@ def _readable(schema: object) -> None:
         raise TraceError(f"{schema:g} is not one of {', '.join(map(str, READABLE))}", "schema")
 
 
-def _checked(shape: Shape, value: Any) -> Any:
-    """A JSON value as the events hold it. Raises TraceError where it has not this shape."""
-    if not shape.takes(value):
-        raise TraceError(f"must be {shape.wanted}")
+def _converter(shape: Shape) -> Callable[[Any], Any]:
+    """What turns a JSON value that has a shape into the value that events hold."""
     match shape:
-        case Text():
-            return shape.enum(value) if shape.enum else value
+        case Text(enum=enum) if enum:
+            return {member.value: member for member in enum}.__getitem__
         case Number():
-            return int(value) if shape.whole else float(value)
+            return int if shape.whole else float
         case Many():
-            return tuple(_item(shape.item, item, i) for i, item in enumerate(value))
+            return partial(_items, repeat((shape.item.takes, *_rest(shape.item))))
         case Row():
-            pairs = zip(shape.items, value, strict=True)
-            return tuple(_item(inner, item, i) for i, (inner, item) in enumerate(pairs))
+            return partial(_items, [(item.takes, *_rest(item)) for item in shape.items])
         case Part():
-            return _members(shape.cls, value)
+            return _members_of(shape.cls)
+    return _same
+
+
+def _rest(shape: Shape) -> tuple[Callable[[Any], Any], str]:
+    return _converter(shape), f"must be {shape.wanted}"
+
+
+def _same(value: Any) -> Any:
     return value
 
 
-def _item(shape: Shape, value: Any, index: int) -> Any:
+def _items(rules: Iterable[Rule], values: list[Any]) -> tuple[Any, ...]:
+    found: list[Any] = []
     try:
-        return _checked(shape, value)
+        for (takes, convert, wrong), value in zip(rules, values, strict=False):
+            if not takes(value):
+                raise TraceError(wrong)
+            found.append(convert(value))
     except TraceError as error:
-        raise error.within(f"[{index}]") from None
+        raise error.within(f"[{len(found)}]") from None
+    return tuple(found)
 
 
-def _members(cls: type[Any], data: dict[str, Any]) -> Any:
-    """An object of a class, each of its fields checked; null stands for a missing value where there may be none."""
-    known = PARTS[cls]
-    if unknown := data.keys() - known.keys():
-        name = re.sub(r"[^A-Za-z0-9_]", "?", min(unknown))[:40]
-        raise TraceError(f"is no field of {cls.__name__}", name)
-    values: dict[str, Any] = {}
-    for name, member in known.items():
-        value = data.get(name)
-        if value is None and (member.empty or name not in data):
-            if member.required:
-                raise TraceError("is missing", name)
-            if member.empty:
-                values[name] = None
-            continue
+@cache
+def _members_of(cls: type[Any]) -> Callable[[dict[str, Any]], Any]:
+    """What makes an object of a class from its JSON object, each field checked once.
+
+    null stands for a missing value where there may be none.
+    """
+    rules = [
+        (name, member.required, member.empty, member.shape.takes, *_rest(member.shape))
+        for name, member in PARTS[cls].items()
+    ]
+    names = PARTS[cls].keys()
+    missing = {name: None for name, member in PARTS[cls].items() if member.empty}
+
+    def members(data: dict[str, Any]) -> Any:
+        if not data.keys() <= names:
+            name = re.sub(r"[^A-Za-z0-9_]", "?", min(data.keys() - names))[:40]
+            raise TraceError(f"is no field of {cls.__name__}", name)
+        values: dict[str, Any] = {**missing}
         try:
-            values[name] = _checked(member.shape, value)
+            for name, required, empty, takes, convert, wrong in rules:
+                if name not in data or (empty and data[name] is None):
+                    if required:
+                        raise TraceError("is missing")
+                    continue
+                value = data[name]
+                if not takes(value):
+                    raise TraceError(wrong)
+                values[name] = convert(value)
         except TraceError as error:
             raise error.within(name) from None
-    return cls(**values)
+        return cls(**values)
+
+    return members
 
 
 def _agree(event: Drafted | Verified) -> None:
@@ -199,45 +227,54 @@ def _with_origin(event: Drafted | Verified) -> tuple[Node, ...]:
     target, a drawn one with min(1, p / q). A test without a draw was greedy, so all were chosen. Where the two
     give the same, and before the verdict, schema 1 cannot say, and `origin` stays None.
     """
-    if all(node.origin for node in event.nodes):
-        return event.nodes
-    nodes = [
-        replace(node, confidence=node.draft_prob, draft_prob=None)
-        if node.origin is None and node.draft_prob is not None
-        else node
-        for node in event.nodes
+    nodes = event.nodes
+    if all(node.origin for node in nodes):
+        return nodes
+    said = [
+        node.confidence if node.origin or node.draft_prob is None else node.draft_prob
+        for node in nodes
     ]
-    told = map(_told, _first_tested(nodes)) if isinstance(event, Verified) else ()
+    told = (
+        starmap(_told, _first_tested(zip(nodes, said, strict=True)))
+        if isinstance(event, Verified)
+        else ()
+    )
     origin = next(filter(None, told), None)
-    return tuple(_as(node, origin) if node.origin is None else node for node in nodes)
+    return tuple(
+        node if node.origin else _as(node, confidence, origin)
+        for node, confidence in zip(nodes, said, strict=True)
+    )
 
 
-def _as(node: Node, origin: Origin | None) -> Node:
-    if origin is Origin.DRAWN:
-        drawn = node.confidence is not None
-        return replace(node, origin=origin, draft_prob=node.confidence) if drawn else node
-    return replace(node, origin=origin)
+def _as(node: Node, confidence: float | None, origin: Origin | None) -> Node:
+    """A node of schema 1 in schema 2."""
+    if origin is not Origin.DRAWN:
+        return replace(node, origin=origin, confidence=confidence, draft_prob=None)
+    drawn = None if confidence is None else origin
+    return replace(node, origin=drawn, confidence=confidence, draft_prob=confidence)
 
 
-def _first_tested(nodes: Iterable[Node]) -> Iterator[Node]:
+def _first_tested(
+    nodes: Iterable[tuple[Node, float | None]],
+) -> Iterator[tuple[Node, float | None]]:
     """Of the nodes below each parent, the one that was tested first."""
     parents = set()
-    for node in nodes:
+    for node, confidence in nodes:
         if node.accept_prob is not None and node.parent not in parents:
             parents.add(node.parent)
-            yield node
+            yield node, confidence
 
 
-def _told(node: Node) -> Origin | None:
+def _told(node: Node, confidence: float | None) -> Origin | None:
     """What the test of one token tells of its step."""
     if node.draw is None:
         return Origin.CHOSEN
     if node.accept_prob is None or node.target_prob is None:
         return None
     chosen = math.isclose(node.accept_prob, node.target_prob, rel_tol=CLOSE)
-    if not node.confidence:
+    if not confidence:
         return Origin.CHOSEN if chosen else None
-    kept = min(1.0, node.target_prob / node.confidence)
+    kept = min(1.0, node.target_prob / confidence)
     drawn = math.isclose(node.accept_prob, kept, rel_tol=CLOSE)
     if chosen == drawn:
         return None

@@ -8,6 +8,7 @@ from typing import Annotated
 
 SCHEMA_VERSION = 2
 LANES = ("plain", "speculative")
+LARGEST_FILE = 16 * 2**20  # bytes of a saved trace: some five thousand steps with every detail
 MOST_ITEMS = 1024  # of any list in a line: nodes of a step, a path, choices of a place
 LARGEST = 2**53 - 1  # whole numbers up to here are exact in JavaScript too
 LONGEST = 10**9  # seconds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specdemo.errors import UserError
 from specdemo.trace.codec import TraceError, decode
-from specdemo.trace.events import Event, RunStarted, Trace
+from specdemo.trace.events import LARGEST_FILE, Event, RunStarted, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,10 @@ class Replay:
 
 
 def read(path: str | Path) -> Replay:
-    """Read a trace file. Raises UserError when the file cannot be opened or holds no event at all."""
+    """Read a trace file. Raises UserError when it cannot be opened, is too large or holds no event at all."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
+        with Path(path).open("rb") as file:
+            text = file.read(LARGEST_FILE + 1).decode("utf-8-sig", "replace")
     except OSError as error:
         raise UserError(
             f"The trace {path} cannot be read: {error.strerror or error}.", advice="Check the path."
@@ -34,6 +35,12 @@ def parse(text: str, name: str = "the trace") -> Replay:
 
     Nothing else is raised, whatever the text is. The sentence names the line, the field and what must stand there.
     """
+    if len(text) > LARGEST_FILE or len(text.encode("utf-8", "replace")) > LARGEST_FILE:
+        raise UserError(
+            f"{name} is larger than {LARGEST_FILE >> 20} MB, the most that a trace may have.",
+            unharmed="Nothing was read.",
+            advice="Open a .jsonl file that specdemo saved.",
+        )
     events: list[Event] = []
     begun: set[str] = set()
     for number, line in enumerate(text.split("\n"), start=1):

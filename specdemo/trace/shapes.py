@@ -45,9 +45,9 @@ class Text:
 
     def takes(self, value: object) -> bool:
         """Whether a value of JSON has this shape."""
-        if not isinstance(value, str):
+        if type(value) is not str:
             return False
-        return value in self.texts if self.texts else not HALF.search(value)
+        return value in self.texts if self.texts else value.isascii() or not HALF.search(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,10 @@ class Number:
 
     def takes(self, value: object) -> bool:
         """Whether a value of JSON has this shape."""
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return False
-        return self.low <= value <= self.high and not (self.whole and value % 1)
+        kind = type(value)
+        if kind is float:
+            return self.low <= value <= self.high and not (self.whole and value % 1)  # type: ignore[operator]
+        return kind is int and self.low <= value <= self.high  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from specdemo.trace.codec import NAMES, READABLE
-from specdemo.trace.events import MOST_ITEMS
+from specdemo.trace.events import LARGEST_FILE, MOST_ITEMS
 from specdemo.trace.shapes import (
     DEEPEST,
     EVENTS,
@@ -44,6 +44,7 @@ def rules() -> str:
     known = {
         "events": {name: cls.__name__ for name, cls in EVENTS.items()},
         "schemas": READABLE,
+        "largestFile": LARGEST_FILE,
         "mostItems": MOST_ITEMS,
         "deepest": DEEPEST,
     }

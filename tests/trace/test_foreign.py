@@ -12,6 +12,8 @@ import os
 import random
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,14 @@ from specdemo.errors import UserError
 from specdemo.export.table import csv_table
 from specdemo.paths import ASSETS
 from specdemo.trace.codec import decode, dumps
-from specdemo.trace.events import SCHEMA_VERSION, Drafted, RunStarted, Verified
+from specdemo.trace.events import LARGEST_FILE, SCHEMA_VERSION, Drafted, RunStarted, Verified
 from specdemo.trace.metrics import calibration_error, measure, output_ids, timeline
 from specdemo.trace.replay import parse, read
+from specdemo.ui.words import de as german
+from specdemo.ui.words import en as english
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 BAD = json.loads((HERE / "bad_traces.json").read_text(encoding="utf-8"))
 OLD = json.loads((HERE / "schema1.json").read_text(encoding="utf-8"))
 RUNS = sorted((ASSETS / "runs").glob("*.jsonl"))
@@ -197,3 +202,52 @@ def test_the_script_says_the_same_of_every_bad_and_every_mutated_trace(mutations
 def is_text(text: str) -> bool:
     """A file cannot hold half a character."""
     return text.encode("utf-8", "replace").decode() == text
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
+    large = tmp_path / "large.jsonl"
+    with large.open("wb") as file:
+        file.truncate(50 * 2**20)
+    with pytest.raises(UserError, match="is larger than 16 MB") as raised:
+        read(large)
+    assert raised.value.unharmed
+    if Path("/dev/zero").exists():
+        with pytest.raises(UserError, match="is larger than 16 MB"):
+            read("/dev/zero")
+    with pytest.raises(UserError, match="is larger than 16 MB"):
+        parse("€" * (LARGEST_FILE // 3 + 1))
+
+
+def test_the_page_says_the_limit_before_and_in_the_sentence():
+    for words in (english, german):
+        assert "16 MB" in words.VIEW["open"]
+        assert "16 MB" in words.VIEW["trace"]["large"]
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_the_script_refuses_a_file_that_is_too_large_before_it_is_read():
+    script = """
+      import { readFile } from "./assets/view/play/opening.js";
+      import { readTrace } from "./assets/view/core/lines.js";
+      const words = { large: "too large: {name}", unharmed: "u", advice: "a" };
+      const file = { name: "x", size: %d, text() { throw new Error("it was read"); } };
+      const [notice, ...more] = await readFile(file, words);
+      if (more.length || notice.message !== "too large: x") throw new Error(JSON.stringify(notice));
+      if (readTrace(" ".repeat(%d)).problem !== "it is too large") throw new Error("the text was read");
+    """
+    command = ["node", "--input-type=module", "-e", script % (LARGEST_FILE + 1, LARGEST_FILE + 1)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_checking_costs_little_more_than_making_the_events():
+    """Each field is looked at once: what is read is made in a small multiple of the time that its JSON takes."""
+    text = next(path for path in RUNS if "06" in path.stem).read_text(encoding="utf-8")
+
+    def seconds(work: Callable[[str], object]) -> float:
+        begun = time.process_time()
+        work(text)
+        return time.process_time() - begun
+
+    ratios = [seconds(parse) / seconds(lambda text: [*map(json.loads, text.splitlines())]) for _ in range(5)]  # fmt: skip
+    assert min(ratios) < 12

@@ -6,7 +6,7 @@ import { RULES as GENERATED } from "./rules.js";
 /**
  * What a field must hold.
  * @typedef {{ kind: string, wanted: string, part?: any, item?: any, items?: any, required?: boolean, empty?: boolean }} Rule
- * @type {{ events: Record<string, string>, schemas: number[], mostItems: number, deepest: number, parts: Record<string, Record<string, Rule>> }}
+ * @type {{ events: Record<string, string>, schemas: number[], largestFile: number, mostItems: number, deepest: number, parts: Record<string, Record<string, Rule>> }}
  */
 const RULES = GENERATED;
 
@@ -24,7 +24,7 @@ export function checked(data) {
   if (typeof type !== "string" || !Object.hasOwn(RULES.events, type)) throw new Error(`type must be one of ${Object.keys(RULES.events).join(", ")}`);
   if (type === "started") readable(fields);
   /** @type {any} */
-  const event = { type, ...members(RULES.events[type], fields, "") };
+  const event = { type, ...members(RULES.events[type], fields) };
   agree(event);
   return event;
 }
@@ -36,24 +36,44 @@ function readable({ schema = RULES.schemas.at(-1) }) {
   if (!RULES.schemas.includes(schema)) throw new Error(`schema ${schema} is not one of ${RULES.schemas.join(", ")}`);
 }
 
+/** What is wrong with a field, whose name grows on the way out. */
+class Problem extends Error {
+  /**
+   * @param {string} field
+   * @param {string} problem
+   */
+  constructor(field, problem) {
+    super(`${field} ${problem}`);
+    this.field = field;
+    this.problem = problem;
+  }
+
+  /** @param {string} outer */
+  within(outer) {
+    return new Problem(outer + (this.field && !this.field.startsWith("[") ? "." : "") + this.field, this.problem);
+  }
+}
+
+/** @type {Map<string, [string, Rule][]>} */
+const PARTS = new Map(Object.entries(RULES.parts).map(([part, known]) => [part, Object.entries(known)]));
+
 /**
  * @param {string} part
  * @param {Record<string, any>} data
- * @param {string} where
  */
-function members(part, data, where) {
+function members(part, data) {
   const known = RULES.parts[part];
-  const [unknown] = Object.keys(data).filter((name) => !Object.hasOwn(known, name)).sort();
-  if (unknown !== undefined) throw new Error(`${where}${unknown.replace(/[^A-Za-z0-9_]/gu, "?").slice(0, 40)} is no field of ${part}`);
+  const unknown = Object.keys(data).filter((name) => !Object.hasOwn(known, name));
+  if (unknown.length) throw new Problem(unknown.sort()[0].replace(/[^A-Za-z0-9_]/gu, "?").slice(0, 40), `is no field of ${part}`);
   /** @type {Record<string, unknown>} */
   const found = {};
-  for (const [name, rule] of Object.entries(known)) {
+  for (const [name, rule] of PARTS.get(part) ?? []) {
     const given = Object.hasOwn(data, name) ? data[name] : undefined;
     if (given === undefined || (given === null && rule.empty)) {
-      if (rule.required) throw new Error(`${where}${name} is missing`);
+      if (rule.required) throw new Problem(name, "is missing");
       continue;
     }
-    found[name] = value(rule, given, where + name);
+    found[name] = value(rule, given, name);
   }
   return found;
 }
@@ -61,17 +81,24 @@ function members(part, data, where) {
 /**
  * @param {Rule} rule
  * @param {any} given
- * @param {string} where
+ * @param {string} name
  * @returns {unknown}
  */
-function value(rule, given, where) {
-  if (!TAKES[rule.kind](given, rule)) throw new Error(`${where} must be ${rule.wanted}`);
-  /** @type {any[]} */
-  const list = given;
-  if (rule.kind === "Many") return list.map((item, i) => value(rule.item, item, `${where}[${i}]`));
-  if (rule.kind === "Row") return list.map((item, i) => value(rule.items[i], item, `${where}[${i}]`));
-  return rule.kind === "Part" ? members(rule.part, given, `${where}.`) : given;
+function value(rule, given, name) {
+  if (!TAKES[rule.kind](given, rule)) throw new Problem(name, `must be ${rule.wanted}`);
+  if (!DEEP.has(rule.kind)) return given;
+  try {
+    if (rule.kind === "Part") return members(rule.part, given);
+    /** @type {any[]} */
+    const list = given;
+    return list.map((item, i) => value(rule.kind === "Many" ? rule.item : rule.items[i], item, AT[i] ?? `[${i}]`));
+  } catch (error) {
+    throw error instanceof Problem ? error.within(name) : error;
+  }
 }
+
+const DEEP = new Set(["Many", "Row", "Part"]);
+const AT = Array.from({ length: 64 }, (_, i) => `[${i}]`);
 
 /** @param {any} given */
 const isObject = (given) => typeof given === "object" && given !== null && !Array.isArray(given);

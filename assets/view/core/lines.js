@@ -77,11 +77,19 @@ export class LineReader {
 }
 
 /**
+ * Whether a file of so many bytes is not read at all.
+ *
+ * @param {number} size
+ */
+export const isTooLarge = (size) => size > RULES.largestFile;
+
+/**
  * The events of a saved trace up to the first line that is none: { items, line, problem }; line 0 when all are read.
  *
  * @param {string} text
  */
 export function readTrace(text) {
+  if (isTooLarge(text.length)) return { items: [], line: 0, problem: "it is too large" };
   const items = [];
   const begun = new Set();
   let number = 0;

@@ -3,6 +3,7 @@
 export const RULES = {
   events: {"started": "RunStarted", "drafted": "Drafted", "verified": "Verified", "finished": "RunFinished", "failed": "RunFailed"},
   schemas: [1, 2],
+  largestFile: 16777216,
   mostItems: 1024,
   deepest: 32,
   parts: {

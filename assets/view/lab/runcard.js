@@ -1,6 +1,6 @@
 // The run beside the model: which one it is, what its trace says of the model's terms, and how far the model is off.
 
-import { readTrace } from "../core/lines.js";
+import { isTooLarge, readTrace } from "../core/lines.js";
 import { two } from "../core/metrics.js";
 import { fetchFile, fetchRuns } from "../core/recorded.js";
 import { fold } from "../core/reducer.js";
@@ -95,6 +95,7 @@ export class RunCard {
     const [file] = this.file.files ?? [];
     this.file.value = "";
     if (!file) return;
+    if (isTooLarge(file.size)) return this.#complain(fill(this.#words.large, { title: file.name }));
     const { items } = readTrace(await file.text());
     if (items.length) this.#take(items, file.name, "recorded", "file");
     else this.#complain(fill(this.#words.unreadable, { title: file.name }));

@@ -1,6 +1,6 @@
 // Where lines come from beside the server's stream: a recorded run, the one that the address asks for, or the visitor's file.
 
-import { readTrace } from "../core/lines.js";
+import { isTooLarge, readTrace } from "../core/lines.js";
 import { readState } from "../core/permalink.js";
 import { fetchFile } from "../core/recorded.js";
 import { fill } from "../core/sentence.js";
@@ -27,8 +27,9 @@ export async function fetchRun(opening, words) {
  * @param {File} file @param {Words} words @returns {Promise<Line[]>}
  */
 export async function readFile(file, words) {
-  const { items, line, problem } = readTrace(await file.text());
   const { name } = file;
+  if (isTooLarge(file.size)) return [{ type: "notice", message: fill(words.large, { name }), unharmed: words.unharmed, advice: words.advice }];
+  const { items, line, problem } = readTrace(await file.text());
   if (!items.length) {
     const message = fill(problem ? words.foreign : words.nothing, { name, line, problem });
     return [{ type: "notice", message, unharmed: words.unharmed, advice: words.advice }];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specdemo.trace.events import LARGEST_FILE
 from specdemo.ui.words.de.charts import WORDS as CHARTS
 from specdemo.ui.words.de.export import WORDS as EXPORT
 
@@ -206,7 +207,7 @@ VIEW: dict[str, object] = {
         "live": "Dem Lauf folgen (Ende)",
     },
     "hide_drafts": "Abgelehnte Token ausblenden",
-    "open": "Gespeicherten Lauf öffnen…",
+    "open": f"Gespeicherten Lauf öffnen… (höchstens {LARGEST_FILE >> 20} MB)",
     "reused": "{cached} von {all} Token des Prompts wiederverwendet",
     "status": STATUS,
     "meaning": {
@@ -420,6 +421,7 @@ VIEW: dict[str, object] = {
         "steps": "Schritte",
     },
     "trace": {
+        "large": f"{{name}} ist größer als {LARGEST_FILE >> 20} MB; mehr darf ein Lauf nicht haben.",
         "foreign": "{name} ist kein Lauf dieses Programms: Zeile {line}: {problem}.",
         "nothing": "{name} enthält keine Ereignisse.",
         "cut": "Zeile {line} von {name} ist nicht lesbar ({problem}); die {count} Ereignisse davor werden gezeigt.",

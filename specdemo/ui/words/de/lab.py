@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from specdemo.trace.events import LARGEST_FILE
+
 WORDS: dict[str, object] = {
     "model": {
         "title": "Wann lohnt sich das Entwerfen?",
@@ -106,13 +108,14 @@ WORDS: dict[str, object] = {
         "title": "Gemessene Punkte",
         "pick": "Aufgezeichneter Lauf",
         "last": "Meinen letzten Lauf nehmen",
-        "file": "Eine Datei öffnen",
+        "file": f"Eine Datei öffnen (höchstens {LARGEST_FILE >> 20} MB)",
         "none": "kein Lauf",
         "said": "{a} von {judged} beurteilten Entwürfen behalten; ein Entwurfsschritt brauchte {c} eines Durchgangs; {speedup}× ohne Entwurf.",
         "unmeasured_plain": "Ohne Entwurf lief es nicht: Das Tempo ist aus den gemessenen Kosten eines Durchgangs mit einer Zeile genommen.",
         "policy": "Eine Regel entwirft weit, wo sie sicher ist; ihre langen Entwürfe können also über der Kurve liegen und ihre kurzen darunter.",
         "no_last": "Es gibt noch keinen eigenen Lauf. Unter Ausprobieren etwas starten, dann zurückkommen.",
         "no_drafts": "{title} hat nichts entworfen oder sagt zu wenig für einen Vergleich.",
+        "large": f"{{title}} ist größer als {LARGEST_FILE >> 20} MB; mehr darf ein Lauf nicht haben. Was gezeigt wurde, bleibt.",
         "unreadable": "{title} ist nicht als Lauf lesbar. Was gezeigt wurde, bleibt.",
         "gone": "Der aufgezeichnete Lauf {title} ist nicht da. Was gezeigt wurde, bleibt.",
         "mine": "der eigene letzte Lauf",

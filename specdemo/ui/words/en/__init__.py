@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specdemo.session.menu import drafter_kinds, method_labels
+from specdemo.trace.events import LARGEST_FILE
 from specdemo.ui.words.en.charts import WORDS as CHARTS
 from specdemo.ui.words.en.export import WORDS as EXPORT
 
@@ -183,7 +184,7 @@ VIEW: dict[str, object] = {
         "live": "Follow the run (End)",
     },
     "hide_drafts": "Hide rejected tokens",
-    "open": "Open a saved run…",
+    "open": f"Open a saved run… (at most {LARGEST_FILE >> 20} MB)",
     "reused": "{cached} of {all} prompt tokens reused",
     "status": STATUS,
     "meaning": {
@@ -383,6 +384,7 @@ VIEW: dict[str, object] = {
         "steps": "steps",
     },
     "trace": {
+        "large": f"{{name}} is larger than {LARGEST_FILE >> 20} MB, the most that a trace may have.",
         "foreign": "{name} is not a trace of this program: line {line}: {problem}.",
         "nothing": "{name} holds no events.",
         "cut": "Line {line} of {name} cannot be read ({problem}); the {count} events before it are shown.",

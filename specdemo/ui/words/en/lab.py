@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from specdemo.trace.events import LARGEST_FILE
+
 WORDS: dict[str, object] = {
     "model": {
         "title": "When does drafting pay?",
@@ -106,13 +108,14 @@ WORDS: dict[str, object] = {
         "title": "Measured points",
         "pick": "Recorded run",
         "last": "Use my last run",
-        "file": "Open a trace file",
+        "file": f"Open a trace file (at most {LARGEST_FILE >> 20} MB)",
         "none": "no run",
         "said": "{a} of {judged} judged guesses kept; a draft step took {c} of a pass; {speedup}× plain decoding.",
         "unmeasured_plain": "Plain decoding was not run: its speed is taken from the measured cost of a pass of one row.",
         "policy": "A policy drafts far where it is sure, so its long drafts may lie above the curve and its short ones below.",
         "no_last": "There is no live run yet. Run something under Play, then come back.",
         "no_drafts": "{title} drafted nothing, or says too little to compare.",
+        "large": f"{{title}} is larger than {LARGEST_FILE >> 20} MB, the most that a trace may have. What was shown stays.",
         "unreadable": "{title} cannot be read as a trace. What was shown stays.",
         "gone": "The recorded run {title} is not there. What was shown stays.",
         "mine": "your last run",
