@@ -29,7 +29,7 @@ from specdemo.models.loading import LoadedModel, load_model
 from specdemo.models.measured import costs_of
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.progress import Progress, ProgressCallback, silent
-from specdemo.models.tokenizers import check_pair, load_tokenizer, same_tokenizer
+from specdemo.models.tokenizers import check_pair, check_vocabulary, load_tokenizer, same_tokenizer
 from specdemo.settings import AppSettings
 from specdemo.trace.events import ModelInfo
 
@@ -161,6 +161,7 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     files = resolve(settings.target, settings.cache_dir, progress)
     tokenizer = load_tokenizer(files)
     target = load_model(files, settings.precision, settings.device, progress)
+    check_vocabulary(files, tokenizer, target.vocabulary_size)
     check_rollback(target.model.config)
     info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
     below = open_draft.decoder.weights if isinstance(open_draft, CompactDraft) else None

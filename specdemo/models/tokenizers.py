@@ -31,6 +31,17 @@ def load_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
         ) from error
 
 
+def check_vocabulary(files: ModelFiles, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """Raise UserError where the tokenizer has ids that the model has no row for. rows: of its output head"""
+    most = max(tokenizer.get_vocab().values(), default=-1) + 1
+    if most > rows:
+        raise UserError(
+            f"The tokenizer of {files.name} has {most} tokens, its model only {rows}.",
+            unharmed="What was loaded before is unharmed.",
+            advice="Put the tokenizer and the weights of the same model into the folder.",
+        )
+
+
 def same_tokenizer(one: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> bool:
     """Whether both turn the same text into the same ids: equal vocabularies and equal merges."""
     return one.get_vocab() == other.get_vocab() and _merges(one) == _merges(other)

@@ -4,7 +4,7 @@ import pytest
 
 from specdemo.errors import UserError
 from specdemo.models.files.sources import ModelFiles
-from specdemo.models.tokenizers import check_pair, load_tokenizer, same_tokenizer
+from specdemo.models.tokenizers import check_pair, check_vocabulary, load_tokenizer, same_tokenizer
 
 OTHER = "she sells sea shells by the sea shore and the shells she sells are surely sea shells"
 
@@ -58,3 +58,12 @@ def test_a_damaged_tokenizer(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(UserError, match="cannot be read"):
         load_tokenizer(ModelFiles(tmp_path, "broken", "", "folder"))
+
+
+def test_a_tokenizer_with_more_words_than_its_model_is_refused(files):
+    tokenizer = load_tokenizer(files)
+    check_vocabulary(files, tokenizer, len(tokenizer))
+    with pytest.raises(UserError, match="its model only") as caught:
+        check_vocabulary(files, tokenizer, len(tokenizer) - 1)
+    assert caught.value.unharmed
+    assert caught.value.advice

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -18,6 +17,8 @@ from specdemo.models.progress import ProgressCallback, bytes_progress, megabytes
 
 MARKER = "complete.json"
 BLOCK = 1 << 22
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 STALE_SECONDS = 24 * 3600
 
 
@@ -46,20 +47,28 @@ def no_space(message: str) -> UserError:
     )
 
 
+def read_only(folder: Path | str) -> UserError:
+    """The sentence for a cache that cannot be written to."""
+    return UserError(
+        f"The cache folder {folder} cannot be written to.",
+        unharmed="What is already in it is unharmed.",
+        advice="Set SPECDEMO_CACHE (HF_HOME for hub models) to a folder that you may write to.",
+    )
+
+
 @contextmanager
 def full_disk_is_told(what: str) -> Iterator[None]:
-    """Turn 'no space left', from the system or from a native library, into a sentence."""
+    """Turn 'no space left' and 'read-only', from the system or from a native library, into a sentence."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:
-        full = getattr(error, "errno", None) in (
-            errno.ENOSPC,
-            getattr(errno, "EDQUOT", errno.ENOSPC),
-        )
-        if full or "No space left" in str(error):
+        number = getattr(error, "errno", None)
+        if number in FULL or "No space left" in str(error):
             raise no_space(f"The disk became full while {what}.") from error
+        if isinstance(error, OSError) and number in CLOSED and error.filename:
+            raise read_only(Path(error.filename).parent) from error
         raise
 
 
@@ -67,13 +76,12 @@ def make_folder(folder: Path) -> None:
     """Make a cache folder and its parents, or say that it cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(folder)
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        raise UserError(
-            f"The cache folder {folder} cannot be written to.",
-            advice="Set SPECDEMO_CACHE to a folder that you may write to.",
-        ) from error
+        with tempfile.TemporaryFile(dir=folder):  # the system's word: rights alone do not tell
+            pass
+    except OSError as error:
+        if error.errno not in (*CLOSED, errno.EEXIST, errno.ENOTDIR):
+            raise
+        raise read_only(folder) from error
 
 
 def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -31,6 +32,12 @@ from specdemo.models.progress import (
 
 LOCAL_WHEEL = "SPECDEMO_WHEEL"
 ATTEMPTS = 2  # a transfer that arrives damaged is tried once more
+# What pip writes when no index answers: a page that does not exist (404) is an answer.
+UNREACHABLE = re.compile(
+    r"Could not fetch URL (?!.*\b404 Client Error)|connection (error|aborted|broken|refused)|ConnectionError"
+    r"|IncompleteRead|timed out|name resolution|ProxyError|SSLError|Retrying",
+    re.IGNORECASE,
+)
 RESUMING_PIP = (25, 1)  # first pip that continues a broken transfer where it stopped
 
 
@@ -125,7 +132,7 @@ def _download_command(wheel: Wheel, folder: Path) -> list[str]:
     """pip download, with the user's mirrors and proxies; no source builds, no dependencies."""
     command = [
         *pip_command(), "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir",
-        "--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder),
+        "-vv", "--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder),
     ]  # fmt: skip
     if _pip_version() >= RESUMING_PIP:
         command += ["--resume-retries", "10"]
@@ -176,15 +183,7 @@ def _explained(wheel: Wheel, log: str) -> UserError:
     """Say why pip failed, without its log: that may name private mirrors."""
     if "No space left" in log or "not enough space" in log:
         return no_space(f"The disk became full while downloading {wheel.file}.")
-    unreachable = (
-        "connection",
-        "timed out",
-        "name resolution",
-        "ProxyError",
-        "SSLError",
-        "Retrying",
-    )
-    if any(sign.lower() in log.lower() for sign in unreachable):
+    if UNREACHABLE.search(log):
         message = (
             f"The package index could not be reached, so {wheel.package} could not be downloaded."
         )

@@ -95,3 +95,23 @@ def test_a_cache_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written to"):
         store.make_folder(tmp_path / "file" / "cache")
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
+def test_a_read_only_cache_is_told(monkeypatch, tmp_path, number):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number), str(tmp_path / "cache" / "file"))
+
+    monkeypatch.setattr(store.tempfile, "TemporaryFile", refuse)
+    with (
+        pytest.raises(UserError, match="cannot be written to") as caught,
+        store.alone(tmp_path / "cache" / "model"),
+    ):
+        pass
+    assert caught.value.unharmed
+    assert caught.value.advice
+    with (
+        pytest.raises(UserError, match="cannot be written to"),
+        store.full_disk_is_told("downloading"),
+    ):
+        refuse()

@@ -1,7 +1,9 @@
 """The embedded wheel, fetched by the real pip from a hand-made wheelhouse, and verified."""
 
 import sys
+import threading
 from collections import namedtuple
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -64,6 +66,49 @@ def test_an_index_that_cannot_be_reached(only_wheelhouse, monkeypatch, tmp_path)
     with pytest.raises(UserError, match="could not be reached") as caught:
         source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
     assert "127.0.0.1" not in str(caught.value)
+
+
+class Index(BaseHTTPRequestHandler):
+    """A package index with one answer to everything. status: None hangs up without one"""
+
+    status: int | None = None
+
+    def log_message(self, *_):
+        """Nothing is written."""
+
+    def do_GET(self):
+        if self.status is None:
+            self.close_connection = True
+            return
+        self.send_response(self.status)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (None, "could not be reached"),
+        (503, "could not be reached"),
+        (403, "could not be reached"),
+        (404, "does not offer"),
+        (200, "does not offer"),
+    ],
+)
+def test_a_dead_index_is_not_one_without_the_package(only_wheelhouse, monkeypatch, tmp_path, status, sentence):  # fmt: skip
+    index = type("Answers", (Index,), {"status": status})
+    with ThreadingHTTPServer(("127.0.0.1", 0), index) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.delenv("PIP_NO_INDEX")
+        monkeypatch.delenv("PIP_FIND_LINKS")
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
+        monkeypatch.setenv("PIP_RETRIES", "0")
+        with pytest.raises(UserError, match=sentence) as caught:
+            source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
+        server.shutdown()
+    assert caught.value.unharmed
+    assert caught.value.advice
 
 
 def test_growing_bytes_are_reported(monkeypatch, wheelhouse, tmp_path):
