@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from itertools import repeat, starmap
 from typing import Any, NoReturn, TypeAlias
 
@@ -80,7 +80,7 @@ def decode(line: str) -> Event:
     cls = EVENTS[kind]
     if cls is RunStarted:
         _readable(data.get("schema", SCHEMA_VERSION))
-    event: Event = _members_of(cls)(data)
+    event: Event = READERS[cls](data)
     if isinstance(event, Drafted | Verified):
         _agree(event)
         return replace(event, nodes=_with_origin(event))
@@ -161,7 +161,6 @@ def _items(rules: Iterable[Rule], values: list[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-@cache
 def _members_of(cls: type[Any]) -> Callable[[dict[str, Any]], Any]:
     """What makes an object of a class from its JSON object, each field checked once.
 
@@ -194,6 +193,9 @@ def _members_of(cls: type[Any]) -> Callable[[dict[str, Any]], Any]:
         return cls(**values)
 
     return members
+
+
+READERS = {cls: _members_of(cls) for cls in NAMES}
 
 
 def _agree(event: Drafted | Verified) -> None:
