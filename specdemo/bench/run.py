@@ -60,14 +60,14 @@ class BenchOptions:
     """What is compared, and how often.
 
     lanes: as `lanes.expand` reads them; repeat: runs of the whole suite; first_turns: leave the later turns out
-    concurrent: conversations at once, 0 for none; traces: folder for every run's trace
+    concurrent: each count of conversations at once that is measured; traces: folder for every run's trace
     suite: where the items are from; command_line: how this bench was asked for
     """
 
     lanes: str
     repeat: int = 1
     first_turns: bool = False
-    concurrent: int = 0
+    concurrent: Sequence[int] = ()
     system: str = ""
     traces: Path | None = None
     suite: Path = EXAMPLES
@@ -154,9 +154,9 @@ def run_bench(
 
     settings_of: the settings that one of our lanes' names stands for; tell: see `Bench`
     """
-    if options.repeat < 1 or options.concurrent < 0:
+    if options.repeat < 1 or min(options.concurrent, default=1) < 1:
         raise UserError(
-            "A bench runs its suite at least once, with no fewer than no conversations at once.",
+            "A bench runs its suite at least once, and with at least one conversation at once.",
             advice="Correct --repeat or --concurrent.",
         )
     bench = Bench(options, Report(PLAIN), Oracle(studio.pair.costs), tell)
@@ -175,9 +175,9 @@ def run_bench(
             _run_item(bench, lanes, item, repetition, place)
     if not bench.report.totals:
         raise UserError("No prompt of the suite could be run.", advice="Choose another suite.")
-    if options.concurrent:
-        progress(Progress("bench", None, f"{options.concurrent} at once"))
-        bench.throughput = list(_throughput(studio, items, options, settings))
+    for count in options.concurrent:
+        progress(Progress("bench", None, f"{count} at once"))
+        bench.throughput += _throughput(studio, items, options, settings, count)
     return bench
 
 
@@ -243,14 +243,12 @@ def _throughput(
     items: Sequence[Item],
     options: BenchOptions,
     settings: dict[str, RunSettings],
-) -> Iterator[Throughput]:
+    count: int,
+) -> list[Throughput]:
     """Each of our lanes on first turns; a short suite is gone through again. Peers answer one at a time."""
-    prompts = list(islice(cycle(item.turns[0] for item in items), options.concurrent))
-    for name, wanted in settings.items():
-        if is_own(name):
-            yield measure_throughput(
-                studio, name, wanted, prompts, repeat=options.repeat, system=options.system
-            )
+    prompts = list(islice(cycle(item.turns[0] for item in items), count))
+    own = {name: wanted for name, wanted in settings.items() if is_own(name)}
+    return measure_throughput(studio, own, prompts, repeat=options.repeat, system=options.system)
 
 
 def _facts(

@@ -1,11 +1,12 @@
-"""Several conversations at once against the same ones in turn: new tokens a second over the wall clock."""
+"""Several conversations at once against the same ones in turn, and against plain decoding: new tokens a second over the wall clock."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from specdemo.bench.lanes import run_once
@@ -20,7 +21,7 @@ class Throughput:
 
     conversations: how many at once
     in_turn, together: new tokens a second, all conversations added up
-    ratio: together over in turn
+    ratio: together over in turn; over_plain: together over plain decoding together, in the same repetition
     """
 
     lane: str
@@ -28,36 +29,63 @@ class Throughput:
     in_turn: float
     together: float
     ratio: float
+    over_plain: float
 
 
 def measure_throughput(
     studio: Studio,
-    lane: str,
-    settings: RunSettings,
+    lanes: Mapping[str, RunSettings],
     prompts: Sequence[str],
     *,
     repeat: int = 1,
     system: str = "",
-) -> Throughput:
-    """Answer the prompts in turn, then all at once, each in a conversation of its own. Raises what a run raised."""
+) -> list[Throughput]:
+    """Answer the prompts in turn, and all at once, each in a conversation of its own. Raises what a run raised.
 
-    def answer(prompt: str, cancel: threading.Event | None = None) -> int:
+    lanes: the first is what the others are compared with. All are measured in each repetition, in changing order, so
+        that a machine that others use as well disturbs all of them alike.
+    """
+
+    def answer(lane: str, prompt: str, cancel: threading.Event | None = None) -> int:
         conversation = studio.open()
         try:
-            return len(run_once(conversation, lane, prompt, settings, system, cancel).ids)
+            found = run_once(conversation, lane, prompt, lanes[lane], system, cancel)
+            return len(found.ids)
         finally:
             conversation.close()
 
-    in_turn, together = [], []
-    for _ in range(repeat):
+    def rate(work: Callable[[], Iterable[int]]) -> float:
         begun = time.perf_counter()
-        tokens = sum(answer(prompt) for prompt in prompts)
-        in_turn.append(tokens / (time.perf_counter() - begun))
-        begun = time.perf_counter()
-        tokens = sum(_at_once(answer, prompts))
-        together.append(tokens / (time.perf_counter() - begun))
-    ratio = median(many / one for many, one in zip(together, in_turn, strict=True))
-    return Throughput(lane, len(prompts), median(in_turn), median(together), ratio)
+        tokens = sum(work())
+        return tokens / (time.perf_counter() - begun)
+
+    in_turn: dict[str, list[float]] = {lane: [] for lane in lanes}
+    together: dict[str, list[float]] = {lane: [] for lane in lanes}
+    names = list(lanes)
+    for number in range(repeat):
+        first = number % len(names)
+        order = names[first:] + names[:first]
+        for lane in order:
+            one = partial(answer, lane)
+            together[lane].append(rate(partial(_at_once, one, prompts)))
+        for lane in order:
+            in_turn[lane].append(rate(partial(map, partial(answer, lane), prompts)))
+    plain = together[names[0]]
+    return [
+        Throughput(
+            lane,
+            len(prompts),
+            median(in_turn[lane]),
+            median(together[lane]),
+            _median_ratio(together[lane], in_turn[lane]),
+            _median_ratio(together[lane], plain),
+        )
+        for lane in names
+    ]
+
+
+def _median_ratio(many: Sequence[float], one: Sequence[float]) -> float:
+    return median(a / b for a, b in zip(many, one, strict=True))
 
 
 def _at_once(answer: Callable[[str, threading.Event], int], prompts: Sequence[str]) -> list[int]:
@@ -88,15 +116,16 @@ def _at_once(answer: Callable[[str, threading.Event], int], prompts: Sequence[st
 
 
 def as_table(results: Sequence[Throughput]) -> str:
-    """Markdown: a row a lane."""
-    heads = ["lane", "conversations", "in turn, tokens/s", "together, tokens/s", "ratio"]
+    """Markdown: a row a lane and count."""
+    heads = ["conversations", "lane", "in turn, tokens/s", "together, tokens/s", "over in turn", "over plain together"]  # fmt: skip
     body = [
         [
-            result.lane,
             str(result.conversations),
+            result.lane,
             f"{result.in_turn:.0f}",
             f"{result.together:.0f}",
             f"{result.ratio:.2f}x",
+            f"{result.over_plain:.2f}x",
         ]
         for result in results
     ]

@@ -14,6 +14,7 @@ from specdemo.engine.types import Proposal
 
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
+AGAIN = 8  # steps after which that is asked again
 SURE = 0.95  # chance of each token of a good copy
 COPIED = (2, 4, 8, 16)  # tokens of such copies
 WORTH = 1.3  # times plain decoding that they must give before runs in company look for any
@@ -37,7 +38,9 @@ class Auto(OneOfArms):
         self._trials = TRY  # steps in which the model is asked whatever it gave
         # Steps since it was asked, and until it is tried again.
         self._idle, self._rest = 0, FIRST_REST
-        self._looks = True  # whether copies are looked for
+        # Whether copies are looked for, and whether the model would pay; None where that was not asked.
+        self._looks = True
+        self._pays: bool | None = None
         self._together = 1
 
     @property
@@ -80,7 +83,9 @@ class Auto(OneOfArms):
             model.believe(draft)
             self._idle, self._trials = 0, max(0, self._trials - 1)
         self._chosen = best
-        return replace(draft, reason=self._why(draft, rates, trial and best is model))
+        if best is None:
+            return Proposal(source="plain", reason=self._why(draft, rates, trial=False))
+        return replace(draft, reason=self._why(draft, rates, trial=trial and best is model))
 
     def _model(self, plain: float) -> tuple[Arm | None, bool]:
         """The model, unless plain decoding is faster, and whether that is a trial."""
@@ -98,8 +103,11 @@ class Auto(OneOfArms):
         return model, True
 
     def _usually_pays(self, model: Arm) -> bool:
-        """Whether a few tokens of a model of which nothing is known yet would be faster than plain decoding."""
-        return self._times_plain(range(1, USUAL + 1), model.calibration.mean, model) > 1
+        """Whether a few tokens of a model that is not asked would be faster than plain decoding."""
+        if self._pays is None or not self._idle % AGAIN:
+            chance = model.calibration.mean
+            self._pays = self._times_plain(range(1, USUAL + 1), chance, model) > 1
+        return self._pays
 
     def _times_plain(
         self, lengths: Sequence[int], chance: float, model: Arm | None = None
@@ -116,7 +124,7 @@ class Auto(OneOfArms):
 
     def _join(self) -> None:
         """Runs have come or gone: what pays is another question."""
-        self._together = self.costs.together
+        self._together, self._pays = self.costs.together, None
         self._looks = self._together == 1 or self._times_plain(COPIED, SURE) >= WORTH
         for arm in self.arms:
             arm.join(self.costs)
@@ -125,7 +133,7 @@ class Auto(OneOfArms):
         yield from model.drafter.start(committed)
         self._reads = True
 
-    def _why(self, draft: Proposal, rates: dict[str, float], trial: bool) -> str:  # noqa: FBT001
+    def _why(self, draft: Proposal, rates: dict[str, float], *, trial: bool) -> str:
         others = ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items())
         how = "on trial" if trial else "best"
         return f"auto: {draft.source} is {how} (tokens/s: {others}). {draft.reason}".rstrip()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from specdemo.drafters.base import POLICY, DraftingContext, Method
@@ -19,11 +20,10 @@ LONGEST = 16  # tokens that are looked up at most
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A match: its length, at how many places, and what followed most often, as (token, confidence) pairs."""
+    """A match: its length, and what followed at each place where it stands."""
 
     length: int = 0
-    places: int = 0
-    chain: Sequence[tuple[int, float]] = ()
+    continuations: Sequence[Sequence[int]] = ()
 
 
 class Retrieval(Drafter):
@@ -42,7 +42,7 @@ class Retrieval(Drafter):
     def match(self, committed: Sequence[int]) -> tuple[int, list[int]]:
         """Length of the match, and the tokens that followed it most often; (0, []) without one."""
         found = self._find(committed)
-        return found.length, [token_id for token_id, _ in found.chain]
+        return found.length, [token_id for token_id, _ in most_frequent(found.continuations)]
 
     @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
@@ -54,12 +54,13 @@ class Retrieval(Drafter):
             return Proposal(lookahead=allowed, reason="retrieval: no match", source="retrieval")
         token_ids: list[int] = []
         confidences: list[float] = []
-        for token_id, confidence in found.chain[:allowed]:
+        for token_id, confidence in itertools.islice(most_frequent(found.continuations), allowed):
             token_ids.append(token_id)
             confidences.append(confidence)
             if not self.lookahead.go_on(confidence):
                 break
-        places = "1 place" if found.places == 1 else f"{found.places} places"
+        count = len(found.continuations)
+        places = "1 place" if count == 1 else f"{count} places"
         return Proposal.chain(
             token_ids,
             confidences=tuple(confidences),
@@ -78,11 +79,11 @@ class Retrieval(Drafter):
         if self._seen[0] != end:
             length, positions = self.store.lookup(end, longest=LONGEST, shortest=self.shortest)
             continuations = self.store.following(positions, MAX_LOOKAHEAD) if length else []
-            self._seen = end, Found(length, len(positions), most_frequent(continuations))
+            self._seen = end, Found(length, continuations)
         return self._seen[1]
 
 
-def most_frequent(continuations: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
+def most_frequent(continuations: Sequence[Sequence[int]]) -> Iterator[tuple[int, float]]:
     """Follow the most frequent token from place to place: (token, confidence) pairs.
 
         continuations   a b c      a b c has 2 of 3 at the first place, then 1 of 2, then 1 of 1:
@@ -91,15 +92,13 @@ def most_frequent(continuations: Sequence[Sequence[int]]) -> list[tuple[int, flo
 
     A text that ended takes part in the counting until then.
     """
-    left = list(continuations)
-    chain: list[tuple[int, float]] = []
-    while True:
-        place = len(chain)
+    left = continuations
+    for place in itertools.count():
         counts = Counter(row[place] for row in left if len(row) > place)
         if not counts:
-            return chain
+            return
         token_id, count = counts.most_common(1)[0]
-        chain.append((token_id, count / (len(left) + 1)))
+        yield token_id, count / (len(left) + 1)
         left = [row for row in left if len(row) > place and row[place] == token_id]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
@@ -32,7 +32,7 @@ class Sharing:
 
 
 ALONE = Sharing()
-LONG = 14  # rows without an answer from which on a pass reads a text, and does not judge or draft
+CATCHES_UP = 32  # rows without an answer of a draft that goes on: what was committed since
 PIECE_WORK = 8e9  # weights times rows of a piece: about 0.15 s for two slow cores
 PIECE_ROWS = (16, 128)  # at least and at most, in steps of the first: more leave the caches
 PIECE_ON_GPU = 512
@@ -141,9 +141,9 @@ class ForwardRequest:
 
     @property
     def is_piece(self) -> bool:
-        """Whether it reads a piece of a long text; a step waits for an answer to nearly every row."""
-        silent = len(self.input.token_ids) - self.input.answers
-        return silent > min(LONG, self.decoder.piece - 2)
+        """Whether it reads a piece of a text, and is no step: a target's step wants an answer to every row."""
+        unanswered = len(self.input.token_ids) - self.input.answers
+        return unanswered > (min(CATCHES_UP, self.decoder.piece - 2) if self.drafting else 0)
 
     @property
     def sharing(self) -> Sharing:
@@ -203,7 +203,7 @@ def answer_together(requests: Sequence[ForwardRequest]) -> None:
         rows = sum(len(request.input.token_ids) for request in requests)
         sharing = Sharing(len(requests), rows, time.perf_counter() - begun)
         for request, output in zip(requests, outputs, strict=True):
-            request.output = replace(output, sharing=sharing)
+            request.output = ForwardOutput(output.logits, output.states, output.chain, sharing)
     except Exception as error:  # noqa: BLE001 - raised in each of the runs
         for request in requests:
             request.error = error

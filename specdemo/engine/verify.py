@@ -136,6 +136,8 @@ def _probs_to_show(
     """Probabilities of each row's choice and of each node, at temperature 1."""
     probs = logits.softmax(dim=-1)
     top = probs.gather(1, choices[:, None])[:, 0].tolist()
+    if not len(proposal):
+        return top, ()
     rows = torch.tensor(proposal.parents, dtype=torch.int64, device=logits.device) + 1
     ids = torch.tensor(proposal.token_ids, dtype=torch.int64, device=logits.device)
     return top, tuple(probs[rows, ids].tolist())

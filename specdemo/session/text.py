@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MAX_CHARACTERS = 1_000_000
+FEWEST_BEFORE, MOST_BEFORE = 4, 16  # ids that are decoded with the next one
 LEAST_ANSWER = 16  # tokens that must fit behind a prompt
 
 
@@ -86,8 +87,10 @@ class TokenText:
         self._anchor = list(prompt_ids[-1:])
         self._anchor_text = self._decode(self._anchor)
         self._pieces: dict[int, str] = {}
+        self._special = frozenset(tokenizer.all_special_ids)
         self._pending: list[int] = []  # committed ids whose characters are not whole yet
-        self._before: list[int] = []  # a few ids before them: spaces depend on their left neighbour
+        # A few ids before them, and their text: spaces depend on their left neighbour.
+        self._before, self._before_text = self._anchor, self._anchor_text
         self.answer = ""
 
     def _decode(self, token_ids: Sequence[int]) -> str:
@@ -97,7 +100,7 @@ class TokenText:
     def fill(self, event: Event) -> Event:
         """The same event with text in its nodes."""
         match event:
-            case Drafted():
+            case Drafted() if event.nodes:
                 return replace(event, nodes=tuple(self._alone(node) for node in event.nodes))
             case Verified():
                 return self._verified(event)
@@ -134,13 +137,16 @@ class TokenText:
 
     def _commit(self, token_id: int) -> str:
         self._pending.append(token_id)
-        context = self._before or self._anchor
-        before = self._decode(context)
-        text = self._decode([*context, *self._pending])[len(before) :]
+        ids = [*self._before, *self._pending]
+        whole = self._decode(ids)
+        text = whole[len(self._before_text) :]
         if text.endswith("\N{REPLACEMENT CHARACTER}") and len(self._pending) < 8:
             return ""
-        self._before = [*self._before, *self._pending][-4:]
+        if len(ids) > MOST_BEFORE:
+            ids = ids[-FEWEST_BEFORE:]
+            whole = self._decode(ids)
+        self._before, self._before_text = ids, whole
         self._pending.clear()
-        if token_id not in self._tokenizer.all_special_ids:
+        if token_id not in self._special:
             self.answer += text
         return text

@@ -215,7 +215,7 @@ def test_processes_end_when_the_bench_is_interrupted(studio, monkeypatch):
 
 
 def test_the_report_is_one_file_whose_words_stay_text(studio):
-    document = bench(studio, repeat=2, concurrent=2, command_line="bench <b>").to_dict()
+    document = bench(studio, repeat=2, concurrent=(2,), command_line="bench <b>").to_dict()
     page = render(json.loads(json.dumps(document)))
     body = page[page.index("<body>") :]
     assert HOSTILE not in page
@@ -298,37 +298,43 @@ class Waiting:
     def open(self):
         return SimpleNamespace(run=self.run, close=lambda: None)
 
-    def run(self, _prompt, _settings, **_options):
+    def run(self, _prompt, settings, **_options):
         with self.lock:
             self.count += 1
             broken = self.fails and self.count == 3
         if broken:
             yield RunFailed("plain", "It broke.", "", "")
-        time.sleep(0.05)
+        time.sleep(0.05 if settings.method == "nothing" else 0.1)
         yield Verified("plain", 0, (), (), Node(7), 0.0, 0.05, 0.0, 0.05)
 
 
-def test_conversations_at_once_are_compared_with_the_same_in_turn():
-    found = measure_throughput(Waiting(), "nothing", RunSettings(), ["a"] * 4, repeat=2)
-    assert 1 < found.ratio <= 4.2
-    assert found.in_turn < 20.1
-    assert found.together > found.in_turn
+def test_conversations_at_once_are_compared_with_the_same_in_turn_and_with_plain_ones():
+    lanes = {"nothing": RunSettings(method="nothing"), "slow": RunSettings(method="ngram")}
+    plain, slow = measure_throughput(Waiting(), lanes, ["a"] * 4, repeat=2)
+    assert 1 < plain.ratio <= 4.2
+    assert plain.in_turn < 20.1
+    assert plain.together > plain.in_turn
+    assert plain.over_plain == 1
+    assert slow.over_plain < 0.9
     with pytest.raises(RuntimeError, match="It broke"):
-        measure_throughput(Waiting(fails=True), "nothing", RunSettings(), ["a"] * 2)
+        measure_throughput(Waiting(fails=True), {"nothing": RunSettings()}, ["a"] * 2)
 
 
 def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio):
-    found = bench(studio, concurrent=3)
+    found = bench(studio, concurrent=(2, 3))
     assert [(each.lane, each.conversations) for each in found.throughput] == [
+        ("nothing", 2),
+        ("script", 2),
         ("nothing", 3),
         ("script", 3),
     ]
     assert "together, tokens/s" in found.tables()
+    assert "over plain together" in found.tables()
 
 
 def test_peers_stand_for_all_of_them(studio):
     assert expand("peers", studio) == [*PEERS, FLOOR]
-    for nonsense in ({"repeat": 0}, {"concurrent": -1}):
+    for nonsense in ({"repeat": 0}, {"concurrent": (8, -1)}):
         with pytest.raises(UserError, match="at least once"):
             bench(studio, **nonsense)
 

@@ -169,9 +169,9 @@ def test_a_store_of_another_tokenizer_is_refused(tmp_path):
 
 def test_the_most_frequent_continuation_is_followed():
     rows = [[1, 2, 3], [1, 4], [5, 2]]
-    assert most_frequent(rows) == [(1, 2 / 4), (2, 1 / 3), (3, 1 / 2)]
-    assert most_frequent([[], [7], []]) == [(7, 1 / 4)]
-    assert most_frequent([]) == []
+    assert list(most_frequent(rows)) == [(1, 2 / 4), (2, 1 / 3), (3, 1 / 2)]
+    assert list(most_frequent([[], [7], []])) == [(7, 1 / 4)]
+    assert list(most_frequent([])) == []
 
 
 def test_retrieval_drafts_the_most_frequent_and_keeps_to_policy_and_budget(tmp_path):

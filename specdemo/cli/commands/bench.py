@@ -53,10 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser,
         "--concurrent",
-        type=int,
-        default=0,
-        metavar="N",
-        about="also measure N conversations at once against one after the other; 0 for none",
+        type=_counts,
+        default=(),
+        metavar="N,M",
+        about="also measure so many conversations at once, against one after the other and against as many plain ones",
     )
     add_option(
         parser,
@@ -74,6 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_run_settings(parser, without=("method", "baseline"))
     add_models(parser)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them."""
+    return tuple(int(part) for part in text.split(",") if int(part))
 
 
 def run(options: argparse.Namespace) -> int:

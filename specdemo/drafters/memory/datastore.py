@@ -75,23 +75,27 @@ class Datastore:
         continuation keeps its share.
         """
         ids = self._searchable(token_ids[-longest:])
-        if len(ids) < shortest or not self._range(ids[-shortest:]):  # most texts end here
+        if len(ids) < shortest or not (
+            found := self._range(ids[-shortest:])
+        ):  # most texts end here
             return 0, []
-        # A suffix that occurs has shorter ones that occur, so the longest is found by bisection too.
-        lengths = range(shortest + 1, len(ids) + 1)
-        longer = bisect_left(lengths, True, key=lambda size: not self._range(ids[-size:]))
-        length = shortest + longer
-        found = self._range(ids[-length:])
-        count = min(most, len(found))
-        rows = (found[place * len(found) // count] for place in range(count))
-        return length, [int(self.suffixes[row]) + length for row in rows]
+        # All longer suffixes occur at some of these places: what stands before them decides.
+        ends = self.suffixes[found.start : found.stop].astype(np.int64) + shortest
+        before = np.array(ids[:-shortest][::-1])
+        where = ends[:, None] - shortest - 1 - np.arange(len(before))
+        same = (self.tokens[where.clip(0)] == before) & (where >= 0)
+        lengths = np.logical_and.accumulate(same, axis=1).sum(axis=1)
+        longer = int(lengths.max(initial=0))
+        ends = ends[lengths == longer]
+        rows = np.arange(min(most, len(ends))) * len(ends) // min(most, len(ends))
+        return shortest + longer, ends[rows].tolist()
 
     def following(self, positions: Sequence[int], depth: int) -> list[list[int]]:
         """The `depth` tokens at each position, cut at the end of its text."""
         where = np.asarray(positions, np.int64)[:, None] + np.arange(depth)
         rows = self.tokens[where.clip(0, len(self.tokens) - 1)]
-        ended = np.pad(rows >= self.vocabulary_size, ((0, 0), (0, 1)), constant_values=True)
-        lengths = ended.argmax(axis=1).tolist()
+        ended = rows >= self.vocabulary_size
+        lengths = np.where(ended.any(axis=1), ended.argmax(axis=1), depth).tolist()
         return [row[:length] for row, length in zip(rows.tolist(), lengths, strict=True)]
 
     def _searchable(self, token_ids: Sequence[int]) -> list[int]:
