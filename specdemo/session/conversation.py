@@ -58,6 +58,7 @@ class Conversation:
         self.visitor = visitor
         self._host = host
         self._messages: list[dict[str, str]] = []
+        self._start = object()  # of what is said: another one when it starts over
         self._pair: weakref.ref[Loaded] | None = None  # what caches and memory are of
         self._caches: Caches | None = None
         self._memory: Memory | None = None
@@ -141,8 +142,9 @@ class Conversation:
         self._memory = None
 
     def reset(self) -> None:
-        """Start over; the caches stay, for what the next prompt shares with them."""
+        """Start over; the caches stay, for what the next prompt shares with them. A run that goes on adds nothing to it."""
         self._messages = []
+        self._start = object()
 
     def close(self) -> None:
         """Free the caches and what was learned."""
@@ -186,6 +188,7 @@ class Conversation:
         """The events of all lanes of a prompt, on the pair that is loaded when it begins."""
         from specdemo.session.text import encode_conversation
 
+        start = self._start
         with self.using() as caches:
             pair = caches.loaded.pair
             messages = [*self._messages, {"role": "user", "content": prompt}]
@@ -211,11 +214,12 @@ class Conversation:
                     together=self._host.together,
                     cancelled=cancel.is_set,
                 )
-        self._messages = [
-            *self._messages,
-            {"role": "user", "content": prompt},
-            {"role": "assistant", "content": answer},
-        ]
+        if self._start is start:
+            self._messages = [
+                *self._messages,
+                {"role": "user", "content": prompt},
+                {"role": "assistant", "content": answer},
+            ]
 
     def _header(
         self, pair: LoadedPair, lane: str, settings: RunSettings, prompt: str, asked: RunSettings

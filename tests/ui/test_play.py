@@ -145,6 +145,7 @@ def test_what_was_cleared_does_not_come_back(handlers):
     assert [line["type"] for line in lines(empty)] == ["open"]
     assert prompt == ""
     assert list(running) == []
+    assert visitor.turns == []
 
 
 def test_what_was_learned_can_be_forgotten(handlers):

@@ -131,6 +131,7 @@ class PlayHandlers:
         settings = replace(asked_settings(values, self.studio.settings), detail=DETAIL)
         prompt, system = asked_text(prompt), asked_system(system)
         answer: list[str] = []
+        turns = visitor.turns  # Clear begins others
         events = visitor.conversation.run(
             prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
         )
@@ -143,7 +144,7 @@ class PlayHandlers:
             elif isinstance(event, RunFinished) and event.reason is FinishReason.STOP:
                 answer = answer[:-1]  # the token that ends an answer is no part of it
             yield
-        visitor.turns.append((prompt, "".join(answer)))
+        turns.append((prompt, "".join(answer)))
 
     def stop(self, visitor: Visitor | None) -> None:
         """Stop was pressed: the run ends within one step and keeps what there is."""
@@ -155,7 +156,7 @@ class PlayHandlers:
         visitor = visitor or Visitor(self.studio.open(whose()))
         visitor.task.replace()
         visitor.conversation.reset()
-        visitor.turns.clear()
+        visitor.turns = []
         return visitor, _opening(visitor), ""
 
     def forget(self, visitor: Visitor | None) -> None:
