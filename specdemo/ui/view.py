@@ -18,7 +18,7 @@ RUNS = ASSETS / "runs"
 _MOUNT = """
 const base = (window.gradio_config && window.gradio_config.root) || "";
 const file = (path) => import(base + "/" + path);
-Promise.all([file(%(path)s), file(%(language)s).then(({ said }) => said(%(words)s, base))]).then(
+Promise.all([file(%(path)s), file(%(language)s).then(({ translated }) => translated(%(words)s, base))]).then(
   ([module, words]) => module.%(mount)s(element.querySelector(".sd-mount"), {
     read: () => props.value,
     watch: (call) => watch("value", call),

@@ -74,7 +74,7 @@ def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
     assert page.locator(".sd-asked").inner_text().strip().endswith("A & <b>")
     for part in ("#sd-controls", ".sd-charts"):
         assert page.locator(part).first.is_hidden()
-    told = page.locator(".sd-told p")
+    told = page.locator(".sd-messages p")
     told.nth(1).wait_for()
     assert sorted(text.split(",")[0] for text in told.all_inner_texts()) == [
         "The address asks for hide=foo",

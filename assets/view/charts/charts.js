@@ -44,16 +44,16 @@ export class ChartsView {
       lit: () => this.#find(this.#lit),
     }));
     this.root = el("div", { class: "sd-charts" }, ...this.slots.map((slot) => slot.root));
-    this.#tell();
+    this.#apply();
   }
 
-  /** Draw a state soon. @param {State} state */
-  render(state) {
+  /** Draw a state soon; settled: nothing moves by itself. @param {State} state @param {{ settled: boolean }} how */
+  render(state, { settled }) {
     this.#state = state;
     this.#extend(state.lanes.speculative ?? state.lanes.plain);
     const kind = state.lane ? state.source.kind : "";
     const learns = Boolean(state.lanes.speculative?.header.history?.length);
-    for (const slot of this.slots) slot.render({ learns, kind });
+    for (const slot of this.slots) slot.render({ learns, kind, settled });
   }
 
   /** Draw anew, in other colours perhaps. */
@@ -124,10 +124,10 @@ export class ChartsView {
   #keep(choice) {
     this.#choice = choice;
     remember(choice);
-    this.#tell();
+    this.#apply();
   }
 
-  #tell() {
+  #apply() {
     this.slots.forEach((slot, i) => slot.choose(this.#choice.slots[i], this.#choice.axis));
   }
 }

@@ -56,10 +56,12 @@ export class Plot {
 
   /**
    * Draw soon what figure(colours) gives by then: its traces, what `layout` takes, and as `label` what is read out.
-   * @param {Draw} figure
+   * settled: nothing moves by itself, so that this drawing need not wait its turn
+   * @param {Draw} figure @param {boolean} [settled]
    */
-  show(figure) {
+  show(figure, settled = false) {
     this.#figure = figure;
+    if (settled) this.#rested = 0;
     this.#soon();
   }
 

@@ -59,14 +59,14 @@ export class Slot {
   }
 
   /**
-   * learns: whether there are earlier runs to compare with; kind: of the state's source, none before a run
-   * @param {{ learns: boolean, kind: string }} how
+   * learns: whether there are earlier runs to compare with; kind: of the state's source, none before a run; settled: see `Plot`
+   * @param {{ learns: boolean, kind: string, settled: boolean }} how
    */
-  render({ learns, kind }) {
+  render({ learns, kind, settled }) {
     this.tabs.history.hidden = !learns && this.#name !== "history";
     this.origin.className = `sd-origin sd-origin-${kind}`;
     this.origin.textContent = this.#words.origin[kind] ?? "";
-    this.plot.show((colours) => this.#draw(colours));
+    this.plot.show((colours) => this.#draw(colours), settled);
   }
 
   light() {

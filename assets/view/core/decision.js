@@ -195,14 +195,14 @@ class Decision {
     const listed = (name) => this.thoughts?.[name]?.find((choice) => choice.token_id === id);
     const node = this.siblings.find((value) => value.token_id === id);
     const own = this.#own.find((value) => value.token_id === id);
-    const said = node ?? own;
+    const token = node ?? own;
     return {
       token_id: id,
-      text: quote([said, ...LISTS.map(listed)].find((value) => value?.text)),
+      text: quote([token, ...LISTS.map(listed)].find((value) => value?.text)),
       target: listed("target")?.prob ?? node?.target_prob ?? own?.target_prob ?? null,
       draft: listed("draft")?.prob ?? node?.draft_prob ?? node?.confidence ?? null,
       residual: listed("residual")?.prob ?? null,
-      status: said?.status ?? "",
+      status: token?.status ?? "",
       self: id === this.value.token_id,
     };
   }

@@ -22,7 +22,7 @@ export class CostChart {
   /** @type {{ x(drafted: number): number, y(value: number): number, width: number, height: number }} */
   #scale = { x: Number, y: Number, width: 0, height: 0 };
 
-  /** pick(k): told when another lookahead is chosen @param {Words} words @param {(k: number) => void} pick */
+  /** pick(k): called with another lookahead that is chosen. @param {Words} words @param {(k: number) => void} pick */
   constructor(words, pick) {
     this.#words = words;
     this.#pick = pick;
@@ -86,11 +86,11 @@ export class CostChart {
   }
 
   /** @param {Point} point */
-  #point({ name, x: at, y: value, size, said }) {
+  #point({ name, x: at, y: value, size, text }) {
     const { x, y } = this.#scale;
     const shape = svg("path", { d: SHAPES[name](size), class: `sd-cost-point sd-cost-${name}`, transform: `translate(${x(at).toFixed(1)} ${y(value).toFixed(1)})` });
     const title = svg("title", {});
-    title.textContent = said;
+    title.textContent = text;
     shape.append(title);
     return shape;
   }

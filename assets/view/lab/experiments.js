@@ -88,8 +88,8 @@ function sentences(name, { lanes = [], precision, state }, rows, words) {
   if (name === "perfect") {
     const drafted = rows.reduce((total, row) => total + row.drafted, 0);
     const refused = drafted - rows.reduce((total, row) => total + row.accepted, 0);
-    const retold = rows.filter((row) => row.retold).map((row) => row.lookahead);
-    if (retold.length) out.push(fill(own.retold, { lookaheads: retold.join(", ") }));
+    const relearned = rows.filter((row) => row.retold).map((row) => row.lookahead);
+    if (relearned.length) out.push(fill(own.retold, { lookaheads: relearned.join(", ") }));
     out.push(refused ? fill(own.refused, { refused, drafted, precision }) : own.kept);
   } else {
     const worst = rows.reduce((one, other) => (other.same / other.tokens < one.same / one.tokens ? other : one));
@@ -125,7 +125,7 @@ function bar(own, name, share, run) {
   return el("div", { class: `sd-toy-row sd-toy-${name}` },
     el("span", { class: "sd-toy-name" }, own.rows[name]),
     el("span", { class: "sd-toy-bar", style: `--share: ${share}; --target: ${TARGET[0]}` }),
-    el("span", { class: "sd-toy-said" }, parts.join(" · ")));
+    el("span", { class: "sd-toy-text" }, parts.join(" · ")));
 }
 
 /** @param {RealCase} how @param {Words} own */

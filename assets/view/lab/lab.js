@@ -20,7 +20,7 @@ const ASK = 2000; // milliseconds between two questions whether the model is the
 const TRIED = 8; // the longest chain of the experiments
 
 /**
- * Draw the lab in `element`; a server, where there is one, tells this machine's costs: { name, verify, draft }.
+ * Draw the lab in `element`; a server, where there is one, reports this machine's costs: { name, verify, draft }.
  * @param {HTMLElement} element @param {{ words: Words, server?: Server }} how
  */
 export function mountLab(element, { words, server }) {
@@ -171,16 +171,16 @@ class Lab {
     const named = this.words.model.tags[origin];
     const points = measured.lookaheads.filter((one) => one.drafted).map((one) => ({
       name: origin, x: one.drafted, y: one.speedup, size: 3 + 5 * Math.sqrt(one.steps / measured.steps),
-      said: fill(words.steps_point, { steps: one.steps, drafted: one.drafted, speedup: two(one.speedup), tokens: two(one.tokens), origin: named }),
+      text: fill(words.steps_point, { steps: one.steps, drafted: one.drafted, speedup: two(one.speedup), tokens: two(one.tokens), origin: named }),
     }));
-    const whole = { name: "whole", x: measured.drafted, y: measured.speedup, size: 5, said: fill(words.whole_point, { speedup: two(measured.speedup), drafted: two(measured.drafted), origin: named }) };
+    const whole = { name: "whole", x: measured.drafted, y: measured.speedup, size: 5, text: fill(words.whole_point, { speedup: two(measured.speedup), drafted: two(measured.drafted), origin: named }) };
     return [...points, whole];
   }
 
   #triedPoints() {
     return this.#tried.flatMap(({ name, points }) => points.map(({ lookahead, speedup }) => ({
       name, x: lookahead, y: speedup, size: 6,
-      said: fill(this.words.chart[`${name}_point`], { drafted: lookahead, speedup: two(speedup) }),
+      text: fill(this.words.chart[`${name}_point`], { drafted: lookahead, speedup: two(speedup) }),
     })));
   }
 

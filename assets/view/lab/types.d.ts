@@ -33,13 +33,13 @@ export interface Setting extends Omit<Model, "curve">, Curve {
   budget: number;
 }
 
-/** A measured point; `name` of its look and its words, `said` what the pointer reads. */
+/** A measured point; `name` of its look and its words, `text` what the pointer reads. */
 export interface Point {
   name: string;
   x: number;
   y: number;
   size: number;
-  said: string;
+  text: string;
 }
 
 /** A modelled line; `mark`: the step that is chosen on it. */

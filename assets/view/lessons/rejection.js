@@ -15,7 +15,7 @@ export function normal(weights) {
  * The rule of Leviathan (2211.17192) and Chen (2302.01318) in full.
  *
  * accept: min(1, target / draft), null for a word that is never drafted; kept: drafted and kept;
- * refused: the chance of a refusal; residual: what a replacement is drawn from; said: what comes out
+ * refused: the chance of a refusal; residual: what a replacement is drawn from; result: what comes out
  * wrong: the replacement is drawn from the target itself, a mistake to look at
  * @param {number[]} target @param {number[]} draft @param {{ wrong?: boolean }} [how]
  */
@@ -26,19 +26,19 @@ export function outcome(target, draft, { wrong = false } = {}) {
   const left = target.map((prob, i) => Math.max(0, prob - draft[i]));
   const nothing = left.every((share) => share < 1e-12);
   const residual = wrong || nothing ? target : normal(left);
-  const said = kept.map((share, i) => share + (nothing ? 0 : refused) * residual[i]);
-  return { accept, kept, refused: nothing ? 0 : refused, residual, said };
+  const result = kept.map((share, i) => share + (nothing ? 0 : refused) * residual[i]);
+  return { accept, kept, refused: nothing ? 0 : refused, residual, result };
 }
 
 /**
- * One token by the rule. random(): uniform in [0, 1). returns: what was drafted, the draw, whether it was kept, what is said
+ * One token by the rule. random(): uniform in [0, 1). returns: what was drafted, the draw, whether it was kept, what comes out
  * @param {number[]} draft @param {Pick<Outcome, "accept" | "residual">} how @param {() => number} random
  */
 export function draw(draft, { accept, residual }, random) {
   const drafted = pick(draft, random());
   const uniform = random();
   const kept = uniform < (accept[drafted] ?? 0);
-  return { drafted, uniform, kept, said: kept ? drafted : pick(residual, random()) };
+  return { drafted, uniform, kept, result: kept ? drafted : pick(residual, random()) };
 }
 
 /** @param {number[]} probs @param {number} uniform */

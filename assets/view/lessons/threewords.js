@@ -46,12 +46,12 @@ export class ThreeWords {
 
   #table() {
     const { words: names, columns } = this.#words;
-    const head = el("tr", {}, ...["word", "target", "draft", "accept", "kept", "residual", "said", "drawn"].map((name) => {
+    const head = el("tr", {}, ...["word", "target", "draft", "accept", "kept", "residual", "result", "drawn"].map((name) => {
       const { title, rule } = columns[name];
       return el("th", { scope: "col" }, title, el("small", {}, rule));
     }));
     const rows = names.map((name, i) => {
-      const cells = Object.fromEntries(["target", "draft", "accept", "kept", "residual", "said", "drawn"].map((column) => [column, value(column)]));
+      const cells = Object.fromEntries(["target", "draft", "accept", "kept", "residual", "result", "drawn"].map((column) => [column, value(column)]));
       for (const side of SIDES) cells[side].cell.append(this.#slider(side, i, name));
       this.#cells.push(cells);
       return el("tr", {}, el("th", { scope: "row" }, name), ...Object.values(cells).map(({ cell }) => cell));
@@ -84,12 +84,12 @@ export class ThreeWords {
     this.target = normal(this.#weights.target);
     this.draft = normal(this.#weights.draft);
     this.rule = outcome(this.target, this.draft, { wrong: this.wrong.checked });
-    const { accept, kept, refused, residual, said } = this.rule;
+    const { accept, kept, refused, residual, result } = this.rule;
     this.#cells.forEach((cells, i) => {
-      const shown = { target: this.target[i], draft: this.draft[i], accept: accept[i], kept: kept[i], residual: refused ? residual[i] : null, said: said[i] };
+      const shown = { target: this.target[i], draft: this.draft[i], accept: accept[i], kept: kept[i], residual: refused ? residual[i] : null, result: result[i] };
       for (const [column, number] of Object.entries(shown)) cells[column].show(number);
     });
-    const off = gap(said, this.target);
+    const off = gap(result, this.target);
     const sentence = off < 1e-9 ? this.#words.equal : this.#words.biased;
     this.sum.textContent = fill(sentence, { accepted: two(1 - refused), refused: two(refused), gap: two(off) });
     this.sum.classList.toggle("sd-three-off", off >= 1e-9);
@@ -98,15 +98,15 @@ export class ThreeWords {
 
   /** @param {number} times */
   #draw(times) {
-    let last = { drafted: 0, uniform: 0, kept: false, said: 0 };
+    let last = { drafted: 0, uniform: 0, kept: false, result: 0 };
     for (let i = 0; i < times; i += 1) {
       last = draw(this.draft, this.rule, Math.random);
-      this.#counts[last.said] += 1;
+      this.#counts[last.result] += 1;
     }
     this.#paintDrawn();
     const total = this.#counts.reduce((all, times_) => all + times_, 0);
     const names = this.#words.words;
-    const numbers = { draw: two(last.uniform), accept: two(this.rule.accept[last.drafted]), drafted: names[last.drafted], said: names[last.said] };
+    const numbers = { draw: two(last.uniform), accept: two(this.rule.accept[last.drafted]), drafted: names[last.drafted], said: names[last.result] };
     const one = times === 1 ? `${fill(last.kept ? this.#words.kept : this.#words.refused, numbers)} ` : "";
     const off = gap(this.#counts.map((times_) => times_ / total), this.target);
     this.drawn.textContent = one + fill(this.#words.told, { total: counted(total), gap: two(off) });

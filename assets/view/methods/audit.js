@@ -16,7 +16,7 @@ import { two } from "../core/metrics.js";
  */
 
 /**
- * Draw the audit in `element`; `read()` gives it as JSON, null when there is none, `watch(call)` tells of changes.
+ * Draw the audit in `element`; `read()` gives it as JSON, null when there is none, `watch(call)` calls after each change.
  * @param {HTMLElement} element @param {Given} given
  */
 export function mountAudit(element, given) {

@@ -25,7 +25,7 @@ const FIGURES = [1, 1.5, 2, 3, 5, 7]; // of the axis of nats, times a power of t
 const LEAST = 1e-3; // nats; a logarithm needs an end
 
 /**
- * Draw the card in `element`; `read()` gives JSON with a `card`, or a sentence as `none`; `watch(call)` tells of changes.
+ * Draw the card in `element`; `read()` gives JSON with a `card`, or a sentence as `none`; `watch(call)` calls after each change.
  * @param {HTMLElement} element @param {Given} given
  */
 export function mountCard(element, given) {

@@ -5,7 +5,7 @@ import { el, follow } from "../parts/dom.js";
 /** @import { Given } from "../parts/page" */
 
 /**
- * Draw the note in `element`; `read()` gives it as JSON, a list of [kind, sentence], `watch(call)` tells of changes.
+ * Draw the note in `element`; `read()` gives it as JSON, a list of [kind, sentence], `watch(call)` calls after each change.
  * @param {HTMLElement} element @param {Omit<Given, "words">} given
  */
 export function mountNote(element, given) {

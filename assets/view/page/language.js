@@ -4,8 +4,8 @@
 const LANGUAGES = ["en", "de"];
 // Texts of models and visitors, and parts that the script draws from words that are already translated.
 const OWN = ".sd-mount, textarea, input, script, style, svg";
-// In those, what Python says.
-const SAID = "#sd-model, #sd-note, .sd-problem, .sd-told, .sd-waits";
+// In those, what Python reports.
+const REPORTED = "#sd-model, #sd-note, .sd-problem, .sd-messages, .sd-waits";
 const ATTRIBUTES = ["placeholder", "aria-label", "title"];
 
 /** @param {string | null} name */
@@ -35,13 +35,13 @@ export function translator(table) {
     return text;
   };
   /** @type {<T>(value: T) => T} */
-  const words = (value) => /** @type {any} */ (translated(value));
+  const words = (value) => /** @type {any} */ (deep(value));
   /** @param {unknown} value @returns {unknown} */
-  const translated = (value) => {
+  const deep = (value) => {
     if (typeof value === "string") return table[value] ?? value;
-    if (Array.isArray(value)) return value.map(translated);
+    if (Array.isArray(value)) return value.map(deep);
     if (value === null || typeof value !== "object") return value;
-    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, translated(item)]));
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, deep(item)]));
   };
   return { sentence, words };
 }
@@ -59,7 +59,7 @@ let ready = null;
  * @template T
  * @param {T} words @param {string} base @returns {Promise<T>}
  */
-export async function said(words, base) {
+export async function translated(words, base) {
   const language = languageOf(location.search, navigator.language);
   if (language === "en") return words;
   ready ??= begin(language, base);
@@ -83,7 +83,7 @@ function follow(root, sentence) {
   /** @param {Text} node */
   const text = (node) => {
     const parent = node.parentElement;
-    if (!parent || ours.get(node) === node.data || (parent.closest(OWN) && !parent.closest(SAID))) return;
+    if (!parent || ours.get(node) === node.data || (parent.closest(OWN) && !parent.closest(REPORTED))) return;
     const bare = node.data.trim();
     const meaning = sentence(bare);
     if (!bare || meaning === bare) return;
@@ -112,7 +112,7 @@ function follow(root, sentence) {
   new MutationObserver((changes) => {
     for (const { type, target, addedNodes } of changes) {
       const place = target instanceof Element ? target : target.parentElement;
-      if (place?.closest(".sd-mount") && !place.closest(SAID)) {
+      if (place?.closest(".sd-mount") && !place.closest(REPORTED)) {
         for (const node of addedNodes) if (node instanceof Element) node.querySelectorAll(".sd-waits").forEach(all);
         continue;
       }

@@ -6,7 +6,7 @@ const CLASS = "sd-presenter";
 export const pageRoot = () => /** @type {HTMLElement} */ (document.getElementById("sd-header")?.parentElement);
 
 export class Presenter {
-  /** changed(on): told after each change. @param {(on: boolean) => void} changed */
+  /** changed(on): called after each change. @param {(on: boolean) => void} changed */
   constructor(changed) {
     this.changed = changed;
   }

@@ -5,7 +5,7 @@ import { el, follow } from "../parts/dom.js";
 /** @import { Given } from "../parts/page" */
 
 /**
- * Draw the status in `element`; `read()` gives it as JSON, `watch(call)` tells of changes.
+ * Draw the status in `element`; `read()` gives it as JSON, `watch(call)` calls after each change.
  * @param {HTMLElement} element @param {Given} given
  */
 export function mountStatus(element, given) {

@@ -1,4 +1,4 @@
-// What a lesson needs around the page: links, simplified pages, the presenter mode, the keys, and what is said about them.
+// What a lesson needs around the page: links, simplified pages, the presenter mode, the keys, and what is reported about them.
 
 import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
@@ -51,18 +51,18 @@ class Teach {
     this.keys = keysDialog(/** @type {Record<string, Words>} */ (words).keys, words.close);
     this.dialog = new Share(words.share, words.close, server, defaults);
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
-    this.list = el("div", { class: "sd-told", role: "status" });
+    this.list = el("div", { class: "sd-messages", role: "status" });
     element.replaceChildren(this.keys, this.dialog.root, this.live, this.list);
     listen({ presenter: this.presenter, list: this.keys });
-    watch(() => this.#tell(read()));
+    watch(() => this.#report(read()));
     /** @param {string} query */
     const follow = (query) => {
       this.asked = readState(query);
-      this.#tell(JSON.stringify(this.#here(this.asked)));
+      this.#report(JSON.stringify(this.#here(this.asked)));
       send(query);
     };
     this.arriving = Boolean(location.search);
-    if (this.arriving) follow(location.search.slice(1)); // unread: what is wrong with it is told
+    if (this.arriving) follow(location.search.slice(1)); // unread: what is wrong with it is reported
     onApply(follow);
   }
 
@@ -109,7 +109,7 @@ class Teach {
   }
 
   /** @param {string} text */
-  #tell(text) {
+  #report(text) {
     if (!text?.startsWith("[")) return; // the query itself
     for (const sentence of JSON.parse(text)) {
       const close = el("button", { type: "button", "aria-label": this.words.dismiss, onclick: () => block.remove() }, "\u00d7");

@@ -59,15 +59,15 @@ export class InspectorView {
     return fill(this.#words.inspector.summary, { token, status: this.#words.status[status] ?? status, place, why });
   }
 
-  /** @param {Decided} told */
-  #card(told) {
+  /** @param {Decided} decision */
+  #card(decision) {
     const words = this.#words.inspector;
-    const title = el("h4", {}, span("sd-inspected", told.token), span(`sd-verdict sd-key-${told.status}`, this.#words.status[told.status] ?? told.status), span("sd-where", told.place));
-    const card = el("article", { class: "sd-decision" }, title, el("p", { class: "sd-why" }, told.why));
-    if (told.formula) card.append(el("p", { class: "sd-formula" }, told.formula));
-    if (told.branch.length) card.append(el("p", { class: "sd-branch" }, `${words.branch}: `, ...told.branch.flatMap((token, i) => [i ? " › " : "", span("sd-word", token)])));
-    if (told.rows.length) card.append(this.#table(told));
-    if (told.notes.length) card.append(el("p", { class: "sd-notes" }, told.notes.join(" ")));
+    const title = el("h4", {}, span("sd-inspected", decision.token), span(`sd-verdict sd-key-${decision.status}`, this.#words.status[decision.status] ?? decision.status), span("sd-where", decision.place));
+    const card = el("article", { class: "sd-decision" }, title, el("p", { class: "sd-why" }, decision.why));
+    if (decision.formula) card.append(el("p", { class: "sd-formula" }, decision.formula));
+    if (decision.branch.length) card.append(el("p", { class: "sd-branch" }, `${words.branch}: `, ...decision.branch.flatMap((token, i) => [i ? " › " : "", span("sd-word", token)])));
+    if (decision.rows.length) card.append(this.#table(decision));
+    if (decision.notes.length) card.append(el("p", { class: "sd-notes" }, decision.notes.join(" ")));
     return card;
   }
 

@@ -104,14 +104,14 @@ export class StripView {
   #draw(step, i) {
     const slots = el("span", { class: "sd-slots" }, ...pieces(step).flatMap((part) =>
       Array.from({ length: Math.min(8, part.count ?? 1) }, () => el("i", { class: `sd-slot sd-slot-${part.status}` }))));
-    const told = this.#tell(step);
-    const column = el("span", { class: "sd-column", role: "option", tabindex: "-1", "data-step": i, "aria-label": told, title: told }, slots, time(step));
+    const label = this.#label(step);
+    const column = el("span", { class: "sd-column", role: "option", tabindex: "-1", "data-step": i, "aria-label": label, title: label }, slots, time(step));
     if ((step.index + 1) % NUMBERED === 0) column.append(el("b", {}, String(step.index + 1)));
     return column;
   }
 
   /** @param {Step} step */
-  #tell(step) {
+  #label(step) {
     const words = this.#words;
     const values = { step: step.index + 1, accepted: step.path.length, drafted: step.nodes.length };
     if (step.open) return fill(words.open, values);

@@ -59,10 +59,10 @@ export class Transport {
     this.root.classList.toggle("sd-idle", !timeline.stops.length);
     const steps = timeline.stops.at(-1)?.step ?? -1;
     const step = timeline.stops[timeline.at]?.step ?? -1;
-    const said = timeline.stops.length ? fill(words.place, { step: step + 1, steps: steps + 1 }) : "";
-    if (this.place.textContent !== said) {
-      this.place.textContent = said;
-      this.slider.setAttribute("aria-valuetext", said);
+    const position = timeline.stops.length ? fill(words.place, { step: step + 1, steps: steps + 1 }) : "";
+    if (this.place.textContent !== position) {
+      this.place.textContent = position;
+      this.slider.setAttribute("aria-valuetext", position);
     }
     const moves = player.playing || (live && timeline.atEnd && !timeline.held) ? "pause" : "play";
     this.#paint("play", moves, words[moves]);

@@ -23,7 +23,7 @@ const LONGEST = 9; // letters of a token that are shown
 const NARROWEST = 5; // letters that a node has room for, for its number
 const ZOOM = { least: 0.4, most: 2.5, by: 1.25 };
 
-/** The panel beside the text. It shows the step it is told to, or the latest one while a run goes on. */
+/** The panel beside the text. It shows the step that is pointed at, or the latest one while a run goes on. */
 export class TreeView {
   #words;
   #status; // names of the states

@@ -13,7 +13,7 @@ import { split } from "../core/symbols.js";
  */
 
 /**
- * Draw the batch in `element`; `read()` gives it as JSON, `watch(call)` tells of changes.
+ * Draw the batch in `element`; `read()` gives it as JSON, `watch(call)` calls after each change.
  * @param {HTMLElement} element @param {Given} given
  */
 export function mountBatch(element, given) {

@@ -9,7 +9,7 @@ const TYPING = "input, textarea, select, [role=slider], [role=listbox], [role=ta
 const PRESSED = "button, a, summary";
 
 /**
- * Take a key of the page. root: the view's element; transport: its player's; unpin(): takes off what is pinned, tells whether something was
+ * Take a key of the page. root: the view's element; transport: its player's; unpin(): takes off what is pinned, returns whether something was
  * @param {KeyboardEvent} event @param {{ root: HTMLElement, transport: Transport, unpin(): boolean }} how
  */
 export function takeKey(event, { root, transport, unpin }) {

@@ -19,7 +19,7 @@ export class Selection {
   #run;
 
   /**
-   * run: tells its `state`, and whether the player is `resting` at a place of its own
+   * run: with its `state`, and whether the player is `resting` at a place of its own
    * @param {{ state: State, resting: boolean }} run
    */
   constructor(run) {

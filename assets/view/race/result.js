@@ -29,7 +29,7 @@ export class Result {
     const across = textEl("p", words.chart.x, { class: "sd-race-across" });
     const chart = el("section", { class: "sd-chart" }, textEl("h3", words.chart.title), this.chart.root, across);
     this.grid = el("table");
-    this.notes = el("div", { class: "sd-race-said" });
+    this.notes = el("div", { class: "sd-race-notes" });
     this.copied = el("span", { class: "sd-race-copied", role: "status" });
     const copy = textEl("button", words.copy, { type: "button", class: "sd-button sd-race-copy", onclick: () => this.#copy() });
     const box = el("div", { class: "sd-race-box", role: "region", tabindex: "0", "aria-label": words.table.label }, this.grid);

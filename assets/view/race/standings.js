@@ -56,7 +56,7 @@ export function parting(one, other) {
 }
 
 /**
- * Whether all said the same, and where not, as sentences. entries: { title, lane } of each lane that wrote something
+ * Whether all wrote the same, and where not, as sentences. entries: { title, lane } of each lane that wrote something
  * @param {Ran[]} entries @param {Words} words
  */
 export function compared(entries, words) {

@@ -19,14 +19,14 @@ const found = LESSONS.map((lesson) => ({
     const out = { id, options, scale, runs: names };
     if (!names.every((name) => runs.has(name))) return out;
     const lanes = names.map((name) => ({ plain: runs.get(name).plain, fast: runs.get(name).speculative }));
-    const told = question.reveal(lanes);
+    const drawn = question.reveal(lanes);
     const where = `${lesson.id}, ${id}`;
-    if (scale) assert.ok(told.answer >= scale.min && told.answer <= scale.max, `${where}: ${told.answer} is off the scale`);
-    else assert.ok(options.includes(told.answer), `${where}: ${told.answer}`);
-    for (const value of Object.values(told.values)) assert.ok(!["–", "undefined", "NaN", "Infinity"].includes(String(value)), where);
-    for (const { share } of told.bars ?? []) assert.ok(share >= 0 && share <= 1, where);
-    if (told.step !== undefined) assert.ok(lanes[0].fast.steps.some((step) => step.index === told.step), where);
-    return { ...out, answer: scale ? two(told.answer) : told.answer, values: told.values, bars: told.bars ?? [] };
+    if (scale) assert.ok(drawn.answer >= scale.min && drawn.answer <= scale.max, `${where}: ${drawn.answer} is off the scale`);
+    else assert.ok(options.includes(drawn.answer), `${where}: ${drawn.answer}`);
+    for (const value of Object.values(drawn.values)) assert.ok(!["–", "undefined", "NaN", "Infinity"].includes(String(value)), where);
+    for (const { share } of drawn.bars ?? []) assert.ok(share >= 0 && share <= 1, where);
+    if (drawn.step !== undefined) assert.ok(lanes[0].fast.steps.some((step) => step.index === drawn.step), where);
+    return { ...out, answer: scale ? two(drawn.answer) : drawn.answer, values: drawn.values, bars: drawn.bars ?? [] };
   }),
 }));
 assert.equal(found.length, 8);
@@ -50,10 +50,10 @@ equal(example.accept, [1, 0.5, 1]);
 equal(example.residual, [1, 0, 0]);
 for (const weights of [[[5, 3, 2], [2, 6, 2]], [[1, 0, 0], [0, 5, 5]], [[2, 2, 2], [2, 2, 2]], [[0, 0, 0], [1, 9, 0]], [[3, 3, 4], [0, 0, 7]]]) {
   const [target, draft] = weights.map(normal);
-  equal(outcome(target, draft).said, target);
+  equal(outcome(target, draft).result, target);
 }
 // Drawing the replacement from the target itself does not.
-equal(outcome(EXAMPLE.target, EXAMPLE.draft, { wrong: true }).said, [0.35, 0.39, 0.26]);
+equal(outcome(EXAMPLE.target, EXAMPLE.draft, { wrong: true }).result, [0.35, 0.39, 0.26]);
 
 // The sampler follows the rule and comes to the same, for the right rule and for the wrong one.
 let state = 1;
@@ -67,12 +67,12 @@ for (const wrong of [false, true]) {
   const rule = outcome(EXAMPLE.target, EXAMPLE.draft, { wrong });
   const counts = [0, 0, 0];
   for (let i = 0; i < 40_000; i += 1) {
-    const told = draw(EXAMPLE.draft, rule, random);
-    assert.equal(told.kept, told.uniform < rule.accept[told.drafted]);
-    counts[told.said] += 1;
+    const drawn = draw(EXAMPLE.draft, rule, random);
+    assert.equal(drawn.kept, drawn.uniform < rule.accept[drawn.drafted]);
+    counts[drawn.result] += 1;
   }
-  assert.ok(gap(counts.map((count) => count / 40_000), rule.said) < 0.01);
+  assert.ok(gap(counts.map((count) => count / 40_000), rule.result) < 0.01);
 }
-assert.equal(draw([0, 1, 0], outcome([0, 0, 1], [0, 1, 0]), () => 0.999999).said, 2);
+assert.equal(draw([0, 1, 0], outcome([0, 0, 1], [0, 1, 0]), () => 0.999999).result, 2);
 
 console.log(JSON.stringify(found));

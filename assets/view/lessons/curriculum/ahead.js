@@ -33,11 +33,11 @@ export const ahead = {
       reveal([{ fast }]) {
         const steps = judgedSteps(fast).filter((step) => step.nodes.length);
         const lengths = steps.map((step) => step.nodes.length);
-        const told = steps.find((step) => step.reason.includes("would give"));
+        const estimated = steps.find((step) => step.reason.includes("would give"));
         return {
           answer: fast.drafted / steps.length,
-          values: { least: Math.min(...lengths), most: Math.max(...lengths), reason: told?.reason ?? "–" },
-          step: told?.index,
+          values: { least: Math.min(...lengths), most: Math.max(...lengths), reason: estimated?.reason ?? "–" },
+          step: estimated?.index,
         };
       },
     },

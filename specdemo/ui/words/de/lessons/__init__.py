@@ -60,7 +60,7 @@ WORDS: dict[str, object] = {
             "accept": {"title": "behalten, wenn entworfen", "rule": "min(1, p / q)"},
             "kept": {"title": "entworfen und behalten", "rule": "min(p, q)"},
             "residual": {"title": "Rest", "rule": "max(0, p − q), normiert"},
-            "said": {"title": "kommt heraus", "rule": "behalten + abgelehnt × Rest"},
+            "result": {"title": "kommt heraus", "rule": "behalten + abgelehnt × Rest"},
             "drawn": {"title": "bisher gezogen", "rule": "Anteil der Züge"},
         },
         "equal": "Ein Entwurf wird mit Wahrscheinlichkeit {accepted} behalten und mit {refused} abgelehnt. Heraus "

@@ -59,7 +59,7 @@ WORDS: dict[str, object] = {
             "accept": {"title": "kept if drafted", "rule": "min(1, p / q)"},
             "kept": {"title": "drafted and kept", "rule": "min(p, q)"},
             "residual": {"title": "residual", "rule": "max(0, p − q), scaled"},
-            "said": {"title": "comes out", "rule": "kept + rejected × residual"},
+            "result": {"title": "comes out", "rule": "kept + rejected × residual"},
             "drawn": {"title": "drawn so far", "rule": "share of draws"},
         },
         "equal": "A draft is kept with probability {accepted} and rejected with {refused}. What comes out is the target's p, word by word.",
