@@ -68,7 +68,7 @@ export function step({ c, curve, overlapped }, { drafted, draftSteps, tokens }) 
 }
 
 /** @param {Model} model @param {number} k */
-export const chainStep = (model, k) => step(model, { drafted: k, draftSteps: k, tokens: chainTokens(model.a, k) });
+const chainStep = (model, k) => step(model, { drafted: k, draftSteps: k, tokens: chainTokens(model.a, k) });
 
 /** Steps of chains of 0 ... most drafted tokens. @param {Model} model @param {number} most */
 export const chains = (model, most) => Array.from({ length: most + 1 }, (_, k) => chainStep(model, k));

@@ -1,7 +1,8 @@
 // Play, pause, step, scrub, speed: the controls of a player. Says where it stands in steps of the run.
 
-import { el, svg } from "./dom.js";
+import { el } from "./dom.js";
 import { fill } from "../core/sentence.js";
+import { moveButton, paintMove } from "./move.js";
 import { SPEEDS } from "../core/player.js";
 
 /**
@@ -9,19 +10,6 @@ import { SPEEDS } from "../core/player.js";
  * @import { Player } from "../core/player"
  * @import { Words } from "./page"
  */
-
-/** @type {Record<string, string>} */
-const ICONS = {
-  start: "M3 3h2v10H3zM13 3v10L6 8z",
-  back_round: "M8 3v10L2 8zM14 3v10L8 8z",
-  back: "M11 3v10L4 8z",
-  play: "M4 2.5v11L13 8z",
-  pause: "M4 3h3v10H4zM9 3h3v10H9z",
-  forward: "M5 3v10l7-5z",
-  round: "M2 3v10l6-5zM8 3v10l6-5z",
-  rejection: "M2 3v10l6-5zM9.2 5.2l1-1L12 6l1.8-1.8 1 1L13 7l1.8 1.8-1 1L12 8l-1.8 1.8-1-1L11 7z",
-  end: "M11 3h2v10h-2zM3 3v10l7-5z",
-};
 
 export class Transport {
   /** @type {Record<string, HTMLButtonElement>} */
@@ -65,8 +53,8 @@ export class Transport {
       this.slider.setAttribute("aria-valuetext", position);
     }
     const moves = player.playing || (live && timeline.atEnd && !timeline.held) ? "pause" : "play";
-    this.#paint("play", moves, words[moves]);
-    this.#paint("end", "end", live && !timeline.atEnd ? words.live : words.end);
+    paintMove(this.#buttons.play, moves, words[moves]);
+    paintMove(this.#buttons.end, "end", live && !timeline.atEnd ? words.live : words.end);
     this.#buttons.end.classList.toggle("sd-behind", live && !timeline.atEnd);
     for (const name of ["start", "back_round", "back"]) this.#buttons[name].disabled = timeline.at <= 0;
     for (const name of ["forward", "round", "rejection", "end"]) this.#buttons[name].disabled = timeline.atEnd;
@@ -112,19 +100,6 @@ export class Transport {
 
   /** @param {string} name @param {() => void} act */
   #button(name, act) {
-    const icon = svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
-    icon.append(svg("path", { d: ICONS[name] }));
-    const button = el("button", { type: "button", class: `sd-move sd-move-${name}`, "aria-label": this.words[name], title: this.words[name], onclick: act }, icon);
-    this.#buttons[name] = button;
-    return button;
-  }
-
-  /** @param {string} name @param {string} icon @param {string} label */
-  #paint(name, icon, label) {
-    const button = this.#buttons[name];
-    if (button.getAttribute("aria-label") === label) return;
-    button.setAttribute("aria-label", label);
-    button.title = label;
-    button.querySelector("path")?.setAttribute("d", ICONS[icon]);
+    return (this.#buttons[name] = moveButton(name, this.words[name], act));
   }
 }

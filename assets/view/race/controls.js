@@ -2,19 +2,13 @@
 
 import { SPEEDS } from "../core/player.js";
 import { fill } from "../core/sentence.js";
-import { el, svg, textEl } from "../parts/dom.js";
+import { el, textEl } from "../parts/dom.js";
+import { moveButton, paintMove } from "../parts/move.js";
 
 /**
  * @import { Player } from "../core/player"
  * @import { Words } from "../parts/page"
  */
-
-const ICONS = {
-  start: "M3 3h2v10H3zM13 3v10L6 8z",
-  play: "M4 2.5v11L13 8z",
-  pause: "M4 3h3v10H4zM9 3h3v10H9z",
-  end: "M11 3h2v10h-2zM3 3v10l7-5z",
-};
 
 export class Controls {
   #words;
@@ -24,7 +18,7 @@ export class Controls {
   constructor(player, words) {
     this.#words = words;
     this.#player = player;
-    this.play = this.#button("play", () => player.toggle());
+    this.play = moveButton("play", words.play, () => player.toggle());
     this.slider = el("input", { type: "range", class: "sd-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": words.scrub });
     this.slider.addEventListener("input", () => player.seek(Number(this.slider.value)));
     this.clock = el("span", { class: "sd-place" });
@@ -32,7 +26,7 @@ export class Controls {
     speed.append(...SPEEDS.map((value) => textEl("option", `${value}×`, { value, selected: value === 1 })));
     speed.addEventListener("change", () => player.setSpeed(Number(speed.value)));
     this.root = el("div", { class: "sd-transport", role: "group", "aria-label": words.controls, hidden: true },
-      this.#button("start", () => player.seek(0)), this.play, this.#button("end", () => this.#toEnd()), this.slider, this.clock, speed);
+      moveButton("start", words.start, () => player.seek(0)), this.play, moveButton("end", words.end, () => this.#toEnd()), this.slider, this.clock, speed);
   }
 
   render() {
@@ -46,10 +40,7 @@ export class Controls {
     this.slider.setAttribute("aria-valuetext", clock);
     this.clock.textContent = clock;
     const name = playing ? "pause" : "play";
-    if (this.play.title === words[name]) return;
-    this.play.title = words[name];
-    this.play.setAttribute("aria-label", words[name]);
-    this.play.querySelector("path")?.setAttribute("d", ICONS[name]);
+    paintMove(this.play, name, words[name]);
   }
 
   /** What a key does. @param {KeyboardEvent} event */
@@ -63,12 +54,5 @@ export class Controls {
   #toEnd() {
     this.#player.pause();
     this.#player.seek(this.#player.timeline.last);
-  }
-
-  /** @param {"start" | "play" | "end"} name @param {() => void} act */
-  #button(name, act) {
-    const icon = svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
-    icon.append(svg("path", { d: ICONS[name] }));
-    return el("button", { type: "button", class: `sd-move sd-move-${name}`, "aria-label": this.#words[name], title: this.#words[name], onclick: act }, icon);
   }
 }
