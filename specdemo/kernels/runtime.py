@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,11 @@ from torch import Tensor
 from specdemo.engine.draft_plan import Chain
 from specdemo.kernels import check
 from specdemo.kernels import job as jobs
+from specdemo.kernels.buffer import Form, JobBuffer
 from specdemo.kernels.packing import BLOCK, Packed
 from specdemo.kernels.rows import Drafting, ExtraHead, Injected, Results, Rows, SequenceRows
 from specdemo.kernels.team import parallel, runs_here
-from specdemo.kernels.weights import LayerWeights, Shape, fits, write_matrix
+from specdemo.kernels.weights import LayerWeights, Shape, address, fits, write_matrix
 
 __all__ = [
     "CHECK_JOBS", "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Results", "Rows",
@@ -29,7 +29,7 @@ __all__ = [
 
 CHECK_JOBS = "SPECDEMO_CHECK_JOBS"  # environment variable: check each job before it runs
 LINE = 64  # bytes of a cache line
-NUMBER = 8  # bytes of each field of a record
+MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 
 
 class CompiledLayers:
@@ -76,30 +76,32 @@ class CompiledLayers:
         final: whether the states behind the last layer are wanted
         """
         sequences = rows.sequences
-        asked = sum(one.answers for one in sequences)
-        logits = torch.empty(
-            asked + sum(one.more for one in sequences), max(map(self._width, sequences))
-        )
+        form = tuple([(len(one.positions), one.answers, _most(one)) for one in sequences])
+        buffer = self._buffer(form)
+        job = buffer.begin()
+        num_logits = buffer.num_asked + sum(one.more for one in sequences)
+        logits = torch.empty(num_logits, max(map(self._width, sequences)))
         behind = torch.empty_like(rows.x) if final else None
         masks = [_mask(one) for one in sequences]
-        job, tokens = self._write(rows, masks, logits, states or {}, behind)
+        scratch = self._write(buffer, rows, masks, logits, states or {}, behind)
         job.first_layer, job.last_layer = first, len(self.layers) if last is None else last
         if self._checks:
             owners = check.owners(self, rows, masks, logits, states or {}, behind)
-            buffers = check.buffers(sequences, *self._own.layout)
+            buffers = check.buffers(sequences, buffer.parts, scratch)
             check.check_job(job, owners | buffers, torch.get_num_threads())
         self._go(job)
-        words = [self.columns + (one.extra.count if one.extra else 0) for one in sequences]
-        drafts = sum(one is not None for one in tokens)
-        parts = logits[:asked].split([one.answers for one in sequences])
-        return Results(
-            [part[:, :count] for part, count in zip(parts, words, strict=True)],
-            behind,
-            [
-                _chain(one, logits[:, :count], drafts) if one is not None else None
-                for one, count in zip(tokens, words, strict=True)
-            ],
-        )
+        results: list[Tensor] = []
+        chains: list[Chain | None] = []
+        row = 0
+        for one, draft, tokens in zip(sequences, buffer.drafts, buffer.tokens, strict=True):
+            columns = self.columns + (one.extra.count if one.extra else 0)
+            results.append(logits[row : row + one.answers, :columns])
+            row += one.answers
+            chain = None
+            if tokens is not None:
+                chain = _chain(tokens[: draft.taken], logits[:, :columns], buffer.num_drafts)
+            chains.append(chain)
+        return Results(results, behind, chains)
 
     def _width(self, one: SequenceRows) -> int:
         """Columns that are written for a sequence: those of the head, and whole blocks of its own."""
@@ -107,86 +109,43 @@ class CompiledLayers:
 
     def _write(
         self,
+        buffer: JobBuffer,
         rows: Rows,
         masks: Sequence[Tensor | None],
         logits: Tensor,
         states: Mapping[int, Tensor],
         behind: Tensor | None,
-    ) -> tuple[Any, list[tuple[Any, np.ndarray[Any, Any]] | None]]:
-        """Write the job of a pass into this thread's buffer. returns: the job, and each sequence's draft and its tokens"""
-        sequences = rows.sequences
-        counts = [len(one.positions) for one in sequences]
-        num_rows, asked = sum(counts), sum(one.answers for one in sequences)
-        mosts = [one.more + 1 if one.drafting else 0 for one in sequences]
-        # The parts of the buffer, in numbers: see README.md.
-        sizes = (
-            len(self._template) // NUMBER, len(self.layers) + 1, asked, num_rows,
-            len(sequences) * jobs.SEQUENCE.itemsize // NUMBER,
-            len(sequences) * jobs.DRAFT.itemsize // NUMBER,
-            sum(mosts) * jobs.TOKEN.itemsize // NUMBER,
-        )  # fmt: skip
-        parts = list(accumulate(sizes))
-        at_states, at_asked, at_positions, at_sequences, at_drafts, at_tokens, end = parts
-        numbers, base = self._job_buffer(end)
-        ctypes.memmove(base, self._template, len(self._template))
-        job = jobs.JobStructure.from_address(base)
-        table = (jobs.SequenceStructure * len(sequences)).from_address(base + NUMBER * at_sequences)
-        drafts = (jobs.DraftStructure * len(sequences)).from_address(base + NUMBER * at_drafts)
-        tokens: list[tuple[Any, np.ndarray[Any, Any]] | None] = []
-        wanted: list[int] = []
-        row = 0
-        for number, (one, count, mask, most) in enumerate(
-            zip(sequences, counts, masks, mosts, strict=True)
+    ) -> tuple[check.Memory, check.Memory]:
+        """Write what differs from pass to pass. returns: scratch memory, see `_write_scratch`"""
+        job, longest = buffer.job, 0
+        positions: list[int] = []
+        for record, draft, one, mask in zip(
+            buffer.sequences, buffer.drafts, rows.sequences, masks, strict=True
         ):
-            record = table[number]
             self._write_sequence(record, one, mask)
-            record.first_row, record.num_rows, record.first_asked = row, count, len(wanted)
-            row += count
-            wanted += range(row - one.answers, row)
+            longest = max(longest, record.num_keys + one.more)
+            positions += one.positions
             if one.drafting:
-                record.draft = base + NUMBER * at_drafts + number * jobs.DRAFT.itemsize
-                drafts[number].tokens = base + NUMBER * at_tokens
-                self._write_draft(drafts[number], one, one.drafting)
-                job.drafts += 1
-                size = most * jobs.TOKEN.itemsize // NUMBER
-                part = numbers[at_tokens : at_tokens + size].view(jobs.TOKEN)
-                tokens.append((drafts[number], part))
-                at_tokens += size
-            else:
-                tokens.append(None)
-        numbers[at_states:at_asked] = 0
+                self._write_draft(draft, one, one.drafting)
+        buffer.positions[:] = positions
         for index, tensor in states.items():
-            numbers[at_states + index] = tensor.data_ptr()
-        numbers[at_asked:at_positions] = wanted
-        numbers[at_positions:at_sequences] = [p for one in sequences for p in one.positions]
-        job.num_rows, job.num_sequences, job.num_asked = num_rows, len(sequences), asked
-        job.states, job.asked = base + NUMBER * at_states, base + NUMBER * at_asked
-        job.positions, job.sequences = base + NUMBER * at_positions, base + NUMBER * at_sequences
+            buffer.states[index] = tensor.data_ptr()
         job.input, job.cos, job.sin = rows.x.data_ptr(), rows.cos.data_ptr(), rows.sin.data_ptr()
         job.inject_layer = rows.inject_layer
         job.logits, job.num_columns = logits.data_ptr(), logits.shape[1]
-        job.embedding = 0 if rows.embedding is None else rows.embedding.data_ptr()
-        job.final = 0 if behind is None else behind.data_ptr()
-        longest = max(
-            one.cache.start + count + one.more for one, count in zip(sequences, counts, strict=True)
-        )
-        self._own.layout = (
-            [base + NUMBER * part for part in parts],
-            self._write_scratch(job, longest),
-        )
-        return job, tokens
+        job.embedding, job.final = address(rows.embedding), address(behind)
+        return self._write_scratch(job, longest)
 
     def _write_sequence(self, record: Any, one: SequenceRows, mask: Tensor | None) -> None:
-        """Fill a conversation's record, but for where its rows lie."""
+        """Fill a conversation's record, but for what follows from the job's form."""
         start = one.cache.start
         keys = start + len(one.positions)
-        record.start, record.num_keys, record.num_asked = start, keys, one.answers
-        record.prefix, record.seen = keys, 0
+        record.start, record.num_keys = start, keys
+        record.prefix = keys
         if mask is not None:
             record.prefix, record.seen = min(one.cache.length, start), mask.data_ptr()
         slots = one.cache.slots(keys + one.more, self._like)
         record.caches, record.capacity = slots.__array_interface__["data"][0], one.cache.capacity
-        record.injected = record.num_extra = record.draft = 0
         if one.injected:
             record.injected = one.injected.rows.data_ptr()
             record.first_injected, record.num_injected = one.injected.first, len(one.injected.rows)
@@ -195,12 +154,12 @@ class CompiledLayers:
             record.num_extra = one.extra.count
 
     def _write_draft(self, record: Any, one: SequenceRows, drafting: Drafting) -> None:
-        """Fill a draft's record, but for where its tokens go."""
+        """Fill a draft's record, but for what follows from the job's form."""
         plan, words = drafting.plan, drafting.words
-        record.most, record.taken, record.num_columns = plan.most, 0, self._width(one)
+        record.num_columns = self._width(one)
         record.word_ids, record.rule = words.ids.data_ptr(), plan.rule.numbers.ctypes.data
         record.survival, record.position = 1.0, one.positions[-1] + 1
-        record.uniforms, record.inverse_temperature = 0, 1.0
+        record.inverse_temperature = 1.0
         if plan.uniforms is not None:
             record.uniforms = plan.uniforms.data_ptr()
             record.inverse_temperature = 1 / plan.temperature
@@ -213,7 +172,7 @@ class CompiledLayers:
         shared, own = self._room(job.num_rows, job.num_asked, longest)
         size = shared + own * torch.get_num_threads() + LINE
         kept = getattr(self._own, "scratch", None)
-        if kept is None or len(kept) < size:
+        if kept is None or kept.shape[0] < size:
             kept = self._own.scratch = torch.zeros(2 * size, dtype=torch.uint8)
         job.shared = -(-kept.data_ptr() // LINE) * LINE
         job.scratch, job.scratch_bytes = job.shared + shared, own
@@ -233,13 +192,15 @@ class CompiledLayers:
         )
         return -(-shared // LINE) * LINE, (own + 3 * LINE - 1) // LINE * LINE
 
-    def _job_buffer(self, size: int) -> tuple[np.ndarray[Any, Any], int]:
-        """This thread's array for jobs, of at least so many numbers, and its address: numpy takes long to say it."""
-        kept = getattr(self._own, "job", None)
-        if kept is None or len(kept[0]) < size:
-            array = np.zeros(2 * size, dtype=np.int64)
-            kept = self._own.job = (array, array.ctypes.data)
-        return kept
+    def _buffer(self, form: Form) -> JobBuffer:
+        """This thread's buffer for jobs of a form."""
+        kept: dict[Form, JobBuffer] | None = getattr(self._own, "buffers", None)
+        if kept is None or (len(kept) == MOST_BUFFERS and form not in kept):
+            kept = self._own.buffers = {}
+        found = kept.get(form)
+        if found is None:
+            found = kept[form] = JobBuffer(self._template, len(self.layers), form)
+        return found
 
     def _fixed(self) -> bytes:
         """What all jobs have in common."""
@@ -297,13 +258,16 @@ def _mask(one: SequenceRows) -> Tensor | None:
     return torch.ones(rows, start + rows, dtype=torch.bool).tril_(start) if rows > 1 else None
 
 
-def _chain(draft: tuple[Any, np.ndarray[Any, Any]], logits: Tensor, runs: int) -> Chain:
-    """A draft that compiled code has written: its record and its tokens.
+def _most(one: SequenceRows) -> int:
+    """Tokens that a conversation drafts at most."""
+    return one.more + 1 if one.drafting else 0
 
-    logits: all rows that were written; runs: how many drafted together
+
+def _chain(taken: np.ndarray[Any, Any], logits: Tensor, runs: int) -> Chain:
+    """A draft that compiled code has written.
+
+    taken: (tokens,) TOKEN; logits: all rows that were written; runs: how many drafted together
     """
-    record, tokens = draft
-    taken = tokens[: record.taken]
     seconds = (taken["seconds"] + 1e-9 * taken["nanoseconds"]).tolist()
     step = (seconds[-1] - seconds[0]) / (len(taken) - 1) / runs if len(taken) > 1 else None
     rows = [logits[row] for row in taken["row"].tolist()]

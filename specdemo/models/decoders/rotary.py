@@ -17,13 +17,14 @@ class RotaryTables:
 
     def __init__(self, compute: Callable[[int], tuple[Tensor, Tensor]]) -> None:
         self._compute = compute
-        self._tables = compute(TABLE)
+        self._tables, self._length = compute(TABLE), TABLE
         self._full: tuple[Tensor, Tensor] | None = None  # float32; made when first needed
 
     def tables(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines of at least `length` positions, (positions, 1, head_dim) each."""
-        if length > len(self._tables[0]):
-            self._tables, self._full = self._compute(-(-length // TABLE) * TABLE), None
+        if length > self._length:
+            self._length = -(-length // TABLE) * TABLE
+            self._tables, self._full = self._compute(self._length), None
         return self._tables
 
     def full(self, length: int) -> tuple[Tensor, Tensor]:

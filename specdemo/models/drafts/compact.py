@@ -181,7 +181,7 @@ class CompactModel:
             seen = torch.ones(rows + guesses, end + guesses, dtype=torch.bool).tril_(start)
             if guesses and not self.weights.causal:
                 seen[rows:, end:] = True
-        injected = self._injected(start, end)
+        injected = self._injected(start, end) if self.weights.inject else None
         return DraftInput(
             token_ids, range(start, end + guesses), seen, self._cache, 1 + guesses, text=self._text_words,
             states=states, injected=injected, guesses=guesses, adjust=self.adjust, plan=plan,

@@ -74,8 +74,7 @@ class CompactDecoder:
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
         """Answer passes of different conversations together."""
         inputs = [_draft_input(one) for one in passes]
-        parts = [self._embedded(one) for one in inputs]
-        x = parts[0] if len(parts) == 1 else torch.cat(parts)
+        x = _joined([self._embedded(one) for one in inputs])
         if self.compiled is not None:
             return self._run_compiled(self.compiled, inputs, x)
         return self._run_torch(inputs, x)
@@ -86,7 +85,11 @@ class CompactDecoder:
         return rms_norm(final.to(weights.norm.dtype), weights.norm, weights.config.rms_norm_eps)
 
     def _embedded(self, one: DraftInput) -> Tensor:
-        return self.weights.embedding[list(one.token_ids)] if one.states is None else one.states
+        if one.states is not None:
+            return one.states
+        if len(one.token_ids) == 1:  # a view: looking rows up takes ten times as long
+            return self.weights.embedding[one.token_ids[0] : one.token_ids[0] + 1]
+        return self.weights.embedding[list(one.token_ids)]
 
     def _logits(self, one: DraftInput, final: Tensor) -> Tensor:
         """(answers, W) float32 logits by torch. final: (answers, H)"""
@@ -181,15 +184,11 @@ class CompactDecoder:
         rows = Rows(x, cos, sin, sequences, weights.extends, weights.embedding)
         found = compiled.run(rows, begun, final=True)
         outputs: list[ForwardOutput] = []
-        for one, part, logits, chain in zip(
-            inputs, _split(_final(found), inputs), found.logits, found.chains, strict=True
-        ):
-            final = part[-one.answers :]
-            outputs.append(
-                ForwardOutput(
-                    self._logits(one, final) if one.adjust else logits, (final,), chain=chain
-                )
-            )
+        parts = _split(_final(found), inputs)
+        for one, part, logits, chain in zip(inputs, parts, found.logits, found.chains, strict=True):
+            final = part if part.shape[0] == one.answers else part[-one.answers :]
+            logits = self._logits(one, final) if one.adjust else logits
+            outputs.append(ForwardOutput(logits, (final,), chain))
         return outputs
 
 
@@ -220,6 +219,11 @@ def _draft_input(one: ForwardInput) -> DraftInput:
     if isinstance(one, DraftInput):
         return one
     return DraftInput(one.token_ids, one.positions, one.seen, one.cache, one.answers)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """The rows of all conversations."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
