@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from specdemo.engine import draft_plan
 from specdemo.kernels import cpu_features
 
 HERE = Path(__file__).resolve().parent
+NAME = "compiled-"
+KEPT = 4  # folders beside each other, those used last
 
 
 def sources() -> list[Path]:
@@ -35,16 +38,33 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def folder(bases: Sequence[Path], files: Sequence[Path]) -> Path | None:
-    """Where code compiled from some files is kept, in the first of the folders that can be written to; None if none can."""
-    name = f"compiled-{digest(files)}"
+    """Where code compiled from some files is kept, in the first of the folders that can be written to; None if none can.
+
+    Of the folders for other sources beside it, those used last stay.
+    """
+    name = f"{NAME}{digest(files)}"
     for base in bases:
         try:
             (base / name).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=base / name):
-                return base / name
+                os.utime(base / name)
         except OSError:
             continue
+        prune(base)
+        return base / name
     return None
+
+
+def prune(base: Path, kept: int = KEPT) -> None:
+    """Delete all but the newest folders of compiled code. A folder is moved away at once, so no process finds part of one."""
+    for removed in base.glob(f".{NAME}*"):  # what a process that ended had moved away
+        shutil.rmtree(removed, ignore_errors=True)
+    with suppress(OSError):  # another process prunes at the same time
+        folders = sorted(base.glob(f"{NAME}*"), key=lambda one: one.stat().st_mtime, reverse=True)
+        for number, old in enumerate(folders[kept:]):
+            moved = base / f".{old.name}.{os.getpid()}.{number}"
+            old.rename(moved)
+            shutil.rmtree(moved, ignore_errors=True)
 
 
 def bases() -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,38 @@ def test_a_changed_source_has_another_folder(tmp_path, sources):
     assert before.is_dir()
     assert after.is_dir()
     assert after != before
+
+
+def test_the_folders_used_last_stay(tmp_path, sources):
+    kept = tmp_path / "kept"
+    for number in range(9):
+        folder = kept / f"compiled-{number}"
+        folder.mkdir(parents=True)
+        (folder / "code.nbc").write_bytes(b"code")
+        os.utime(folder, (1000 - number, 1000 - number))
+    (kept / "other").mkdir()
+    (kept / ".compiled-left.1.0").mkdir()
+    own = cache.folder([kept], sources)
+    newest = [f"compiled-{number}" for number in range(cache.KEPT - 1)]
+    assert {one.name for one in kept.iterdir()} == {own.name, "other", *newest}
+    os.utime(own, (1, 1))
+    assert cache.folder([kept], sources) == own  # used again, so the newest
+    assert len(list(kept.iterdir())) == cache.KEPT + 1
+
+
+def test_folders_are_pruned_by_several_processes_at_once(tmp_path, sources):
+    """Each finds its own folder whole, whoever deletes the others."""
+    kept = tmp_path / "kept"
+    for number in range(40):
+        (kept / f"compiled-{number}").mkdir(parents=True)
+        (kept / f"compiled-{number}" / "code.nbc").write_bytes(b"code")
+        os.utime(kept / f"compiled-{number}", (number, number))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: cache.folder([kept], sources), range(8)))
+    assert len(set(found)) == 1
+    assert found[0].is_dir()
+    cache.prune(kept)
+    assert len(list(kept.iterdir())) == cache.KEPT
 
 
 def test_another_processor_and_what_the_system_grants_have_another_folder(sources, monkeypatch):
