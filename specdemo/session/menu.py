@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdemo.drafters.methods import METHODS, TRAINED
+from specdemo.drafters.methods import METHODS, NEEDED, TRAINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,21 @@ class PairInfo:
 def method_labels() -> dict[str, str]:
     """What each method is called within a sentence."""
     return {name: method.label for name, method in METHODS.items()}
+
+
+def method_titles() -> dict[str, str]:
+    """What each method is called in menus."""
+    return {name: method.title for name, method in METHODS.items()}
+
+
+def method_summaries() -> dict[str, str]:
+    """What each method does, in a sentence."""
+    return {name: method.summary for name, method in METHODS.items()}
+
+
+def method_needs() -> dict[str, str]:
+    """What methods cannot do without, in words, by name."""
+    return dict(NEEDED)
 
 
 def drafter_kinds() -> dict[str, str]:

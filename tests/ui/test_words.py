@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,3 +61,26 @@ def test_a_method_without_a_translation_keeps_its_english_name(language: str, mo
     table = words.translations(language)
     assert "echoing the last word" not in table
     assert table[words.VIEW["methods"]["draft_model"]]
+
+
+@LANGUAGES
+def test_why_a_method_is_missing_is_translated(language: str) -> None:
+    """The sentences are made where models are loaded; the table has their very words."""
+    from specdemo.models.drafts.copy import no_copy_why
+    from specdemo.models.pair import LoadedPair
+    from specdemo.session.studio import Studio
+
+    target = SimpleNamespace(info=SimpleNamespace(name="a-target"))
+    pair = SimpleNamespace(open_draft=None, no_draft_why="", trained={}, target=target)
+    found = [
+        LoadedPair.missing(pair, "draft", "a draft model"),
+        LoadedPair.missing(pair, "feature", "a feature drafter"),
+        no_copy_why("4 bits"),
+        Studio._missing(
+            SimpleNamespace(_loaded=pair, shipped=SimpleNamespace(store=None)), "store"
+        ),
+    ]
+    table = words.translations(language)
+    shapes = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(text)) for text in table]
+    for sentence in found:
+        assert any(re.fullmatch(shape, sentence) for shape in shapes), sentence
