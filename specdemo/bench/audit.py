@@ -132,24 +132,26 @@ class _Subject:
         """The row with what was found."""
         try:
             report(Progress("audit", 0.0, f"{row.title}, greedy"))
-            said = list(self._greedy(row.name))
+            answers = list(self._greedy(row.name))
             greedy = judge_greedy(
-                self.reader, self.prompt_ids, self.plain, said, required=self.exact
+                self.reader, self.prompt_ids, self.plain, answers, required=self.exact
             )
-            sampling = tuple(self._sampling(row, place, report) for place in range(len(CONDITIONS)))
+            sampling = tuple(
+                self._sampling(row, number, report) for number in range(len(CONDITIONS))
+            )
         except UserError as error:
             return replace(row, available=False, why_not=error.message)
         except Exception as error:  # noqa: BLE001 - a method that breaks is a finding, not the audit's end
             return replace(row, problem=f"{type(error).__name__}: {error}")
         return replace(row, greedy=greedy, sampling=sampling)
 
-    def _sampling(self, row: MethodAudit, place: int, report: ProgressCallback) -> SamplingAudit:
-        condition, sampling = list(CONDITIONS.items())[place]
+    def _sampling(self, row: MethodAudit, number: int, report: ProgressCallback) -> SamplingAudit:
+        condition, sampling = list(CONDITIONS.items())[number]
 
-        def said() -> Iterator[tuple[list[int], Sequence[int]]]:
+        def answers() -> Iterator[tuple[list[int], Sequence[int]]]:
             with closing(self.studio.open()) as conversation:
                 for run in range(self.runs):
-                    done = (place + run / self.runs) / len(CONDITIONS)
+                    done = (number + run / self.runs) / len(CONDITIONS)
                     report(Progress("audit", done, f"{row.title}, {condition}"))
                     # Each run has a seed of its own, also on another prompt: equal draws would not be independent.
                     settings = replace(
@@ -158,7 +160,7 @@ class _Subject:
                     prompt = run * len(self.prompts) // self.runs
                     yield self.prompt_ids[prompt], self._say(conversation, prompt, settings)
 
-        return judge_sampling(self.reader, self.draft, condition, sampling, said(), self.limit)
+        return judge_sampling(self.reader, self.draft, condition, sampling, answers(), self.limit)
 
     def _greedy(self, method: str) -> Iterator[Sequence[int]]:
         """One output a prompt, twice as long as the sampled ones."""
@@ -174,6 +176,8 @@ class _Subject:
         return run_once(conversation, settings.method, self.prompts[prompt], settings).ids
 
 
-def _part(report: ProgressCallback, place: int, parts: int) -> ProgressCallback:
+def _part(report: ProgressCallback, number: int, parts: int) -> ProgressCallback:
     """Reports of one part of several, as parts of the whole."""
-    return lambda progress: report(replace(progress, done=(place + (progress.done or 0.0)) / parts))
+    return lambda progress: report(
+        replace(progress, done=(number + (progress.done or 0.0)) / parts)
+    )

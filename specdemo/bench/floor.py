@@ -38,7 +38,7 @@ def pass_bytes(folder: Path, name: str, precision: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FloorLane:
-    """Says nothing, and says how long it must have taken: as many tokens as were asked for, one a pass.
+    """Writes nothing, and reports how long it must have taken: as many tokens as were asked for, one a pass.
 
     Memory is measured anew at each prompt, so that the floor sinks and rises with the machine.
 
@@ -68,7 +68,7 @@ class FloorLane:
         """Itself: it remembers nothing."""
         return self
 
-    def say(self, _prompt: str) -> LaneResult:
+    def answer(self, _prompt: str) -> LaneResult:
         """The fewest seconds for the tokens."""
         rate = self.within(lambda: bandwidth(self.buffer))
         seconds = self.tokens * self.num_bytes / rate

@@ -75,7 +75,7 @@ def _facts(document: Mapping[str, Any]) -> dict[str, str]:
         ),
         "versions": _listed(document["versions"]),
     }
-    return facts | {f"peer {name}": _listed(told) for name, told in document["peers"].items()}
+    return facts | {f"peer {name}": _listed(facts) for name, facts in document["peers"].items()}
 
 
 def _listed(values: Mapping[str, str]) -> str:
@@ -175,7 +175,7 @@ def pass_costs(verify: Sequence[Sequence[float]]) -> Figure:
 
 
 def time_split(rows: Sequence[Row]) -> Figure:
-    """Stacked bars: where a lane's time went, for the lanes that tell."""
+    """Stacked bars: where a lane's time went, for the lanes that report it."""
     from plotly.graph_objects import Bar, Figure
 
     means = [row for row in rows if row["task"] == "mean" and row["verify_share"]]

@@ -21,20 +21,20 @@ def judge_greedy(
     reader: PrefixReader,
     prompt_ids: Sequence[Sequence[int]],
     plain: Sequence[Sequence[int]],
-    said: Sequence[Sequence[int]],
+    answers: Sequence[Sequence[int]],
     *,
     required: bool,
 ) -> GreedyAudit:
     """Compare greedy outputs with plain decoding's, one of each for each prompt."""
-    same = [same_prefix(one, other) for one, other in zip(said, plain, strict=True)]
+    same = [same_prefix(one, other) for one, other in zip(answers, plain, strict=True)]
     margins = []
-    for prompt, mine, theirs, place in zip(prompt_ids, said, plain, same, strict=True):
-        if place < min(len(mine), len(theirs)):
-            probs = reread(reader, prompt, theirs, Sampling(temperature=1.0))[place]
-            margins.append(abs(float(probs[mine[place]] - probs[theirs[place]])))
+    for prompt, mine, theirs, position in zip(prompt_ids, answers, plain, same, strict=True):
+        if position < min(len(mine), len(theirs)):
+            probs = reread(reader, prompt, theirs, Sampling(temperature=1.0))[position]
+            margins.append(abs(float(probs[mine[position]] - probs[theirs[position]])))
     return GreedyAudit(
         outputs=len(plain),
-        equal=sum(tuple(one) == tuple(other) for one, other in zip(said, plain, strict=True)),
+        equal=sum(tuple(one) == tuple(other) for one, other in zip(answers, plain, strict=True)),
         same_share=sum(same) / max(1, sum(map(len, plain))),
         median_margin=median(margins) if margins else None,
         required=required,
@@ -46,14 +46,14 @@ def judge_sampling(
     draft: PrefixReader | None,
     condition: str,
     sampling: Sampling,
-    said: Iterable[tuple[Sequence[int], Sequence[int]]],
+    answers: Iterable[tuple[Sequence[int], Sequence[int]]],
     limit: float,
 ) -> SamplingAudit:
     """Test sampled outputs against the target's own distributions.
 
     reader: a fresh one of the target's weights, so that nothing of the engine's own passes is believed
     draft: a fresh one of the pair's draft; a fault of drafting is most likely a lean towards it
-    said: prompt ids and new ids of each run
+    answers: prompt ids and new ids of each run
     """
     import torch
 
@@ -63,13 +63,13 @@ def judge_sampling(
     values: list[float] = []
     by_draft: list[float] = []
     impossible = 0
-    for prompt_ids, ids in said:
+    for prompt_ids, ids in answers:
         rows = reread(reader, prompt_ids, ids, sampling)
-        for place, (probs, token_id) in enumerate(zip(rows, ids, strict=True)):
+        for position, (probs, token_id) in enumerate(zip(rows, ids, strict=True)):
             uniforms = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
             values.append(transform(probs, token_id, uniforms[0]))
             if draft is not None:
-                text = [*prompt_ids, *ids[:place]]
+                text = [*prompt_ids, *ids[:position]]
                 guess = answered(draft.probs_after(text, len(probs)))
                 by_draft.append(transform(probs, token_id, uniforms[1], overrated(probs, guess)))
             impossible += not probs[token_id] > 0
@@ -94,5 +94,5 @@ def reread(
 
     answered(reader.prepare(prompt_ids[:-1]))
     output = reader.model.forward(prompt_ids[-1], Proposal.chain(ids[:-1]))  # type: ignore[attr-defined]
-    paths = [ids[:place] for place in range(len(ids))]
+    paths = [ids[:position] for position in range(len(ids))]
     return Shaper(sampling).probs(output.logits, prompt_ids, paths).cpu()

@@ -32,7 +32,7 @@ class LaneResult:
     """One lane on one prompt.
 
     name: the lane's label; ids: what it wrote, empty when it is computed and not run
-    probs: the target's probability of each of them, where the lane tells
+    probs: the target's probability of each of them, where the lane reports it
     events: the run itself, where there is one
     """
 
@@ -46,7 +46,7 @@ class LaneResult:
 class Talk(Protocol):
     """One conversation with a lane: every turn goes on from the lane's own answers."""
 
-    def say(self, prompt: str) -> LaneResult:
+    def answer(self, prompt: str) -> LaneResult:
         """Answer a prompt. Raises UserError for the prompt, LaneLost for the lane."""
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class OwnTalk:
     lane: OwnLane
     conversation: Conversation
 
-    def say(self, prompt: str) -> LaneResult:
+    def answer(self, prompt: str) -> LaneResult:
         """Answer a prompt."""
         lane = self.lane
         return run_once(self.conversation, lane.name, prompt, lane.settings, lane.system)
@@ -104,8 +104,8 @@ def run_lanes(
 ) -> Iterator[list[LaneResult]]:
     """For each turn of a conversation, every lane's result, in order; one lane works at a time.
 
-    first: place of the lane that begins. The order rotates from turn to turn, so that a drifting machine favours none
-    lost: told a lane's name and a sentence when it cannot go on; it is taken out of `lanes`
+    first: index of the lane that begins. The order rotates from turn to turn, so that a drifting machine favours none
+    lost: gets a lane's name and a sentence when it cannot go on; it is taken out of `lanes`
     """
     talks = {name: lane.open() for name, lane in lanes.items()}
     try:
@@ -114,7 +114,7 @@ def run_lanes(
             start = number % len(names)
             for name in names[start:] + names[:start]:
                 try:
-                    results[name] = talks[name].say(turn)
+                    results[name] = talks[name].answer(turn)
                 except LaneLost as error:
                     del lanes[name]
                     lost(name, str(error))
@@ -180,4 +180,6 @@ def is_own(lane: str) -> bool:
 def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """Tokens until two outputs first differ; the shorter one's length when they never do."""
     length = min(len(one), len(other))
-    return next((place for place in range(length) if one[place] != other[place]), length)
+    return next(
+        (position for position in range(length) if one[position] != other[position]), length
+    )

@@ -65,7 +65,7 @@ class Spoken:
     """One answer and its times.
 
     tokens, seconds: what the clock saw; passes, rows: the target's passes in that time, and the tokens they read
-    verify_seconds, draft_seconds: of those seconds, in the target and in the draft; 0 where the peer does not tell
+    verify_seconds, draft_seconds: of those seconds, in the target and in the draft; 0 where the peer does not report it
     """
 
     ids: tuple[int, ...]
@@ -261,7 +261,7 @@ class LlamaSpeaker:
             n_gpu_layers=0 if spec.device == "cpu" else -1,
             draft_model=draft,
             logits_all=draft
-            is not None,  # it keeps them all, and makes room for all only when told so
+            is not None,  # it keeps them all, and makes room for all only when asked
             verbose=False,
         )
         found = self._llama.tokenize(spec.probe.encode(), add_bos=False, special=True)
@@ -353,7 +353,7 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
     first = json.loads(requests.readline())
     try:
         speaker = open_speaker(PeerSpec(**{**first, "probe_ids": tuple(first["probe_ids"])}))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent is told why there is no peer
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent learns why there is no peer
         answer({"error": _sentence(error)})
         return
     answer({"ready": speaker.facts()})

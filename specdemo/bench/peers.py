@@ -114,7 +114,7 @@ class PeerTalk:
     lane: PeerLane
     messages: list[dict[str, str]] = field(default_factory=list)
 
-    def say(self, prompt: str) -> LaneResult:
+    def answer(self, prompt: str) -> LaneResult:
         """Send the conversation's ids, take the answer's."""
         lane = self.lane
         asked = [*self.messages, {"role": "user", "content": prompt}]
@@ -145,7 +145,7 @@ def _metrics(spoken: dict[str, Any]) -> Metrics:
         new_tokens=tokens,
         drafted=spoken["rows"] - passes,
         accepted=max(0, tokens - passes),
-        drafting_steps=0,  # peers do not tell which steps drafted
+        drafting_steps=0,  # peers do not report which steps drafted
         first_accepted=0,
         draft_seconds=draft,
         verify_seconds=verify,

@@ -2,7 +2,7 @@
 
     python -m specdemo.bench.picture [--run 02-copy-and-edit] [--out assets/screenshots/run.webp]
 
-The page is served in replay mode, the run is opened in it, and each place of the player becomes one frame.
+The page is served in replay mode, the run is opened in it, and each position of the player becomes one frame.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FRAME_MS, LAST_MS = 160, 3_000  # a frame, and the last one
 SETTLE_MS = 400  # numbers and inspector follow the player a little later
 GAP = 8  # pixels between the player and the charts, which the picture leaves out
 MOST_BYTES = 2_000_000
-# Moves the player to a place, and answers once the browser has drawn it.
-_SEEK = """(place) => new Promise((done) => {
+# Moves the player to a position, and answers once the browser has drawn it.
+_SEEK = """(position) => new Promise((done) => {
   const slider = document.querySelector("#sd-view .sd-scrub");
-  slider.value = place;
+  slider.value = position;
   slider.dispatchEvent(new Event("input"));
   requestAnimationFrame(() => requestAnimationFrame(done));
 })"""
@@ -37,7 +37,7 @@ _STILL = "*, *::before, *::after { transition: none !important; animation: none 
 
 
 def frames(url: str, run: Path) -> Iterator[bytes]:
-    """A PNG for each place of the player, the first to the last. Raises UserError without Playwright."""
+    """A PNG for each position of the player, the first to the last. Raises UserError without Playwright."""
     with playwright() as play:
         browser = play.chromium.launch(executable_path=chromium(), args=FLAGS)
         page = browser.new_page(viewport=SIZE, color_scheme="light", reduced_motion="reduce")
@@ -58,8 +58,8 @@ def frames(url: str, run: Path) -> Iterator[bytes]:
         if not clip or not charts:
             raise UserError("The page does not show the run.")
         clip["height"] = charts["y"] - clip["y"] - GAP
-        for place in range(last + 1):
-            page.evaluate(_SEEK, place)
+        for position in range(last + 1):
+            page.evaluate(_SEEK, position)
             page.wait_for_timeout(SETTLE_MS)
             yield page.screenshot(clip=clip)
         browser.close()

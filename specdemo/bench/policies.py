@@ -44,7 +44,7 @@ class Oracle:
                 kept = len(event.path)
                 seconds += scale * self.costs.verify_seconds(1 + kept) + kept * per_draft
         sums = self._sums[task]
-        for place, value in enumerate(
+        for number, value in enumerate(
             (
                 longest.metrics.new_tokens,
                 seconds,
@@ -52,7 +52,7 @@ class Oracle:
                 plain.metrics.elapsed_seconds,
             )
         ):
-            sums[place] += value
+            sums[number] += value
 
     def speedup(self) -> float | None:
         """Mean over tasks of its tokens a second over plain decoding's; None when nothing was counted."""

@@ -52,7 +52,7 @@ def read_index(folder: Path) -> list[Recording]:
 
 
 def record(
-    studio: Studio, recording: Recording, *, takes: int, tell: Callable[[str], None]
+    studio: Studio, recording: Recording, *, takes: int, listen: Callable[[str], None]
 ) -> list[Event]:
     """Run it `takes` times and once more to warm up. returns: the events of the take that is kept"""
     settings = recording.run_settings()
@@ -66,7 +66,7 @@ def record(
         trace = Trace(tuple(events))
         plain, other = measure(trace.lane("plain")), measure(trace.lane("speculative"))
         ratio = speedup(plain, other) or 1.0
-        tell(
+        listen(
             f"{recording.name}: {'warm-up' if not take else f'take {take}'}, plain {plain.tokens_per_second:.0f} tok/s, {ratio:.2f}x"
         )
         if take:
@@ -84,7 +84,7 @@ def record_all(
     *,
     names: tuple[str, ...] = (),
     takes: int = 4,
-    tell: Callable[[str], None] = print,
+    listen: Callable[[str], None] = print,
 ) -> None:
     """Record the folder's runs, or those named. open_studio: gives a loaded studio with the target in a precision"""
     wanted = [entry for entry in read_index(folder) if not names or entry.name in names]
@@ -93,5 +93,5 @@ def record_all(
     for precision in dict.fromkeys(entry.precision for entry in wanted):
         studio = open_studio(precision)
         for entry in (one for one in wanted if one.precision == precision):
-            events = record(studio, entry, takes=takes, tell=tell)
+            events = record(studio, entry, takes=takes, listen=listen)
             (folder / f"{entry.name}.jsonl").write_text(dumps(events), encoding="utf-8")

@@ -12,7 +12,7 @@ from typing import Any
 from specdemo.bench.lanes import LaneResult, same_prefix
 from specdemo.trace.metrics import Foreseen, calibration_error, together
 
-POSITIONS = (1, 2, 3, 4, 5)  # in the draft, of which reports tell
+POSITIONS = (1, 2, 3, 4, 5)  # in the draft, that reports list
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class Totals:
 
     tested, kept: drafts by position, see `trace.metrics.Metrics.positions`; survivals: of all outputs, as there
     same_tokens: tokens before each output first differs from plain decoding's
-    margins: at each such place, the gap between the target's probabilities of the two tokens
+    margins: at each such position, the gap between the target's probabilities of the two tokens
     rounds: tokens and seconds of each repetition of the suite
     """
 
@@ -212,7 +212,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 
 def markdown(rows: list[dict[str, object]]) -> str:
-    """A table of rows as Markdown, also readable in a terminal; a column that says nothing is left out."""
+    """A table of rows as Markdown, also readable in a terminal; a column that holds nothing is left out."""
     shown = [key for key in COLUMNS if any(row[key] is not None for row in rows)]
     heads = ["task", "lane", *(COLUMNS[key][0] for key in shown)]
     body = [

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 WARM_UP = "Count from one to ten."
 PACKAGES = ("torch", "transformers", "bitsandbytes")
-Tell = Callable[[str], None]
+Listen = Callable[[str], None]
 
 
 COPYING = [name for name, method in METHODS.items() if "store" in method.uses]
@@ -78,13 +78,13 @@ class BenchOptions:
 class Bench:
     """What was found.
 
-    notes: on lanes and prompts that are not in it, and on what to read with care; `tell` hears each at once
+    notes: on lanes and prompts that are not in it, and on what to read with care; `listen` gets each at once
     """
 
     options: BenchOptions
     report: Report
     oracle: Oracle
-    tell: Tell
+    listen: Listen
     facts: dict[str, Any] = field(default_factory=dict)
     throughput: list[Throughput] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Bench:
     def note(self, sentence: str) -> None:
         """Say something that stands beside the figures."""
         self.notes.append(sentence)
-        self.tell(sentence)
+        self.listen(sentence)
 
     def lose(self, lane: str, why: str) -> None:
         """Leave out a lane that broke on the way, with what it had done."""
@@ -147,19 +147,19 @@ def run_bench(
     options: BenchOptions,
     settings_of: Callable[[str], RunSettings],
     *,
-    tell: Tell,
+    listen: Listen,
     progress: ProgressCallback = silent,
 ) -> Bench:
     """Run every lane on every prompt, one at a time.
 
-    settings_of: the settings that one of our lanes' names stands for; tell: see `Bench`
+    settings_of: the settings that one of our lanes' names stands for; listen: see `Bench`
     """
     if options.repeat < 1 or min(options.concurrent, default=1) < 1:
         raise UserError(
             "A bench runs its suite at least once, and with at least one conversation at once.",
             advice="Correct --repeat or --concurrent.",
         )
-    bench = Bench(options, Report(PLAIN), Oracle(studio.pair.costs), tell)
+    bench = Bench(options, Report(PLAIN), Oracle(studio.pair.costs), listen)
     names = list(dict.fromkeys([PLAIN, *expand(options.lanes, studio)]))
     settings = {name: settings_of(name if is_own(name) else PLAIN) for name in names}
     with _opened(studio, settings, bench, progress) as lanes:
@@ -169,10 +169,10 @@ def run_bench(
         progress(Progress("bench", 0.0, "warming up"))
         list(run_lanes(lanes, [WARM_UP], lost=bench.lose))  # not counted
         runs = [(number, item) for number in range(options.repeat) for item in items]
-        for place, (repetition, item) in enumerate(runs):
-            which = f"prompt {place + 1} of {len(runs)}, {item.task}"
-            progress(Progress("bench", place / len(runs), which))
-            _run_item(bench, lanes, item, repetition, place)
+        for number, (repetition, item) in enumerate(runs):
+            which = f"prompt {number + 1} of {len(runs)}, {item.task}"
+            progress(Progress("bench", number / len(runs), which))
+            _run_item(bench, lanes, item, repetition, number)
     if not bench.report.totals:
         raise UserError("No prompt of the suite could be run.", advice="Choose another suite.")
     for count in options.concurrent:
@@ -188,12 +188,12 @@ def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
 
 
 def _run_item(
-    bench: Bench, lanes: dict[str, Lane], item: Item, repetition: int, place: int
+    bench: Bench, lanes: dict[str, Lane], item: Item, repetition: int, number: int
 ) -> None:
     """Count one conversation; from a prompt that a lane refuses on, it is left out for all of them."""
     turns = item.turns[:1] if bench.options.first_turns else item.turns
     try:
-        for turn, results in enumerate(run_lanes(lanes, turns, first=place, lost=bench.lose)):
+        for turn, results in enumerate(run_lanes(lanes, turns, first=number, lost=bench.lose)):
             bench.report.add(item.task, results, repetition)
             bench.oracle.add(item.task, results)
             _save_traces(bench.options.traces, f"{item.name}-{turn}", results)

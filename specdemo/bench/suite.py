@@ -48,4 +48,4 @@ def read_suite(path: Path, limit: int | None = None) -> list[Item]:
         by_task[item.task].append(item)
     chosen = [group[:limit] for group in by_task.values()]
     longest = max(map(len, chosen), default=0)
-    return [group[place] for place in range(longest) for group in chosen if place < len(group)]
+    return [group[number] for number in range(longest) for group in chosen if number < len(group)]

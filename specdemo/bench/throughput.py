@@ -93,15 +93,15 @@ def _at_once(answer: Callable[[str, threading.Event], int], prompts: Sequence[st
     cancel = threading.Event()
     tokens, errors = [0] * len(prompts), []
 
-    def work(place: int) -> None:
+    def work(number: int) -> None:
         try:
-            tokens[place] = answer(prompts[place], cancel)
+            tokens[number] = answer(prompts[number], cancel)
         except Exception as error:  # noqa: BLE001 - raised below, in the caller's thread
             errors.append(error)
 
     threads = [
-        threading.Thread(target=work, args=(place,), name=f"specdemo-bench-{place}")
-        for place in range(len(prompts))
+        threading.Thread(target=work, args=(number,), name=f"specdemo-bench-{number}")
+        for number in range(len(prompts))
     ]
     for thread in threads:
         thread.start()

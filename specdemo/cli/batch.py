@@ -32,13 +32,13 @@ def answer_prompts(
     done = failed = 0
     with console.reporting() as report, closing(batch):
         report(Progress("answer", 0.0, f"{len(prompts)} prompts"))
-        for told in batch:
-            if isinstance(told, Answer) and not told.ended:
+        for item in batch:
+            if isinstance(item, Answer) and not item.ended:
                 continue
             with report.paused():  # the bar and standard output may be one terminal
-                show(told)
-            if isinstance(told, Totals):
-                failed = told.failed
+                show(item)
+            if isinstance(item, Totals):
+                failed = item.failed
             else:
                 done += 1
                 report(Progress("answer", done / len(prompts), f"{done} of {len(prompts)} prompts"))
@@ -66,22 +66,22 @@ def read_prompts(path: Path) -> list[str]:
     return prompts
 
 
-def _show_json(told: Answer | Totals) -> None:
-    values = asdict(told) | {"tokens_per_second": told.tokens_per_second}
-    if isinstance(told, Answer):
-        values["error"] = told.error and str(told.error)
+def _show_json(item: Answer | Totals) -> None:
+    values = asdict(item) | {"tokens_per_second": item.tokens_per_second}
+    if isinstance(item, Answer):
+        values["error"] = item.error and str(item.error)
     console.write(json.dumps(values))
 
 
-def _show(told: Answer | Totals) -> None:
-    out, rate = console.out, f"{told.tokens_per_second or 0:.0f} tokens/s"
-    if isinstance(told, Totals):
-        sums = f"{told.prompts} prompts, {told.new_tokens} tokens in {told.seconds:.1f} s"
+def _show(item: Answer | Totals) -> None:
+    out, rate = console.out, f"{item.tokens_per_second or 0:.0f} tokens/s"
+    if isinstance(item, Totals):
+        sums = f"{item.prompts} prompts, {item.new_tokens} tokens in {item.seconds:.1f} s"
         out.print(f"{sums}, {rate} together", soft_wrap=True, markup=False)
         return
-    out.print(Text(console.printable(told.prompt), style="bold"), soft_wrap=True)
-    out.print(Text(console.printable(told.text)), soft_wrap=True)
-    if told.error:
-        console.note(str(told.error), style="red")
-    facts = f"{told.state}, {told.new_tokens} tokens, {rate}"
+    out.print(Text(console.printable(item.prompt), style="bold"), soft_wrap=True)
+    out.print(Text(console.printable(item.text)), soft_wrap=True)
+    if item.error:
+        console.note(str(item.error), style="red")
+    facts = f"{item.state}, {item.new_tokens} tokens, {rate}"
     out.print(Text(facts, style="dim"), end="\n\n")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Block(Drafter):
-    """What DSpark and JetSpec share: one pass that guesses every place of the block.
+    """What DSpark and JetSpec share: one pass that guesses every position of the block.
 
     draft: reads with a compact drafter that guesses `depth` places; shapes and draws as the target does
     """
@@ -53,10 +53,10 @@ class Block(Drafter):
 
 
 class DSpark(Block):
-    """A chain: each place's guess is corrected by the token drawn before it, and says how sure it is.
+    """A chain: each position's guess is corrected by the token drawn before it, and says how sure it is.
 
-    scheduled: draft on only while that raises the tokens expected for a second, and stop at the first place where
-    it does not. Whether a place is drawn depends on the tokens before it alone, so sampling stays exact;
+    scheduled: draft on only while that raises the tokens expected for a second, and stop at the first position where
+    it does not. Whether a position is drawn depends on the tokens before it alone, so sampling stays exact;
     looking at later places and going back would not be (see `bench.counterexample`).
     """
 
@@ -68,7 +68,7 @@ class DSpark(Block):
         # What the confidence head says, corrected by what comes of it in this run.
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
-        self._reduced = self.model.weights.words.places
+        self._reduced = self.model.weights.words.column_of
 
     def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """Draw from left to right as far as the schedule goes."""
@@ -87,14 +87,14 @@ class DSpark(Block):
         # The Markov head has a row more, for all other words.
         other = len(self._reduced)
         previous = self._reduced.get(committed[-1], other)
-        for place in range(allowed):
-            sure = self.markov.survival(place, states[place], previous)
+        for position in range(allowed):
+            sure = self.markov.survival(position, states[position], previous)
             survival *= self.calibration.chance(sure)
-            if self.scheduled and place and not self._pays(place, expected, survival):
-                reason = f"block: place {place + 1} would not pay, {survival:.0%} to get there"
+            if self.scheduled and position and not self._pays(position, expected, survival):
+                reason = f"block: place {position + 1} would not pay, {survival:.0%} to get there"
                 break
             expected += survival
-            logits = self.markov.corrected(words[place : place + 1], previous)
+            logits = self.markov.corrected(words[position : position + 1], previous)
             probs = self.draft.shaped(logits, committed, [token_ids])[0]
             column = self.draft.pick(probs)
             token_ids.append(self.draft.token(column))
@@ -120,10 +120,10 @@ class DSpark(Block):
         if len(reported) == len(self._sure):
             self.calibration.observe(replace(outcome, proposal=reported))
 
-    def _pays(self, place: int, expected: float, survival: float) -> bool:
-        """Whether one more place raises the expected tokens a second; the guesses themselves are paid for."""
-        before = self.costs.draft_step + self.costs.verify_seconds(place)
-        after = self.costs.draft_step + self.costs.verify_seconds(place + 1)
+    def _pays(self, position: int, expected: float, survival: float) -> bool:
+        """Whether one more position raises the expected tokens a second; the guesses themselves are paid for."""
+        before = self.costs.draft_step + self.costs.verify_seconds(position)
+        after = self.costs.draft_step + self.costs.verify_seconds(position + 1)
         return (expected + survival) / after > expected / before
 
 
@@ -221,7 +221,7 @@ JET = Method(
         "a JetSpec drafter",
         "JetSpec: a whole block of guesses in one pass, from which trees grow",
         "A JetSpec drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
-        "hidden states, each place seeing those before it, to grow trees from; {words:,} output words.",
+        "hidden states, each position seeing those before it, to grow trees from; {words:,} output words.",
         above=2,
     ),
 )

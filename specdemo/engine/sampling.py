@@ -21,26 +21,26 @@ from specdemo.settings import Sampling
 class ReducedVocabulary:
     """A reduced vocabulary: the tokens that the columns of a drafter's rows stand for.
 
-    ids: (W,) int64 on the CPU, each token once; size: V; tokens: the same ids; places: the column of each
+    ids: (W,) int64 on the CPU, each token once; size: V; tokens: the same ids; column_of: the column of each token
     """
 
     ids: Tensor
     size: int
     tokens: tuple[int, ...] = field(default=(), repr=False, compare=False)
-    places: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+    column_of: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Keep both ways, for a token at a time."""
         if not self.tokens:
             tokens = tuple(self.ids.tolist())
             object.__setattr__(self, "tokens", tokens)
-            self.places.update((token, column) for column, token in enumerate(tokens))
+            self.column_of.update((token, column) for column, token in enumerate(tokens))
 
     def extended(self, tokens: Sequence[int]) -> ReducedVocabulary:
         """These words and some more, none of which is among them."""
         ids = torch.cat([self.ids, torch.tensor(tokens, dtype=self.ids.dtype)])
         more = {token: column for column, token in enumerate(tokens, len(self.tokens))}
-        return ReducedVocabulary(ids, self.size, (*self.tokens, *tokens), self.places | more)
+        return ReducedVocabulary(ids, self.size, (*self.tokens, *tokens), self.column_of | more)
 
     def token(self, column: int) -> int:
         """Which token a column stands for."""

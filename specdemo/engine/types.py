@@ -70,7 +70,7 @@ class Proposal:
         if self.drawn_from is None:
             return None
         token = self.token_ids[node]
-        return float(self.drawn_from[node][self.words.places[token] if self.words else token])
+        return float(self.drawn_from[node][self.words.column_of[token] if self.words else token])
 
     def all_probs(self, node: int) -> Tensor | None:
         """A node's row over all tokens, (V,), where there is one."""

@@ -75,7 +75,7 @@ def verify_sampling(
         for child in proposal.children(node):
             token = proposal.token_ids[child]
             drawn = drawn_from[child] if drawn_from is not None else None
-            column = words.places[token] if words else token
+            column = words.column_of[token] if words else token
             chance = float(left[token]) / (float(drawn[column]) if drawn is not None else 1.0)
             accept[child] = chance = min(1.0, chance)
             draws[child] = uniform = float(torch.rand((), generator=generator))

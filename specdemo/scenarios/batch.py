@@ -37,13 +37,13 @@ class State(StrEnum):
 class Answer:
     """What has become of one prompt so far.
 
-    place: its index among the prompts
+    number: among the prompts, from 0
     seconds: decoding time of its run, in which it shared the device with the others
     error: what broke it, kept with what there is of its text
     waiting: its place in the line, where there is one
     """
 
-    place: int
+    number: int
     prompt: str
     state: State = State.WAITING
     text: str = ""
@@ -101,7 +101,7 @@ def answer_all(
         raise UserError(f"{at_once} prompts at once is not possible.", advice="Take 1 or more.")
     cancel = cancel or threading.Event()
     reported: SimpleQueue[Answer] = SimpleQueue()
-    latest = [Answer(place, prompt) for place, prompt in enumerate(prompts)]
+    latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
 
     def work(answer: Answer) -> None:
         try:
@@ -122,7 +122,7 @@ def answer_all(
             left = len(prompts)
             while left:
                 answer = reported.get()
-                latest[answer.place] = answer
+                latest[answer.number] = answer
                 left -= answer.ended
                 yield answer
         except BaseException:  # also GeneratorExit: nobody looks any more
@@ -161,7 +161,7 @@ class _Clock:
 def new_texts(step: Verified) -> list[str]:
     """The texts of the tokens that a step adds to an answer."""
     own = [step.next.text] if step.next else []
-    return [step.nodes[place].text for place in step.path] + own
+    return [step.nodes[node].text for node in step.path] + own
 
 
 def _answer(

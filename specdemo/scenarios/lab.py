@@ -27,7 +27,7 @@ PROMPT = "Explain photosynthesis to a ten-year-old."
 ATTEMPTS = 3  # of a perfect draft to learn what the target chooses in passes of its width, before refusals stand
 TOY_RUNS = 2_000
 PLACES = 48  # of the real model's text
-SHOWN = 3  # tokens of the place where most is moved
+SHOWN = 3  # tokens of the position where most is moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What dropping a drawn token does to the next one, by exact sums over the vocabulary at each place of a text.
+    """What dropping a drawn token does to the next one, by exact sums over the vocabulary at each position of a text.
 
     moved, most: total variation from the target's distribution, mean and largest
     kept: the largest when what was drawn is kept
-    before: the end of the text at the place where most is moved; tokens: what changes most there
+    before: the end of the text at the position where most is moved; tokens: what changes most there
     """
 
-    places: int
+    positions: int
     threshold: float
     moved: float
     most: float
@@ -217,7 +217,7 @@ class _Bench:
         ids = output_ids(events)
         pairs = zip(ids, self.plain, strict=False)
         differ = next(
-            (place for place, (mine, plain) in enumerate(pairs) if mine != plain), len(ids)
+            (position for position, (mine, plain) in enumerate(pairs) if mine != plain), len(ids)
         )
         return Lane(
             lookahead,
@@ -247,7 +247,7 @@ def _evenly(lookahead: int, vocabulary_size: int) -> Drafter:
 
 
 def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> TakenBack:
-    """Read the text again with both models, and sum up what taking back does at each place."""
+    """Read the text again with both models, and sum up what taking back does at each position."""
     import torch
 
     from specdemo.bench.judges import reread
@@ -259,16 +259,16 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     assert pair.open_draft is not None  # taken_back has looked
     reader = PrefixReader(pair.open_draft())
     draft = torch.zeros_like(target)
-    for place in range(len(ids)):
-        text = [*prompt_ids, *ids[:place]]
-        draft[place] = answered(reader.probs_after(text, target.shape[1]))
+    for position in range(len(ids)):
+        text = [*prompt_ids, *ids[:position]]
+        draft[position] = answered(reader.probs_after(text, target.shape[1]))
     taken, kept = next_token(target, draft, threshold), next_token(target, draft, 0.0)
     moved = (taken - target).abs().sum(dim=-1) / 2
     worst = int(moved.argmax())
     changes = (taken[worst] - target[worst]).abs().topk(SHOWN).indices.tolist()
     decode: Callable[..., Any] = pair.tokenizer.decode
     return TakenBack(
-        places=len(ids),
+        positions=len(ids),
         threshold=threshold,
         moved=float(moved.mean()),
         most=float(moved[worst]),
@@ -284,7 +284,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
 def next_token(target: Tensor, draft: Tensor, threshold: float) -> Tensor:
     """How the next token is distributed when one is drafted and dropped again if the draft gave it less than the threshold.
 
-    target, draft: (T, V) float32 — a row a place; returns: (T, V)
+    target, draft: (T, V) float32 — a row a position; returns: (T, V)
 
         target (.7, .3)   draft (.5, .5)   nothing dropped:   (.5, .3) + .2 x (1, 0) = (.7, .3)
         draft (.6, .4), threshold .5       word 1 is dropped: (.6, 0) + .4 x (.7, .3) = (.88, .12)

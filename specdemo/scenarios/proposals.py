@@ -1,4 +1,4 @@
-"""What would each have drafted here? Every drafter's proposal at the same place of the same text, judged by the target."""
+"""What would each have drafted here? Every drafter's proposal at the same position of the same text, judged by the target."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TAKES = 2  # of each step; the first warms up, and the last is reported
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """One method's proposal at a place, before and after the target judged it; or a sentence why there is none."""
+    """One method's proposal at a position, before and after the target judged it; or a sentence why there is none."""
 
     method: str
     drafted: Drafted | None = None
@@ -50,13 +50,13 @@ class Text:
     system: str = ""
 
 
-class Place:
-    """Stands at a position of a text and asks drafter after drafter what comes next."""
+class Comparison:
+    """A text of the target's, and what drafter after drafter would draft at a position of it."""
 
     def __init__(self, studio: Door, visitor: str = "") -> None:
         self._studio = studio
         self._conversation = studio.open(visitor)
-        self._writer: ModelInfo | None = None  # what the text was written with
+        self._written_with: ModelInfo | None = None  # what the text was written with
 
     def close(self) -> None:
         """Free the caches."""
@@ -79,7 +79,7 @@ class Place:
         settings = RunSettings(
             method=ANSWER, max_new_tokens=most, memory=False, sampling=sampling or Sampling()
         )
-        self._writer, stops = self._studio.target, self._studio.stop_ids
+        self._written_with, stops = self._studio.target, self._studio.stop_ids
         text = Text(prompt, (), system)
         for event in self._conversation.run(prompt, settings, system=system, cancel=cancel):
             if isinstance(event, RunFailed):
@@ -99,11 +99,11 @@ class Place:
     ) -> Generator[Guess, None, None]:
         """What each method drafts after the first `position` tokens of an answer, in the order of the menu.
 
-        Each is alone, begins anew at this position and remembers nothing; a method that breaks says so, and the
+        Each is alone, begins anew at this position and remembers nothing; a method that breaks reports it, and the
         others go on. cancel: asked between two methods
         Raises UserError for settings out of range, and when another pair was loaded since the text was written.
         """
-        if self._writer is not self._studio.target:
+        if self._written_with is not self._studio.target:
             raise UserError(
                 "Another model was loaded since this text was written.",
                 unharmed="The text is kept.",

@@ -31,7 +31,7 @@ def run_race(
     """Run the lanes one after the other: at once they would disturb each other.
 
     Each has a conversation of its own, and first a short pass that warms up what it uses.
-    yields: (place of the lane, event); None for the event when the lane's turn comes
+    yields: (number of the lane, event); None for the event when the lane's turn comes
     cancel: ends the lane that runs within a step; those after it are not begun
     every: seconds between two looks at what has come, see `Runner.run`
     Raises UserError for lanes that cannot be run, before the first, and for a prompt that cannot.
@@ -39,10 +39,10 @@ def run_race(
     lanes = [replace(settings, baseline=False).checked() for settings in lanes]
     _check(studio, lanes)
     cancel = cancel or threading.Event()
-    for place, settings in enumerate(lanes):
+    for number, settings in enumerate(lanes):
         if cancel.is_set():
             return
-        yield place, None
+        yield number, None
         short = replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
         for part, shown in ((short, False), (settings, True)):
             conversation = studio.open()
@@ -51,7 +51,7 @@ def run_race(
                     prompt, part, system=system, cancel=cancel, every=every
                 ):
                     if shown:
-                        yield place, event
+                        yield number, event
             finally:
                 conversation.close()
 

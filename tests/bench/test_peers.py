@@ -65,7 +65,7 @@ def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
     assert process.facts == {"spec": "fake"}
     lane = PeerLane("fake", process, Letters(), 512, RunSettings(), system="sys")
     talk = lane.open()
-    first, second = talk.say("abc"), talk.say("de")
+    first, second = talk.answer("abc"), talk.answer("de")
     own = Letters().decode(first.ids)
     text = "\n\n".join(("sys", "abc", own, "de"))
     assert second.ids[0] == len(text) % 26
@@ -73,7 +73,7 @@ def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
     assert first.metrics.accepted == 1
     assert first.metrics.overhead_seconds == 0.5 - 0.25 - 0.125
     assert first.metrics.tokens_per_second == 4
-    assert lane.open().say("abc").ids == first.ids  # a fresh conversation
+    assert lane.open().answer("abc").ids == first.ids  # a fresh conversation
 
 
 def test_a_peer_that_dies_is_told_with_its_last_words():
@@ -269,7 +269,7 @@ class Scribe:
     def open(self):
         return self
 
-    def say(self, prompt):
+    def answer(self, prompt):
         if prompt == self.lost_at:
             raise LaneLost("it broke")
         self.asked.append(self.name)

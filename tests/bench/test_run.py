@@ -86,7 +86,7 @@ class Canned:
     def open(self):
         return self
 
-    def say(self, prompt):
+    def answer(self, prompt):
         if prompt in self.lost:
             raise LaneLost("it broke")
         return result(self.name, next(self.rates))
@@ -116,7 +116,7 @@ def bench(studio, items=ITEMS, told=None, **options):
         items,
         BenchOptions(**{"lanes": "script,floor", **options}),
         lambda lane: RunSettings(method=lane, max_new_tokens=6, baseline=False),
-        tell=told.append,
+        listen=told.append,
     )
 
 
@@ -204,7 +204,7 @@ def test_processes_end_when_the_bench_is_interrupted(studio, monkeypatch):
         def end(self):
             Peer.closed = True
 
-        def say(self, _prompt):
+        def answer(self, _prompt):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(run, "open_peer", lambda _studio, name, *_: Peer(name, []))
@@ -282,7 +282,7 @@ def test_the_floor_reads_every_weight_once(tmp_path):
 
 def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
     monkeypatch.setattr(floor, "bandwidth", lambda _: 1000.0)
-    said = FloorLane(50, torch.ones(1), 10, lambda work: work()).open().say("anything")
+    said = FloorLane(50, torch.ones(1), 10, lambda work: work()).open().answer("anything")
     assert said.metrics.tokens_per_second == pytest.approx(1000 / 50)
     assert said.ids == ()
     monkeypatch.undo()

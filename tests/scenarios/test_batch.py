@@ -82,7 +82,7 @@ def finish(batch):
     """The last answer to each prompt, in order, and the totals."""
     *answers, totals = batch
     assert isinstance(totals, Totals)
-    ended = {answer.place: answer for answer in answers if answer.ended}
+    ended = {answer.number: answer for answer in answers if answer.ended}
     assert sum(answer.ended for answer in answers) == len(ended) == totals.prompts
     return [ended[place] for place in sorted(ended)], totals
 

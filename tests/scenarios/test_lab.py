@@ -120,7 +120,7 @@ def test_dropping_after_the_draw_moves_probability_and_keeping_does_not():
 
 def test_the_real_pair_is_moved_by_taking_back_only(studio):
     found = lab.taken_back(studio, threading.Event())
-    assert found.places == 8
+    assert found.positions == 8
     assert found.kept < 1e-5
     assert 0 < found.moved <= found.most <= 1
     assert len(found.tokens) == lab.SHOWN

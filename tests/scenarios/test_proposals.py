@@ -1,4 +1,4 @@
-"""What each would have drafted at a place: every method asked alone, judged as the target would, nothing kept."""
+"""What each would have drafted at a position: every method asked alone, judged as the target would, nothing kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conftest import loaded
 from letters import tiny_pair
 
 from specdemo.errors import UserError
-from specdemo.scenarios.proposals import Place
+from specdemo.scenarios.proposals import Comparison
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings, Sampling
 from specdemo.trace.events import Status
@@ -31,17 +31,17 @@ def studio(draft_weights):
     return studio
 
 
-def written(place, prompt="abcabc", most=24, **options):
-    *_, text = place.write(prompt, most=most, **options)
+def written(comparison, prompt="abcabc", most=24, **options):
+    *_, text = comparison.write(prompt, most=most, **options)
     return text
 
 
 def test_every_method_is_asked_and_judged_by_the_text_itself(studio):
-    place = Place(studio)
-    text = written(place)
+    comparison = Comparison(studio)
+    text = written(comparison)
     assert len(text.tokens) == 24
     position = 10
-    guesses = {guess.method: guess for guess in place.guesses(text, position, CONSTANT)}
+    guesses = {guess.method: guess for guess in comparison.guesses(text, position, CONSTANT)}
     methods = [method.name for method in studio.methods() if method.name != "nothing"]
     assert list(guesses) == methods  # in the order of the menu
     ahead = [node.token_id for node in text.tokens[position:]]
@@ -66,33 +66,37 @@ def test_every_method_is_asked_and_judged_by_the_text_itself(studio):
 
 
 def test_asking_leaves_nothing_behind(studio):
-    place = Place(studio)
-    text = written(place)
-    once = [guess.verified and guess.verified.path for guess in place.guesses(text, 5, CONSTANT)]
-    list(place.guesses(text, 17, CONSTANT))
-    again = [guess.verified and guess.verified.path for guess in place.guesses(text, 5, CONSTANT)]
+    comparison = Comparison(studio)
+    text = written(comparison)
+    once = [
+        guess.verified and guess.verified.path for guess in comparison.guesses(text, 5, CONSTANT)
+    ]
+    list(comparison.guesses(text, 17, CONSTANT))
+    again = [
+        guess.verified and guess.verified.path for guess in comparison.guesses(text, 5, CONSTANT)
+    ]
     assert once == again
-    assert written(place) == text
-    assert place._conversation._memory is None
+    assert written(comparison) == text
+    assert comparison._conversation._memory is None
 
 
 def test_cancel_is_heeded_between_two_methods(studio):
-    place, cancel = Place(studio), threading.Event()
-    text = written(place)
+    comparison, cancel = Comparison(studio), threading.Event()
+    text = written(comparison)
     seen = []
-    for guess in place.guesses(text, 3, CONSTANT, cancel=cancel):
+    for guess in comparison.guesses(text, 3, CONSTANT, cancel=cancel):
         seen.append(guess)
         cancel.set()
     assert len(seen) == 1
 
 
 def test_sampling_judges_by_its_own_rule_and_the_seed_decides(studio):
-    place, sampling = Place(studio), Sampling(temperature=1.0, seed=3)
-    text = written(place, sampling=sampling)
+    comparison, sampling = Comparison(studio), Sampling(temperature=1.0, seed=3)
+    text = written(comparison, sampling=sampling)
     settings = RunSettings(policy="constant", lookahead=4, sampling=sampling)
     (step,) = (
         guess.verified
-        for guess in place.guesses(text, 4, settings)
+        for guess in comparison.guesses(text, 4, settings)
         if guess.method == "draft_model"
     )
     assert any(node.draw is not None for node in step.nodes)
@@ -100,13 +104,13 @@ def test_sampling_judges_by_its_own_rule_and_the_seed_decides(studio):
 
 
 def test_a_text_of_another_model_is_not_gone_on_with(studio, draft_weights):
-    place = Place(studio)
-    text = written(place)
+    comparison = Comparison(studio)
+    text = written(comparison)
     studio.use(loaded(tiny_pair(draft_weights)))
     with pytest.raises(UserError, match="Another model"):
-        next(place.guesses(text, 3, CONSTANT))
+        next(comparison.guesses(text, 3, CONSTANT))
     with pytest.raises(UserError, match="lookahead"):
-        next(place.guesses(written(place), 3, RunSettings(lookahead=0)))
+        next(comparison.guesses(written(comparison), 3, RunSettings(lookahead=0)))
 
 
 def shown(values):

@@ -51,18 +51,18 @@ def test_experiments_are_the_same_values_on_the_other_side(door):
         assert [lane.tokens for lane in lanes] == [8] * 4
         assert all(isinstance(lane, lab.Lane) for lane in lanes)
     found = lab.taken_back(door, threading.Event())
-    assert found.places == 4
+    assert found.positions == 4
     assert isinstance(found.tokens[0], lab.Moved)
 
 
 def test_drafts_side_by_side_cross_it(door):
-    place = proposals.Place(door)
-    *_, text = place.write("abcabc", most=12)
+    comparison = proposals.Comparison(door)
+    *_, text = comparison.write("abcabc", most=12)
     settings = RunSettings(policy="constant", lookahead=3)
-    guesses = {guess.method: guess for guess in place.guesses(text, 4, settings)}
+    guesses = {guess.method: guess for guess in comparison.guesses(text, 4, settings)}
     assert len(guesses["draft_model"].verified.nodes) == 3
     assert guesses["draft_model"].drafted.draft_seconds > 0
-    place.close()
+    comparison.close()
 
 
 def test_what_was_said_can_be_carried_to_another_conversation(door):

@@ -129,8 +129,8 @@ function bar(own, name, share, run) {
 }
 
 /** @param {RealCase} how @param {Words} own */
-function* real({ places, threshold, moved, most, kept, before, tokens }, own) {
-  yield hint(fill(own.real, { places, threshold: two(threshold), moved: two(100 * moved), most: two(100 * most), kept: kept < 1e-4 ? own.nothing : `${two(100 * kept)} %` }));
+function* real({ positions, threshold, moved, most, kept, before, tokens }, own) {
+  yield hint(fill(own.real, { positions, threshold: two(threshold), moved: two(100 * moved), most: two(100 * most), kept: kept < 1e-4 ? own.nothing : `${two(100 * kept)} %` }));
   yield el("p", { class: "sd-toy-where" }, own.worst, " ", el("q", {}, `…${before}`));
   yield table(own.columns, tokens.map(({ text, target, taken }) => [el("span", { class: "sd-toy-token" }, text), two(target), two(taken)]), { class: "sd-lab-table" });
 }

@@ -89,7 +89,7 @@ export interface TriedLane {
 
 /** The worst position of a real text when drawn tokens are taken back. */
 export interface RealCase {
-  places: number;
+  positions: number;
   threshold: number;
   moved: number;
   most: number;

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
             items,
             BenchOptions(**asked),
             lambda lane: lane_settings(options, lane),
-            tell=lambda sentence: console.note(sentence, style="yellow"),
+            listen=lambda sentence: console.note(sentence, style="yellow"),
             progress=report,
         )
     if options.json:

@@ -47,6 +47,6 @@ def run(options: argparse.Namespace) -> int:
         options.folder or RUNS,
         names=tuple(options.names),
         takes=options.takes,
-        tell=console.note,
+        listen=console.note,
     )
     return 0

@@ -76,8 +76,8 @@ class OnlineHead:
 
         A token that the draft cannot say teaches nothing here and is skipped.
         """
-        places = self.weights.words.places
-        columns = torch.tensor([places.get(token, -1) for token in token_ids.tolist()])
+        column_of = self.weights.words.column_of
+        columns = torch.tensor([column_of.get(token, -1) for token in token_ids.tolist()])
         columns = columns.to(self._words.device)
         known = columns >= 0
         if not bool(known.any()):
@@ -197,9 +197,9 @@ class HeadBias:
         """Remember what the target said since the last call; may be called twice for a text."""
         added = list(committed[len(self._committed) :])
         verdicts = [
-            (self._asked[tuple(added[:place])], token_id)
-            for place, token_id in enumerate(added)
-            if tuple(added[:place]) in self._asked
+            (self._asked[tuple(added[:position])], token_id)
+            for position, token_id in enumerate(added)
+            if tuple(added[:position]) in self._asked
         ]
         if verdicts:
             states, token_ids = zip(*verdicts, strict=True)

@@ -72,11 +72,11 @@ class MarkovHead:
             logits[:, : len(self.token) - 1] += self.bias(self.token[previous : previous + 1])
         return logits
 
-    def survival(self, place: int, state: Tensor, previous: int) -> float:
-        """How sure it is that a guess will be kept. place: of the guess, from 0; state: (H,) there"""
+    def survival(self, guess: int, state: Tensor, previous: int) -> float:
+        """How sure it is that a guess will be kept. guess: its number, from 0; state: (H,) there"""
         inputs = torch.cat([state.float(), self.token[previous].float()])
         logit = float(inputs @ self.confidence) + self.constant
-        return 1 / (1 + math.exp(-logit / self.temperatures[place]))
+        return 1 / (1 + math.exp(-logit / self.temperatures[guess]))
 
 
 @dataclass(frozen=True, slots=True)

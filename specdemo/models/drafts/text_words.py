@@ -35,7 +35,7 @@ class TextWords:
     ) -> None:
         self.words = self._reduced = words
         self._embedding, self._rounded, self._pack = embedding, rounded, pack
-        self._met: list[int] = []  # place of each added word in the text
+        self._met: list[int] = []  # position of each added word in the text
         self._rows = embedding.new_empty(0, embedding.shape[1])
         self._packed: Packed | None = None
 
@@ -54,12 +54,12 @@ class TextWords:
         return F.linear(states, self._rows[: len(self._met)])
 
     def read(self, start: int, token_ids: Sequence[int]) -> None:
-        """The text goes on at place `start`."""
-        places = self.words.places
+        """The text goes on at position `start`."""
+        known = self.words.column_of
         new: dict[int, int] = {}
-        for place, token in enumerate(token_ids, start):
-            if token not in places and len(self._met) + len(new) < MOST:
-                new.setdefault(token, place)
+        for position, token in enumerate(token_ids, start):
+            if token not in known and len(self._met) + len(new) < MOST:
+                new.setdefault(token, position)
         if not new:
             return
         begin = len(self._met) // BLOCK * BLOCK
@@ -71,7 +71,7 @@ class TextWords:
         self._enter(begin, rows)
 
     def forget(self, length: int) -> None:
-        """The text ends at place `length`: what was met later was not met."""
+        """The text ends at position `length`: what was met later was not met."""
         kept = len(self._met)
         while kept and self._met[kept - 1] >= length:
             kept -= 1

@@ -98,7 +98,7 @@ class BatchHandlers:
                 if isinstance(item, Totals):
                     table.totals = item
                 else:
-                    table.rows[item.place] = item
+                    table.rows[item.number] = item
                 yield
 
     def stop(self, task: Task | None) -> None:
@@ -151,4 +151,4 @@ def _checked(prompts: list[str], most: int) -> list[str]:
 
 
 def _rows(prompts: Sequence[str]) -> list[Answer]:
-    return [Answer(place, prompt) for place, prompt in enumerate(prompts)]
+    return [Answer(number, prompt) for number, prompt in enumerate(prompts)]

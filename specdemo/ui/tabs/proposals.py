@@ -13,7 +13,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import UserError
-from specdemo.scenarios.proposals import ANSWER, Guess, Place, Text
+from specdemo.scenarios.proposals import ANSWER, Comparison, Guess, Text
 from specdemo.scenarios.race import recorded_together
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
@@ -32,7 +32,7 @@ TOKENS, LOOKAHEAD = 64, 6
 class ProposalVisitor:
     """One visitor's text, the position in it that is looked at, and what was asked for last."""
 
-    place: Place
+    comparison: Comparison
     text: Text | None = None
     position: int = 0
     task: Task = field(default_factory=Task)
@@ -40,7 +40,7 @@ class ProposalVisitor:
     def leave(self) -> None:
         """Nobody is there any more: free the caches."""
         self.task.replace()
-        self.place.close()
+        self.comparison.close()
 
 
 class ProposalHandlers:
@@ -77,7 +77,7 @@ class ProposalHandlers:
 
     def begin(self, visitor: ProposalVisitor | None) -> tuple[ProposalVisitor, object]:
         """Generate was pressed; answered at once. returns: visitor, value of the view"""
-        visitor = visitor or ProposalVisitor(Place(self.studio, whose()))
+        visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
         visitor.task = visitor.task.replace()
         if self.studio.replay_only:
             gr.Info(str(self.studio.replay_only), duration=None)
@@ -107,7 +107,7 @@ class ProposalHandlers:
         """Let the target write."""
         visitor, settings = shown.visitor, asked_settings(values, self.studio.settings)
         prompt, system = asked_text(prompt), asked_system(system)
-        text = visitor.place.write(
+        text = visitor.comparison.write(
             prompt,
             most=settings.max_new_tokens,
             system=system,
@@ -125,7 +125,7 @@ class ProposalHandlers:
 
     def choose(self, visitor: ProposalVisitor | None, sent: str) -> tuple[ProposalVisitor, object]:
         """A position was chosen on the page; answered at once. sent: {"position": n}. returns: visitor, value of the view"""
-        visitor = visitor or ProposalVisitor(Place(self.studio, whose()))
+        visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
         visitor.task = visitor.task.replace()
         if not visitor.text:
             return visitor, self.view(
@@ -155,7 +155,7 @@ class ProposalHandlers:
         settings = asked_settings(values, self.studio.settings)
         shown.asking = titles[left[0]]
         yield
-        guesses = shown.visitor.place.guesses(
+        guesses = shown.visitor.comparison.guesses(
             text, shown.visitor.position, settings, cancel=shown.task.cancel
         )
         with closing(guesses):

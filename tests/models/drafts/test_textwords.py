@@ -25,7 +25,7 @@ def text_words(pack: Callable[[Tensor], packing.Packed] | None = None) -> TextWo
 
 def same(one: TextWords, other: TextWords) -> bool:
     states = torch.randn(3, HIDDEN, generator=torch.Generator().manual_seed(1)).bfloat16()
-    assert one.words.places == other.words.places
+    assert one.words.column_of == other.words.column_of
     assert one.words.tokens == tuple(one.words.ids.tolist())
     return torch.equal(one.logits(states), other.logits(states))
 
@@ -34,7 +34,7 @@ def test_what_the_text_says_can_be_said_again():
     found = text_words()
     found.read(0, [8, 5, 8, 7, 5, 12, 1])
     assert found.words.tokens == (*SAID, 5, 7, 1)
-    assert found.words.token(found.words.places[7]) == 7
+    assert found.words.token(found.words.column_of[7]) == 7
     states = torch.randn(2, HIDDEN).bfloat16()
     wanted = states.float() @ EMBEDDING[[5, 7, 1]].float().T
     assert (
@@ -77,5 +77,5 @@ def test_two_conversations_share_none():
     words = ReducedVocabulary(torch.tensor(SAID), SIZE)
     one, other = (TextWords(words, EMBEDDING, rounded, None) for _ in range(2))
     one.read(0, [5])
-    assert 5 not in other.words.places
-    assert 5 not in words.places
+    assert 5 not in other.words.column_of
+    assert 5 not in words.column_of

@@ -184,7 +184,7 @@ WORDS: dict[str, object] = {
                 "stop": "nach einem unwahrscheinlichen Wort aufhören",
                 "back": "das unwahrscheinliche Wort verwerfen",
             },
-            "real": "Das echte Modell, an {places} Stellen eines eigenen Textes, je ein entworfenes Token, mit exakten Summen über den Wortschatz: Entwürfe unter {threshold} wegzuwerfen verschiebt im Mittel {moved} % der Wahrscheinlichkeit, höchstens {most} %. Behalten, was gezogen wurde, verschiebt {kept}.",
+            "real": "Das echte Modell, an {positions} Stellen eines eigenen Textes, je ein entworfenes Token, mit exakten Summen über den Wortschatz: Entwürfe unter {threshold} wegzuwerfen verschiebt im Mittel {moved} % der Wahrscheinlichkeit, höchstens {most} %. Behalten, was gezogen wurde, verschiebt {kept}.",
             "nothing": "nichts außer Rundung",
             "worst": "Wo es am meisten verschiebt:",
             "columns": ["nächstes Token", "Ziel", "nach dem Verwerfen"],

@@ -184,7 +184,7 @@ WORDS: dict[str, object] = {
                 "stop": "stop after an unlikely word",
                 "back": "drop the unlikely word",
             },
-            "real": "The real model, at {places} positions of a text that it wrote, with one drafted token each and exact sums over the vocabulary: dropping drafts below {threshold} moves {moved} % of the probability on average, at most {most} %. Keeping what was drawn moves {kept}.",
+            "real": "The real model, at {positions} positions of a text that it wrote, with one drafted token each and exact sums over the vocabulary: dropping drafts below {threshold} moves {moved} % of the probability on average, at most {most} %. Keeping what was drawn moves {kept}.",
             "nothing": "nothing beyond rounding",
             "worst": "Where it moves most:",
             "columns": ["next token", "target", "after dropping"],
