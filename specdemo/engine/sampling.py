@@ -48,7 +48,7 @@ class ReducedVocabulary:
 
     def columns(self, tokens: Iterable[int]) -> list[int]:
         """The columns of those of some tokens that are among the words."""
-        return [self.places[token] for token in tokens if token in self.places]
+        return [self.column_of[token] for token in tokens if token in self.column_of]
 
     def widen(self, rows: Tensor) -> Tensor:
         """Probabilities of the words, (N, W) float32, to (N, V) on the CPU: none for other tokens."""

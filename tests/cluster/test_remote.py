@@ -18,7 +18,7 @@ from specdemo.errors import UserError
 from specdemo.models.progress import Progress
 from specdemo.scenarios import lab
 from specdemo.scenarios.batch import Answer, answer_all, new_texts
-from specdemo.scenarios.proposals import Place
+from specdemo.scenarios.proposals import Comparison
 from specdemo.scenarios.race import run_race
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings
@@ -238,9 +238,9 @@ def test_races_batches_and_experiments_work_there(remote, monkeypatch):
     monkeypatch.setattr(lab, "TOKENS", 8)
     monkeypatch.setattr(lab, "LOOKAHEADS", range(1, 3))
     assert [lane.tokens for lane in lab.perfect(remote, threading.Event())] == [8] * 4
-    place = Place(remote)
-    *_, text = place.write("abcabc", most=12)
-    guesses = {guess.method: guess for guess in place.guesses(text, 4, RunSettings())}
+    comparison = Comparison(remote)
+    *_, text = comparison.write("abcabc", most=12)
+    guesses = {guess.method: guess for guess in comparison.guesses(text, 4, RunSettings())}
     assert guesses["draft_model"].verified
 
 
