@@ -15,6 +15,7 @@ else:
     from specdemo.kernels import matmul_avx as products  # type: ignore[no-redef]
 
 QUERIES = 16  # of one key head that are computed together
+BLOCK = 64  # keys whose values are weighed line by line
 UNSEEN = np.float32(-1e30)
 
 
@@ -84,6 +85,17 @@ def write_rows(job, layer, caches, sequence, head, qkv, own):
 
 
 @compiled
+def weigh_values(weights, keys, values, stride, into):
+    """Sums of 64 columns of values for four queries, see `simd.add_values`; a block of keys stays in the nearest cache."""
+    simd.clear(into, 16)
+    for key in range(0, keys, BLOCK):
+        count = min(BLOCK, keys - key)
+        for line in range(0, 4, simd.LINES):
+            part = values + key * stride + line * 32
+            simd.add_values(weights + key * 64, count, part, stride, into + line * 64)
+
+
+@compiled
 def attend(job, layer, caches, sequence, head, first, count, qkv, out, own):
     """At most QUERIES queries of one key head of one conversation, whose rows have been written.
 
@@ -109,7 +121,7 @@ def attend(job, layer, caches, sequence, head, first, count, qkv, out, own):
     sums = carray(simd.float32s_at(scores + keys * 64), QUERIES)
     for q in range(0, count, 4):
         for part in range(0, width, 64):
-            simd.weigh_values(scores + q * 4, keys, value_rows + part * 2, row_bytes, spare)
+            weigh_values(scores + q * 4, keys, value_rows + part * 2, row_bytes, spare)
             for i in range(q, min(q + 4, count)):
                 row = sequence.first_row + (first + i) // group
                 head_out = row * heads + head * group + (first + i) % group

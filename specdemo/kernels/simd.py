@@ -15,6 +15,8 @@ from numba.extending import intrinsic
 
 from specdemo.kernels import cpu_features, llvm
 
+LINES = 4 if cpu_features.has_wide_vectors() else 1  # of 16 columns, whose sums registers hold
+
 
 def _table(builder: Any, address: Any) -> Any:
     """A function that looks up 32 bytes of two 4-bit codes each. It gives 16-bit numbers: of the lower codes, of the upper codes."""
@@ -256,23 +258,28 @@ def gate(_context, gates, up, into, lines):
 
 
 @intrinsic
-def weigh_values(_context, weights, keys, values, stride, into):
-    """Sums of 64 columns of `keys` rows of values, for four queries, in the order of the keys.
+def add_values(_context, weights, keys, values, stride, into):
+    """Add LINES times 16 columns of `keys` rows of values to the sums of four queries, in the order of the keys.
 
     weights: 16 float32 a key, of which four are read; values: bfloat16, rows `stride` bytes apart
     into: four rows of 64 float32
     """
-    queries, lines = 4, 4
+    queries, lines = 4, LINES
 
     def generate(context, builder, _signature, arguments):
         weights, keys, values, stride, into = arguments
-        sums = [cgutils.alloca_once(builder, llvm.FLOATS) for _ in range(queries * lines)]
-        for one in sums:
-            builder.store(ir.Constant(llvm.FLOATS, [0.0] * llvm.LANES), one)
+        places = [
+            builder.add(into, ir.Constant(llvm.I64, 256 * query + 64 * line))
+            for query in range(queries)
+            for line in range(lines)
+        ]
+        sums = [cgutils.alloca_once(builder, llvm.FLOATS) for _ in places]
+        for one, place in zip(sums, places, strict=True):
+            builder.store(llvm.load(builder, place, llvm.FLOATS), one)
         with cgutils.for_range(builder, keys) as loop:
             row = builder.add(values, builder.mul(loop.index, stride))
-            for line in range(lines // 2):
-                llvm.prefetch_ahead(builder, builder.add(row, ir.Constant(llvm.I64, 64 * line)))
+            for line in range(0, lines, 2):
+                llvm.prefetch_ahead(builder, builder.add(row, ir.Constant(llvm.I64, 32 * line)))
             parts = [
                 llvm.to_floats(
                     builder,
@@ -289,10 +296,8 @@ def weigh_values(_context, weights, keys, values, stride, into):
                 for line, part in enumerate(parts):
                     one = sums[query * lines + line]
                     builder.store(llvm.fma(builder, part, weight, builder.load(one)), one)
-        for number, one in enumerate(sums):
-            llvm.store(
-                builder, builder.load(one), builder.add(into, ir.Constant(llvm.I64, 64 * number))
-            )
+        for one, place in zip(sums, places, strict=True):
+            llvm.store(builder, builder.load(one), place)
         return context.get_dummy_value()
 
     return types.void(
