@@ -194,7 +194,9 @@ class Conversation:
             messages = [*self._messages, {"role": "user", "content": prompt}]
             if system.strip():
                 messages = [{"role": "system", "content": system}, *messages]
-            prompt_ids = encode_conversation(pair.tokenizer, messages, pair.context)
+            prompt_ids = encode_conversation(
+                pair.tokenizer, messages, pair.context, caches.loaded.settings.prompt_tokens
+            )
             plain = replace(settings, method="nothing")
             lanes = [(SPECULATIVE, settings)]
             if settings.method == "nothing":

@@ -15,15 +15,20 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 1_000_000
 FEWEST_BEFORE, MOST_BEFORE = 4, 16  # ids that are decoded with the next one
+TOKEN_CHARACTERS = 16  # of one token, at most on average: a text of more is not even encoded
 LEAST_ANSWER = 16  # tokens that must fit behind a prompt
 
 
 def encode_conversation(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], context: int
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Sequence[dict[str, str]],
+    context: int,
+    most: int = 0,
 ) -> list[int]:
     """Prompt ids of a conversation, in the model's chat template; control tokens typed by a user stay text.
 
-    context: longest text of the target in tokens. Raises UserError for an empty or too long prompt.
+    context: longest text of the target in tokens; most: tokens that whoever serves it allows, 0 for what fits
+    Raises UserError for an empty or too long prompt.
     """
     if not messages[-1]["content"].strip():
         raise UserError(
@@ -31,21 +36,22 @@ def encode_conversation(
             unharmed="The conversation so far is kept.",
             advice="Type something, or pick an example.",
         )
+    room, reader = context - LEAST_ANSWER, "the target"
+    if 0 < most < room:
+        room, reader = most, "this page"
     length = sum(len(message["content"]) for message in messages)
-    if length > MAX_CHARACTERS:
-        raise _too_long(
-            f"{length:,} characters",
-            f"{context - LEAST_ANSWER:,} tokens, about {4 * context:,} characters",
-        )
+    if length > min(MAX_CHARACTERS, TOKEN_CHARACTERS * room):
+        told = f"{room:,} tokens, about {4 * room:,} characters"
+        raise _too_long(f"{length:,} characters", reader, told)
     ids = _templated(tokenizer, messages)
-    if len(ids) + LEAST_ANSWER > context:
-        raise _too_long(f"{len(ids):,} tokens", f"{context - LEAST_ANSWER:,} tokens")
+    if len(ids) > room:
+        raise _too_long(f"{len(ids):,} tokens", reader, f"{room:,} tokens")
     return ids
 
 
-def _too_long(length: str, room: str) -> UserError:
+def _too_long(length: str, reader: str, room: str) -> UserError:
     return UserError(
-        f"The conversation with this prompt has {length}; the target reads at most {room} before its answer.",
+        f"The conversation with this prompt has {length}; {reader} reads at most {room} before its answer.",
         unharmed="The conversation so far is kept.",
         advice="Shorten the prompt, or press Clear to start over.",
     )

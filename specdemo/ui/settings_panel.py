@@ -13,6 +13,7 @@ from specdemo.settings import Widget, field, widget_order
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
 
+_ANSWER = field("max_new_tokens").default
 # Settings that some methods read and others do not.
 OPTIONS = ("policy", "lookahead", "nodes", "memory", "threshold", "fallback")
 
@@ -50,8 +51,12 @@ def create_settings(studio: Door) -> SettingsPanel:
     names = widget_order()
     folded = [name for name in names if _widget(name).folded]
 
+    most = {"maximum": min(_widget("max_new_tokens").high, studio.settings.answer_tokens)}
+    limits = {"max_new_tokens": {**most, "value": min(most["maximum"], _ANSWER)}}
+
     def widget(name: str) -> Any:
-        return create_widget(name, visible=seen.get(name, True), elem_id=f"sd-{name}")
+        given = limits.get(name, {})
+        return create_widget(name, visible=seen.get(name, True), elem_id=f"sd-{name}", **given)
 
     choices = present.method_choices(methods)
     fields = {"method": create_widget("method", choices, value=chosen.name, elem_id="sd-method")}

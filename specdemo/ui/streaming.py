@@ -40,11 +40,13 @@ class Task:
     visitor: who waits in the line for it
     cancel: ends the work within a step; set when the task is over, however it ended
     replaced: another task shows its results there now, so this one shows nothing more
+    begun: whoever asks for its work once more gets nothing
     """
 
     visitor: str = field(default_factory=whose)
     cancel: Cancel = field(default_factory=Cancel)
     replaced: bool = False
+    begun: bool = False
 
     def stop(self) -> None:
         """The work ends within a step, and what there is stays."""
@@ -128,6 +130,10 @@ def stream(
 
     Closing the generator, as Gradio does when the browser has gone, stops the task and closes the work.
     """
+    if task.begun:
+        yield gr.skip()
+        return
+    task.begun = True
     with ExitStack() as ending:
         ending.enter_context(closing(work))
         try:
@@ -139,6 +145,7 @@ def stream(
                     turn = studio.admission.turn(task.visitor, kind=kind, cancel=task.cancel)
                     yield from _stand(studio, ending.enter_context(turn), task, shown)
                     ending.enter_context(closing(work))  # before somebody else gets the place
+                    go_on(studio)
             if task.replaced:
                 yield gr.skip()
                 return
