@@ -84,17 +84,15 @@ class Gate:
     def _refused(self, scope: Scope) -> JSONResponse | None:
         """The answer to a request that must not come further; None for one that may."""
         headers = Headers(scope=scope)
-        host, port = _address(f"//{headers.get('host', '')}", scope.get("scheme", "http"))
+        scheme, host, port = _address(f"{scope.get('scheme', 'http')}://{headers.get('host', '')}")
         if not self._known(host):
             return _told(421, words.UNKNOWN_HOST)
         origin = headers.get("origin")
         if origin is not None:
-            scheme = urlsplit(origin).scheme if "://" in origin else ""
-            whence = _address(origin, scheme)
-            forwarded = (
-                whence[0] == host and scheme == "https"
-            )  # a proxy has taken off the encryption
-            if not (whence == (host, port) or forwarded or _matches(whence[0], self.named)):
+            whence = _address(origin)
+            # A proxy may have taken off the encryption.
+            same = whence in ((scheme, host, port), ("https", host, port), ("https", host, 443))
+            if not (same or _matches(whence[1], self.named)):
                 return _told(403, words.FOREIGN_ORIGIN)
         path = scope["path"].replace("//", "/")
         if path.startswith(CLOSED):
@@ -166,14 +164,14 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def _address(url: str, scheme: str) -> tuple[str, int | None]:
-    """Name and port of an address; the name is empty where there is none."""
+def _address(url: str) -> tuple[str, str, int | None]:
+    """Scheme, name and port of an address; the name is empty where there is none."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return "", None
-    return (parts.hostname or "").rstrip("."), port or PORTS.get(scheme)
+        return "", "", None
+    return parts.scheme, (parts.hostname or "").rstrip("."), port or PORTS.get(parts.scheme)
 
 
 def _names(text: str) -> set[str]:

@@ -10,6 +10,7 @@ import gradio as gr
 
 from specdemo.paths import ASSETS
 from specdemo.ui import words
+from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
 
 RUNS = ASSETS / "runs"
@@ -95,7 +96,7 @@ def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:
 
     @wraps(answer)
     def plain(asked: str) -> object:
-        return answer(asked)
+        return answer(asked_text(asked))
 
     return plain
 

@@ -1,0 +1,113 @@
+"""The real page over HTTP, with a tiny model: what a visitor of any kind may send."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import contextmanager
+from dataclasses import replace
+
+import httpx
+import pytest
+from gradio_client.utils import apply_diff
+from letters import tiny_pair
+
+from specdemo.drafters.shipped import Shipped
+from specdemo.session import studio as studio_module
+from specdemo.session.loaded import Loaded
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings
+from specdemo.ui.app import create_app, launch_options
+
+API = "/gradio_api"
+
+
+def load_tiny(settings, _report):
+    """Any target is a tiny one under that name."""
+    pair = tiny_pair(seed=len(settings.target))
+    info = replace(pair.target.info, name=settings.target, precision=settings.precision)
+    return Loaded(settings, replace(pair, target=replace(pair.target, info=info)), Shipped())
+
+
+@contextmanager
+def served(**settings):
+    """A page, its client and its studio. settings: of the program; the rest as on a server without variables"""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(studio_module, "fetch", lambda *_: None)
+        patch.setattr(studio_module, "load", load_tiny)
+        studio = Studio(AppSettings.from_environment(**settings))
+        studio.load()
+        page = create_app(studio)
+        options = launch_options(studio)
+        _, url, _ = page.launch(
+            server_name="127.0.0.1", server_port=None, prevent_thread_lock=True, **options
+        )
+        with httpx.Client(base_url=url.rstrip("/"), timeout=60) as client:
+            client.studio = studio
+            client.config = client.get("/config").json()
+            yield client
+        page.close()
+
+
+class Visitor:
+    """One open page, without a browser."""
+
+    def __init__(self, client):
+        self.client, self.session = client, uuid.uuid4().hex
+        self.calls = {call["api_name"]: call for call in client.config["dependencies"]}
+        self.kinds = {part["id"]: part for part in client.config["components"]}
+
+    def inputs(self, name):
+        """The components of a call's values."""
+        return [self.kinds[part] for part in self.calls[name]["inputs"]]
+
+    def body(self, name, data):
+        """What is sent for a call."""
+        return json.dumps(
+            {"data": data, "fn_index": self.calls[name]["id"], "session_hash": self.session}
+        )
+
+    def send(self, name, data):
+        """Values to a call, whatever they are. returns: what went wrong, or ""; the values that came last"""
+        content = {"content-type": "application/json"}
+        if not self.calls[name]["queue"]:
+            answer = self.client.post(
+                f"{API}/run/{name}", content=self.body(name, data), headers=content
+            )
+            told = answer.json()
+            return (told["error"], None) if "error" in told else ("", told["data"])
+        joined = self.client.post(
+            f"{API}/queue/join", content=self.body(name, data), headers=content
+        )
+        if joined.status_code != 200:
+            return joined.json()["detail"], None
+        values = None
+        sent = self.client.get(f"{API}/queue/data", params={"session_hash": self.session}).text
+        for line in filter(None, sent.splitlines()):
+            message = json.loads(line.removeprefix("data: "))
+            if message["msg"] == "process_generating":
+                new = message["output"]["data"]
+                both = zip(values or new, new, strict=True)
+                values = [apply_diff(old, one) for old, one in both] if values else new
+            if message["msg"] == "process_completed" and not message["success"]:
+                return message["output"]["error"], None
+        return "", values
+
+    def values(self, name, **changes):
+        """The values with which a call is made on the page, by label or element; some of them changed."""
+        data = []
+        for part in self.inputs(name):
+            props = part["props"]
+            known = [props.get("elem_id"), props.get("label")]
+            named = next((key for key in changes if key in known), None)
+            data.append(changes[named] if named else props.get("value"))
+        return data
+
+    def ask(self, prompt="abcabc", **changes):
+        """A run, as the page asks for one. returns: what went wrong before it, or ""; the lines of the stream"""
+        self.send("begin_answer", [None])
+        wrong, value = self.send(
+            "answer",
+            self.values("answer", **{"sd-prompt": prompt, "sd-max_new_tokens": 8, **changes}),
+        )
+        return wrong, value and value[0]

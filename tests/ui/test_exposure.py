@@ -1,0 +1,440 @@
+"""What a visitor can send, change and read: the real page over HTTP, on this machine alone and on a public server."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import weakref
+
+import pytest
+from ui.served import API, Visitor, served
+
+from specdemo.settings import AppSettings
+from specdemo.ui import words
+from specdemo.ui.checks import MOST_CHARACTERS, check_values
+from specdemo.ui.gate import Gate
+from specdemo.ui.visits import MOST_VISITS, Visits
+from specdemo.ui.words.en import limits
+
+JSON = {"content-type": "application/json"}
+EVIL = "http://evil.example"
+FIRST, OTHER = "smollm2-135m-instruct", "smollm2-360m-instruct"
+NOT_POSSIBLE = re.compile(limits.WRONG_VALUE.split("{")[0])
+
+
+@pytest.fixture(scope="module")
+def local():
+    """The page as it is on one's own machine."""
+    with served() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def public():
+    """The page as it is under a name of its own, with limits small enough to meet them."""
+    small = {"runs_a_minute": 2, "prompt_tokens": 60, "answer_tokens": 16, "batch_prompts": 2}
+    with served(allowed_hosts="class.example", upload_mb=1, **small) as client:
+        yield client
+
+
+@pytest.fixture
+def log(capfd, caplog):
+    """What the server has written: no traceback, whatever a test has sent."""
+    yield
+    told = capfd.readouterr()
+    assert "Traceback" not in told.out + told.err + caplog.text
+
+
+pytestmark = pytest.mark.usefixtures("log")
+
+
+# Which model is loaded.
+
+
+def test_a_public_page_has_no_switch_of_models(public):
+    visitor = Visitor(public)
+    assert "switch" not in visitor.calls
+    assert not [part for part in visitor.kinds.values() if part["props"].get("label") == words.PAIR]
+
+
+def told_by_switch(visitor, target, precision="bf16"):
+    wrong, values = visitor.send("switch", [target, precision])
+    return wrong or json.loads(values[0])["text"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/etc/shadow",
+        "/no/such/path",
+        "~",
+        "~root/x",
+        "owner/name",
+        "..",
+        "a.gguf",
+        None,
+        "",
+        "nope",
+    ],
+)
+def test_whatever_is_not_in_the_catalogue_gets_one_answer_and_nothing_is_looked_up(local, target):
+    before = local.studio.loaded
+    told = told_by_switch(Visitor(local), target)
+    assert told in (limits.SWITCH_OFF, wrong_choice(words.PAIR))
+    assert "shadow" not in told
+    assert local.studio.loaded is before
+
+
+def wrong_choice(name):
+    return limits.WRONG_VALUE.format(name=name, range=limits.A_CHOICE)
+
+
+def test_files_and_hub_names_need_the_operator_and_a_page_that_nobody_else_reaches():
+    from specdemo.ui.model import _any_model
+
+    class Studio:
+        settings = AppSettings()
+
+    for settings, allowed in [
+        (AppSettings(), False),
+        (AppSettings(allow_model_switch="any"), True),
+        (AppSettings(allow_model_switch="any", host="0.0.0.0"), False),  # noqa: S104
+        (AppSettings(allow_model_switch="any", allowed_hosts="class.example"), False),
+    ]:
+        Studio.settings = settings
+        assert _any_model(Studio()) is allowed
+
+
+def test_another_visitor_is_asked_before_the_new_model_answers_and_the_old_one_is_free(local):
+    mine, other = Visitor(local), Visitor(local)
+    for visitor in (mine, other):
+        visitor.send("arrive", [])
+        visitor.send("status", [])
+        wrong, lines = visitor.ask()
+        assert (wrong, model_of(lines)) == ("", FIRST)
+    old = weakref.ref(local.studio.pair.target.model)
+    wrong, values = mine.send("switch", [OTHER, "bf16"])
+    assert (wrong, json.loads(values[0])["state"]) == ("", "ready")
+    gc.collect()
+    assert old() is None
+    assert model_of(mine.ask()[1]) == OTHER  # who has loaded it has asked for it
+    lines = other.ask()[1]
+    assert model_of(lines) is None
+    assert limits.CHANGED.format(model=OTHER, precision="bf16") in messages(lines)
+    assert model_of(other.ask()[1]) == OTHER
+    mine.send("switch", [FIRST, "nf4"])
+
+
+def model_of(lines):
+    """Name of the model that answered; None where nothing ran."""
+    headers = [line for line in map(json.loads, lines.splitlines()) if line["type"] == "started"]
+    return headers[-1]["target"]["name"] if headers else None
+
+
+def messages(lines):
+    """The sentences of the notices of a stream."""
+    found = [line for line in map(json.loads, lines.splitlines()) if line["type"] == "notice"]
+    return " ".join(f"{line['message']} {line['unharmed']} {line['advice']}" for line in found)
+
+
+# What a value may be.
+
+VALUES = [None, True, {}, [], [1], "x", "", -1, 2.5, 10**400, "\ud800", {"path": "/etc/passwd"}]
+TEXTS = ["NaN", "Infinity", "-Infinity", "1e-300", "1e400"]  # of JSON, as Python reads it
+
+
+def test_every_call_answers_every_value_in_a_sentence(local):
+    visitor = Visitor(local)
+    for name, call in visitor.calls.items():
+        if not call["backend_fn"] or call["queue"]:
+            continue
+        for value in (None, {}) if call["inputs"] else (None,):
+            wrong, values = visitor.send(name, [value] * len(call["inputs"]))
+            assert wrong or values is not None, (name, value)
+            assert len(wrong) < 300
+
+
+@pytest.mark.parametrize("name", ["answer", "run", "run_1", "write", "ask", "lambda_4"])
+def test_calls_that_run_answer_wrong_values_in_a_sentence(local, name):
+    visitor = Visitor(local)
+    known = visitor.values(name)
+    if name in ("answer", "run", "run_1", "write", "ask"):
+        assert visitor.send(name, known)[0] == limits.NOT_BEGUN
+    for value in VALUES:
+        assert visitor.send(name, [value] * (len(known) + 1))[0]
+        wrong = visitor.send(name, [None, *[value] * (len(known) - 1)])[0]
+        assert wrong or len(known) == 1
+
+
+@pytest.mark.parametrize("label", ["sd-temperature", "sd-seed", "sd-lookahead", "sd-top_p"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_number_that_cannot_be_is_refused_before_the_run(local, label, text):
+    visitor = Visitor(local)
+    wrong, lines = visitor.ask(**{label: json.loads(text)})
+    told = wrong or messages(lines)
+    assert NOT_POSSIBLE.search(told) or "must be" in told
+    assert lines is None or model_of(lines) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"sd-prompt": {"a": 1}}, NOT_POSSIBLE),
+        ({"sd-prompt": ["a"]}, NOT_POSSIBLE),
+        ({"sd-prompt": "\ud83d"}, NOT_POSSIBLE),
+        ({"sd-prompt": "x" * (MOST_CHARACTERS + 1)}, NOT_POSSIBLE),
+        ({"sd-method": "no such"}, re.compile(re.escape(wrong_choice(words.SETTINGS["method"])))),
+        ({"sd-prompt": "a\x00b"}, re.compile("control character U[+]0000")),
+        ({"sd-prompt": "a\x1b[31m"}, re.compile("control character U[+]001B")),
+        ({"System prompt (optional)": "\x07"}, re.compile("system prompt contains")),
+        ({"sd-seed": None}, re.compile("seed is empty")),
+        ({"sd-max_new_tokens": 10**6}, re.compile("maximum number of tokens is 1000000")),
+        ({"sd-prompt": "x" * 60_000}, re.compile("reads at most")),
+    ],
+)
+def test_a_question_that_cannot_be_is_told_in_a_sentence(local, changes, told):
+    wrong, lines = Visitor(local).ask(**{"sd-prompt": "abc", **changes})
+    assert told.search(wrong or messages(lines))
+    assert lines is None or model_of(lines) is None
+
+
+def test_too_many_and_too_few_values_are_told(local):
+    visitor = Visitor(local)
+    for data in ([], [None] * 40):
+        assert visitor.send("answer", data)[0].startswith("The page expects")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("run/no-such", {"data": []}),
+        ("run/x", {"data": [], "fn_index": 10**6}),
+        ("queue/join", {"data": [], "fn_index": 10**6, "session_hash": "a"}),
+        ("call/v2/x", {"data": []}),
+        (
+            "component_server",
+            {"data": 1, "component_id": 10**6, "session_hash": "a", "fn_name": "x"},
+        ),
+        (
+            "component_server",
+            {"data": 1, "component_id": 1, "session_hash": "a", "fn_name": "__init__"},
+        ),
+        ("component_server", {"data": [], "component_id": "1", "session_hash": "a", "fn_name": []}),
+        ("run/x", {"data": {}, "fn_index": "x"}),
+        ("cancel", {"session_hash": "a", "fn_index": 1, "event_id": "b"}),
+    ],
+)
+def test_a_call_that_there_is_not_gets_a_sentence(local, path, body):
+    answer = local.post(f"{API}/{path}", json=body)
+    assert answer.status_code < 500
+    assert answer.json()
+
+
+def test_a_broken_body_and_a_session_that_there_is_not_leave_no_traceback(local):
+    for content in ("{", "[]", '{"data": [NaN], "fn_index": NaN}', "\xff"):
+        assert 400 <= local.post(f"{API}/run/x", content=content).status_code < 500
+    assert "unexpected_error" in local.get(f"{API}/queue/data?session_hash=nobody").text
+
+
+def test_functions_that_scripts_ask_take_texts_alone(local):
+    part = next(one for one in local.config["components"] if one["props"].get("server_fns"))
+    name = part["props"]["server_fns"][0]
+    for value in ([], {}, 1, "\ud800", "x" * (MOST_CHARACTERS + 1)):
+        body = {"data": value, "component_id": part["id"], "session_hash": "a", "fn_name": name}
+        answer = local.post(f"{API}/component_server", content=json.dumps(body))
+        assert answer.status_code == 400
+        assert NOT_POSSIBLE.search(answer.json()["error"])
+
+
+def test_the_page_asks_for_nothing_that_its_check_does_not_know(local):
+    """Each kind of component that is an input has a rule of its own; a new kind would be taken for a text."""
+    kinds = {part["type"] for call in Visitor(local).calls for part in Visitor(local).inputs(call)}
+    known = {"state", "checkbox", "number", "slider", "radio", "dropdown", "textbox", "html"}
+    assert kinds <= known
+
+
+def test_values_of_the_wrong_number_are_told():
+    with pytest.raises(Exception, match="expects 0 values here and got 1"):
+        check_values([], [1])
+
+
+# What is served, to whom.
+
+
+def test_no_call_is_offered_to_other_programs(local):
+    assert {call["api_visibility"] for call in local.config["dependencies"]} == {"private"}
+    assert local.get(f"{API}/info").json() == {"named_endpoints": {}, "unnamed_endpoints": {}}
+
+
+def test_what_runs_cannot_pass_by_the_queue(local):
+    visitor = Visitor(local)
+    answer = local.post(
+        f"{API}/run/answer", content=visitor.body("answer", visitor.values("answer")), headers=JSON
+    )
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("host", "answered"),
+    [
+        ("127.0.0.1:7860", True),
+        ("localhost", True),
+        ("[::1]:7860", True),
+        ("192.168.1.20", True),
+        ("evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("class.example", False),
+        ("a@127.0.0.1", True),  # what stands before the sign is no name
+        ("", False),
+    ],
+)
+def test_a_page_answers_under_its_own_names(local, host, answered):
+    answer = local.get("/config", headers={"host": host})
+    assert answer.status_code == (200 if answered else 421)
+    assert answered or answer.json()["error"] == limits.UNKNOWN_HOST
+
+
+def test_the_operator_and_a_space_name_further_hosts(monkeypatch):
+    monkeypatch.setenv("SPACE_HOST", "me-demo.hf.space,demo.example")
+    gate = Gate(None, AppSettings(allowed_hosts="class.example, *.school.example"))
+    known = ("class.example", "a.school.example", "me-demo.hf.space", "demo.example", "10.0.0.1")
+    assert all(map(gate._known, known))
+    assert not gate._known("school.example.evil")
+    assert Gate(None, AppSettings(allowed_hosts="*"))._known("any.example")
+
+
+def test_another_page_is_neither_answered_nor_named(local, public):
+    own = str(local.base_url).rstrip("/")
+    body = Visitor(local).body("arrive", [])
+    for origin in (EVIL, "null", "http://127.0.0.1:1", "https://evil.example", "http://["):
+        for answer in (
+            local.post(f"{API}/run/arrive", content=body, headers={"origin": origin}),
+            local.options(
+                f"{API}/run/arrive",
+                headers={"origin": origin, "access-control-request-method": "POST"},
+            ),
+        ):
+            assert answer.status_code == 403
+            assert "access-control-allow-origin" not in answer.headers
+    assert (
+        local.post(f"{API}/run/arrive", content=body, headers={"origin": own, **JSON}).status_code
+        == 200
+    )
+    named = {"host": "class.example", "origin": "https://class.example"}
+    assert public.get("/config", headers=named).status_code == 200
+    assert public.get("/config", headers={**named, "origin": EVIL}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/monitoring", "/monitoring/summary", f"{API}/file=/etc/hostname", f"{API}/file/etc/x"),
+        *(f"{API}/proxy=https://a.hf.space", f"{API}/deep_link", f"{API}/upload_progress"),
+        *(f"{API}/custom_component/a/client/b/c", f"{API}/token", f"{API}/run-history/buckets"),
+    ],
+)
+def test_what_the_page_does_not_use_is_closed(local, capfd, path):
+    assert local.get(path).status_code == 404
+    assert "monitoring/" not in capfd.readouterr().out
+
+
+def test_nothing_is_uploaded_and_what_is_too_much_is_not_read(local, public):
+    assert local.post(f"{API}/upload", files={"files": b"x"}).status_code == 404
+
+    def endless():
+        for _ in range(40):
+            yield b"x" * 100_000
+
+    for content in (b"x" * 1_100_000, endless()):
+        answer = public.post(f"{API}/run/x", content=content)
+        assert answer.status_code == 413
+        assert answer.json()["error"] == limits.TOO_MUCH.format(most=1)
+
+
+def test_neither_the_page_nor_its_headers_name_a_folder_of_the_server(local):
+    from specdemo.paths import ASSETS
+
+    page = local.get("/")
+    folders = {str(ASSETS), str(ASSETS.parent), str(ASSETS.home())}
+    told = (page.text, str(page.headers), local.get("/config").text, local.get("/theme.css").text)
+    assert not [folder for folder in folders for text in told if f"{folder}/" in text]
+
+
+def test_files_are_kept_by_a_browser_for_as_long_as_they_are_the_same(local):
+    link = local.get("/").headers["link"].split("<")[1].split(">")[0]
+    answer = local.get(f"/{link}")
+    assert (answer.status_code, answer.headers["content-type"].split(";")[0].split("/")[1]) == (
+        200,
+        "javascript",
+    )
+    assert "immutable" in answer.headers["cache-control"]
+    again = local.get(f"/{link}", headers={"if-none-match": answer.headers["etag"]})
+    assert again.status_code == 304
+    _, version, name = link.split("/", 2)
+    before = local.get(f"/files/earlier/{name}")
+    assert (before.text, before.headers["cache-control"]) == (answer.text, "no-cache")
+    for outside in ("../../settings.py", "%2e%2e/%2e%2e/settings.py", "drafts"):
+        assert local.get(f"/files/{version}/view/{outside}").status_code in (307, 404)
+
+
+# How much.
+
+
+def test_an_answer_and_a_prompt_have_a_length(public):
+    lines = Visitor(public).ask(**{"sd-max_new_tokens": 17})[1]
+    assert limits.LONG_ANSWER.format(most=16, given=17) in messages(lines)
+    lines = Visitor(public).ask("a" * 70)[1]
+    sentence = limits.LONG_PROMPT.format(length="70 tokens", room="60 tokens")
+    assert sentence in messages(lines)
+    assert limits.LONG_PROMPT_ADVICE in messages(lines)
+    slider = next(
+        part
+        for part in public.config["components"]
+        if part["props"].get("elem_id") == "sd-max_new_tokens"
+    )
+    assert (slider["props"]["maximum"], slider["props"]["value"]) == (16, 16)
+
+
+def test_a_batch_has_so_many_prompts(public):
+    visitor = Visitor(public)
+    begin, run = (name for name in visitor.calls if "sd-batch-prompts" in names(visitor, name))
+    visitor.send(begin, visitor.values(begin, **{"sd-batch-prompts": "a"}))
+    _, values = visitor.send(run, visitor.values(run, **{"sd-batch-prompts": "a\nb\nc"}))
+    assert words.BATCH_MANY.format(count=3, most=2) in json.loads(values[0])["error"]
+
+
+def names(visitor, call):
+    return [part["props"].get("elem_id") for part in visitor.inputs(call)]
+
+
+def test_a_visitor_begins_so_many_runs_a_minute(public):
+    visitor = Visitor(public)
+    for _ in range(2):
+        assert model_of(visitor.ask()[1]) == FIRST
+    told = messages(visitor.ask()[1])
+    assert limits.OFTEN.format(most=2) in told
+    assert limits.OFTEN_ADVICE.split("{")[0] in told
+    assert model_of(Visitor(public).ask()[1]) == FIRST
+
+
+def test_a_task_is_done_once(local):
+    visitor = Visitor(local)
+    assert model_of(visitor.ask()[1]) == FIRST
+    wrong, values = visitor.send("answer", visitor.values("answer", **{"sd-prompt": "abc"}))
+    assert wrong == ""
+    assert "started" not in str(values)
+
+
+def test_visits_are_forgotten_at_last():
+    visits = Visits(1)
+    first = visits.of("first")
+    for number in range(MOST_VISITS):
+        visits.of(str(number))
+    assert visits.of("first") is not first
+
+
+def test_every_sentence_of_a_limit_exists_in_german():
+    german = words.translations("de")
+    said = words.texts(".limits", "en").values()
+    assert [text for text in said if text not in german and text != "prompt"] == []
