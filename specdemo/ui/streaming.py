@@ -17,6 +17,7 @@ from specdemo.session.admission import Cancel, Turn
 from specdemo.session.door import Door
 from specdemo.ui import present, words
 from specdemo.ui.visits import begin_run, go_on
+from specdemo.ui.words.en.limits import NOT_BEGUN
 
 LOADING_SECONDS = 0.5  # between two looks at whether the model is ready
 # Appends are joined: browsers lag on one update for each token, and each update takes a core from the pass.
@@ -40,13 +41,19 @@ class Task:
     visitor: who waits in the line for it
     cancel: ends the work within a step; set when the task is over, however it ended
     replaced: another task shows its results there now, so this one shows nothing more
-    begun: whoever asks for its work once more gets nothing
+    begun: its work is not done a second time
     """
 
     visitor: str = field(default_factory=whose)
     cancel: Cancel = field(default_factory=Cancel)
     replaced: bool = False
     begun: bool = False
+
+    def begin(self) -> None:
+        """The work begins. Raises UserError for work that has begun before: nothing was asked for since."""
+        if self.begun:
+            raise UserError(NOT_BEGUN)
+        self.begun = True
 
     def stop(self) -> None:
         """The work ends within a step, and what there is stays."""
@@ -128,14 +135,12 @@ def stream(
     unexpected: turns an error that is no UserError into one
     yields: values of the components; the last one when the work has ended, unless the task was replaced
 
+    Raises UserError for a task that has begun before.
     Closing the generator, as Gradio does when the browser has gone, stops the task and closes the work.
     """
-    if task.begun:
-        yield gr.skip()
-        return
-    task.begun = True
     with ExitStack() as ending:
         ending.enter_context(closing(work))
+        task.begin()
         try:
             yield from _load(studio, task, waiting)
             if studio and studio.ready and not task.cancel.is_set():
@@ -145,7 +150,6 @@ def stream(
                     turn = studio.admission.turn(task.visitor, kind=kind, cancel=task.cancel)
                     yield from _stand(studio, ending.enter_context(turn), task, shown)
                     ending.enter_context(closing(work))  # before somebody else gets the place
-                    go_on(studio)
             if task.replaced:
                 yield gr.skip()
                 return

@@ -60,7 +60,9 @@ def begin_run(studio: Door) -> None:
 
 def go_on(studio: Door) -> None:
     """A part of a run begins anew. Raises UserError where another model was loaded since the part before it."""
-    _same_model(_here()[1], studio)
+    visits, visit = _here()
+    if visits:
+        _same_model(visit, studio)
 
 
 def _same_model(visit: Visit, studio: Door) -> None:

@@ -421,9 +421,8 @@ def test_a_visitor_begins_so_many_runs_a_minute(public):
 def test_a_task_is_done_once(local):
     visitor = Visitor(local)
     assert model_of(visitor.ask()[1]) == FIRST
-    wrong, values = visitor.send("answer", visitor.values("answer", **{"sd-prompt": "abc"}))
-    assert wrong == ""
-    assert "started" not in str(values)
+    again = visitor.send("answer", visitor.values("answer", **{"sd-prompt": "abc"}))
+    assert again == (limits.NOT_BEGUN, None)
 
 
 def test_visits_are_forgotten_at_last():
