@@ -36,4 +36,3 @@ CHANGED = "Jemand anderes hat ein Modell geladen: Es ist jetzt {model} in {preci
 CHANGED_UNHARMED = "Ungefragt läuft nichts damit weiter."
 CHANGED_ADVICE = "Noch einmal auf die Schaltfläche drücken, um dieses Modell zu fragen."
 SWITCH_OFF = "Hier können nur Paare aus dem Katalog geladen werden, und nur, wo die Betreiberin oder der Betreiber es erlaubt. Das geladene Modell bleibt."
-FULL = "Alle Plätze in der Warteschlange sind belegt. In einer Minute noch einmal versuchen."

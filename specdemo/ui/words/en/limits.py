@@ -41,4 +41,3 @@ CHANGED = "Another visitor has loaded a model: it is now {model} in {precision}.
 CHANGED_UNHARMED = "No run goes on with it unasked."
 CHANGED_ADVICE = "Press the button once more to ask this model."
 SWITCH_OFF = "Only pairs of the catalogue can be loaded here, and only where who runs the page allows it. The loaded model stays."
-FULL = "All places in the queue are taken. Try again in a minute."
