@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log2
 
 from specdemo.engine.forward import ForwardRequest
 
@@ -10,7 +11,8 @@ RECENT = 6  # passes over which the strain is averaged
 CROWDED = 2.0  # what one thread alone takes, until it has shown it: times the fastest pass of all together
 MOST = 2 * CROWDED  # one pass that was held up for long says no more than this
 RETRY = 32  # passes alone before all threads are tried again
-SOME, NEAR = 8, 256  # rows, and tokens of context, within which passes are compared
+SOME, NEAR = 8, 256  # rows, and tokens of context, from which on passes differ
+FINE = 3  # kinds for each doubling beyond: thirty runs together must not make a kind of each of their passes
 
 
 class ThreadGovernor:
@@ -61,6 +63,11 @@ def _kind(requests: Sequence[ForwardRequest]) -> tuple[int, ...]:
     return (
         id(requests[0].decoder),
         passes[0].depth or 0,
-        (sum(len(rows.token_ids) for rows in passes) - 1) // SOME,
-        sum(rows.positions[-1] // NEAR for rows in passes),
+        _size((sum(len(rows.token_ids) for rows in passes) - 1) / SOME),
+        _size(sum(rows.positions[-1] for rows in passes) / NEAR),
     )
+
+
+def _size(times: float) -> int:
+    """0 below 1, 1 from there on, and so on by ever larger steps."""
+    return int(times) if times < FINE else FINE + int(FINE * log2(times / FINE))

@@ -76,3 +76,22 @@ def test_one_thread_stays_one():
     for seconds in (QUIET, *[SLOW] * 20):
         governor.observe(requests(), seconds)
     assert torch.get_num_threads() == 1
+
+
+def test_thirty_runs_together_are_few_kinds_of_passes_and_a_crowd_is_seen_among_them():
+    """Their contexts grow with each pass; each of them a kind of its own would compare with nothing, and stay in memory."""
+
+    def passes(step):
+        rows = [
+            SimpleNamespace(depth=None, token_ids=[0], positions=[97 * run + step])
+            for run in range(30)
+        ]
+        return [SimpleNamespace(decoder=DECODER, input=one) for one in rows]
+
+    governor = ThreadGovernor()
+    for step in range(1000):
+        governor.observe(passes(step), QUIET)
+    assert len(governor._fastest) < 20
+    for step in range(1000, 1004):
+        governor.observe(passes(step), SLOW)
+    assert torch.get_num_threads() == 1
