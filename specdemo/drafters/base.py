@@ -106,7 +106,7 @@ class DraftingContext:
     features: the target's hidden states in this conversation
     store: the datastore that `retrieval` looks things up in
     lookahead_weights: the trained classifier of the `learned` policy
-    together: runs, with this one, that are likely to share its passes
+    together: says how many runs, with this one, are likely to share its passes
     prior: of the run's method
     costs, calibration: this run's own; they begin as the profile and the prior say
     """
@@ -122,14 +122,14 @@ class DraftingContext:
     features: Features | None = None
     store: Datastore | None = None
     lookahead_weights: LookaheadWeights | None = None
-    together: int = 1
+    together: Callable[[], int] = lambda: 1
     prior: Priors = MODEL_DRAFT
     costs: Costs = field(init=False)
     calibration: Calibration = field(init=False)
 
     def __post_init__(self) -> None:
         """A run begins with costs and a calibration of its own."""
-        object.__setattr__(self, "costs", Costs(self.profile, self.together))
+        object.__setattr__(self, "costs", Costs(self.profile, self.together()))
         object.__setattr__(self, "calibration", self.calibrate(self.prior))
 
     def has(self, need: str) -> bool:

@@ -74,4 +74,4 @@ def make_drafter(context: DraftingContext) -> Drafter:
         drafter = Fallback(drafter, context.costs)
     models = "draft" in method.needs or method.states
     step = (models and context.profile.draft_step) or 0.0
-    return Forecast(drafter, context.costs, context.calibration, step)
+    return Forecast(drafter, context.costs, context.calibration, step, context.together)

@@ -252,12 +252,16 @@ class Costs:
         """Tokens a second that a step must beat: what this run reaches, at least plain decoding's."""
         return max(self.plain_rate(), self.tokens_per_second or 0.0)
 
+    def join(self, runs: int) -> None:
+        """So many runs share passes from now on."""
+        if runs != self.together:
+            self._recent[1] *= self.change(0, self.together, runs)
+            self.together, self._steps = runs, None
+
     def observe(self, outcome: Outcome) -> None:
         """Learn from a step's laps."""
         sharing = outcome.sharing
-        if sharing.runs != self.together:
-            self._recent[1] *= self.change(0, self.together, sharing.runs)
-            self.together, self._steps = sharing.runs, None
+        self.join(sharing.runs)
         rows = sharing.rows or 1 + len(outcome.proposal)
         foreseen = self.profile.verify_seconds(rows, self.cached, min(rows, sharing.runs))
         measured = outcome.verify_seconds / max(1e-9, foreseen)

@@ -176,7 +176,7 @@ def _takes(
                 token_ids,
                 settings,
                 header,
-                together=conversation.host.together,
+                together=lambda: conversation.host.together,
                 cancelled=cancel.is_set,
             )
             events = yield from _first_step(lane)

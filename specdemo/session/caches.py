@@ -63,7 +63,7 @@ class Caches:
         header: RunStarted,
         *,
         memory: Memory | None = None,
-        together: int = 1,
+        together: Callable[[], int] = lambda: 1,
         cancelled: Callable[[], bool] = lambda: False,
         limits: Limits | None = None,
         drafter: Drafter | None = None,
@@ -72,7 +72,7 @@ class Caches:
 
         token_ids: the text; header: its counts and times are filled in
         memory: what the visitor's earlier runs left; it learns from this one
-        together: runs, with this one, that are likely to share its passes
+        together: says how many runs, with this one, are likely to share its passes
         limits: by default those of the settings, the model's context and its stop tokens
         drafter: in place of the one that the settings name
         """
@@ -125,7 +125,11 @@ class Caches:
         return text.answer
 
     def _context(
-        self, settings: RunSettings, shaper: Shaper, memory: Memory | None, together: int
+        self,
+        settings: RunSettings,
+        shaper: Shaper,
+        memory: Memory | None,
+        together: Callable[[], int],
     ) -> DraftingContext:
         """What the method may use; the quantised copy is opened only where it is needed."""
         from specdemo.drafters.base import DraftingContext

@@ -213,7 +213,7 @@ class Conversation:
                     lane_settings,
                     header,
                     memory=self.memory if lane_settings.memory else None,
-                    together=self._host.together,
+                    together=lambda: self._host.together,
                     cancelled=cancel.is_set,
                 )
         if self._start is start:

@@ -11,6 +11,8 @@ from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
 from specdemo.drafters.composite import Composite
 from specdemo.drafters.oracle import Scripted
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.forecast import Forecast
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.forward import ALONE, Sharing, answered, immediate
 from specdemo.engine.types import Outcome, Proposal, Verdict
@@ -199,6 +201,16 @@ def test_auto_follows_the_company_as_runs_come_and_go():
     assert set(sources) == {"plain"}
     costs.together = 1
     assert answered(chooser.propose([1], 30)).source == "draft_model"
+
+
+def test_who_came_while_the_target_read_a_prompt_is_reckoned_with():
+    """A run begins alone; seven others have come by the time at which the draft model would read the prompt."""
+    costs, model, begun = Costs(ARITHMETIC), guesses(3), []
+    model.start = immediate(begun.append)
+    drafter = Forecast(auto(costs, draft_model=model), costs, Calibration(), 0.0, lambda: 8)
+    answered(drafter.start([1, 2]))
+    assert not begun
+    assert answered(drafter.propose([1, 2], 30)).source == "plain"
 
 
 def test_in_company_a_step_counts_for_what_it_would_take_if_all_did_the_same():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from specdemo.drafters.policies.calibration import Calibration
@@ -15,18 +15,26 @@ class Forecast(Drafter):
     """Wraps a drafter: its proposals carry the cost model's prediction, to be shown beside what was measured.
 
     token_seconds: what drafting one token takes a run that is alone, at first; then what it took in this run
+    together: says how many runs are likely to share passes, when the target has read the prompt
     """
 
     def __init__(
-        self, drafter: Drafter, costs: Costs, calibration: Calibration, token_seconds: float
+        self,
+        drafter: Drafter,
+        costs: Costs,
+        calibration: Calibration,
+        token_seconds: float,
+        together: Callable[[], int] = lambda: 1,
     ) -> None:
         self.drafter = drafter
         self.costs = costs
         self.calibration = calibration
         self.token_seconds = token_seconds
+        self.together = together
 
     def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
-        """The drafter's own start."""
+        """The drafter's own start; others may have come while the target has read."""
+        self.costs.join(self.together())
         return self.drafter.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
