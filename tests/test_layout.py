@@ -159,6 +159,11 @@ def test_importing_loads_no_model_library(module: str) -> None:
     assert done.returncode == 0, f"importing {module} loads {done.stderr}"
 
 
+def test_the_list_of_methods_loads_no_numpy() -> None:
+    code = "import sys, specdemo.drafters.methods; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
 def test_the_generated_documents_are_up_to_date() -> None:
     outdated = [path.name for path in docs.stale()]
     assert not outdated, "run: python -m specdemo.cli.docs"

@@ -153,10 +153,10 @@ def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
     from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
 
     device = loading.choose_device(spec.device)
-    options: dict[str, Any] = {"dtype": loading._dtype(spec.precision, device)}
+    options: dict[str, Any] = {"dtype": loading.torch_dtype(spec.precision, device)}
     if spec.precision in ("nf4", "int8"):
         import_bitsandbytes()
-        options["quantization_config"] = loading._quantisation(spec.precision, options["dtype"])
+        options["quantization_config"] = loading.quantisation(spec.precision, options["dtype"])
     with quiet_transformers():
         model = AutoModelForCausalLM.from_pretrained(
             folder,

@@ -6,14 +6,17 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from specdemo.drafters.base import POLICY, DraftingContext, Method
-from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.forward import immediate
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.settings import MAX_LOOKAHEAD
+
+if TYPE_CHECKING:
+    from specdemo.drafters.memory.datastore import Datastore
 
 LONGEST = 16  # tokens that are looked up at most
 

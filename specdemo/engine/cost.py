@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from specdemo.engine.forward import answered
 from specdemo.engine.types import LanguageModel, Outcome, Proposal
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from specdemo.engine.target import CachedModel
 
 ROWS = (
@@ -228,6 +228,8 @@ class Costs:
 
     def rows_seconds(self, most: int, together: int) -> np.ndarray:
         """`row_seconds` of 1 to `most` drafted tokens and 1 to `together` more: (most, together) float64."""
+        import numpy as np
+
         if self._steps is None or self._steps.shape != (most, together):
             runs = self.together
             near = np.array(

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 TENTHS = 10
@@ -32,6 +31,8 @@ class StopRule:
         cls, floors: Sequence[float], rates: Sequence[float] = (1.0,) * TENTHS, least: float = 0.0
     ) -> StopRule:
         """The rule of these numbers."""
+        import numpy as np
+
         return cls(np.array([*rates, least, *floors], dtype=np.float64))
 
     @classmethod

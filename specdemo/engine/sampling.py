@@ -47,7 +47,7 @@ class ReducedVocabulary:
         return self.tokens[column]
 
     def columns(self, tokens: Iterable[int]) -> list[int]:
-        """The columns of those of some tokens that are among the words."""
+        """The columns of those of some tokens that are among the words, in the tokens' order."""
         return [self.column_of[token] for token in tokens if token in self.column_of]
 
     def widen(self, rows: Tensor) -> Tensor:

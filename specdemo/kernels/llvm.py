@@ -1,4 +1,4 @@
-"""Short names for the LLVM code that `simd` and `matmul_*` generate: loads, sums, exponentials of 16 float32 at once.
+"""Short names for the LLVM code that `simd`, `matmul_*` and `scores_avx` generate: loads, sums, exponentials of 16 float32 at once.
 
 Vectors of 16 float32 or 32 numbers of 16 bits are one register with AVX-512 and two with AVX2: LLVM splits them.
 """
@@ -109,3 +109,16 @@ def prefetch_ahead(builder: Any, address: Any) -> None:
     later = builder.inttoptr(builder.add(address, ir.Constant(I64, AHEAD)), BYTES)
     hint = [ir.Constant(I32, value) for value in (0, 3, 1)]
     call(builder, "llvm.prefetch.p0", ir.VoidType(), (later, *hint))
+
+
+def at(builder: Any, address: Any, bytes_: int) -> Any:
+    """An address so many bytes further."""
+    return builder.add(address, ir.Constant(I64, bytes_))
+
+
+def variables(builder: Any, number: int, zero: Any) -> list[Any]:
+    """Variables for sums, set to zero."""
+    found = [cgutils.alloca_once(builder, zero.type) for _ in range(number)]
+    for one in found:
+        builder.store(zero, one)
+    return found

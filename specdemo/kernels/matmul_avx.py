@@ -1,4 +1,4 @@
-"""Products on vectors (AVX2 or AVX-512), for processors without matrix tiles. The same functions as in `matmul_amx`.
+"""Products on vectors (AVX2 or AVX-512), for processors without matrix tiles. With `scores_avx` the same functions as in `matmul_amx`.
 
 Inputs enter 4-bit products as whole numbers of 15 bits, with a step of their own for each group that shares a scale, and
 codes as whole numbers of 12: two of them are multiplied and added at once (`vpmaddwd`), 64 of them fit 32 bits, and
@@ -14,13 +14,18 @@ from typing import Any
 
 import torch
 from llvmlite import ir
-from numba import carray, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
 from specdemo.kernels import cpu_features, llvm, simd
 from specdemo.kernels.jit import compiled
+from specdemo.kernels.scores_avx import QUERY, put_query, scores
+
+__all__ = [
+    "QUERY", "begin", "end", "laid_out", "meanings", "product", "put_query", "quantize_inputs", "scores", "wide_product",
+]  # fmt: skip
 
 COLUMNS = 32  # outputs decoded together
 CODE_BUFFER = 4096
@@ -33,9 +38,6 @@ WHOLE_GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
 # Lines of 64 bytes to prefetch for two pairs of inputs: none, of 4-bit codes, of 16-bit numbers.
 DENSITIES = (0, 1, 4)
 CHAINS = 8 if cpu_features.has_wide_vectors() else 2  # independent sums of one row
-KEYS = 4  # scored together for few queries; for many, as many as registers hold sums for
-MANY_KEYS = 4 if cpu_features.has_wide_vectors() else 1
-QUERY = 64 + 4 * KEYS  # bytes of a thread's buffer for queries, for each dimension of a head
 
 
 def meanings(code: Tensor) -> tuple[Tensor, float]:
@@ -71,10 +73,6 @@ def end():
     """Vectors need no release."""
 
 
-def _at(builder: Any, address: Any, bytes_: int) -> Any:
-    return builder.add(address, ir.Constant(llvm.I64, bytes_))
-
-
 @intrinsic(prefer_literal=True)
 def round_to_int16(_context, lines, source, into, step, total):
     """`lines` times 16 float32 to as many whole numbers of 16 bits, none beyond MOST_INPUT. lines: a literal
@@ -86,7 +84,7 @@ def round_to_int16(_context, lines, source, into, step, total):
     def generate(context, builder, _signature, arguments):
         source, into, step, total = arguments[1:]
         one = ir.FloatType()
-        rows = [llvm.load(builder, _at(builder, source, at), llvm.FLOATS) for at in offsets]
+        rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in offsets]
         # Without their signs, float32 are in the order of their bits.
         unsigned = ir.Constant(llvm.INTS, [0x7FFFFFFF] * llvm.LANES)
         sizes = [builder.and_(builder.bitcast(row, llvm.INTS), unsigned) for row in rows]
@@ -103,7 +101,7 @@ def round_to_int16(_context, lines, source, into, step, total):
             near = llvm.call(builder, "llvm.nearbyint.v16f32", llvm.FLOATS, near)
             whole.append(builder.fptosi(near, llvm.INTS))
             shorts = builder.trunc(whole[-1], llvm.SHORTS)
-            llvm.store(builder, shorts, _at(builder, into, at // 2))
+            llvm.store(builder, shorts, llvm.at(builder, into, at // 2))
         meant = builder.fmul(greatest, ir.Constant(one, 1 / MOST_INPUT))
         llvm.store(builder, meant, step)
         added = (reduce(builder.add, whole),)
@@ -130,14 +128,6 @@ def quantize_inputs(x, stride, into, about, rows, width, group, sums):
                 round_to_int16(4, source, address, step, step + rows * groups * 4)
             else:
                 round_to_int16(2, source, address, step, step + rows * groups * 4)
-
-
-def _zeros(builder: Any, number: int, zero: Any) -> list[Any]:
-    """Variables for sums, set to zero."""
-    found = [cgutils.alloca_once(builder, zero.type) for _ in range(number)]
-    for one in found:
-        builder.store(zero, one)
-    return found
 
 
 def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
@@ -214,11 +204,13 @@ def _add_scaled(
         step = llvm.load(builder, builder.add(steps, beside[number // 2]), one)
         whole = builder.sitofp(sums_, llvm.FLOATS)
         parts.append(builder.fmul(whole, llvm.splat(builder, step, llvm.FLOATS)))
-    addresses = [_at(builder, total, 64 * number) for number in range(len(found))]
+    addresses = [llvm.at(builder, total, 64 * number) for number in range(len(found))]
     with builder.if_else(cgutils.is_not_null(builder, zeros)) as (shifted, scaled):
         with shifted:
             lines = [
-                llvm.to_floats(builder, llvm.load(builder, _at(builder, address, at), llvm.SHORTS))
+                llvm.to_floats(
+                    builder, llvm.load(builder, llvm.at(builder, address, at), llvm.SHORTS)
+                )
                 for address in (scales, zeros)
                 for at in (0, 32)
             ]
@@ -231,7 +223,9 @@ def _add_scaled(
                     builder, llvm.fma(builder, shift, lines[2 + number % 2], so_far), address
                 )
         with scaled:
-            lines = [llvm.load(builder, _at(builder, scales, at), llvm.FLOATS) for at in (0, 64)]
+            lines = [
+                llvm.load(builder, llvm.at(builder, scales, at), llvm.FLOATS) for at in (0, 64)
+            ]
             for number, (address, part) in enumerate(zip(addresses, parts, strict=True)):
                 so_far = llvm.load(builder, address, llvm.FLOATS)
                 llvm.store(builder, llvm.fma(builder, part, lines[number % 2], so_far), address)
@@ -245,7 +239,7 @@ def _summed(
     first = [builder.add(x, builder.mul(x_step, ir.Constant(llvm.I64, row))) for row in range(rows)]
     # As many sums as hide the latency of an addition, each added to once a turn: more than once is slower.
     chains = 1 << (CHAINS // rows).bit_length() - 1
-    sums = _zeros(builder, 2 * rows * chains, ir.Constant(llvm.INTS, [0] * llvm.LANES))
+    sums = llvm.variables(builder, 2 * rows * chains, ir.Constant(llvm.INTS, [0] * llvm.LANES))
     shift = chains.bit_length() - 1
     with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(llvm.I64, shift))) as loop:
         addresses = [
@@ -254,14 +248,14 @@ def _summed(
         inputs = [llvm.offset(builder, address, loop.index, 2 + shift) for address in first]
         beside = builder.mul(loop.index, ir.Constant(llvm.I64, 32 * lines * chains))
         for line in range(-(-lines * chains // 2)):
-            llvm.prefetch_ahead(builder, _at(builder, builder.add(then, beside), 64 * line))
+            llvm.prefetch_ahead(builder, llvm.at(builder, builder.add(then, beside), 64 * line))
         for pair in range(chains):
             halves = [
-                llvm.load(builder, _at(builder, one, 64 * pair), llvm.WIDE_SHORTS)
+                llvm.load(builder, llvm.at(builder, one, 64 * pair), llvm.WIDE_SHORTS)
                 for one in addresses
             ]
             for row, address in enumerate(inputs):
-                both = llvm.load(builder, _at(builder, address, 4 * pair), llvm.I32)
+                both = llvm.load(builder, llvm.at(builder, address, 4 * pair), llvm.I32)
                 both = builder.bitcast(llvm.splat(builder, both, llvm.INTS), llvm.WIDE_SHORTS)
                 for half, values in enumerate(halves):
                     one = sums[2 * rows * pair + 2 * row + half]
@@ -310,102 +304,6 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
                 )
         for row in range(rows):
             simd.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
-
-
-@compiled
-def put_query(x, queries, q, width, count):
-    """Query `q` of `count`, at most 16, as `scores` reads them. x: float32"""
-    lanes = 4 if count <= 4 else 16
-    row, table = (
-        carray(simd.float32s_at(x), width),
-        carray(simd.float32s_at(queries), (width, lanes)),
-    )
-    for i in range(width):
-        table[i, q] = row[i]
-
-
-def _key_rows(builder: Any, keys: Any, width: Any, count: int) -> list[Any]:
-    """Addresses of `count` rows of float32."""
-    numbers = [ir.Constant(llvm.I64, key) for key in range(count)]
-    return [llvm.offset(builder, keys, builder.mul(width, number), 2) for number in numbers]
-
-
-@intrinsic
-def _score_many(_context, queries, keys, width, into):
-    """(MANY_KEYS, 16) float32: the products of as many rows of float32 with 16 queries, (width, 16).
-
-    There are four sums, of each fourth product, in the same order as in `_score_few`.
-    """
-
-    def generate(context, builder, _signature, arguments):
-        queries, keys, width, into = arguments
-        rows = _key_rows(builder, keys, width, MANY_KEYS)
-        found = _zeros(builder, 4 * MANY_KEYS, llvm.constant(0.0))
-        with cgutils.for_range(builder, builder.lshr(width, ir.Constant(llvm.I64, 2))) as loop:
-            address = llvm.offset(builder, queries, loop.index, 8)
-            columns = [
-                llvm.load(builder, _at(builder, address, 64 * i), llvm.FLOATS) for i in range(4)
-            ]
-            for number, one in enumerate(found):
-                row = llvm.offset(builder, rows[number // 4], loop.index, 4)
-                value = llvm.load(builder, _at(builder, row, number % 4 * 4), ir.FloatType())
-                value = llvm.splat(builder, value, llvm.FLOATS)
-                summed = llvm.fma(builder, value, columns[number % 4], builder.load(one))
-                builder.store(summed, one)
-        for key in range(MANY_KEYS):
-            sums = [builder.load(one) for one in found[4 * key : 4 * key + 4]]
-            score = builder.fadd(builder.fadd(sums[0], sums[2]), builder.fadd(sums[1], sums[3]))
-            llvm.store(builder, score, _at(builder, into, 64 * key))
-        return context.get_dummy_value()
-
-    return types.void(*[llvm.ADDRESS] * 4), generate
-
-
-@intrinsic
-def _score_few(_context, queries, keys, width, into):
-    """The same for KEYS rows and four queries, (width, 4): four neighbouring products side by side.
-
-    into: rows of 16, of which four count
-    """
-    spread = ir.Constant(llvm.INTS, [lane // 4 for lane in range(llvm.LANES)])
-    turns = [ir.Constant(llvm.INTS, [(lane + by) % 16 for lane in range(16)]) for by in (8, 4)]
-
-    def generate(context, builder, _signature, arguments):
-        queries, keys, width, into = arguments
-        rows = _key_rows(builder, keys, width, KEYS)
-        found = _zeros(builder, KEYS, llvm.constant(0.0))
-        with cgutils.for_range(builder, builder.lshr(width, ir.Constant(llvm.I64, 2))) as loop:
-            column = llvm.load(builder, llvm.offset(builder, queries, loop.index, 6), llvm.FLOATS)
-            for row, one in zip(rows, found, strict=True):
-                four = ir.VectorType(ir.FloatType(), 4)
-                value = llvm.load(builder, llvm.offset(builder, row, loop.index, 4), four)
-                value = builder.shuffle_vector(value, value, spread)
-                builder.store(llvm.fma(builder, value, column, builder.load(one)), one)
-        for key, one in enumerate(found):
-            score = builder.load(one)
-            for by in turns:
-                score = builder.fadd(score, builder.shuffle_vector(score, score, by))
-            llvm.store(builder, score, _at(builder, into, 64 * key))
-        return context.get_dummy_value()
-
-    return types.void(*[llvm.ADDRESS] * 4), generate
-
-
-@compiled
-def scores(queries, count, keys, width, length, into):
-    """(length, 16) float32: the products of `count` queries with each key. keys: (length, width) bfloat16
-
-    Reads and writes up to 15 rows further.
-    """
-    room = queries + width * 64
-    for key in range(0, length, KEYS):
-        simd.fetch(keys + key * width * 2 + llvm.AHEAD, KEYS * width // 32)
-        simd.widen(keys + key * width * 2, room, KEYS * width // 16)
-        if count <= 4:
-            _score_few(queries, room, width, into + key * 64)
-        else:
-            for i in range(0, KEYS, MANY_KEYS):
-                _score_many(queries, room + i * width * 4, width, into + (key + i) * 64)
 
 
 @compiled

@@ -96,7 +96,7 @@ def load_model(
 def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
-    dtype = _dtype(precision, device)
+    dtype = torch_dtype(precision, device)
     options: dict[str, Any] = {
         "dtype": dtype,
         "attn_implementation": "sdpa",
@@ -104,7 +104,7 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
     }
     if precision in ("nf4", "int8"):
         import_bitsandbytes()
-        options["quantization_config"] = _quantisation(precision, dtype)
+        options["quantization_config"] = quantisation(precision, dtype)
     try:
         with quiet_transformers():
             model = AutoModelForCausalLM.from_pretrained(
@@ -123,7 +123,7 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
     return model.eval().requires_grad_(False)
 
 
-def _dtype(precision: str, device: torch.device) -> torch.dtype:
+def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
     """What all but the quantised matrices are kept in. GPUs without bfloat16 (T4) take float16."""
     import torch
 
@@ -134,7 +134,8 @@ def _dtype(precision: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16
 
 
-def _quantisation(precision: str, dtype: torch.dtype) -> Any:
+def quantisation(precision: str, dtype: torch.dtype) -> Any:
+    """How transformers quantises the big matrices at loading. dtype: that it computes in"""
     from transformers import BitsAndBytesConfig
 
     if precision == "int8":

@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.learned import Learned, LookaheadWeights
 from specdemo.engine.cost import Costs
@@ -201,6 +199,8 @@ class CostAware:
 
         Together, because a pass grows by steps of several rows: a dear row may be paid by the cheap ones after it.
         """
+        import numpy as np
+
         more = np.arange(1, TOGETHER + 1)
         gains = np.cumsum(self.calibration.mean**more)
         cost = more * self._step + self.costs.rows_seconds(self.most, TOGETHER)
