@@ -26,7 +26,7 @@ TOKENS = 64  # of one run; all runs are equally long
 PROMPT = "Explain photosynthesis to a ten-year-old."
 ATTEMPTS = 3  # of a perfect draft to learn what the target chooses in passes of its width, before refusals stand
 TOY_RUNS = 2_000
-PLACES = 48  # of the real model's text
+POSITIONS = 48  # of the real model's text
 SHOWN = 3  # tokens of the position where most is moved
 
 
@@ -160,7 +160,7 @@ def places_taken_back(conversation: Conversation, cancel: threading.Event) -> It
     pair = host.loaded.pair
     if pair.open_draft is None:
         return
-    bench = _Bench(host, cancel, PLACES, Sampling(temperature=1.0))
+    bench = _Bench(host, cancel, POSITIONS, Sampling(temperature=1.0))
     ids = bench.plain
     if ids and not cancel.is_set():
         yield asdict(host.runner.call(lambda: _moved(pair, bench.prompt_ids, ids)))

@@ -20,7 +20,6 @@ class Metrics:
 
     drafted_accept_rate: accepted drafted tokens / drafted tokens (vLLM's draft acceptance rate)
     first_accept_rate: steps whose first drafted token was accepted / steps that drafted
-    accepted_per_step: accepted drafted tokens / steps
     tokens_per_step: new tokens / steps, the target's own included
     hit_rate: steps whose draft had been prepared while the target was busy / steps that could have had one
     saved_seconds: drafting time that the target's passes hid
@@ -65,11 +64,6 @@ class Metrics:
     def accept_by_position(self) -> tuple[float | None, ...]:
         """Share of the drafts tested at each position whose token there was kept; the first position first."""
         return tuple(_ratio(kept, tested) for tested, kept in self.positions)
-
-    @property
-    def accepted_per_step(self) -> float | None:
-        """Drafted tokens kept per step."""
-        return _ratio(self.accepted, self.steps)
 
     @property
     def tokens_per_step(self) -> float | None:

@@ -8,17 +8,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-import torch
-from conftest import PROFILE, loaded, tiny_llama
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from conftest import loaded
+from letters import tiny_pair
 
 from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.errors import UserError
-from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.loading import LoadedModel
-from specdemo.models.pair import LoadedPair
 from specdemo.scenarios.batch import Answer, State, Totals, answer_all
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings
@@ -161,24 +156,8 @@ def test_no_prompts_are_no_answers():
 @pytest.fixture(scope="module")
 def tiny_studio():
     """A real studio whose pair is a tiny target with a letter a token."""
-    vocabulary = {
-        letter: place for place, letter in enumerate([*LETTERS, "?", *map(str, range(37))])
-    }
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
-    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    backend.decoder = decoders.Fuse()
-    weights = tiny_llama(0)
-    info = ModelInfo("tiny", precision="fp32")
-    target = LoadedModel(weights, LeanDecoder(weights), info, torch.device("cpu"), 64)
     studio = Studio(AppSettings(target="tiny", draft="none"))
-    pair = LoadedPair(
-        target,
-        PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?"),
-        None,
-        None,
-        costs=PROFILE,
-    )
-    studio.use(loaded(pair))
+    studio.use(loaded(tiny_pair()))
     return studio
 
 

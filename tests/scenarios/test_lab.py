@@ -10,18 +10,11 @@ import pytest
 import torch
 from conftest import PROFILE, loaded, tiny_llama
 from letters import tiny_pair
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
-from specdemo.engine.target import CachedModel
 from specdemo.errors import UserError
-from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.loading import LoadedModel
-from specdemo.models.pair import LoadedPair
 from specdemo.scenarios import lab
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
-from specdemo.trace.events import ModelInfo
 from specdemo.ui.tabs.lab import LabHandlers, LabVisitor
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -30,30 +23,15 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 @pytest.fixture(scope="module")
 def studio():
     """A studio with two tiny models whose tokens are letters; fp32, so that greedy runs must agree."""
-    vocabulary = {
-        letter: place for place, letter in enumerate([*LETTERS, "?", *map(str, range(37))])
-    }
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
-    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    backend.decoder = decoders.Fuse()
-    weights, draft = tiny_llama(0), tiny_llama(3)
-    info = ModelInfo("tiny", precision="fp32")
     studio = Studio(AppSettings(target="tiny", draft="none"))
-    pair = LoadedPair(
-        LoadedModel(weights, LeanDecoder(weights), info, torch.device("cpu"), 64),
-        PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?"),
-        None,
-        lambda: CachedModel(draft),
-        costs=PROFILE,
-    )
-    studio.use(loaded(pair))
+    studio.use(loaded(tiny_pair(tiny_llama(3))))
     return studio
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(lab, "TOKENS", 16)
-    monkeypatch.setattr(lab, "PLACES", 8)
+    monkeypatch.setattr(lab, "POSITIONS", 8)
     monkeypatch.setattr(lab, "TOY_RUNS", 200)
 
 

@@ -41,7 +41,7 @@ def door(monkeypatch, draft_weights) -> Door:
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(lab, "TOKENS", 8)
-    monkeypatch.setattr(lab, "PLACES", 4)
+    monkeypatch.setattr(lab, "POSITIONS", 4)
     monkeypatch.setattr(lab, "LOOKAHEADS", range(1, 3))
 
 
