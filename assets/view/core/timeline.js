@@ -3,6 +3,7 @@
 // A stop is a place where a run can be looked at: a proposal, each token of it as the target judges it, and the
 // judged step. Stop 0 is before the first. What is shown at a stop is the fold of all events up to it, nothing else.
 
+import { isEvent } from "./lines.js";
 import { emptyState, reduce, tested } from "./reducer.js";
 
 /**
@@ -52,10 +53,11 @@ export class Timeline {
     const before = this.shown;
     const following = follow && this.atEnd && !this.held;
     for (const item of items) {
-      if (isPage(item)) {
+      if (isEvent(item)) this.events.push(item);
+      else {
         this.preface.push(item);
         reduce(this.#state, item);
-      } else this.events.push(item);
+      }
     }
     const from = this.#scan();
     if (from === 0 && before !== this.shown) this.#at = Math.min(this.#at, Math.max(0, this.last));
@@ -194,12 +196,6 @@ export class Timeline {
     this.stops.push({ kind: "verified", count, judged: 0, step: item.step, time, rejection });
   }
 }
-
-/**
- * @param {Line} item
- * @returns {item is PageLine}
- */
-const isPage = (item) => item.type === "open" || item.type === "earlier" || item.type === "notice";
 
 /**
  * Index of the last of some stops, in order of time, that is at or before so many milliseconds.

@@ -32,6 +32,7 @@ export class Drawing {
     this.drawHighlight = calm(150, () => view.charts.highlight(this.#litStep));
     this.drawPlaced = calm(100, () => this.#drawInspector());
     this.drawLatest = calm(1500, () => this.#findLatest());
+    this.announceWaiting = calm(10_000, () => view.state.source.waiting && view.layout.announce(view.state.source.waiting));
   }
 
   stop() {
@@ -64,6 +65,7 @@ export class Drawing {
     layout.save.hidden = !this.#view.events.length;
     layout.showProblems(state.problems);
     this.#announce(phase);
+    if (phase === "waiting") this.announceWaiting();
     this.inspect();
     text.follow();
     strip.follow();

@@ -106,3 +106,13 @@ frames(2000, 16);
 assert.ok(timeline.atEnd && !player.playing);
 player.play();
 assert.equal(timeline.at, 0);
+
+// What the page adds to a stream is no part of the run: it is shown, and neither saved nor a stop.
+const [{ items: run }] = recordedRuns();
+const waits = new Timeline();
+waits.push([{ type: "open", source: "live", waiting: "soon" }, { type: "waiting", text: "third in line" }], { follow: true });
+assert.equal(waits.state.source.waiting, "third in line");
+assert.deepEqual(waits.events, []);
+waits.push(run, { follow: true });
+assert.deepEqual(waits.events, run);
+assert.equal(waits.state.source.waiting, "");
