@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.errors import UserError
 from specdemo.trace.events import Choice, Drafted, Event, Node, Place, Verified
+from specdemo.trace.shapes import HALF
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,7 +29,7 @@ def encode_conversation(
     """Prompt ids of a conversation, in the model's chat template; control tokens typed by a user stay text.
 
     context: longest text of the target in tokens; most: tokens that whoever serves it allows, 0 for what fits
-    Raises UserError for an empty or too long prompt.
+    Raises UserError for a prompt that is empty, too long or no text.
     """
     if not messages[-1]["content"].strip():
         raise UserError(
@@ -39,6 +40,12 @@ def encode_conversation(
     room, reader = context - LEAST_ANSWER, "the target"
     if 0 < most < room:
         room, reader = most, "this page"
+    if any(HALF.search(message["content"]) for message in messages):
+        raise UserError(
+            "The prompt has half a character, which no tokenizer reads.",
+            unharmed="The conversation so far is kept.",
+            advice="Type it again, or remove what cannot be shown.",
+        )
     length = sum(len(message["content"]) for message in messages)
     if length > min(MAX_CHARACTERS, TOKEN_CHARACTERS * room):
         told = f"{room:,} tokens, about {4 * room:,} characters"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
 import gradio as gr
 
+from specdemo.ui.checks import MOST_NUMBER
 from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.words.en import teach as words
 
@@ -53,9 +53,9 @@ def accepted(control: Any, text: str) -> object:
     if isinstance(control, gr.Slider | gr.Number):
         whole = control.step >= 1 if isinstance(control, gr.Slider) else control.precision == 0
         number = int(text) if whole else float(text)
-        least = -math.inf if control.minimum is None else control.minimum
-        most = math.inf if control.maximum is None else control.maximum
-        if not (least <= number <= most and math.isfinite(number)):
+        least = -MOST_NUMBER if control.minimum is None else control.minimum
+        most = MOST_NUMBER if control.maximum is None else control.maximum
+        if not least <= number <= most:  # nor when it is no number
             raise ValueError(text)
         return number
     return text[:LONGEST_TEXT]

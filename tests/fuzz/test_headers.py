@@ -1,0 +1,84 @@
+"""Damaged model files: safetensors and GGUF are read or told in a sentence."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import pytest
+from fuzz.odd import COUNT, SEED, damaged
+from tiny_files import make_tiny_model
+
+from specdemo.errors import UserError
+from specdemo.models.files.convert import convert_gguf
+from specdemo.models.files.folder import broken_files, check_folder, count_parameters
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return make_tiny_model(tmp_path_factory.mktemp("fuzz") / "model")
+
+
+def test_any_safetensors_file_is_whole_or_told(tiny, tmp_path):
+    rng = random.Random(SEED)
+    whole = (tiny / "model.safetensors").read_bytes()
+    folder = shutil.copytree(tiny, tmp_path / "model")
+    weights = folder / "model.safetensors"
+    told = []
+    for _ in range(COUNT):
+        weights.write_bytes(damaged(rng, whole))
+        try:
+            check_folder(folder, "tiny")
+        except UserError as error:
+            told.append(error.message)
+            continue
+        assert broken_files([weights]) == []
+        assert count_parameters(folder, "tiny") >= 0
+    assert len(told) > COUNT / 2
+    assert all("incomplete" in message for message in told)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json"])
+def test_any_description_of_a_model_is_read_or_told(tiny, tmp_path, name):
+    from specdemo.models.files.sources import ModelFiles
+    from specdemo.models.tokenizers import load_tokenizer
+
+    rng = random.Random(SEED)
+    whole = (tiny / name).read_bytes()
+    folder = shutil.copytree(tiny, tmp_path / "model")
+    told: list[UserError] = []
+    count = COUNT if name == "config.json" else COUNT // 60
+    for _ in range(count):
+        (folder / name).write_bytes(damaged(rng, whole))
+        try:
+            check_folder(folder, "tiny")
+            if name != "config.json":
+                load_tokenizer(ModelFiles(folder, "tiny", "", "folder"))
+        except UserError as error:
+            told.append(error)
+    assert told
+    assert all(error.advice for error in told)
+
+
+def test_any_gguf_file_is_read_or_told(tmp_path):
+    """The header of a small model, damaged: nothing is converted, and a sentence says why."""
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "whole.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(16)
+    writer.add_block_count(1)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    rng = random.Random(SEED)
+    whole = path.read_bytes()
+    for number in range(max(20, COUNT // 20)):
+        broken = tmp_path / "broken.gguf"
+        broken.write_bytes(damaged(rng, whole))
+        folder = tmp_path / f"out-{number}"
+        folder.mkdir()
+        with pytest.raises(UserError) as told:
+            convert_gguf(broken, folder)
+        assert told.value.advice

@@ -1,0 +1,138 @@
+"""Prompts that nobody types: they stay text, for the tokenizer, in the trace and on the page."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from fuzz.odd import COUNT, SEED, TEXTS, text
+from tiny_files import make_tiny_tokenizer
+from ui.conftest import browser  # noqa: F401 - a fixture
+
+from specdemo.errors import UserError
+from specdemo.export.table import csv_table, html_replay
+from specdemo.session.text import TokenText, encode_conversation
+from specdemo.trace.codec import dumps
+from specdemo.trace.events import (
+    Choice,
+    ModelInfo,
+    Node,
+    Origin,
+    Place,
+    RunFailed,
+    RunStarted,
+    Status,
+    Verified,
+)
+from specdemo.trace.replay import parse
+from specdemo.ui.words import VIEW
+
+MARKUP, IMAGE = "<script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"
+TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    made = make_tiny_tokenizer()
+    made.chat_template = TEMPLATE
+    return made
+
+
+def test_any_prompt_is_text_or_told(tokenizer):
+    rng = random.Random(SEED)
+    told: list[UserError] = []
+    special = set(tokenizer.all_special_ids)
+    for _ in range(COUNT):
+        prompt = text(rng)
+        try:
+            ids = encode_conversation(tokenizer, [{"role": "user", "content": prompt}], 100_000)
+        except UserError as error:
+            told.append(error)
+            continue
+        # The template's own: two messages begin, one ends.
+        assert sum(token in special for token in ids) == 3, ascii(prompt)
+        shown = TokenText(tokenizer, ids[:1])
+        for token in ids[1:40]:
+            event = Verified("plain", 0, (), (), Node(token, status=Status.PLAIN), 0, 0, 0, 0)
+            dumps([shown.fill(event)]).encode()
+    assert 0 < len(told) < COUNT
+    assert all(error.advice for error in told)
+
+
+def hostile_trace() -> str:
+    """A run whose every text is an odd one."""
+    odd = [
+        text for text in TEXTS if text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
+    ]
+    events = []
+    for lane in ("plain", "speculative"):
+        events.append(
+            RunStarted(
+                lane,
+                MARKUP,
+                "".join(odd),
+                {"a": odd},
+                ModelInfo(MARKUP, IMAGE, MARKUP, IMAGE),
+                machine=IMAGE,
+                started_at=MARKUP,
+            )
+        )
+        for step, piece in enumerate(odd):
+            node = Node(
+                step,
+                piece,
+                status=Status.REJECTED,
+                accept_prob=0.5,
+                target_prob=0.5,
+                origin=Origin.CHOSEN,
+            )
+            choices = tuple(Choice(at, 0.1, other[:99]) for at, other in enumerate(odd[:9]))
+            own = Node(99, piece, status=Status.CORRECTION)
+            events.append(
+                Verified(
+                    lane,
+                    step,
+                    (node,),
+                    (),
+                    own,
+                    0.1,
+                    0.1,
+                    0.0,
+                    0.2 * (step + 1),
+                    places=(Place(-1, choices, choices, choices),),
+                )
+            )
+    events.append(RunFailed("speculative", MARKUP, IMAGE, MARKUP))
+    return dumps(events)
+
+
+def test_a_trace_of_odd_texts_is_read_as_it_was_written():
+    saved = hostile_trace()
+    read = parse(saved)
+    assert not read.problem
+    assert dumps(read.trace.events) == saved
+    cells = [cell for line in csv_table(saved).splitlines() for cell in line.split(",")]
+    assert not any(cell.startswith(("=", "@")) for cell in cells)
+
+
+@pytest.mark.browser
+def test_no_text_of_a_run_becomes_markup_or_runs(browser, tmp_path):  # noqa: F811
+    page_file = tmp_path / "replay.html"
+    page_file.write_text(
+        html_replay(hostile_trace(), "<img src=x onerror=window.hacked=1>", VIEW), encoding="utf-8"
+    )
+    page = browser.new_page()
+    broken = []
+    page.on("pageerror", lambda error: broken.append(str(error)))
+    page.goto(page_file.as_uri())
+    page.wait_for_selector(".sd-answer .sd-token")
+    page.evaluate("document.querySelector('.sd-move-end')?.click()")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.hacked") is None
+    assert (
+        page.evaluate("document.querySelectorAll('.sd-answer img, .sd-answer script').length") == 0
+    )
+    assert "<script>window.hacked=1</script>" in json.dumps(page.inner_text("body"))
+    assert broken == []
+    page.close()

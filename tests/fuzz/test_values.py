@@ -1,0 +1,78 @@
+"""Values that no page sends: every event of the page checks them, and every failure is a sentence."""
+
+from __future__ import annotations
+
+import random
+
+import gradio as gr
+import pytest
+from fuzz.odd import COUNT, SEED, value
+
+from specdemo.cli.commands.app import make_page
+from specdemo.errors import UserError
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings, RunSettings, widget_order
+from specdemo.ui.checks import asked_settings, asked_text, check_values
+
+
+@pytest.fixture(scope="module")
+def events():
+    """All events of the page that take values."""
+    page = make_page(Studio(AppSettings(target="none")))
+    return [event for event in page.fns.values() if event.inputs]
+
+
+def test_any_value_of_any_event_is_taken_or_told(events):
+    rng = random.Random(SEED)
+    told: list[str] = []
+    for _ in range(COUNT):
+        blocks = rng.choice(events).inputs
+        values = [getattr(block, "value", None) for block in blocks]
+        for at in rng.sample(range(len(values)), min(len(values), rng.randint(1, 2))):
+            values[at] = value(rng)
+        if rng.random() < 0.05:
+            values.append(value(rng))
+        try:
+            check_values(blocks, values)
+        except UserError as error:
+            told.append(str(error))
+            continue
+        for block, given in zip(blocks, values, strict=True):
+            if isinstance(block, gr.Number | gr.Slider):
+                assert given is None or (abs(given) <= 1.8e308 and given == given)
+    assert 0.2 < len(told) / COUNT < 1
+    assert max(map(len, told)) < 500
+    assert "".join(told).encode()
+
+
+def test_any_settings_are_a_run_or_told():
+    rng = random.Random(SEED)
+    names = widget_order()
+    limits = AppSettings()
+    plain = {name: RunSettings().value(name) for name in names}
+    taken = 0
+    told: list[str] = []
+    for _ in range(COUNT):
+        values = {**plain, **{rng.choice(names): value(rng) for _ in range(rng.randint(1, 2))}}
+        try:
+            settings = asked_settings(values, limits).checked()
+        except UserError as error:
+            told.append(str(error))
+            continue
+        taken += 1
+        assert RunSettings.from_values({n: settings.value(n) for n in names}) == settings
+    assert taken
+    assert max(map(len, told)) < 500
+
+
+def test_any_text_is_taken_as_it_is_or_told():
+    rng = random.Random(SEED)
+    for _ in range(COUNT):
+        given = value(rng)
+        try:
+            text = asked_text(given)
+        except UserError as error:
+            str(error).encode()
+            continue
+        text.encode()
+        assert text == (given or "")
