@@ -399,7 +399,7 @@ def measurement(crowd: Crowd, command: str) -> dict[str, Any]:
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} threads",
         "date": datetime.now(UTC).date().isoformat(),
         "command": command,
-        "about": "Median, 95th percentile and maximum of the waits; the visitors share the machine with the server.",
+        "about": "Waits are median, 95th percentile and maximum. The visitors share the machine with the server.",
         "tables": [{"columns": ["what", "measured"], "rows": [list(row) for row in rows(crowd)]}],
         "crowd": values,
     }
@@ -442,7 +442,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(text)
     sys.stdout.write("\n".join(f"{name:<44}{value}" for name, value in rows(crowd)) + "\n")
     if options.json:
-        command = f"python -m specdemo.bench.crowd --visitors {options.visitors} --minutes {options.minutes:g}"
+        command = f"python -m specdemo.bench.crowd --visitors {options.visitors} --minutes {options.minutes:g} --json {options.json.as_posix()}"
         found = json.dumps(measurement(crowd, command), indent=1)
         options.json.write_text(found + "\n", encoding="utf-8")
     short = failures(crowd)

@@ -44,7 +44,9 @@ def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) 
             _convert(gguf, folder)
         except (UserError, OSError):
             raise
-        except Exception as error:  # the reader takes what a damaged file says for lengths and places
+        except (
+            Exception
+        ) as error:  # the reader takes what a damaged file says for lengths and places
             raise UserError(
                 f"{gguf.name} cannot be read by transformers: {_first_line(error)}",
                 advice="Choose a GGUF file of a common architecture, or a model folder.",
