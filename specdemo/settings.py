@@ -211,6 +211,7 @@ class RunSettings:
     fallback: stop drafting while it measurably loses against plain decoding, and probe again
     detail: alternatives of both models to record at each place that a step reaches; 0 records none
     baseline: also run plain decoding of the same prompt, for a measured speedup
+    stand_in: while others wait, a recent plain run of another prompt may stand in for that one
     """
 
     method: str = _row(
@@ -248,6 +249,10 @@ class RunSettings:
     baseline: bool = _row(
         True, "baseline", "drafting", "run plain decoding first, for a measured speedup",
         link="baseline", flag="--baseline", widget=Widget("checkbox", folded=True),
+    )  # fmt: skip
+    stand_in: bool = _row(
+        True, "stand-in baseline", "drafting", "while others wait, compare with a recent plain run of another prompt",
+        link="stand_in", widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     max_new_tokens: int = _row(
         128, "maximum number of tokens", "answer", "length of the answer, at most",

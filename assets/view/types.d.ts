@@ -27,6 +27,7 @@ export interface RunStarted {
   verify_costs?: [number, number][];
   draft_cost?: number;
   history?: number[];
+  stand_in?: StandIn;
   schema?: number;
 }
 
@@ -87,6 +88,14 @@ export interface ModelInfo {
   precision?: string;
   kernel?: string;
   parameters?: number;
+}
+
+/** A plain run of another prompt, in place of one that was not run beside this lane because others waited. */
+export interface StandIn {
+  tokens_per_second: number;
+  new_tokens: number;
+  prompt_tokens: number;
+  age_seconds: number;
 }
 
 /** One drafted token, or the target's own token at the end of a step. */

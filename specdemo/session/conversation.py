@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import Runner, Steps
 from specdemo.models.memory import return_freed
+from specdemo.session.admission import Admission
+from specdemo.session.baselines import Baselines
 from specdemo.session.caches import Caches
 from specdemo.session.keeper import Keeper
 from specdemo.session.machine import machine_name
 from specdemo.session.meter import Meter
 from specdemo.settings import RunSettings
-from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted, StandIn
 
 RETURNED = 16_000_000  # bytes of caches from which on it pays to give them back to the system
 
@@ -46,6 +48,12 @@ class Host(Protocol):
 
     @property
     def keeper(self) -> Keeper: ...
+
+    @property
+    def admission(self) -> Admission: ...
+
+    @property
+    def baselines(self) -> Baselines: ...
 
 
 class Conversation:
@@ -168,6 +176,7 @@ class Conversation:
     ) -> Iterator[Event]:
         """Answer a prompt: the plain lane first when a baseline is wanted, then the speculative one.
 
+        While others wait, a recent plain run may stand in for the plain lane; the header of the other one says so.
         every: seconds between two looks at what has come, for viewers that need not see each event at once
         Raises UserError before the first event for what the user can mend; what breaks later arrives as RunFailed.
         """
@@ -198,17 +207,18 @@ class Conversation:
                 pair.tokenizer, messages, pair.context, caches.loaded.settings.prompt_tokens
             )
             plain = replace(settings, method="nothing")
-            lanes = [(SPECULATIVE, settings)]
+            lanes, stand_in = [(SPECULATIVE, settings)], None
             if settings.method == "nothing":
                 lanes = [(PLAIN, plain)]
-            elif settings.baseline:
+            elif settings.baseline and not (stand_in := self._stand_in(pair, plain, prompt_ids)):
                 lanes.insert(0, (PLAIN, plain))
             answer = ""
             for lane, lane_settings in lanes:
                 if cancel.is_set() or caches.broken:
                     break
                 header = self._header(pair, lane, lane_settings, prompt, settings)
-                answer = yield from caches.lane(
+                header = replace(header, stand_in=stand_in)
+                running = caches.lane(
                     prompt_ids,
                     lane_settings,
                     header,
@@ -216,12 +226,24 @@ class Conversation:
                     together=lambda: self._host.together,
                     cancelled=cancel.is_set,
                 )
+                if lane == PLAIN:
+                    running = self._host.baselines.watch(running, plain, self._host.together)
+                answer = yield from running
         if self._start is start:
             self._messages = [
                 *self._messages,
                 {"role": "user", "content": prompt},
                 {"role": "assistant", "content": answer},
             ]
+
+    def _stand_in(
+        self, pair: LoadedPair, plain: RunSettings, prompt_ids: list[int]
+    ) -> StandIn | None:
+        """What a drafted run is compared with in place of a plain one of its own, while others wait."""
+        host = self._host
+        if not plain.stand_in or not host.admission.waits_beside(self.visitor):
+            return None
+        return host.baselines.find(pair.target.info, plain, len(prompt_ids), host.together)
 
     def _header(
         self, pair: LoadedPair, lane: str, settings: RunSettings, prompt: str, asked: RunSettings

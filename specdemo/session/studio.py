@@ -18,6 +18,7 @@ from specdemo.models.files.catalogue import pairs
 from specdemo.models.memory import return_freed
 from specdemo.models.progress import Progress
 from specdemo.session.admission import page_line
+from specdemo.session.baselines import Baselines
 from specdemo.session.conversation import Conversation
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import Loaded, fetch, load
@@ -59,6 +60,7 @@ class Studio:
         self.runner = Runner()
         self.meter = Meter()
         self.keeper = Keeper(settings.cache_mb * 1_000_000, 60.0 * settings.idle_minutes)
+        self.baselines = Baselines()
         self.admission = page_line(settings, self.meter, lambda: 1)
         self._started = False
 

@@ -135,6 +135,19 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class StandIn:
+    """A plain run of another prompt, in place of one that was not run beside this lane because others waited.
+
+    age_seconds: how long before this lane it ended
+    """
+
+    tokens_per_second: Amount
+    new_tokens: Count
+    prompt_tokens: Count
+    age_seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True)
 class RunStarted:
     """First event of a lane. `prompt_tokens` counts the whole context, `cached_tokens` what was reused."""
 
@@ -157,6 +170,7 @@ class RunStarted:
     history: tuple[
         Probability, ...
     ] = ()  # accepted share of this visitor's earlier runs of the method
+    stand_in: StandIn | None = None  # what the lane is compared with where no plain one was run
     schema: Count = SCHEMA_VERSION
 
 

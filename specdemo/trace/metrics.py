@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
-from specdemo.trace.events import Drafted, Event, Node, RunStarted, Status, Trace, Verified
+from specdemo.trace.events import Drafted, Event, Node, RunStarted, StandIn, Status, Trace, Verified
 
 TENTHS = 10
 # How many, the sum of their chances, and how many came true.
@@ -104,8 +104,8 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
     )
 
 
-def speedup(plain: Metrics, speculative: Metrics) -> float | None:
-    """Speculative tokens per second over plain tokens per second."""
+def speedup(plain: Metrics | StandIn, speculative: Metrics) -> float | None:
+    """Speculative tokens per second over plain tokens per second; a stand-in's are of another prompt."""
     if not plain.tokens_per_second or not speculative.tokens_per_second:
         return None
     return speculative.tokens_per_second / plain.tokens_per_second

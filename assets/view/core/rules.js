@@ -23,6 +23,7 @@ export const RULES = {
       verify_costs: {"kind": "Many", "wanted": "a list of at most 1024 items", "item": {"kind": "Row", "wanted": "a list of 2 items", "items": [{"kind": "Number", "wanted": "a whole number from 0 to 9007199254740991", "low": 0, "high": 9007199254740991, "whole": true}, {"kind": "Number", "wanted": "a number from 0 to 1000000000", "low": 0, "high": 1000000000}]}},
       draft_cost: {"empty": true, "kind": "Number", "wanted": "a number from 0 to 1000000000", "low": 0, "high": 1000000000},
       history: {"kind": "Many", "wanted": "a list of at most 1024 items", "item": {"kind": "Number", "wanted": "a number from 0 to 1", "low": 0, "high": 1.000001}},
+      stand_in: {"empty": true, "kind": "Part", "wanted": "an object", "part": "StandIn"},
       schema: {"kind": "Number", "wanted": "a whole number from 0 to 9007199254740991", "low": 0, "high": 9007199254740991, "whole": true},
     },
     Drafted: {
@@ -69,6 +70,12 @@ export const RULES = {
       precision: {"kind": "Text", "wanted": "a text of whole characters"},
       kernel: {"kind": "Text", "wanted": "a text of whole characters"},
       parameters: {"kind": "Number", "wanted": "a whole number from 0 to 9007199254740991", "low": 0, "high": 9007199254740991, "whole": true},
+    },
+    StandIn: {
+      tokens_per_second: {"required": true, "kind": "Number", "wanted": "a number from 0 to 9007199254740991", "low": 0, "high": 9007199254740991},
+      new_tokens: {"required": true, "kind": "Number", "wanted": "a whole number from 0 to 9007199254740991", "low": 0, "high": 9007199254740991, "whole": true},
+      prompt_tokens: {"required": true, "kind": "Number", "wanted": "a whole number from 0 to 9007199254740991", "low": 0, "high": 9007199254740991, "whole": true},
+      age_seconds: {"required": true, "kind": "Number", "wanted": "a number from 0 to 1000000000", "low": 0, "high": 1000000000},
     },
     Node: {
       token_id: {"required": true, "kind": "Number", "wanted": "a whole number from 0 to 9007199254740991", "low": 0, "high": 9007199254740991, "whole": true},

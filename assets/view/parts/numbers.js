@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { fill } from "../core/sentence.js";
-import { acceptRate, draftPerStep, preparedRate, speedup, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
+import { acceptRate, draftPerStep, baselineRate, preparedRate, speedup, standIn, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
 
 /**
  * @import { Words } from "./page"
@@ -10,6 +10,7 @@ import { acceptRate, draftPerStep, preparedRate, speedup, tokensPerSecond, token
  */
 
 const CELLS = ["speedup", "fast", "plain", "accepted", "per_step", "draft", "verify", "prepared", "saved"];
+const COMPARED = ["speedup", "plain"]; // with what a stand-in says where no plain lane was run
 const AHEAD = ["prepared", "saved"]; // shown for runs that draft while the target is busy
 
 export class NumbersView {
@@ -43,7 +44,7 @@ export class NumbersView {
     const values = {
       speedup: two(speedup(plain, speculative)),
       fast: two(tokensPerSecond(speculative)),
-      plain: two(tokensPerSecond(plain)),
+      plain: two(baselineRate(plain, speculative)),
       accepted: speculative ? two(scale(acceptRate(speculative), 100)) : "–",
       per_step: speculative ? two(tokensPerStep(speculative)) : "–",
       draft: speculative ? two(scale(draftPerStep(speculative), 1000)) : "–",
@@ -57,7 +58,8 @@ export class NumbersView {
     for (const [name, { value, origin }] of Object.entries(this.#cells)) {
       if (origin.className !== kind) origin.className = kind;
       if (value.textContent !== values[name]) value.textContent = values[name];
-      const word = values[name] === "–" ? "" : this.#words.origin[state.source.kind];
+      const whence = !plain && standIn(speculative) && COMPARED.includes(name) ? "stand_in" : state.source.kind;
+      const word = values[name] === "–" ? "" : this.#words.origin[whence];
       if (origin.textContent !== word) origin.textContent = word;
     }
     if (speculative?.known) {

@@ -1,6 +1,6 @@
 // The line above the text: whether a run is live or recorded, what is going on, and what ran where.
 
-import { speedup, two } from "../core/metrics.js";
+import { speedup, standIn, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { el, setText } from "../parts/dom.js";
 
@@ -34,7 +34,10 @@ export class Headline {
     setText(this.badge, lane ? words.source[kind] : "");
     this.badge.className = `sd-badge sd-badge-${kind}`;
     const sentence = (lossy && words.phase_lossy[phase]) || words.phase[phase] || "";
-    setText(this.phase, fill(sentence, { speedup: two(speedup(state.lanes.plain, state.lanes.speculative)) }));
+    setText(this.phase, fill(sentence, {
+      speedup: two(speedup(state.lanes.plain, state.lanes.speculative)),
+      minutes: Math.max(1, Math.round((standIn(lane)?.age_seconds ?? 0) / 60)),
+    }));
     setText(this.about, lane ? about(words, state, lane) : "");
     this.about.title = this.about.textContent;
   }
@@ -57,6 +60,7 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
   }
   if (lane.end === "failed" || lane.end === "cancelled") return lane.end;
   if (state.lane === "plain") return state.source.kind === "live" ? "plain_done" : "done_alone";
+  if (!state.lanes.plain && standIn(lane)) return "done_stand_in";
   return state.lanes.plain?.tokens ? "done" : "done_alone";
 }
 

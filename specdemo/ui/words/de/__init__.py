@@ -23,6 +23,7 @@ SETTINGS = {
     "threshold": "Schwelle der Zuversicht",
     "fallback": "Nicht entwerfen, solange es langsamer ist",
     "baseline": "Zuerst ohne Entwurf messen",
+    "stand_in": "Solange andere warten, mit einem früheren Lauf ohne Entwurf vergleichen",
     "top_k": "Top-k (0 ist aus)",
     "top_p": "Top-p (1 ist aus)",
     "repetition_penalty": "Wiederholungsstrafe (1 ist aus)",
@@ -147,6 +148,7 @@ VIEW: dict[str, object] = {
         "behind": "Rückblick, während der Lauf weitergeht; Ende folgt ihm wieder",
         "held": "Hier angehalten, während der Lauf weitergeht; Abspielen geht hier weiter",
         "done": "Fertig, {speedup}× so schnell wie ohne Entwurf",
+        "done_stand_in": "Fertig, {speedup}× so schnell wie ohne Entwurf bei einem anderen Prompt, {minutes} min zuvor gemessen",
         "done_alone": "Fertig",
         "cancelled": "Angehalten; der bisherige Text bleibt",
         "failed": "Der Lauf brach ab; der bisherige Text bleibt",
@@ -162,6 +164,7 @@ VIEW: dict[str, object] = {
         "speculative": "Decodieren mit Entwürfen.",
         "done": "Fertig: {speedup}-mal so schnell, {fast} gegen {plain} Token je Sekunde, "
         "{accepted} Prozent der Entwürfe angenommen.",
+        "done_stand_in": "Fertig: {speedup}-mal so schnell wie ohne Entwurf bei einem anderen Prompt.",
         "cancelled": "Angehalten.",
         "failed": "Der Lauf brach ab.",
     },
@@ -293,7 +296,7 @@ VIEW: dict[str, object] = {
     "place_next": "Schritt {step}, das des Zielmodells",
     "part_of_character": "(Teil eines Zeichens)",
     "numbers": {
-        "origin": {"live": "gemessen", "recorded": "aufgezeichnet"},
+        "origin": {"live": "gemessen", "recorded": "aufgezeichnet", "stand_in": "Ersatzwert"},
         "speedup": {
             "label": "Beschleunigung",
             "unit": "×",

@@ -24,6 +24,7 @@ SETTINGS = {
     "threshold": "Confidence threshold",
     "fallback": "Stop drafting while it is slower",
     "baseline": "Measure plain decoding first",
+    "stand_in": "While others wait, compare with a recent plain run",
     "top_k": "Top-k (0 is off)",
     "top_p": "Top-p (1 is off)",
     "repetition_penalty": "Repetition penalty (1 is off)",
@@ -124,6 +125,7 @@ VIEW: dict[str, object] = {
         "behind": "Looking back while the run continues; End follows it again",
         "held": "Paused here while the run continues; Play continues from here",
         "done": "Finished, {speedup}× as fast as plain decoding",
+        "done_stand_in": "Finished, {speedup}× as fast as plain decoding of another prompt, measured {minutes} min before",
         "done_alone": "Finished",
         "cancelled": "Stopped; the text so far stays",
         "failed": "The run broke; the text so far stays",
@@ -139,6 +141,7 @@ VIEW: dict[str, object] = {
         "speculative": "Decoding with drafts.",
         "done": "Finished: {speedup} times as fast, {fast} against {plain} tokens per second, "
         "{accepted} per cent of drafts accepted.",
+        "done_stand_in": "Finished: {speedup} times as fast as plain decoding of another prompt.",
         "cancelled": "Stopped.",
         "failed": "The run broke.",
     },
@@ -267,7 +270,7 @@ VIEW: dict[str, object] = {
     "place_next": "step {step}, the target's own",
     "part_of_character": "(part of a character)",
     "numbers": {
-        "origin": {"live": "measured", "recorded": "recorded"},
+        "origin": {"live": "measured", "recorded": "recorded", "stand_in": "stand-in"},
         "speedup": {
             "label": "speedup",
             "unit": "×",

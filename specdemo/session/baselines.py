@@ -1,0 +1,99 @@
+"""Recent plain runs, one of which stands in for the plain run beside a drafted one while others wait."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from specdemo.settings import RunSettings
+from specdemo.trace.events import Event, FinishReason, ModelInfo, RunFinished, RunStarted, StandIn
+from specdemo.trace.metrics import measure
+
+if TYPE_CHECKING:
+    from specdemo.engine.forward import ForwardRequest
+
+MOST_RUNS = 64  # that are remembered, the newest
+FEWEST_TOKENS = 16  # of a run whose rate says something
+RECENT_SECONDS = 900.0
+ALIKE = 2.0  # lengths and companies differ by this factor at most
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What plain runs must have in common for one to stand in for another. together: runs that share passes"""
+
+    target: ModelInfo
+    greedy: bool
+    tokens: int
+    together: int
+
+    def like(self, other: _Kind) -> bool:
+        """Whether one may stand in for the other."""
+        same = self.target == other.target and self.greedy == other.greedy
+        pairs = ((self.tokens, other.tokens), (self.together, other.together))
+        return same and all(max(pair) <= ALIKE * min(pair) for pair in pairs)
+
+
+class Baselines:
+    """The plain runs of a studio, of the machine and the pair that are loaded. Used in the compute thread.
+
+    clock: seconds
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._runs: deque[tuple[_Kind, float, StandIn]] = deque(maxlen=MOST_RUNS)
+
+    def find(
+        self, target: ModelInfo, settings: RunSettings, prompt_tokens: int, together: int
+    ) -> StandIn | None:
+        """The newest plain run that is like the one that these settings would begin; None without one."""
+        wanted = _kind(target, settings, prompt_tokens, together)
+        now = self._clock()
+        for kind, ended, run in reversed(self._runs):
+            if now - ended <= RECENT_SECONDS and kind.like(wanted):
+                return StandIn(
+                    run.tokens_per_second, run.new_tokens, run.prompt_tokens, now - ended
+                )
+        return None
+
+    def watch(
+        self,
+        lane: Generator[Event | ForwardRequest, None, str],
+        settings: RunSettings,
+        together: int,
+    ) -> Generator[Event | ForwardRequest, None, str]:
+        """The same lane; a plain run that ends by itself is remembered."""
+        events: list[Event] = []
+        with closing(lane):
+            while True:
+                try:
+                    item: Any = next(lane)
+                except StopIteration as end:
+                    self._remember(events, settings, together)
+                    answer: str = end.value
+                    return answer
+                if isinstance(item, Event):
+                    events.append(item)
+                yield item
+
+    def _remember(self, events: list[Event], settings: RunSettings, together: int) -> None:
+        if not events or not isinstance(first := events[0], RunStarted):
+            return
+        last, metrics = events[-1], measure(events)
+        whole = isinstance(last, RunFinished) and last.reason is not FinishReason.CANCELLED
+        rate = metrics.tokens_per_second
+        if not whole or not rate or metrics.new_tokens < FEWEST_TOKENS:
+            return
+        kind = _kind(first.target, settings, first.prompt_tokens, together)
+        run = StandIn(rate, metrics.new_tokens, first.prompt_tokens, 0.0)
+        self._runs.append((kind, self._clock(), run))
+
+
+def _kind(target: ModelInfo, settings: RunSettings, prompt_tokens: int, together: int) -> _Kind:
+    tokens = prompt_tokens + settings.max_new_tokens
+    return _Kind(target, settings.sampling.greedy, tokens, max(1, together))
