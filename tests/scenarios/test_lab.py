@@ -140,7 +140,7 @@ def test_taking_back_shows_the_model_and_the_words(studio):
     last = told(handlers.run(visitor, "look_back"))[-1]["look_back"]
     assert last["state"] == "done"
     assert last["toy"]["back"]["share"] > 0.8
-    assert last["real"]["places"] == 8
+    assert last["real"]["positions"] == 8
 
 
 def test_stop_keeps_what_was_measured_and_visitors_do_not_meet(studio):
