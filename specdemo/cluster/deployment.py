@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,14 @@ ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 class Replica:
-    """One engine, as Serve runs it. Requests and answers are plain; see `Engine`."""
+    """One engine, as Serve runs it. Requests and answers are plain; see `Engine`.
 
-    def __init__(self, settings: Plain) -> None:
+    alone: nobody on another machine asks it
+    """
+
+    def __init__(self, settings: Plain, *, alone: bool) -> None:
+        if alone:
+            _listen_here_only()
         studio = Studio(AppSettings(**{**settings, "cache_dir": Path(settings["cache_dir"])}))
         studio.load()
         if studio.error:
@@ -69,6 +75,18 @@ class Replica:
     async def leave(self, visitor: str) -> None:
         """See `Engine.leave`."""
         self._engine.leave(visitor)
+
+
+def _listen_here_only() -> None:
+    """Serve opens a port of every replica to every machine, guarded by Ray's token, for calls that nobody makes here."""
+    replica: Any = import_module("ray.serve._private.replica")
+    opened = replica.add_port_to_grpc_server
+
+    def here(server: object, address: str) -> int:
+        port: int = opened(server, address.replace("[::]", "127.0.0.1"))
+        return port
+
+    replica.add_port_to_grpc_server = here
 
 
 async def pieces(lines: Callable[[threading.Event], Iterator[str]]) -> AsyncIterator[str]:
@@ -322,4 +340,4 @@ def _application(settings: AppSettings, cpus: int) -> Any:
     deployment = deployment.options(
         **deployment_options(settings, cpus), request_router_config=RequestRouterConfig(**router)
     )
-    return deployment.bind(plain)
+    return deployment.bind(plain, alone=settings.cluster == LOCAL)
