@@ -33,7 +33,7 @@ ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 STORE_BYTES = 80_000_000  # of Ray's object store here: nothing large crosses it, and this is nearly the least it takes
 DRAIN_SECONDS = 600.0  # that runs of a replica may go on when it is no longer needed
 HEALTH_SECONDS = 5.0  # between two looks of Serve at a replica's health
-STATUS_SECONDS = 1.0  # that a count of replicas is taken for the present one
+STATUS_SECONDS = 1.0  # between two looks at how many replicas answer
 START_SECONDS = 600.0  # that the first engine may take to load
 BUSY = 0.75  # share of a replica's runs at once from which on there are to be more replicas
 UPSCALE_SECONDS, DOWNSCALE_SECONDS = 5.0, 300.0
@@ -144,8 +144,8 @@ class ServeLink:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._lock = threading.Lock()
-        self._replicas, self._looked = 0, float("-inf")
+        self._replicas = running_replicas()
+        threading.Thread(target=self._watch, name="specdemo-replicas", daemon=True).start()
 
     def about(self) -> Plain:
         """See `Engine.about`."""
@@ -162,11 +162,16 @@ class ServeLink:
         self._handle.options(method_name="leave", session_id=visitor).remote(visitor)
 
     def replicas(self) -> int:
-        """Replicas that answer, looked up once a second at most."""
-        with self._lock:
-            if time.monotonic() - self._looked >= STATUS_SECONDS:
-                self._replicas, self._looked = running_replicas(), time.monotonic()
-            return self._replicas
+        """Replicas that answered a moment ago; returns at once."""
+        return self._replicas
+
+    def _watch(self) -> None:
+        import ray
+
+        while ray.is_initialized():
+            self._replicas = running_replicas()
+            time.sleep(STATUS_SECONDS)
+        self._replicas = 0
 
 
 def running_replicas() -> int:
