@@ -15,6 +15,7 @@ from specdemo.bench.report import aligned, by_position, summary
 from specdemo.bench.report import readme as by_task
 
 FOLDER = "docs/measured"
+MODELLED = "docs/modelled"
 FACTOR = re.compile(r"(?<=\d)x\b")  # as the commands print it: the documents have the sign
 
 
@@ -31,6 +32,12 @@ def read_measurements(root: Path) -> Iterator[dict[str, Any]]:
 def measured_tables(root: Path) -> str:
     """All measurements as Markdown: a section for each file."""
     return FACTOR.sub("×", "\n\n".join(_section(data) for data in read_measurements(root)))
+
+
+def modelled_table(root: Path, name: str) -> str:
+    """What a simulation found, as Markdown. name: of its file, without `.json`"""
+    data = json.loads((root / MODELLED / f"{name}.json").read_text(encoding="utf-8"))
+    return "\n\n".join([*_tables(data), f"{data['date']}. {data['about']}"])
 
 
 def readme_table(root: Path) -> str:
@@ -69,11 +76,15 @@ def _section(data: dict[str, Any]) -> str:
     elif "methods" in data:
         blocks.append(audit_table(AuditResult.from_dict(_only_audit(data))))
     else:
-        blocks += [
-            aligned(table["columns"], [[str(cell) for cell in row] for row in table["rows"]])
-            for table in data["tables"]
-        ]
+        blocks += _tables(data)
     return "\n\n".join(blocks)
+
+
+def _tables(data: dict[str, Any]) -> list[str]:
+    return [
+        aligned(table["columns"], [[str(cell) for cell in row] for row in table["rows"]])
+        for table in data["tables"]
+    ]
 
 
 def _bench(data: dict[str, Any]) -> Iterator[str]:
