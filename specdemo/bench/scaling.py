@@ -39,6 +39,7 @@ PAUSE_SECONDS = 60.0  # that a student reads and thinks between two runs, in the
 SLOTS = 8  # runs that an engine takes at once
 FALLBACKS = 2  # engines that a run may go to when the student's own is full
 WARM_UP, HORIZON = 300.0, 1200.0  # seconds: what is counted, and when it ends
+MOMENT = 1e-8  # seconds that count as none
 PATIENCE = 5.0  # seconds to the first token that 95 of 100 runs keep below
 
 
@@ -228,7 +229,10 @@ class Class:
         """A phase of some run has ended, or the run."""
         engine = self._engines[place]
         self._bring(now, engine)
-        for run in [run for run in engine.runs if run.left < 1e-6]:
+        rest = max(
+            1e-6, MOMENT / engine.round_seconds()
+        )  # of a step: too short for the clock to move
+        for run in [run for run in engine.runs if run.left < rest]:
             if run.first_token is None:
                 run.first_token = now
             phase = next(run.phases, None)
