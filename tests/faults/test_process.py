@@ -121,7 +121,7 @@ def start(page: Page, tokens: int) -> Running:
 
 
 def test_a_stopped_and_continued_process_goes_on(page):
-    run = start(page, 300)
+    run = start(page, 120)
     os.kill(page.process.pid, signal.SIGSTOP)
     time.sleep(0.5)
     os.kill(page.process.pid, signal.SIGCONT)
