@@ -146,7 +146,7 @@ class ReadyStudio(Studio):
     def pairs(self):
         return [PairInfo("smollm2-135m-instruct", "d", "tiny", "")]
 
-    def open(self):
+    def open(self, _visitor=""):
         return HostileConversation()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdemo.scenarios.proposals import Guess, Place, Text
+from specdemo.scenarios.proposals import Comparison, Guess, Text
 from specdemo.session.menu import MethodInfo
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
@@ -77,7 +77,7 @@ class ReadyStudio(Studio):
             MethodInfo("nothing", "Plain decoding", "Nothing.", (), True),
         ]
 
-    def open(self):
+    def open(self, _visitor=""):
         return ScriptedConversation()
 
 
@@ -191,8 +191,8 @@ def test_drafts_at_a_place_of_recorded_runs_and_of_a_written_text(page, monkeypa
         yield Guess("draft_model", drafted, judged)
         yield Guess("tree", why_not=f"{HOSTILE} Train one.")
 
-    monkeypatch.setattr(Place, "write", write)
-    monkeypatch.setattr(Place, "guesses", guesses)
+    monkeypatch.setattr(Comparison, "write", write)
+    monkeypatch.setattr(Comparison, "guesses", guesses)
     open_tab(page, "Drafts side by side")
     view = page.locator(".sd-proposals")
     view.locator(".sd-badge", has_text="recorded").wait_for()
