@@ -94,6 +94,10 @@ def read_header(path: Path) -> dict[str, Any]:
         if not 0 < length <= size - 8:
             raise ValueError(f"{path.name}: no header")
         header = json.loads(stream.read(length))
+    for key, row in header.items():
+        sizes = [] if key == "__metadata__" else row["shape"]
+        if not all(type(size) is int and size >= 0 for size in sizes):
+            raise ValueError(f"{path.name}: {key} has no shape")
     end = max(
         (row["data_offsets"][1] for key, row in header.items() if key != "__metadata__"), default=0
     )
