@@ -211,20 +211,6 @@ def test_an_engine_that_dies_ends_its_runs_with_a_sentence_and_others_take_over(
         )  # what was said is known
 
 
-def test_an_engine_that_is_no_longer_needed_goes_on_with_its_runs_and_then_ends(two, settings):
-    fewer = replace(settings, most_replicas=0)
-    shrink = threading.Thread(target=connect, args=[fewer, lambda _: None])
-    with Crowd(two, 2 * SLOTS) as crowd:
-        shrink.start()
-        until(lambda: running_replicas() == 1, "no engine drains")
-        crowd.go_on()
-        assert not any(map(ended, crowd.said.values()))
-        assert len(engines()) == 2
-    assert all(events[-1].reason is FinishReason.CANCELLED for events in crowd.said.values())
-    until(lambda: len(engines()) == 1, "the engine stays")
-    shrink.join(WAIT)
-
-
 @pytest.mark.usefixtures("remote")
 def test_what_ray_says_becomes_a_sentence():
     from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
@@ -237,3 +223,20 @@ def test_what_ray_says_becomes_a_sentence():
     assert deployment._meaning(odd) is odd
     with pytest.raises(UserError, match="ray start"):
         connect(AppSettings(cluster="ray://127.0.0.1:10001"), lambda _: None)
+
+
+def test_engines_that_are_no_longer_needed_go_on_with_their_runs_and_then_end(remote):
+    """The last one: no engine is left."""
+    from ray import serve
+
+    until(lambda: running_replicas() > 0, "there is no engine")
+    end = threading.Thread(target=serve.delete, args=[deployment.NAME])
+    with Crowd(remote, SLOTS) as crowd:
+        end.start()
+        until(lambda: running_replicas() == 0, "no engine drains")
+        crowd.go_on()
+        assert not any(map(ended, crowd.said.values()))
+        assert engines()
+    assert all(events[-1].reason is FinishReason.CANCELLED for events in crowd.said.values())
+    until(lambda: not engines(), "an engine stays")
+    end.join(WAIT)
