@@ -6,10 +6,10 @@ Visitors stay with a replica by consistent hashing of their conversation's id, s
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import secrets
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -145,7 +145,16 @@ class ServeLink:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._replicas = running_replicas()
-        threading.Thread(target=self._watch, name="specdemo-replicas", daemon=True).start()
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="specdemo-replicas", daemon=True)
+        self._watcher.start()
+        # Before Ray ends: asked while it does, it answers after a minute.
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closed.set()
+        self._watcher.join(STATUS_SECONDS)
 
     def about(self) -> Plain:
         """See `Engine.about`."""
@@ -168,9 +177,8 @@ class ServeLink:
     def _watch(self) -> None:
         import ray
 
-        while ray.is_initialized():
+        while ray.is_initialized() and not self._closed.wait(STATUS_SECONDS):
             self._replicas = running_replicas()
-            time.sleep(STATUS_SECONDS)
         self._replicas = 0
 
 
