@@ -91,7 +91,7 @@ def test_options_become_settings():
     )
     sampling = Sampling(1.0, 4, 0.5, 2.0, 7)
     assert run_settings(parsed(words)) == RunSettings(
-        "tree", "constant", 3, 0.2, 5, False, False, False, 9, sampling=sampling
+        "tree", "constant", 3, 0.2, 5, False, False, False, max_new_tokens=9, sampling=sampling
     )
     words = "app --target a --draft b --store c --trained d --precision int8 --device cpu"
     options = parsed(f"{words} --threads 2 --host localhost --port 8000 --replay")

@@ -1,4 +1,4 @@
-"""One Chromium for all browser tests of a worker; each test has a context of its own."""
+"""One Chromium for all browser tests of a file; each test has a context of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ FLAGS = [
 ]
 
 
-@pytest.fixture(scope="session")
+# Not for a whole session: while Playwright runs, nothing else can wait in this thread, as Ray does.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     """A running Chromium; tests that ask for it are skipped where there is none."""
     sync_api = pytest.importorskip("playwright.sync_api")
