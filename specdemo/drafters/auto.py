@@ -17,7 +17,7 @@ USUAL = 4  # drafted tokens of which one length must pay before a model is tried
 AGAIN = 8  # steps after which that is asked again
 SURE = 0.95  # chance of each token of a good copy
 COPIED = (2, 4, 8, 16)  # tokens of such copies
-WORTH = 1.3  # times plain decoding that they must give before runs in company look for any
+WORTH = 1.6  # times plain decoding that they must give before runs in company look for any
 
 
 class Auto(OneOfArms):
@@ -63,6 +63,8 @@ class Auto(OneOfArms):
             self._join()
         plain = self.costs.plain_rate()
         model, trial = self._model(plain)
+        if model and not (self._reads or self._repays(model, committed, budget)):
+            model = None
         rates = {"plain": plain}
         if self.model:
             rates[self.model.name] = self.model.rate or 0.0
@@ -108,6 +110,14 @@ class Auto(OneOfArms):
             chance = model.calibration.mean
             self._pays = self._times_plain(range(1, USUAL + 1), chance, model) > 1
         return self._pays
+
+    def _repays(self, model: Arm, committed: Sequence[int], budget: int) -> bool:
+        """Whether what is left to say gains as much as reading the text costs. Asked in company: alone, trials decide."""
+        if self._together == 1:
+            return True
+        times = self._times_plain(range(1, USUAL + 1), model.calibration.mean, model)
+        gain = budget * self.costs.verify_seconds(0) * (1 - 1 / times)
+        return gain > self.costs.profile.draft_reading(len(committed))
 
     def _times_plain(
         self, lengths: Sequence[int], chance: float, model: Arm | None = None

@@ -71,6 +71,12 @@ class CostProfile:
             return float(runs)
         return max(1.0, _between(((1, self.draft_step), *self.draft_rows), runs) / self.draft_step)
 
+    def draft_reading(self, rows: int) -> float:
+        """Seconds in which the draft reads so many tokens; 0 where that was not measured."""
+        if not self.draft_step or not self.draft_rows:
+            return 0.0
+        return _between(((1, self.draft_step), *self.draft_rows), rows)
+
     def at_best(self, other: CostProfile) -> CostProfile:
         """The faster of two measurements of the same passes, point by point: noise only adds."""
         verify = _fastest(self.verify, other.verify)

@@ -119,6 +119,19 @@ def test_auto_does_not_begin_a_model_that_company_makes_too_dear():
     assert begun == [[1, 2]]
 
 
+@pytest.mark.parametrize(("left", "reads"), [(4, False), (400, True)])
+def test_auto_in_company_reads_a_long_text_only_for_an_answer_that_repays_it(left, reads):
+    costs, model, begun = Costs(ARITHMETIC, together=8), guesses(3), []
+    model.start = immediate(begun.append)
+    chooser = auto(costs, draft_model=model)
+    text = list(range(300))
+    answered(chooser.start(text))
+    costs.together = 2  # the others have gone
+    for _ in range(5):
+        answered(chooser.propose(text, left))
+    assert bool(begun) == reads
+
+
 ARITHMETIC = CostProfile(  # vectors of 256 bits: each further row takes its time
     ((1, 0.0066), (4, 0.0104), (8, 0.0189), (16, 0.0329), (32, 0.0609)),
     0.0012,
