@@ -39,6 +39,7 @@ VOCABULARY = 64
 # As on a small machine: five rows cost a fifth more than one, a draft step a tenth of a target's.
 PROFILE = CostProfile(((1, 0.020), (5, 0.024), (32, 0.060)), 0.002)
 ALL_METHODS = sorted(METHODS)
+LONGEST = "test_a_part_of_the_script[timeline]"
 
 # Models this small are slower with several threads, and each worker has a core of its own.
 torch.set_num_threads(1)
@@ -46,7 +47,11 @@ torch.set_num_threads(1)
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin that reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that load the embedded model go to one worker, and so do those of a file that serve a page."""
+    """Tests that load the embedded model go to one worker, and so do those of a file that serve a page.
+
+    The longest test of all comes first: at the end, one worker would wait for the other.
+    """
+    items.sort(key=lambda item: not item.nodeid.endswith(LONGEST))
     for item in items:
         if item.get_closest_marker("real"):
             item.add_marker(pytest.mark.xdist_group("real"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -11,8 +10,7 @@ PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 
 
 def functions_of(path: Path) -> set[str]:
-    found = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return {node.name for node in found if isinstance(node, ast.FunctionDef)}
+    return set(re.findall(r"^ *def (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def test_every_row_has_a_test_and_every_test_is_there():
