@@ -59,6 +59,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
+class Clock:
+    """Tells the seconds that a test has set."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def tiny_llama(seed: int, *, vocabulary: int = VOCABULARY, scale: float = 3.0) -> LlamaForCausalLM:
     """A random two-layer Llama, fp32; `scale` sharpens its distributions so that they are worth guessing."""
     torch.manual_seed(seed)

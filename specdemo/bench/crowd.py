@@ -327,7 +327,7 @@ class _Watch(threading.Thread):
         time.sleep(min(seconds, self.crowd.seconds))
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop looking at the server."""
         self.over.set()
         self.join()
 

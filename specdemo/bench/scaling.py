@@ -152,7 +152,7 @@ class Outcome:
 
 
 class Class:
-    """One class on so many engines, event by event. Students stay with their engine, or the next ones when it is full."""
+    """A class on a number of engines, event by event. A student stays with one engine, or goes to the next when it is full."""
 
     def __init__(self, machine: Machine, students: int, replicas: int, seed: int = 0) -> None:
         self.machine, self.students, self.replicas = machine, students, replicas

@@ -152,7 +152,7 @@ class ServeLink:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking at the replicas."""
         self._closed.set()
         self._watcher.join(STATUS_SECONDS)
 

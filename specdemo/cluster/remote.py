@@ -213,6 +213,7 @@ class RemoteConversation:
         self._studio = studio
         self._visitor = uuid4().hex  # of this conversation; nothing of the browser is in it
         self._messages: list[dict[str, str]] = []
+        self._start = object()  # of what is said: another one when it starts over
         self._lesson = 0
         self._asked = False
 
@@ -221,8 +222,9 @@ class RemoteConversation:
         self._lesson += 1
 
     def reset(self) -> None:
-        """Start over."""
+        """Start over. A run that goes on adds nothing to it."""
         self._messages = []
+        self._start = object()
 
     def close(self) -> None:
         """The visitor has gone."""
@@ -269,7 +271,7 @@ class RemoteConversation:
         yield from self._studio.meter.watch(self._run(request, cancel))
 
     def _run(self, request: Plain, cancel: threading.Event) -> Generator[Event, None, None]:
-        lane = _LaneSoFar()
+        lane, start = _LaneSoFar(), self._start
         try:
             with closing(self._events(request, cancel)) as events:
                 for event in events:
@@ -282,11 +284,12 @@ class RemoteConversation:
                 yield RunFinished(
                     lane.name, FinishReason.CANCELLED, lane.new_tokens, lane.elapsed_seconds
                 )
-        self._messages = [
-            *self._messages,
-            {"role": "user", "content": request["prompt"]},
-            {"role": "assistant", "content": lane.answer},
-        ]
+        if self._start is start:
+            self._messages = [
+                *self._messages,
+                {"role": "user", "content": request["prompt"]},
+                {"role": "assistant", "content": lane.answer},
+            ]
 
     def _events(self, request: Plain, cancel: threading.Event) -> Generator[Event, None, None]:
         """The run's events. An engine that is lost before it said anything is asked for in vain: another one is."""

@@ -51,7 +51,7 @@ class Baselines:
     def find(
         self, target: ModelInfo, settings: RunSettings, prompt_tokens: int, together: int
     ) -> StandIn | None:
-        """The newest plain run that is like the one that these settings would begin; None without one."""
+        """The newest plain run with similar settings; None if there is none."""
         wanted = _kind(target, settings, prompt_tokens, together)
         now = self._clock()
         for kind, ended, run in reversed(self._runs):

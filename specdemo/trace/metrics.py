@@ -105,7 +105,7 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
 
 
 def speedup(plain: Metrics | StandIn, speculative: Metrics) -> float | None:
-    """Speculative tokens per second over plain tokens per second; a stand-in's are of another prompt."""
+    """Speculative tokens per second over plain tokens per second. A stand-in was measured on another prompt."""
     if not plain.tokens_per_second or not speculative.tokens_per_second:
         return None
     return speculative.tokens_per_second / plain.tokens_per_second

@@ -190,6 +190,15 @@ def test_stop_ends_the_run_there_and_keeps_what_was_said(remote, link):
     assert remembered(conversation) == ["abcabc", text_of(events)]
 
 
+def test_a_run_that_goes_on_adds_nothing_to_a_conversation_that_started_over(remote):
+    conversation = remote.open()
+    view = conversation.run("abcabc", PLAIN)
+    next(view)
+    conversation.reset()
+    assert isinstance(list(view)[-1], RunFinished)
+    assert remembered(conversation) == []
+
+
 def test_a_visitor_who_leaves_ends_the_run_there(remote, link):
     with closing(remote.open().run("abcabc", LONG)) as run:
         assert isinstance(next(run), RunStarted)

@@ -6,6 +6,7 @@ import threading
 from contextlib import ExitStack
 
 import pytest
+from conftest import Clock
 
 from specdemo.errors import UserError
 from specdemo.session.admission import Admission, Cancel, Full, Waiting
@@ -13,21 +14,11 @@ from specdemo.session.admission import Admission, Cancel, Full, Waiting
 WAIT = 10.0
 
 
-class Clock:
-    """Seconds that pass when told to."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 class Line:
     """An admission whose turns are entered in this thread, in order."""
 
     def __init__(self, capacity=1, per_visitor=1, **options):
-        self.capacity, self.clock = capacity, Clock()
+        self.capacity, self.clock = capacity, Clock(1000.0)
         self.admission = Admission(lambda: self.capacity, per_visitor, clock=self.clock, **options)
         self.order = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from conftest import Clock
 from letters import tiny_pair
 
 from specdemo.drafters.shipped import Shipped
@@ -17,16 +18,6 @@ from specdemo.trace.events import PLAIN, SPECULATIVE, RunFinished, RunStarted
 from specdemo.trace.metrics import measure, output_ids, speedup
 
 RUN = RunSettings(method="ngram", max_new_tokens=20)
-
-
-class Clock:
-    """Seconds that pass when told to."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 class Class:

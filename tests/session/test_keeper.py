@@ -7,6 +7,7 @@ import weakref
 from dataclasses import replace
 
 import pytest
+from conftest import Clock
 from letters import tiny_pair
 
 from specdemo.drafters.shipped import Shipped
@@ -21,16 +22,6 @@ from specdemo.trace.metrics import output_ids
 
 RUN = RunSettings(method="ngram", max_new_tokens=1, baseline=False)
 IDLE = 600.0
-
-
-class Clock:
-    """Seconds that pass when told to."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 class Visitor:
