@@ -77,9 +77,16 @@ def until(true, what):
 
 def engines():
     """The processes of the replicas."""
-    children = psutil.Process().children(recursive=True)
-    running = [one for one in children if one.status() != psutil.STATUS_ZOMBIE]
-    return [one for one in running if "ServeReplica" in " ".join(one.cmdline())]
+    return [one for one in psutil.Process().children(recursive=True) if replica(one)]
+
+
+def replica(process):
+    """Whether it runs, and is one; a process may end while it is looked at."""
+    try:
+        running = process.status() != psutil.STATUS_ZOMBIE
+        return running and "ServeReplica" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Crowd:
