@@ -15,6 +15,7 @@ from rich.progress import Progress as Bars
 
 from specdemo.cli.options import app_settings
 from specdemo.models.progress import Progress
+from specdemo.settings import AppSettings
 
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio
@@ -97,10 +98,15 @@ class _Lines:
 
 
 def open_studio(options: argparse.Namespace) -> Studio:
-    """A studio with its pair loaded. Raises UserError."""
+    """A studio with its pair loaded, as options say. Raises UserError."""
+    return load_studio(app_settings(options))
+
+
+def load_studio(settings: AppSettings) -> Studio:
+    """A studio with its pair loaded; it reports on standard error meanwhile. Raises UserError."""
     from specdemo.session.studio import Studio
 
-    studio = Studio(app_settings(options))
+    studio = Studio(settings)
     with reporting() as report:
         studio.load(report)
     if studio.error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from rich.text import Text
 
 from specdemo.cli import console
@@ -77,12 +75,6 @@ def _sentence(metrics: Metrics) -> str:
         hidden = f"{metrics.saved_seconds:.2f} s of drafting hidden"
         parts.append(f"{percent(metrics.hit_rate)} of prepared drafts used, {hidden}")
     return ", ".join(parts)
-
-
-def metric_values(metrics: Metrics) -> dict[str, object]:
-    """Figures as plain values, those that follow from others included."""
-    derived = ("tokens_per_second", "tokens_per_step", "drafted_accept_rate", "first_accept_rate")
-    return {**asdict(metrics), **{name: getattr(metrics, name) for name in derived}}
 
 
 def percent(value: float | None) -> str:

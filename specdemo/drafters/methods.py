@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from specdemo.drafters import (
@@ -52,14 +53,14 @@ TRAINED = {method.trained.kind: method.trained for method in _LIST if method.tra
 NEEDED = NEEDS | {kind: trained.title for kind, trained in TRAINED.items()}
 
 
-def make_drafter(context: DraftingContext) -> Drafter:
+def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS) -> Drafter:
     """The drafter that the settings name: with a forecast, and with fallback to plain decoding if they ask for it."""
     settings = context.settings
-    method = METHODS.get(settings.method)
+    method = known.get(settings.method)
     if method is None:
         raise UserError(
             f"There is no drafting method {settings.method!r}.",
-            advice=f"Choose one of {', '.join(METHODS)}.",
+            advice=f"Choose one of {', '.join(known)}.",
         )
     for need in method.needs:
         if not context.has(need):

@@ -8,14 +8,15 @@ import io
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from specdemo.errors import UserError
 from specdemo.paths import ASSETS
 from specdemo.trace.codec import dumps
-from specdemo.trace.events import Node, Verified
+from specdemo.trace.events import Event, Node, Verified
 from specdemo.trace.replay import parse
 
 SCRIPTS = ASSETS / "view"
@@ -37,26 +38,31 @@ def csv_table(trace_text: str) -> str:
     A text that a spreadsheet would take for a formula gets an apostrophe before it: a model may say anything.
     """
     out = io.StringIO()
-    table = csv.writer(out)
-    table.writerow(COLUMNS)
-    for event in parse(trace_text).trace.events:
+    table = csv.DictWriter(out, COLUMNS)
+    table.writeheader()
+    for row in token_rows(parse(trace_text).trace.events):
+        table.writerow({**row, "text": _harmless(row["text"])})
+    return out.getvalue()
+
+
+def token_rows(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    """The rows of that table as plain values by `COLUMNS`."""
+    for event in events:
         if not isinstance(event, Verified):
             continue
         rows: list[tuple[int | None, Node]] = [*enumerate(event.nodes)]
         if event.next:
             rows.append((None, event.next))
         for place, node in rows:
-            table.writerow(
-                [
-                    *(event.lane, event.step, place, None if place is None else node.parent),
-                    *(node.token_id, _harmless(node.text), node.status.value),
-                    *(node.target_prob, node.draft_prob, node.accept_prob, node.draw),
-                    *(node.survival, node.confidence, node.origin),
-                    *(event.draft_seconds, event.verify_seconds),
-                    *(event.overhead_seconds, event.elapsed_seconds),
-                ]
+            values = (
+                *(event.lane, event.step, place, None if place is None else node.parent),
+                *(node.token_id, node.text, node.status.value),
+                *(node.target_prob, node.draft_prob, node.accept_prob, node.draw),
+                *(node.survival, node.confidence, node.origin and node.origin.value),
+                *(event.draft_seconds, event.verify_seconds),
+                *(event.overhead_seconds, event.elapsed_seconds),
             )
-    return out.getvalue()
+            yield dict(zip(COLUMNS, values, strict=True))
 
 
 def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from specdemo.settings import RunSettings
 from specdemo.trace.events import Event, RunFailed, RunStarted
 
 if TYPE_CHECKING:
-    from specdemo.drafters.base import DraftingContext
+    from specdemo.drafters.base import DraftingContext, Method
     from specdemo.drafters.memory.visit import Memory
     from specdemo.engine.limits import Limits
     from specdemo.engine.prefix import PrefixReader
@@ -67,6 +67,7 @@ class Caches:
         cancelled: Callable[[], bool] = lambda: False,
         limits: Limits | None = None,
         drafter: Drafter | None = None,
+        known: Mapping[str, Method] = METHODS,
     ) -> Lane:
         """Run one lane after a text. What breaks it arrives as RunFailed.
 
@@ -75,6 +76,7 @@ class Caches:
         together: says how many runs, with this one, are likely to share its passes
         limits: by default those of the settings, the model's context and its stop tokens
         drafter: in place of the one that the settings name
+        known: the methods that settings can name
         """
         from specdemo.drafters.methods import make_drafter
         from specdemo.engine.limits import Limits
@@ -85,13 +87,16 @@ class Caches:
 
         pair, target, token_ids = self.loaded.pair, self._target, list(token_ids)
         shaper = Shaper(settings.sampling)
-        drafter = drafter or make_drafter(self._context(settings, shaper, memory, together))
+        if drafter is None:
+            method = known.get(settings.method)
+            context = self._context(method, settings, shaper, memory, together)
+            drafter = make_drafter(context, known)
         if limits is None:
             room = pair.context - len(token_ids)
             limits = Limits(min(settings.max_new_tokens, room), pair.stop_ids())
         text = TokenText(pair.tokenizer, token_ids)
         target.rollback(_shared(self._cached_ids, token_ids))
-        target.record(wanted=METHODS[settings.method].states)
+        target.record(wanted=known[settings.method].states)
         committed, events = list(token_ids), list[Event]()
         running = steps(
             target,
@@ -126,6 +131,7 @@ class Caches:
 
     def _context(
         self,
+        method: Method | None,
         settings: RunSettings,
         shaper: Shaper,
         memory: Memory | None,
@@ -136,7 +142,6 @@ class Caches:
         from specdemo.engine.prefix import PrefixReader
 
         pair, shipped = self.loaded.pair, self.loaded.shipped
-        method = METHODS.get(settings.method)
         if method and "copy" in method.needs and pair.open_copy and self._copy is None:
             self._copy = PrefixReader(pair.open_copy())
         return DraftingContext(

@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import Runner, Steps
 from specdemo.models.memory import return_freed
 from specdemo.session.admission import Admission
@@ -25,6 +24,7 @@ from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStart
 RETURNED = 16_000_000  # bytes of caches from which on it pays to give them back to the system
 
 if TYPE_CHECKING:
+    from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
     from specdemo.models.pair import LoadedPair
     from specdemo.session.door import Plain, Work
@@ -39,6 +39,9 @@ class Host(Protocol):
 
     @property
     def loaded(self) -> Loaded: ...
+
+    @property
+    def known(self) -> Mapping[str, Method]: ...
 
     @property
     def ready(self) -> bool: ...
@@ -225,6 +228,7 @@ class Conversation:
                     memory=self.memory if lane_settings.memory else None,
                     together=lambda: self._host.together,
                     cancelled=cancel.is_set,
+                    known=self._host.known,
                 )
                 if lane == PLAIN:
                     running = self._host.baselines.watch(running, plain, self._host.together)
@@ -260,7 +264,7 @@ class Conversation:
             verify_costs=pair.costs.verify,
             draft_cost=pair.costs.draft_step,
         )
-        method = METHODS.get(settings.method)
+        method = self._host.known.get(settings.method)
         if method is None:
             return header
         header = replace(header, lossy=method.lossy, draft=_draft_info(pair, method.needs))

@@ -28,6 +28,7 @@ from specdemo.session.meter import Meter
 from specdemo.settings import AppSettings
 
 if TYPE_CHECKING:
+    from specdemo.drafters.base import Method
     from specdemo.drafters.shipped import Shipped
     from specdemo.models.pair import LoadedPair
     from specdemo.trace.events import ModelInfo
@@ -62,6 +63,7 @@ class Studio:
         self.keeper = Keeper(settings.cache_mb * 1_000_000, 60.0 * settings.idle_minutes)
         self.baselines = Baselines()
         self.admission = page_line(settings, self.meter, lambda: 1)
+        self.known: Mapping[str, Method] = METHODS
         self._started = False
 
     def start(self) -> None:
@@ -202,10 +204,14 @@ class Studio:
         gc.collect()
         return_freed()
 
+    def add(self, method: Method) -> None:
+        """Let runs name one more method, or another one under a name that there is."""
+        self.known = {**self.known, method.name: method}
+
     def methods(self) -> list[MethodInfo]:
         """Every drafting method, and whether the loaded pair can do it."""
         infos = []
-        for name, method in METHODS.items():
+        for name, method in self.known.items():
             whys = [why for need in method.needs if (why := self._missing(need))]
             infos.append(
                 MethodInfo(
@@ -232,9 +238,9 @@ class Studio:
 
     def card(self, method: str) -> Mapping[str, Any] | None:
         """How the weights were trained that a method drafts with; None for a method without such weights."""
-        if self._loaded is None or method not in METHODS:
+        if self._loaded is None or method not in self.known:
             return None
-        cards = (self.pair.card(one) for one in METHODS[method].uses)
+        cards = (self.pair.card(one) for one in self.known[method].uses)
         return next((card for card in cards if card), None)
 
     def _memory_mb(self, need: str) -> float:

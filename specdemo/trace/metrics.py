@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
-from specdemo.trace.events import Drafted, Event, Node, RunStarted, StandIn, Status, Trace, Verified
+from specdemo.trace.events import (
+    PLAIN,
+    Drafted,
+    Event,
+    FinishReason,
+    Node,
+    RunFinished,
+    RunStarted,
+    StandIn,
+    Status,
+    Trace,
+    Verified,
+)
 
 TENTHS = 10
+DERIVED = ("tokens_per_second", "tokens_per_step", "drafted_accept_rate", "first_accept_rate")
 # How many, the sum of their chances, and how many came true.
 Foreseen: TypeAlias = tuple[int, float, int]
 
@@ -75,6 +88,10 @@ class Metrics:
         """New tokens per second of decoding."""
         return _ratio(self.new_tokens, self.elapsed_seconds)
 
+    def values(self) -> dict[str, object]:
+        """All as plain values by name, the rates that follow from others included."""
+        return {**asdict(self), **{name: getattr(self, name) for name in DERIVED}}
+
 
 def measure(events: Trace | Iterable[Event]) -> Metrics:
     """Metrics of one lane's events."""
@@ -111,6 +128,19 @@ def speedup(plain: Metrics | StandIn, speculative: Metrics) -> float | None:
     return speculative.tokens_per_second / plain.tokens_per_second
 
 
+def answering(trace: Trace) -> Trace:
+    """The lane whose answer counts: the last one. The one before it, if any, is plain decoding."""
+    return trace.lane(trace.lanes[-1]) if trace.lanes else trace
+
+
+def baseline(trace: Trace) -> Metrics | StandIn | None:
+    """Plain decoding that a run is compared with; None where there was none."""
+    if PLAIN in trace.lanes:
+        return measure(trace.lane(PLAIN))
+    headers = [event for event in trace.events if isinstance(event, RunStarted)]
+    return headers[-1].stand_in if headers else None
+
+
 def timeline(events: Trace | Iterable[Event]) -> list[tuple[int, float]]:
     """(new tokens so far, elapsed seconds) after each step of one lane."""
     items = events.events if isinstance(events, Trace) else events
@@ -128,6 +158,18 @@ def output_ids(events: Trace | Iterable[Event]) -> list[int]:
             ids += [event.nodes[node].token_id for node in event.path]
             ids += [event.next.token_id] if event.next else []
     return ids
+
+
+def output_text(events: Trace | Iterable[Event]) -> str:
+    """The answer of one lane so far. The token that ends an answer is no part of it."""
+    texts: list[str] = []
+    for event in events.events if isinstance(events, Trace) else events:
+        if isinstance(event, Verified):
+            texts += [event.nodes[node].text for node in event.path]
+            texts += [event.next.text] if event.next else []
+        elif isinstance(event, RunFinished) and event.reason is FinishReason.STOP:
+            texts = texts[:-1]
+    return "".join(texts)
 
 
 def output_probs(events: Trace | Iterable[Event]) -> list[float]:

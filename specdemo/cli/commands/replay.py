@@ -8,7 +8,7 @@ from pathlib import Path
 
 from specdemo.cli import console
 from specdemo.cli.options import add_option
-from specdemo.cli.show import metric_values, show_event, show_metrics
+from specdemo.cli.show import show_event, show_metrics
 from specdemo.trace.events import SPECULATIVE
 from specdemo.trace.metrics import measure
 from specdemo.trace.replay import read
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     replayed = read(options.file)
     trace = replayed.trace
     if options.json:
-        found = {lane: metric_values(measure(trace.lane(lane))) for lane in trace.lanes}
+        found = {lane: measure(trace.lane(lane)).values() for lane in trace.lanes}
         console.write(json.dumps(found, indent=1))
     else:
         shown = SPECULATIVE if SPECULATIVE in trace.lanes else trace.lanes[0]

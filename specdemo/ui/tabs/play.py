@@ -13,10 +13,10 @@ import gradio as gr
 
 from specdemo.errors import UserError
 from specdemo.paths import ASSETS
-from specdemo.scenarios.batch import new_texts
 from specdemo.session.door import Chat, Door
 from specdemo.trace.codec import encode
-from specdemo.trace.events import FinishReason, RunFinished, RunStarted, Verified
+from specdemo.trace.events import Event, RunStarted
+from specdemo.trace.metrics import output_text
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.model import ModelMenu, create_model_menu
@@ -130,7 +130,7 @@ class PlayHandlers:
             return
         settings = replace(asked_settings(values, self.studio.settings), detail=DETAIL)
         prompt, system = asked_text(prompt), asked_system(system)
-        answer: list[str] = []
+        answer: list[Event] = []
         turns = visitor.turns  # Clear begins others
         events = visitor.conversation.run(
             prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
@@ -139,12 +139,9 @@ class PlayHandlers:
             lines.add(encode(event) + "\n")
             if isinstance(event, RunStarted):
                 answer.clear()
-            elif isinstance(event, Verified):
-                answer += new_texts(event)
-            elif isinstance(event, RunFinished) and event.reason is FinishReason.STOP:
-                answer = answer[:-1]  # the token that ends an answer is no part of it
+            answer.append(event)
             yield
-        turns.append((prompt, "".join(answer)))
+        turns.append((prompt, output_text(answer)))
 
     def stop(self, visitor: Visitor | None) -> None:
         """Stop was pressed: the run ends within one step and keeps what there is."""
@@ -211,7 +208,7 @@ def create_play(studio: Door) -> Play:
         by_name(handlers.run, settings.fields),
         [visitor, prompt, settings.system, *settings.fields.values()],
         view,
-        api_name="answer",
+        api_name="show_answer",
         **IN_LINE,
     )
     runs.sent(handlers.play, [visitor, runs], view, **QUICK)
