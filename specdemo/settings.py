@@ -317,6 +317,7 @@ class AppSettings:
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
     trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
     replay: load no model; recorded runs alone are shown
+    mcp: agents may call the page's one public call as a tool
     cluster, replicas, most_replicas: engines in other processes; "" is one in this process
     runs_at_once and what follows it: what visitors of the page may do, wider where nobody else reaches it
     """
@@ -368,6 +369,10 @@ class AppSettings:
     replay: bool = _row(
         False, "replay", "page", "load no model and show recorded runs only",
         flag="--replay", variable="SPECDEMO_REPLAY",
+    )  # fmt: skip
+    mcp: bool = _row(
+        False, "MCP server", "page", "also offer the call `answer` to agents, as a tool of an MCP server; needs requirements-mcp.txt",
+        flag="--mcp", variable="SPECDEMO_MCP",
     )  # fmt: skip
     runs_at_once: int = _row(
         8, "number of runs at once", "visitors", "runs that share the model; further ones wait",

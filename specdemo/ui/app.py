@@ -10,6 +10,7 @@ from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.checks import Page
 from specdemo.ui.dialogs import create_dialogs, script
+from specdemo.ui.endpoint import create_endpoint
 from specdemo.ui.header import create_header, create_replay_note
 from specdemo.ui.links import follow
 from specdemo.ui.model import ModelHandlers
@@ -80,6 +81,7 @@ def create_app(studio: Door) -> gr.Blocks:
             [dialogs, tabs, *play.fields.values()],
             **QUICK,
         ).then(*refreshed, **QUICK).then(None, None, None, js=script("applied"))
+        create_endpoint(demo, studio)
         demo.unload(lambda: studio.leave(whose()))
     waiting = studio.settings.waiting_visitors
     demo.queue(api_open=False, max_size=waiting, default_concurrency_limit=4)

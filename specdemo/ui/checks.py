@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 import gradio as gr
+from gradio.components.api_component import Api
 
 from specdemo.errors import UserError
 from specdemo.settings import AppSettings, RunSettings
@@ -22,7 +23,7 @@ MOST_CHARACTERS = 1_000_000  # of any text
 MOST_NUMBER = 2**63
 SPACES = "\t\n\r"
 # Names of the endpoints that are meant for other programs. Those of the page itself are private.
-PUBLIC: frozenset[str] = frozenset()
+PUBLIC = frozenset({"answer"})
 
 
 class Page(gr.Blocks):
@@ -93,6 +94,8 @@ def _wanted(block: Any, value: object) -> str | None:
     match block:
         case gr.State():
             return None  # the server's own; what was sent is not looked at
+        case Api():
+            return None  # of a call for other programs, which checks its own values
         case gr.Checkbox():
             return None if isinstance(value, bool) else words.A_SWITCH
         case gr.Number() | gr.Slider():

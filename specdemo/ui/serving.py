@@ -11,7 +11,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from specdemo.errors import UserError
 from specdemo.export.table import modules, player_page, style_files
+from specdemo.models.doctor import installed
 from specdemo.paths import ASSETS
 from specdemo.settings import AppSettings
 from specdemo.ui import words
@@ -33,9 +35,15 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
     """What Gradio takes at launch: looks, files, the empty player and what must stay off.
 
     studio: whose settings say who may come in; its health and figures are served too
+    Raises UserError for an MCP server without its package.
     """
     watched = monitor_routes(studio) if studio else []
     settings = studio.settings if studio else AppSettings()
+    if settings.mcp and not installed("mcp"):
+        raise UserError(
+            "The MCP server needs the package mcp, which this installation does not have.",
+            advice="pip install -r requirements-mcp.txt, or start without --mcp and SPECDEMO_MCP.",
+        )
     return {
         "theme": create_theme(),
         "css_paths": style_files(),
@@ -57,6 +65,7 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
         "show_error": False,
         "enable_monitoring": False,
         "share": False,
+        "mcp_server": settings.mcp,
         "footer_links": ["gradio", "settings"],
         "quiet": True,
     }

@@ -124,7 +124,7 @@ def stream(
     waiting: object = None,
     seconds: float = YIELD_SECONDS,
     unexpected: Callable[[Exception], UserError] | None = None,
-) -> Iterator[object]:
+) -> Generator[object, None, None]:
     """Wait for the model and for a turn, do the work, and show how it grows. It yields whenever there is more to show.
 
     studio: waited for until its model is ready, it has failed or the task is stopped; None: no model is needed
@@ -145,7 +145,7 @@ def stream(
             yield from _load(studio, task, waiting)
             if studio and studio.ready and not task.cancel.is_set():
                 if counts:
-                    begin_run(studio)
+                    begin_run(studio, task.visitor)
                 if kind:
                     turn = studio.admission.turn(task.visitor, kind=kind, cancel=task.cancel)
                     yield from _stand(studio, ending.enter_context(turn), task, shown)
@@ -186,7 +186,7 @@ def _stand(studio: Door, turn: Turn, task: Task, shown: Shown) -> Iterator[objec
         else:
             yield gr.skip()  # a closed browser is noticed here
     if told and turn.admitted:
-        go_on(studio)
+        go_on(studio, task.visitor)
         shown.wait("")
         yield shown.value()
 

@@ -43,24 +43,24 @@ class Visits:
         return visit
 
 
-def tell(studio: Door) -> None:
-    """The visitor whose event is handled is told which model is loaded."""
-    visits, visit = _here()
+def tell(studio: Door, visitor: str | None = None) -> None:
+    """A visitor is told which model is loaded. visitor: by default the session whose event is handled"""
+    visits, visit = _here(visitor)
     if visits and studio.ready:
         visit.told = studio.target.name, studio.target.precision
 
 
-def begin_run(studio: Door) -> None:
-    """The visitor whose event is handled begins a run. Raises UserError for one too many, and for a model that they do not know of."""
-    visits, visit = _here()
+def begin_run(studio: Door, visitor: str | None = None) -> None:
+    """A visitor begins a run. Raises UserError for one too many, and for a model that they do not know of."""
+    visits, visit = _here(visitor)
     if visits:
         _same_model(visit, studio)
         _count(visit, visits.runs_a_minute, time.monotonic())
 
 
-def go_on(studio: Door) -> None:
+def go_on(studio: Door, visitor: str | None = None) -> None:
     """A part of a run begins anew. Raises UserError where another model was loaded since the part before it."""
-    visits, visit = _here()
+    visits, visit = _here(visitor)
     if visits:
         _same_model(visit, studio)
 
@@ -105,10 +105,11 @@ def _count(visit: Visit, most: int, now: float) -> None:
     visit.begun.append(now)
 
 
-def _here() -> tuple[Visits | None, Visit]:
-    """Whose event is being handled; no visits outside of a page."""
+def _here(visitor: str | None) -> tuple[Visits | None, Visit]:
+    """A visitor's visit, by default of the session whose event is handled; no visits outside of a page."""
     page, request = LocalContext.blocks.get(None), LocalContext.request.get(None)
     visits = getattr(page, "visits", None)
-    if visits is None or request is None or not request.session_hash:
+    known = visitor or getattr(request, "session_hash", None)
+    if visits is None or request is None or not known:
         return None, Visit()
-    return visits, visits.of(request.session_hash)
+    return visits, visits.of(known)

@@ -22,8 +22,8 @@ from specdemo.cli.parser import build_parser, main
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # gpu: a graphics card; hub: files of the hub; network: other files from elsewhere; time: minutes;
-# data: files that are not in the project; model: a loaded model; checkout: the project's own tools, which the tests are part of
-NEEDS = {"gpu", "hub", "network", "time", "data", "model", "checkout"}
+# data: files that are not in the project; model: a loaded model; page: one that is served, as tests/ui/test_endpoint.py does; checkout: the project's own tools, which the tests are part of
+NEEDS = {"gpu", "hub", "network", "time", "data", "model", "page", "checkout"}
 BLOCK = re.compile(
     r"^(?:<!-- needs: ([^>]*?) -->\n+)?```(?:sh|bash|console|shell|powershell)\n(.*?)^```$",
     re.M | re.S,
@@ -84,6 +84,9 @@ def check_tool(command: str) -> None:
     if words[:1] == ["pip"] and words[1] in ("install", "wheel"):
         for option, name in itertools.pairwise(words):
             assert option != "-r" or (ROOT / name).is_file(), f"there is no {name}"
+        return
+    if words[0] == "curl":
+        assert any(word.startswith("http://127.0.0.1:7860/") for word in words), command
         return
     if words[0] == "npm":
         assert (ROOT / "package-lock.json").is_file()

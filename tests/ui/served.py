@@ -107,7 +107,7 @@ class Visitor:
         """A run, as the page asks for one. returns: what went wrong before it, or ""; the lines of the stream"""
         self.send("begin_answer", [None])
         wrong, value = self.send(
-            "answer",
-            self.values("answer", **{"sd-prompt": prompt, "sd-max_new_tokens": 8, **changes}),
+            "show_answer",
+            self.values("show_answer", **{"sd-prompt": prompt, "sd-max_new_tokens": 8, **changes}),
         )
         return wrong, value and value[0]

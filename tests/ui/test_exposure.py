@@ -155,11 +155,11 @@ def test_every_call_answers_every_value_in_a_sentence(local):
             assert len(wrong) < 300
 
 
-@pytest.mark.parametrize("name", ["answer", "run", "run_1", "write", "ask", "lambda_4"])
+@pytest.mark.parametrize("name", ["show_answer", "run", "run_1", "write", "ask", "lambda_4"])
 def test_calls_that_run_answer_wrong_values_in_a_sentence(local, name):
     visitor = Visitor(local)
     known = visitor.values(name)
-    if name in ("answer", "run", "run_1", "write", "ask"):
+    if name in ("show_answer", "run", "run_1", "write", "ask"):
         assert visitor.send(name, known)[0] == limits.NOT_BEGUN
     for value in VALUES:
         assert visitor.send(name, [value] * (len(known) + 1))[0]
@@ -202,7 +202,7 @@ def test_a_question_that_cannot_be_is_told_in_a_sentence(local, changes, told):
 def test_too_many_and_too_few_values_are_told(local):
     visitor = Visitor(local)
     for data in ([], [None] * 40):
-        assert visitor.send("answer", data)[0].startswith("The page expects")
+        assert visitor.send("show_answer", data)[0].startswith("The page expects")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_functions_that_scripts_ask_take_texts_alone(local):
 def test_the_page_asks_for_nothing_that_its_check_does_not_know(local):
     """Each kind of component that is an input has a rule of its own; a new kind would be taken for a text."""
     kinds = {part["type"] for call in Visitor(local).calls for part in Visitor(local).inputs(call)}
-    known = {"state", "checkbox", "number", "slider", "radio", "dropdown", "textbox", "html"}
+    known = {"state", "checkbox", "number", "slider", "radio", "dropdown", "textbox", "html", "api"}
     assert kinds <= known
 
 
@@ -262,15 +262,21 @@ def test_values_of_the_wrong_number_are_told():
 # What is served, to whom.
 
 
-def test_no_call_is_offered_to_other_programs(local):
-    assert {call["api_visibility"] for call in local.config["dependencies"]} == {"private"}
-    assert local.get(f"{API}/info").json() == {"named_endpoints": {}, "unnamed_endpoints": {}}
+def test_no_call_of_the_page_itself_is_offered_to_other_programs(local):
+    calls = local.config["dependencies"]
+    public = [call["api_name"] for call in calls if call["api_visibility"] != "private"]
+    assert public == ["answer"]  # tests/ui/test_endpoint.py
+    offered = local.get(f"{API}/info").json()
+    assert list(offered["named_endpoints"]) == ["/answer"]
+    assert offered["unnamed_endpoints"] == {}
 
 
 def test_what_runs_cannot_pass_by_the_queue(local):
     visitor = Visitor(local)
     answer = local.post(
-        f"{API}/run/answer", content=visitor.body("answer", visitor.values("answer")), headers=JSON
+        f"{API}/run/show_answer",
+        content=visitor.body("show_answer", visitor.values("show_answer")),
+        headers=JSON,
     )
     assert answer.status_code == 404
 
@@ -418,10 +424,28 @@ def test_a_visitor_begins_so_many_runs_a_minute(public):
     assert model_of(Visitor(public).ask()[1]) == FIRST
 
 
+def test_the_limits_hold_for_the_public_call_and_count_an_address_whatever_session_it_names(public):
+    assert "complete" in called(public, prompt="abc", session_hash="one")
+    long = called(public, prompt="a" * 70, session_hash="two")
+    assert limits.LONG_PROMPT.format(length="70 tokens", room="60 tokens") in long
+    assert limits.OFTEN.format(most=2) in called(public, prompt="abc")
+    assert limits.LONG_ANSWER.format(most=16, given=17) in called(
+        public, prompt="abc", settings={"max_new_tokens": 17}
+    )
+
+
+def called(client, **values):
+    """The stream of events that answers the public call."""
+    data = [values["prompt"], "nothing", values.get("settings"), "", False]
+    body = {"data": data, "session_hash": values.get("session_hash")}
+    number = client.post(f"{API}/call/answer", json=body).json()["event_id"]
+    return client.get(f"{API}/call/answer/{number}").text
+
+
 def test_a_task_is_done_once(local):
     visitor = Visitor(local)
     assert model_of(visitor.ask()[1]) == FIRST
-    again = visitor.send("answer", visitor.values("answer", **{"sd-prompt": "abc"}))
+    again = visitor.send("show_answer", visitor.values("show_answer", **{"sd-prompt": "abc"}))
     assert again == (limits.NOT_BEGUN, None)
 
 

@@ -1,0 +1,173 @@
+"""The one call that the page offers to other programs: a prompt is answered, with the run's figures and its trace."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from typing import Any, TypeAlias
+
+import gradio as gr
+from gradio.context import LocalContext
+from gradio.events import api
+
+from specdemo.errors import UserError
+from specdemo.session.caches import failure
+from specdemo.session.door import Door
+from specdemo.settings import RunSettings, Setting, field, fields
+from specdemo.trace.codec import encode
+from specdemo.trace.events import Event, RunFailed, Trace
+from specdemo.trace.metrics import answering, baseline, measure, output_text, speedup
+from specdemo.ui.checks import asked_settings, asked_system, asked_text
+from specdemo.ui.streaming import YIELD_SECONDS, Task, stream
+from specdemo.ui.visits import tell
+from specdemo.ui.words.en import limits as words
+
+NAME = "answer"
+KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
+Reply: TypeAlias = tuple[str, dict[str, Any], list[dict[str, Any]]]
+
+
+def create_endpoint(page: gr.Blocks, studio: Door) -> None:
+    """Offer the call. Called inside the page."""
+
+    def answer(
+        prompt: str,
+        method: str = "auto",
+        settings: dict[str, Any] | None = None,
+        system: str = "",
+        trace: bool = True,  # noqa: FBT001, FBT002 - Gradio's clients name it
+    ) -> Iterator[Reply]:
+        """Answer a prompt by speculative decoding, with the figures and the trace of the run.
+
+        Parameters:
+            prompt: what to answer; each call is a conversation of its own
+            method: how tokens are drafted; "nothing" is plain decoding
+            settings: settings of the run by name, as {"max_new_tokens": 64, "baseline": false}
+            system: system prompt
+            trace: whether the events of the run come too; they are long
+        Returns:
+            text: the answer so far
+            metrics: figures of the run, at its end: tokens_per_second, speedup over plain decoding and others
+            trace: the events of the run, at its end; each is a line of a saved trace
+        """
+        yield from reply(studio, prompt, method, settings, system, with_trace=trace)
+
+    # Gradio reads what a generator yields from what it returns.
+    answer.__annotations__["return"] = tuple[str, dict[str, Any], list[dict[str, Any]]]
+    api(answer, api_name=NAME, concurrency_limit=None)
+    event: Any = page.fns[max(page.fns)]
+    event.inputs[1]._api_info = schema(field("method"))
+    event.inputs[2]._api_info = settings_schema()
+    for part, label in zip(event.outputs, ("text", "metrics", "trace"), strict=True):
+        part.label = label
+
+
+def reply(
+    studio: Door,
+    prompt: object,
+    method: object,
+    settings: object,
+    system: object,
+    *,
+    with_trace: object = True,
+) -> Iterator[Reply]:
+    """What a call is answered; see `create_endpoint`. The values are as they came.
+
+    yields: the text so far, and the figures and the trace at last
+    Raises UserError.
+    """
+    studio.start()
+    asked = _asked(studio, method, settings)
+    text, system_text = asked_text(prompt), asked_system(system)
+    shown, task = _Reply(with_trace=with_trace is not False), Task(_caller())
+    tell(studio, task.visitor)  # who calls names no model, so there is none that they expect
+
+    def work() -> Generator[None, None, None]:
+        conversation = studio.open(task.visitor)
+        try:
+            for event in conversation.run(
+                text, asked, system=system_text, cancel=task.cancel, every=YIELD_SECONDS
+            ):
+                shown.events.append(event)
+                yield
+        finally:
+            conversation.close()
+
+    with closing(stream(studio, task, work(), shown)) as going_on:
+        for _ in going_on:
+            yield shown.value()
+    if shown.error:
+        raise shown.error
+    yield shown.whole()
+
+
+class _Reply:
+    """What a call is answered, so far."""
+
+    def __init__(self, *, with_trace: bool) -> None:
+        self.events: list[Event] = []
+        self.error: UserError | None = None
+        self._with_trace = with_trace
+
+    def value(self) -> Reply:
+        """The answer as it grows."""
+        return output_text(answering(Trace(tuple(self.events)))), {}, []
+
+    def whole(self) -> Reply:
+        """The answer, its figures and the events. Raises UserError for a run that broke."""
+        for event in self.events:
+            if isinstance(event, RunFailed):
+                raise failure(event)
+        trace = Trace(tuple(self.events))
+        lane, plain = answering(trace), baseline(trace)
+        figures = measure(lane)
+        ratio = speedup(plain, figures) if plain else None
+        lines = [json.loads(encode(event)) for event in self.events if self._with_trace]
+        return output_text(lane), {"speedup": ratio, **figures.values()}, lines
+
+    def wait(self, sentence: str) -> None:
+        """The line moves; who calls waits."""
+
+    def fail(self, error: UserError) -> None:
+        """Keep what went wrong."""
+        self.error = error
+
+
+def _asked(studio: Door, method: object, settings: object) -> RunSettings:
+    """Settings of a run as they came. Raises UserError."""
+    names = [one.name for one in studio.methods()]
+    if method not in names:
+        wanted = words.ONE_OF.format(names=", ".join(names))
+        raise UserError(words.WRONG_VALUE.format(name="method", range=wanted))
+    if not isinstance(settings, Mapping | None):
+        raise UserError(words.WRONG_VALUE.format(name="settings", range=words.A_GROUP))
+    longest = min(field("max_new_tokens").default, studio.settings.answer_tokens)
+    given = {"max_new_tokens": longest, **(settings or {}), "method": method}
+    return asked_settings(given, studio.settings)
+
+
+def _caller() -> str:
+    """Who calls: an address, since a program is free to begin a new session with each call."""
+    request = LocalContext.request.get(None)
+    client = getattr(request, "client", None)
+    return f"address {client.host}" if client else uuid.uuid4().hex
+
+
+def settings_schema() -> dict[str, Any]:
+    """JSON schema of the settings of a run, from their table."""
+    rows = [row for row in fields(RunSettings) if row.name != "method"]
+    group = {"type": "object", "properties": {row.name: schema(row) for row in rows}}
+    return {"oneOf": [{"type": "null"}, group]}
+
+
+def schema(row: Setting) -> dict[str, Any]:
+    """JSON schema of one setting."""
+    known = {"minimum": row.low, "maximum": row.high, "enum": list(row.choices) or None}
+    return {
+        "type": KINDS[row.kind],
+        "description": row.help,
+        "default": row.default,
+        **{name: value for name, value in known.items() if value is not None},
+    }

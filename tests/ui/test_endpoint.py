@@ -1,0 +1,172 @@
+"""The one public call: what it takes and gives, its limits, who ends it, and the examples of docs/api.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from ui.served import API, served
+
+from specdemo.errors import UserError
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings, RunSettings, fields
+from specdemo.trace.codec import decode
+from specdemo.trace.events import ModelInfo, Node, RunStarted, Trace, Verified
+from specdemo.trace.metrics import measure, output_text
+from specdemo.ui import serving
+from specdemo.ui.serving import launch_options
+from specdemo.ui.words.en import limits
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+EXAMPLE = re.compile(r"<!-- needs: page -->\n```(\w+)\n(.*?)```", re.S)
+PLACE = "http://127.0.0.1:7860"
+
+
+@pytest.fixture(scope="module")
+def page():
+    with served(answer_tokens=64) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(page):
+    return Client(str(page.base_url), verbose=False)
+
+
+def ask(client, prompt="abcabc", **values):
+    values["settings"] = {"max_new_tokens": 8, **values.get("settings", {})}
+    return client.predict(prompt=prompt, api_name="/answer", **values)
+
+
+def test_it_gives_text_figures_and_trace_of_the_run(client):
+    text, metrics, trace = ask(client, method="ngram")
+    run = Trace(tuple(decode(json.dumps(line)) for line in trace))
+    assert run.lanes == ("plain", "speculative")
+    assert text == output_text(run.lane("speculative"))
+    figures = measure(run.lane("speculative"))
+    assert metrics["new_tokens"] == figures.new_tokens == 8
+    assert metrics["speedup"] == pytest.approx(
+        figures.tokens_per_second / measure(run.lane("plain")).tokens_per_second
+    )
+
+
+def test_a_plain_answer_is_text_and_figures(client):
+    text, metrics, trace = ask(client, method="nothing", trace=False)
+    assert text == ask(client, method="ngram")[0]
+    assert (metrics["drafted"], metrics["speedup"], trace) == (0, 1, [])
+    assert ask(client, settings={"baseline": False})[1]["speedup"] is None
+
+
+def test_it_is_described_with_the_range_of_every_setting(page):
+    call = page.get(f"{API}/info").json()["named_endpoints"]["/answer"]
+    assert call["description"].startswith("Answer a prompt")
+    given = {one["parameter_name"]: one for one in call["parameters"]}
+    assert list(given) == ["prompt", "method", "settings", "system", "trace"]
+    assert [name for name, one in given.items() if not one["parameter_has_default"]] == ["prompt"]
+    known = given["settings"]["type"]["oneOf"][1]["properties"]
+    assert {"method", *known} == {row.name for row in fields(RunSettings)}
+    assert (known["lookahead"]["minimum"], known["lookahead"]["maximum"]) == (1, 32)
+    assert [one["label"] for one in call["returns"]] == ["text", "metrics", "trace"]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"prompt": " "}, "prompt is empty"),
+        ({"prompt": ["a"]}, "must be a text"),
+        ({"prompt": "a\x00"}, "control character"),
+        ({"method": "no such"}, "must be one of auto,"),
+        ({"method": {"a": 1}}, "must be one of auto,"),
+        ({"method": "draft_model"}, "needs a draft model"),
+        ({"settings": {"lookahead": 99}}, "lookahead is 99"),
+        ({"settings": {"colour": 1}}, "no setting 'colour'"),
+        ({"settings": {"max_new_tokens": 65}}, "at most 64 tokens"),
+        ({"system": 7}, "must be a text"),
+    ],
+)
+def test_what_is_not_possible_is_told(client, values, told):
+    with pytest.raises(AppError, match=told) as raised:
+        ask(client, **values)
+    assert len(str(raised.value)) < 400
+
+
+def test_settings_are_a_group(client):
+    with pytest.raises(AppError, match=limits.A_GROUP):
+        client.predict(prompt="a", settings=[1], api_name="/answer")
+
+
+class Endless:
+    """A conversation that goes on until it is cancelled."""
+
+    def __init__(self):
+        self.begun, self.closed = threading.Event(), threading.Event()
+        self.cancelled = False
+
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
+        yield RunStarted("plain", "nothing", prompt, {}, ModelInfo("tiny"))
+        step = 0
+        while not cancel.wait(0.02):
+            self.begun.set()
+            yield Verified("plain", step, (), (), Node(1, "a"), 0, 0.1, 0, 0.1 * (step + 1))
+            step += 1
+        self.cancelled = True
+
+    def close(self):
+        self.closed.set()
+
+
+def test_a_run_ends_when_its_client_hangs_up(page, monkeypatch):
+    endless = Endless()
+    monkeypatch.setattr(page.studio, "open", lambda *_: endless)
+    began = page.post(f"{API}/call/v2/answer", json={"prompt": "a"}).json()
+    with page.stream("GET", f"{API}/call/v2/answer/{began['event_id']}") as answer:
+        assert any("generating" in line for line in answer.iter_lines())
+        assert endless.begun.is_set()
+        assert not endless.closed.is_set()
+    assert endless.closed.wait(10)
+    monkeypatch.undo()
+    assert page.post(f"{API}/call/v2/answer", json={"prompt": "a"}).status_code == 200
+
+
+def test_the_examples_of_the_document_run(page, capsys):
+    examples = EXAMPLE.findall(DOCUMENT.read_text(encoding="utf-8"))
+    assert [language for language, _ in examples] == ["python", "python", "sh"]
+    said: dict[str, object] = {}
+    address = str(page.base_url).rstrip("/")
+    for language, example in examples:
+        example = example.replace(PLACE, address)
+        if language == "python":
+            exec(compile(example, "docs/api.md", "exec"), said)  # noqa: S102 - the document is ours
+        elif shutil.which("curl"):
+            begin, follow = example.splitlines()
+            number = json.loads(printed(begin))["event_id"]
+            events = printed(follow.replace("EVENT_ID", number))
+            text, metrics, trace = json.loads(events.split("event: complete\ndata: ")[1])
+            assert (metrics["new_tokens"], trace) == (24, [])
+            assert len(text) > 8
+    assert said["metrics"]["new_tokens"] == 24
+    assert "events" in capsys.readouterr().out
+
+
+def printed(command: str) -> str:
+    return subprocess.run(
+        shlex.split(command), capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+def test_the_server_for_agents_needs_its_package(monkeypatch):
+    studio = Studio(AppSettings(mcp=True, replay=True))
+    monkeypatch.setattr(serving, "installed", lambda _: False)
+    with pytest.raises(UserError, match=r"requirements-mcp\.txt"):
+        launch_options(studio)
+    monkeypatch.setattr(serving, "installed", lambda _: True)
+    assert launch_options(studio)["mcp_server"]
+    assert not launch_options()["mcp_server"]
