@@ -3,46 +3,88 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import webbrowser
 from collections.abc import Callable
+from pathlib import Path
+
+from specdemo.paths import ASSETS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge", "microsoft-edge")
+ICON = ASSETS / "icons" / "app.png"
+WIDTH, HEIGHT = 1280, 840
+NO_SCREEN = "There is no screen for a window here: open {url} in a browser."
+NO_WINDOW = (
+    "There is nothing here that opens a window of its own (requirements-desktop.txt names what does), "
+    "so the page opens in the browser: {url}"
+)
 
 
-def open_window(url: str, title: str, wait: Callable[[], None]) -> None:
+def open_window(
+    url: str, title: str, wait: Callable[[], None], say: Callable[[str], object], kept: Path
+) -> None:
     """Show the page and return when its window is closed.
 
-    wait: blocks until the program is interrupted; used with the default browser, whose tabs cannot be watched
+    wait: blocks until the program is interrupted; used where no window can be watched
+    say: told in a sentence why there is no window of its own
+    kept: folder for what the page stores in its window, as the chosen language
     """
-    if importlib.util.find_spec("webview"):
-        import webview
-
-        webview.create_window(title, url, width=1280, height=840)
-        webview.start()
+    if not _has_screen():
+        say(NO_SCREEN.format(url=url))
+    elif _webview(url, title, kept) or _browser_app(url):
         return
+    else:
+        say(NO_WINDOW.format(url=url))
+        webbrowser.open(url)
+    wait()
+
+
+def _has_screen() -> bool:
+    """Whether windows can be shown. Qt ends the whole process where they cannot."""
+    if sys.platform != "linux":
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _webview(url: str, title: str, kept: Path) -> bool:
+    """Show the page by pywebview. returns: whether it was shown and closed"""
+    if not importlib.util.find_spec("webview"):
+        return False
+    import webview
+    from webview.errors import WebViewException
+
+    webview.settings["ALLOW_DOWNLOADS"] = True  # saved runs
+    webview.create_window(title, url, width=WIDTH, height=HEIGHT, text_select=True, zoomable=True)
+    try:
+        webview.start(icon=str(ICON), private_mode=False, storage_path=str(kept))
+    except WebViewException:  # neither Qt nor GTK
+        return False
+    return True
+
+
+def _browser_app(url: str) -> bool:
+    """Show the page by a browser without its bars. returns: whether it was shown and closed"""
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
-        webbrowser.open(url)
-        wait()
-        return
+        return False
     with tempfile.TemporaryDirectory(prefix="specdemo-", ignore_cleanup_errors=True) as profile:
         # A profile of its own makes the browser stay this process, so that closing the window ends it.
         options = [
             f"--app={url}",
             f"--user-data-dir={profile}",
             "--no-first-run",
-            "--window-size=1280,840",
+            f"--window-size={WIDTH},{HEIGHT}",
         ]
         if _is_root():
             options.append("--no-sandbox")
-        subprocess.run([browser, *options], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
+        done = subprocess.run([browser, *options], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
+    return done.returncode == 0
 
 
 def _is_root() -> bool:
     """Chromium refuses to run as root with its sandbox, as in a container."""
-    import os
-
     return hasattr(os, "geteuid") and os.geteuid() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -202,6 +203,15 @@ def test_app_serves_the_page_until_it_is_closed(monkeypatch, capsys):
 def test_app_says_when_its_port_is_taken(monkeypatch, capsys):
     assert serve(monkeypatch, Page(taken=True), "--port 7999") == 1
     assert "Port 7999 is taken." in capsys.readouterr().err
+
+
+def test_app_says_that_it_already_runs(monkeypatch, capsys):
+    answer = io.BytesIO(b'{"status": "ready"}')
+    monkeypatch.setattr(app_command, "urlopen", lambda *_, **__: answer)
+    assert serve(monkeypatch, Page(taken=True), "--port 7999 --desktop") == 1
+    told = capsys.readouterr().err
+    assert "specdemo already runs at http://127.0.0.1:7999." in told
+    assert "--port 8000" in told
 
 
 def test_a_command_imports_its_own_file_and_no_other():

@@ -1,46 +1,212 @@
-"""The window of its own: which program shows it, and that closing it ends the wait."""
+"""The window of its own: which program shows it, that closing it ends the wait, and what is said where nothing can."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
+import socket
 import stat
+import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from specdemo.ui import desktop
 
 URL = "http://127.0.0.1:7860/"
+ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def no_webview(monkeypatch):
+class Opened:
+    """What became of one call."""
+
+    def __init__(self, tmp_path, monkeypatch):
+        self.said, self.browser, self.waited = [], [], []
+        monkeypatch.setattr(desktop.webbrowser, "open", self.browser.append)
+        self.kept = tmp_path / "kept"
+
+    def open(self):
+        desktop.open_window(
+            URL, "specdemo", lambda: self.waited.append(True), self.said.append, self.kept
+        )
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    """A machine with a screen, without pywebview and without a browser."""
     real = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "webview" else real(name)
     )
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setenv("DISPLAY", ":0")
+    return Opened(tmp_path, monkeypatch)
+
+
+def browser_at(path: Path, code: int = 0) -> Path:
+    """A stand-in that writes what it was asked for."""
+    path.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {path}.seen\nexit {code}\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in browser is a shell script")
-def test_a_browser_shows_the_page_as_an_app_with_a_profile_of_its_own(monkeypatch, tmp_path):
-    seen = tmp_path / "seen"
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {seen}\n')
-    browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
+def test_a_browser_shows_the_page_as_an_app_with_a_profile_of_its_own(
+    opened, monkeypatch, tmp_path
+):
+    browser = browser_at(tmp_path / "browser")
     monkeypatch.setattr(shutil, "which", lambda name: str(browser) if name == "msedge" else None)
-    desktop.open_window(URL, "specdemo", lambda: pytest.fail("waited although the window closed"))
-    options = seen.read_text().splitlines()
+    opened.open()
+    options = Path(f"{browser}.seen").read_text().splitlines()
     assert f"--app={URL}" in options
     profile = next(option for option in options if option.startswith("--user-data-dir="))
     assert not Path(profile.partition("=")[2]).exists()
+    assert [opened.said, opened.waited, opened.browser] == [[], [], []]
 
 
-def test_without_such_a_program_the_default_browser_is_used(monkeypatch):
-    opened, waited = [], []
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    monkeypatch.setattr(desktop.webbrowser, "open", opened.append)
-    desktop.open_window(URL, "specdemo", lambda: waited.append(True))
-    assert opened == [URL]
-    assert waited == [True]
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in browser is a shell script")
+def test_a_browser_that_cannot_start_gives_way_to_the_default_one(opened, monkeypatch, tmp_path):
+    browser = browser_at(tmp_path / "browser", code=1)
+    monkeypatch.setattr(shutil, "which", lambda name: str(browser) if name == "chromium" else None)
+    opened.open()
+    assert opened.browser == [URL]
+
+
+def test_without_such_a_program_the_default_browser_is_used_and_it_is_said(opened):
+    opened.open()
+    assert opened.browser == [URL]
+    assert opened.waited == [True]
+    (sentence,) = opened.said
+    assert URL in sentence
+    assert "requirements-desktop.txt" in sentence
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there are windows a matter of variables")
+def test_without_a_screen_nothing_is_opened_and_it_is_said(opened, monkeypatch):
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    opened.open()
+    assert opened.said == [desktop.NO_SCREEN.format(url=URL)]
+    assert opened.waited == [True]
+    assert not opened.browser
+
+
+class FakeWindows(ModuleType):
+    """pywebview without windows. trouble: what it raises at its start"""
+
+    def __init__(self, monkeypatch, trouble=False):
+        super().__init__("webview")
+        self.settings, self.windows, self.started = {}, [], {}
+        self.trouble = trouble
+        errors = ModuleType("webview.errors")
+        errors.WebViewException = type("WebViewException", (Exception,), {})
+        self.errors = errors
+        monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
+        monkeypatch.setitem(sys.modules, "webview", self)
+        monkeypatch.setitem(sys.modules, "webview.errors", errors)
+
+    def create_window(self, title, url, **options):
+        self.windows.append((title, url, options))
+
+    def start(self, **options):
+        self.started = options
+        if self.trouble:
+            raise self.errors.WebViewException("You must have either QT or GTK")
+
+
+def test_pywebview_shows_the_page_with_its_icon_and_may_save_files(opened, monkeypatch):
+    webview = FakeWindows(monkeypatch)
+    opened.open()
+    ((title, url, options),) = webview.windows
+    assert (title, url, options["text_select"]) == ("specdemo", URL, True)
+    assert Path(webview.started["icon"]).read_bytes().startswith(b"\x89PNG")
+    assert webview.started["storage_path"] == str(opened.kept)
+    assert webview.settings["ALLOW_DOWNLOADS"]
+    assert [opened.said, opened.waited, opened.browser] == [[], [], []]
+
+
+def test_pywebview_without_qt_and_gtk_is_told_and_the_browser_is_used(opened, monkeypatch):
+    FakeWindows(monkeypatch, trouble=True)
+    opened.open()
+    assert opened.browser == [URL]
+    assert len(opened.said) == 1
+
+
+REAL = """
+import sys, threading, time
+import webview
+from specdemo.cli.parser import main
+
+def close():
+    while not webview.windows:
+        time.sleep(0.05)
+    window = webview.windows[0]
+    window.events.loaded.wait(60)
+    print("title:", window.evaluate_js("document.title"), flush=True)
+    window.destroy()
+
+threading.Thread(target=close, daemon=True).start()
+raise SystemExit(main(["app", "--replay", "--desktop", "--port", sys.argv[1]]))
+"""
+
+
+def why_no_window() -> str:
+    """What a real window lacks here; empty where it can be shown."""
+    if not shutil.which("Xvfb"):
+        return "no Xvfb"
+    try:
+        import webview  # noqa: F401
+    except ImportError:
+        return "no pywebview: pip install -r requirements-desktop.txt"
+    backends = ("PyQt6.QtWebEngineWidgets", "gi.repository.WebKit2")
+    for name in backends:
+        try:
+            if importlib.util.find_spec(name):
+                return ""
+        except ImportError:
+            continue
+    return "neither Qt nor GTK"
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(bool(why_no_window()), reason=why_no_window())
+def test_closing_a_real_window_ends_the_process(tmp_path):
+    read, write = os.pipe()
+    screen = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x900x24"],
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        number = os.read(read, 16).decode().strip()
+        environment = {
+            **os.environ,
+            "DISPLAY": f":{number}",
+            "SPECDEMO_CACHE": str(tmp_path),
+            "QTWEBENGINE_DISABLE_SANDBOX": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", REAL, free_port()],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    finally:
+        screen.terminate()
+        screen.wait(10)
+        os.close(read)
+        os.close(write)
+    assert done.returncode == 0, done.stderr
+    assert "title: specdemo" in done.stdout

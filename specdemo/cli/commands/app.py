@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from functools import partial
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 from specdemo.cli.options import add_option, add_settings, app_settings
 from specdemo.errors import UserError
@@ -43,17 +47,30 @@ def run(options: argparse.Namespace) -> int:
             **looks,
         )
     except OSError as error:
-        raise UserError(
-            f"Port {settings.port} is taken.", advice="Choose another: --port 7861."
-        ) from error
+        raise _taken(settings) from error
     studio.start()  # after the page is there: loading would hold it up
     print(f"specdemo is at {url} (Ctrl+C ends it)", flush=True)
     if options.desktop:
-        open_window(url, "specdemo", page.block_thread)
+        kept = settings.cache_dir / "window"
+        open_window(url, "specdemo", page.block_thread, partial(print, flush=True), kept)
         page.close()
     else:
         page.block_thread()
     return 0
+
+
+def _taken(settings: AppSettings) -> UserError:
+    """Who has the port: specdemo itself, or another program."""
+    url = f"http://{settings.host}:{settings.port}"
+    try:
+        with urlopen(f"{url}/health", timeout=2) as answer:  # noqa: S310
+            ours = "status" in json.load(answer)
+    except (OSError, ValueError, TypeError, HTTPException):
+        ours = False
+    return UserError(
+        f"specdemo already runs at {url}." if ours else f"Port {settings.port} is taken.",
+        advice=f"{'Use its window, or start' if ours else 'Choose'} another: --port {settings.port + 1}.",
+    )
 
 
 def open_door(settings: AppSettings) -> Door:
