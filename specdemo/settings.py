@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 from specdemo.errors import UserError
 
 PRECISIONS = ("nf4", "int8", "bf16", "fp32")
+HEADS = ("auto", "16", "8", "4")
 SWITCHES = ("off", "catalogue", "any")
 POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
 MAX_LOOKAHEAD = 32
@@ -314,6 +315,7 @@ class AppSettings:
     """What the program is started with. `target` and `draft` are catalogue names, hub ids, folders or GGUF files.
 
     draft "auto" is the catalogue's partner of the target; device "auto" takes CUDA when there is one.
+    head "auto" measures what 8 bits change, see `models.decoders.heads`
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
     trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
     replay: load no model; recorded runs alone are shown
@@ -345,6 +347,11 @@ class AppSettings:
     precision: str = _row(
         "nf4", "precision", "model", "precision of the target's weights",
         choices=PRECISIONS, flag="--precision", variable="SPECDEMO_PRECISION",
+    )  # fmt: skip
+    head: str = _row(
+        "auto", "output head", "model",
+        "bits of the output head in the compiled pass; `auto` takes 8 for a large head that says what the one in 16 says",
+        choices=HEADS, flag="--head", variable="SPECDEMO_HEAD",
     )  # fmt: skip
     device: str = _row(
         "auto", "device", "model", "`cpu` or `cuda`; `auto` takes CUDA when there is one",

@@ -10,6 +10,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
+from specdemo.models import loading
+from specdemo.models.drafts.copy import _quantised, matrices
 
 TEXT = [3, 14, 15, 9, 26, 5, 35, 8]
 TREE = Proposal(token_ids=(7, 8, 9, 10, 11, 12), parents=(-1, -1, 0, 0, 2, 1))
@@ -38,6 +40,43 @@ BUILDS = {
     "qwen2": {},
     "qwen3": {},
 }
+
+
+WORDS = -(-VOCABULARY // 32) * 32
+COMPILED_BUILDS = {
+    "llama": {"tie_word_embeddings": True},
+    "llama3-rope": {"rope_parameters": ROPE},
+    "qwen2": {},
+    "qwen3": {"head_dim": 128},
+}
+
+
+def tiny_nf4(name: str, *, fused: bool = True):
+    """A random NF4 model of a family, with or without what bitsandbytes has for some processors only."""
+    pytest.importorskip("bitsandbytes")
+    torch.manual_seed(3)
+    options = {"head_dim": 64, **COMPILED_BUILDS[name]}
+    if name == "qwen2":
+        options.pop("head_dim")  # hidden size over heads
+    config = AutoConfig.for_model(
+        name.removesuffix("3-rope"), vocab_size=WORDS, hidden_size=256, intermediate_size=192,
+        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, **options,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    model.requires_grad_(False)
+    for parameter_name, parameter in model.named_parameters():
+        if "bias" in parameter_name or "norm" in parameter_name:
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        elif "embed" not in parameter_name:
+            parameter.mul_(4)  # so that layers say something
+    for path in matrices(model):
+        parent, _, attribute = path.rpartition(".")
+        linear = _quantised(model.get_submodule(path))
+        linear.support_avx512bf16_for_cpu &= fused
+        setattr(model.get_submodule(parent), attribute, linear)
+    loading.prepare_kernels(model, "nf4", torch.device("cpu"))
+    loading.warm_up(model)
+    return model
 
 
 def nf4_layers(count: int, *, nested: bool = False, fused: bool = False):

@@ -17,6 +17,7 @@ COMMANDS = {
     "compare": "compare methods with plain decoding on one prompt, as a table",
     "bench": "measure methods on a suite of prompts, against plain decoding and other programs",
     "audit": "prove on this machine that methods do not change what the target says",
+    "heads": "measure the output head in 16, 8 and 4 bits: size, speed, and how far its words move",
     "counterexample": "show with two words why a drafter may stop early but must not drop tokens that it has drawn",
     "methods": "list every drafting method and what it needs",
     "models": "list the catalogue of models: memory, licence and what each suits",

@@ -17,13 +17,12 @@ from torch import Tensor
 
 from specdemo.engine.draft_plan import TENTHS
 from specdemo.kernels import job as jobs
-from specdemo.kernels.packing import BLOCK, Packed
+from specdemo.kernels.packing import BLOCK, GROUP, Packed
 
 if TYPE_CHECKING:
     from specdemo.kernels.rows import Rows, SequenceRows
     from specdemo.kernels.weights import LayerWeights
 
-WIDE_GROUP = 64  # inputs that share a scale in a head that is not in 4 bits
 Memory = tuple[int, int]  # first byte, bytes
 
 
@@ -233,16 +232,12 @@ def _layers(job: Any) -> Iterator[Range]:
 def _matrix(
     name: str, record: Any, outputs: int, inputs: int, group: int, sizes: Mapping[str, int]
 ) -> Iterator[Range]:
-    """A 4-bit matrix; or a head that is not in 4 bits, which has no zeros."""
-    wide = name == "head" and not record.zeros
-    yield Range(
-        f"{name}.codes",
-        record.codes,
-        outputs * inputs * 2 if wide else outputs * inputs // 2,
-        sizes=sizes,
-    )
-    scales = outputs * (inputs // (WIDE_GROUP if wide else group))
-    if record.scales or not wide:
+    """A matrix of 4 bits; or a head of 8, or of 16, which may have no scales."""
+    bits = record.bits
+    sizes = {**sizes, "bits": bits}
+    yield Range(f"{name}.codes", record.codes, outputs * inputs * bits // 8, sizes=sizes)
+    scales = outputs * (inputs // (group if bits == 4 else GROUP))
+    if record.scales or bits < 16:
         yield Range(
             f"{name}.scales", record.scales, scales * (2 if record.zeros else 4), sizes=sizes
         )

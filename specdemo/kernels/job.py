@@ -15,8 +15,15 @@ import numpy as np
 ADDRESS = COUNT = NUMBER = np.dtype(np.int64)
 REAL = np.dtype(np.float64)
 
-# A matrix of 32 outputs a block, see `packing.Packed`. zeros: 0 where codes mean values of their own.
-MATRIX = np.dtype([("codes", ADDRESS), ("scales", ADDRESS), ("zeros", ADDRESS)])
+# A matrix of 32 outputs a block, see `packing.Packed`.
+MATRIX = np.dtype(
+    [
+        ("codes", ADDRESS),
+        ("scales", ADDRESS),
+        ("zeros", ADDRESS),  # 0 where codes mean values of their own
+        ("bits", COUNT),  # of a code: 4; of a head also 8 or 16
+    ]
+)
 
 # The weights of a layer; norms and the bias are float32.
 LAYER = np.dtype(
@@ -101,7 +108,7 @@ JOB = np.dtype(
         ("table", ADDRESS),  # what the 16 codes mean, see `packing.meanings`
         ("layers", ADDRESS),  # (layers,) LAYER
         ("norm", ADDRESS),  # (hidden,) float32, before the head
-        ("head", MATRIX),  # 4-bit, or as `products.laid_out` gives it where there are no zeros
+        ("head", MATRIX),  # in 16 bits as `products.laid_out` gives it
         ("head_columns", COUNT),
         ("embedding", ADDRESS),  # (V, hidden) bfloat16 that drafted tokens are read by
         ("cos", ADDRESS),  # (positions, head_dim) float32

@@ -16,7 +16,7 @@ from numba import carray, types
 from specdemo.kernels import simd
 from specdemo.kernels.attention import UNSEEN, attend_all, norm, products
 from specdemo.kernels.jit import compiled
-from specdemo.kernels.packing import BLOCK
+from specdemo.kernels.packing import BLOCK, GROUP
 from specdemo.kernels.records import LAYER_BYTES, layer_at, sequence_at
 
 TILES_BYTES = 64  # of the shapes of all tiles
@@ -63,17 +63,24 @@ def add_injected(job, x):
 
 
 @compiled
+def group_of(job, matrix):
+    """Inputs of a matrix that share a scale."""
+    return job.group if matrix.bits == 4 else GROUP
+
+
+@compiled
 def quantize_inputs(job, source, stride, width, rows, matrix, buffers):
-    """Prepare the inputs of a 4-bit matrix. source: float32 rows `stride` bytes apart"""
+    """Prepare the inputs of a matrix of 4 or 8 bits. source: float32 rows `stride` bytes apart"""
     y, about, _ = buffers
-    products.quantize_inputs(source, stride, y, about, rows, width, job.group, matrix.zeros != 0)
+    group = group_of(job, matrix)
+    products.quantize_inputs(source, stride, y, about, rows, width, group, matrix.zeros != 0)
 
 
 @compiled
 def multiply(job, width, rows, matrix, into, stride, first, end, buffers):
-    """Blocks `first` to `end` of 32 outputs of a 4-bit matrix, for the inputs prepared last. into: (rows, stride) float32"""
+    """Blocks `first` to `end` of 32 outputs of a matrix of 4 or 8 bits, for the inputs prepared last. into: (rows, stride) float32"""
     y, about, own = buffers
-    group, table = job.group, job.table
+    group, table = group_of(job, matrix), job.table
     products.product(y, about, rows, width, matrix, table, group, into, stride, first, end, own)
 
 
@@ -116,7 +123,7 @@ def apply_head(job, x, normed_x, thread, threads, buffers):
     for i in range(count):
         norm(x + asked[i] * hidden * 4, job.norm, normed_x + i * hidden * 4, hidden, epsilon)
     blocks = job.head_columns // BLOCK
-    if not job.head.zeros:
+    if job.head.bits == 16:
         products.begin(tiles_for(job, 16))
         first, end = share(blocks, thread, threads)
         products.wide_product(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from specdemo.kernels import llvm, simd
 from specdemo.kernels.jit import compiled, loose
+from specdemo.kernels.packing import Packed
 
 COLUMNS = 32  # outputs decoded together
 ROW_TILE = 16
@@ -26,11 +27,11 @@ def meanings(code: Tensor) -> tuple[Tensor, float]:
     return code.bfloat16().repeat(2).contiguous(), 1.0
 
 
-def laid_out(matrix: Tensor) -> tuple[Tensor, None]:
+def laid_out(matrix: Tensor) -> Packed:
     """A bfloat16 matrix in the order in which it is read: tiles of 16 rows and 32 columns, two below each other."""
     rows, columns = matrix.shape
     tiles = matrix.detach().view(rows // 32, 2, 16, columns // 32, 32).permute(0, 3, 1, 2, 4)
-    return tiles.contiguous(), None
+    return Packed(tiles.contiguous(), None)
 
 
 def _tile(number: Any) -> Any:
@@ -163,12 +164,13 @@ def quantize_inputs(x, stride, into, about, rows, width, group, sums):
 
 @compiled
 def product(x, about, rows, width, matrix, table, group, into, stride, first, end, own):
-    """Blocks `first` to `end` of 32 outputs of a 4-bit matrix. Tiles are shaped for `rows` rows, at most 16 at a time.
+    """Blocks `first` to `end` of 32 outputs of a 4-bit or 8-bit matrix. Tiles are shaped for `rows` rows, at most 16 at a time.
 
     Two tiles' worth of inputs go together: of one group, or of two that each have accumulators of their own.
-    x, about: from `quantize_inputs`; matrix: its record; into: (rows, stride) float32; own: the thread's buffers
+    x, about: from `quantize_inputs`; matrix: its record; table: what 4-bit codes mean
+    into: (rows, stride) float32; own: the thread's buffers
     """
-    codes, scales, zeros = matrix.codes, matrix.scales, matrix.zeros
+    codes, scales, zeros, bits = matrix.codes, matrix.scales, matrix.zeros, matrix.bits
     groups, each = width // group, STEP // group
     part, total = own + CODE_BUFFER, own + CODE_BUFFER + PART_BUFFER
     line, found_line = COLUMNS * (2 if zeros else 4), COLUMNS * 4 * each
@@ -176,7 +178,12 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
     for block in range(first, end):
         simd.clear(total, rows * 2)
         for g in range(0, groups, each):
-            simd.decode(1, codes + (block * groups + g) * group * 16, table, own, STEP // 2)
+            source = codes + (block * groups + g) * group * 4 * bits
+            if bits == 4:
+                simd.decode(1, source, table, own, STEP // 2)
+            else:
+                simd.fetch(source + llvm.AHEAD, STEP * COLUMNS // 64)
+                simd.bytes_to_bfloat16(source, own, STEP * COLUMNS // 16)
             beside = (block * groups + g) * line
             for row in range(0, rows, ROW_TILE):
                 address = x + (row * width + g * group) * 2

@@ -3,7 +3,7 @@
 Inputs enter 4-bit products as whole numbers of 15 bits, with a step of their own for each group that shares a scale, and
 codes as whole numbers of 12: two of them are multiplied and added at once (`vpmaddwd`), 64 of them fit 32 bits, and
 whole numbers add up to the same in any order. A bfloat16 matrix becomes such numbers when it is loaded. What is rounded
-away is less than inputs in bfloat16 would lose.
+away is less than inputs in bfloat16 would lose. Codes of 8 bits are widened as they are read.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from specdemo.kernels import cpu_features, llvm, simd
 from specdemo.kernels.jit import compiled
+from specdemo.kernels.packing import GROUP, Packed, whole_numbers
 from specdemo.kernels.scores_avx import QUERY, put_query, scores
 
 __all__ = [
@@ -34,9 +35,9 @@ MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
 ROWS = (
     4 if cpu_features.has_wide_vectors() else 2
 )  # read together: their sums are kept in registers
-WHOLE_GROUP = 64  # inputs that share a scale in matrices of 16-bit numbers
-# Lines of 64 bytes to prefetch for two pairs of inputs: none, of 4-bit codes, of 16-bit numbers.
-DENSITIES = (0, 1, 4)
+# How numbers lie, and what is prefetched with them: 8 * bytes of a number + lines of 64 bytes for two pairs of inputs.
+# Decoded 4-bit codes, 8-bit and 16-bit numbers for the first rows; the same without prefetching for further ones.
+OF_CODES, OF_BYTES, OF_SHORTS, MORE_BYTES, MORE_SHORTS = FORMS = (17, 10, 20, 8, 16)
 CHAINS = 8 if cpu_features.has_wide_vectors() else 2  # independent sums of one row
 
 
@@ -48,19 +49,9 @@ def meanings(code: Tensor) -> tuple[Tensor, float]:
     return (code.float() / unit).round().short().repeat(2).contiguous(), unit
 
 
-def laid_out(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """A bfloat16 matrix as 16-bit numbers and their scales, both in the order of `packing.Packed`."""
-    rows, columns = matrix.shape
-    codes = torch.empty(
-        rows // COLUMNS, columns // WHOLE_GROUP, 2, WHOLE_GROUP // 2, 16, 2, dtype=torch.int16
-    )
-    scales = torch.empty(rows // COLUMNS, columns // WHOLE_GROUP, COLUMNS)
-    for n, block in enumerate(matrix.detach().float().split(COLUMNS)):
-        groups = block.view(COLUMNS, -1, WHOLE_GROUP)
-        scales[n] = (groups.abs().amax(-1).clamp(min=1e-30) / MOST_CODE).t()
-        whole = (groups / scales[n].t()[..., None]).round().short()
-        codes[n] = whole.view(2, 16, -1, WHOLE_GROUP // 2, 2).permute(2, 0, 3, 1, 4)
-    return codes, scales
+def laid_out(matrix: Tensor) -> Packed:
+    """A bfloat16 matrix as 16-bit numbers."""
+    return whole_numbers(matrix, MOST_CODE, torch.int16)
 
 
 @compiled
@@ -150,22 +141,22 @@ def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
 
 @intrinsic
 def add_products(
-    _context, rows, x, x_step, codes, pairs, lines, then, steps, groups, sums, scales, zeros, total
+    _context, rows, x, x_step, codes, pairs, form, then, steps, groups, sums, scales, zeros, total
 ):
     """Add the products of one group of inputs of 1 to ROWS rows to their totals.
 
-    x, codes: 16-bit numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
-    lines, then: how many lines of 64 bytes to prefetch with each two pairs, one of DENSITIES, and from which address
+    x, codes: numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
+    form, then: one of FORMS, how codes lie and what to prefetch; and from which address
     steps, sums: of the first row's group, those of other rows `groups` further; scales, zeros: as in `packing.Packed`
     total: (rows, 32) float32
     """
 
     def generate(context, builder, _signature, arguments):
-        rows, x, x_step, codes, pairs, lines, then, *about = arguments
+        rows, x, x_step, codes, pairs, form, then, *about = arguments
         done = builder.append_basic_block()
-        for density in _ways(builder, lines, DENSITIES):
+        for one in _ways(builder, form, FORMS):
             for count in _ways(builder, rows, range(1, ROWS + 1)):
-                found = _summed(builder, count, x, x_step, codes, pairs, density, then)
+                found = _summed(builder, count, x, x_step, codes, pairs, one, then)
                 _add_scaled(builder, found, *about)
                 builder.branch(done)
         builder.position_at_end(done)
@@ -232,10 +223,13 @@ def _add_scaled(
 
 
 def _summed(
-    builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any, lines: int, then: Any
+    builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any, form: int, then: Any
 ) -> list[Any]:
-    """Sums of products, 16 int32 each: lower and upper outputs of each row."""
-    upper = llvm.offset(builder, codes, pairs, 6)
+    """Sums of products, 16 int32 each: lower and upper outputs of each row. form: one of FORMS"""
+    size, lines = divmod(form, 8)
+    kind = ir.VectorType(ir.IntType(8 * size), 2 * llvm.LANES)
+    step = 4 + size  # log2 of the bytes of 16 outputs' pair
+    upper = llvm.offset(builder, codes, pairs, step)
     first = [builder.add(x, builder.mul(x_step, ir.Constant(llvm.I64, row))) for row in range(rows)]
     # As many sums as hide the latency of an addition, each added to once a turn: more than once is slower.
     chains = 1 << (CHAINS // rows).bit_length() - 1
@@ -243,7 +237,7 @@ def _summed(
     shift = chains.bit_length() - 1
     with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(llvm.I64, shift))) as loop:
         addresses = [
-            llvm.offset(builder, address, loop.index, 6 + shift) for address in (codes, upper)
+            llvm.offset(builder, address, loop.index, step + shift) for address in (codes, upper)
         ]
         inputs = [llvm.offset(builder, address, loop.index, 2 + shift) for address in first]
         beside = builder.mul(loop.index, ir.Constant(llvm.I64, 32 * lines * chains))
@@ -251,9 +245,10 @@ def _summed(
             llvm.prefetch_ahead(builder, llvm.at(builder, builder.add(then, beside), 64 * line))
         for pair in range(chains):
             halves = [
-                llvm.load(builder, llvm.at(builder, one, 64 * pair), llvm.WIDE_SHORTS)
-                for one in addresses
+                llvm.load(builder, llvm.at(builder, one, (pair << step)), kind) for one in addresses
             ]
+            if size == 1:
+                halves = [builder.sext(one, llvm.WIDE_SHORTS) for one in halves]
             for row, address in enumerate(inputs):
                 both = llvm.load(builder, llvm.at(builder, address, 4 * pair), llvm.I32)
                 both = builder.bitcast(llvm.splat(builder, both, llvm.INTS), llvm.WIDE_SHORTS)
@@ -266,20 +261,22 @@ def _summed(
 
 @compiled
 def product(x, about, rows, width, matrix, table, group, into, stride, first, end, own):
-    """Blocks `first` to `end` of 32 outputs of a 4-bit matrix, or of one of 16-bit numbers when there is no table.
+    """Blocks `first` to `end` of 32 outputs of a matrix.
 
-    x, about: from `quantize_inputs`; matrix: its record; into: (rows, stride) float32; own: the thread's buffers
+    x, about: from `quantize_inputs`; matrix: its record; table: what 4-bit codes mean
+    into: (rows, stride) float32; own: the thread's buffers
     """
-    codes, scales, zeros = matrix.codes, matrix.scales, matrix.zeros
+    codes, scales, zeros, bits = matrix.codes, matrix.scales, matrix.zeros, matrix.bits
     groups, pairs = width // group, group // 2
     line, total, step = COLUMNS * (2 if zeros else 4), own + CODE_BUFFER, width * 2
-    density = 1 if table else 4
+    form = OF_CODES if bits == 4 else (OF_BYTES if bits == 8 else OF_SHORTS)
+    more = MORE_BYTES if bits == 8 else MORE_SHORTS
     for block in range(first, end):
         simd.clear(total, rows * 2)
         for g in range(groups):
             number = block * groups + g
-            then = numbers = codes + number * group * 16 * density
-            if table:
+            then = numbers = codes + number * group * 4 * bits
+            if bits == 4:
                 simd.decode(0, then, table, own, pairs)
                 numbers = own
             scale, zero = scales + number * line, (zeros + number * line if zeros else 0)
@@ -293,7 +290,7 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
                     step,
                     numbers,
                     pairs,
-                    0 if row else density,
+                    more if row else form,
                     then,
                     steps,
                     groups,
@@ -313,5 +310,5 @@ def wide_product(x, count, width, matrix, into, stride, first, end, buffers):
     x: (count, width) float32; matrix: as for `product`; into: (count, stride) float32
     """
     y, about, own = buffers
-    quantize_inputs(x, width * 4, y, about, count, width, WHOLE_GROUP, False)
-    product(y, about, count, width, matrix, 0, WHOLE_GROUP, into, stride, first, end, own)
+    quantize_inputs(x, width * 4, y, about, count, width, GROUP, False)
+    product(y, about, count, width, matrix, 0, GROUP, into, stride, first, end, own)

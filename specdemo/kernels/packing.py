@@ -1,4 +1,4 @@
-"""4-bit matrices as the compiled pass reads them: codes in blocks of 32 outputs, and the scales of each group of inputs."""
+"""Matrices as the compiled pass reads them: codes in blocks of 32 outputs, and the scales of each group of inputs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import torch
 from torch import Tensor
 
 BLOCK = 32  # outputs that are laid out together
+GROUP = 64  # inputs that share a scale in matrices of whole numbers of 8 or 16 bits
 AFFINE = torch.arange(16, dtype=torch.bfloat16) - 8  # what codes mean in matrices of levels
+MOST_BYTE = 127
+SLICE = 2048  # outputs that are laid out at a time: the room that this takes is a slice's
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A 4-bit matrix as compiled products read it.
+    """A matrix as compiled products read it.
 
-    codes: as bitsandbytes lays out NF4 for its CPU kernel
+    codes: 4-bit as bitsandbytes lays out NF4 for its CPU kernel, uint8; a head also as `whole_numbers` gives it
     scales, zeros: (out // 32, groups, 32), in the order in which codes are read: float32 where codes mean values
         and zeros are None, else bfloat16
     """
@@ -24,6 +27,42 @@ class Packed:
     scales: Tensor | None
     zeros: Tensor | None = None
     bias: Tensor | None = None
+
+    @property
+    def bits(self) -> int:
+        """Of a code: 4, 8 or 16."""
+        return {torch.uint8: 4, torch.int8: 8}.get(self.codes.dtype, 16)
+
+
+def whole_numbers(matrix: Tensor, most: int = MOST_BYTE, dtype: torch.dtype = torch.int8) -> Packed:
+    """A matrix as whole numbers from -most to most, and what one of them means in each group of inputs.
+
+    matrix: (out, in); codes: (out // 32, groups, 2 halves of the outputs, pairs of inputs, 16 outputs, 2 inputs)
+    """
+    rows, columns = matrix.shape
+    blocks, groups = rows // BLOCK, columns // GROUP
+    codes = torch.empty(blocks, groups, 2, GROUP // 2, 16, 2, dtype=dtype)
+    scales = torch.empty(blocks, groups, BLOCK)
+    first = 0
+    for part in matrix.detach().split(SLICE):
+        grouped = part.float().view(-1, BLOCK, groups, GROUP)
+        last = first + len(grouped)
+        step = grouped.abs().amax(-1).clamp(min=1e-30) / most
+        scales[first:last] = step.transpose(1, 2)
+        whole = (grouped / step[..., None]).round().to(dtype)
+        whole = whole.view(-1, 2, 16, groups, GROUP // 2, 2)
+        codes[first:last] = whole.permute(0, 3, 1, 4, 2, 5)
+        first = last
+    return Packed(codes, scales)
+
+
+def from_whole_numbers(matrix: Packed, first: int, last: int) -> Tensor:
+    """Rows of a matrix of `whole_numbers`, both in whole blocks. returns: (rows, in) float32"""
+    blocks = slice(first // BLOCK, last // BLOCK)
+    assert matrix.scales is not None
+    codes = matrix.codes[blocks].permute(0, 2, 4, 1, 3, 5).reshape(last - first, -1, GROUP)
+    scales = matrix.scales[blocks].transpose(1, 2).reshape(last - first, -1, 1)
+    return (codes * scales).flatten(1)
 
 
 def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor) -> Packed:
@@ -38,6 +77,13 @@ def lay_codes(levels: Tensor) -> Tensor:
     blocks = levels.to(torch.uint8).view(outputs // 32, 32, inputs // 2, 2).transpose(1, 2)
     lower, upper = blocks.reshape(outputs // 32, inputs // 2, 64).chunk(2, dim=-1)
     return (lower | upper << 4).contiguous()
+
+
+def levels_of(codes: Tensor) -> Tensor:
+    """What `lay_codes` was given. codes: (out // 32, in // 2, 32)"""
+    blocks, pairs, _ = codes.shape
+    levels = torch.cat([codes & 15, codes >> 4], dim=-1).view(blocks, pairs, 32, 2)
+    return levels.transpose(1, 2).reshape(blocks * 32, pairs * 2)
 
 
 def in_blocks(scales: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ class CompiledLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
     table: from `packing.meanings`; norm: (hidden,) float32, before the head
-    head: (V, hidden) bfloat16, laid out anew here, or a 4-bit matrix
+    head: (V, hidden) bfloat16, laid out anew here, or a matrix of 4 or 8 bits
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class CompiledLayers:
     ) -> None:
         self._run_in_team, products = _compiled()
         self.shape, self.layers, self.norm, self.table = shape, tuple(layers), norm, table
-        self.head = head if isinstance(head, Packed) else Packed(*products.laid_out(head))
+        self.head = head if isinstance(head, Packed) else products.laid_out(head)
         self.columns = BLOCK * len(self.head.codes)
         self.described = (jobs.LayerStructure * len(layers))()
         for record, layer in zip(self.described, layers, strict=True):

@@ -157,6 +157,18 @@ round_to_bfloat16 = _conversion(
 widen = _conversion(llvm.to_floats, llvm.SHORTS, (5, 6))  # bfloat16 to float32
 
 
+def _bytes_to_bfloat16(builder: Any, values: Any) -> Any:
+    """8 bits fit into a bfloat16, whose lower half as a float32 is empty then."""
+    floats = builder.sitofp(values, llvm.FLOATS)
+    bits = builder.lshr(
+        builder.bitcast(floats, llvm.INTS), ir.Constant(llvm.INTS, [16] * llvm.LANES)
+    )
+    return builder.trunc(bits, llvm.SHORTS)
+
+
+bytes_to_bfloat16 = _conversion(_bytes_to_bfloat16, ir.VectorType(llvm.I8, llvm.LANES), (4, 5))
+
+
 @intrinsic
 def softmax(_context, scores, keys, scale):
     """Softmax of 16 queries side by side. It does not divide by the sums: they are written behind the last key's row.

@@ -66,6 +66,7 @@ def write_matrix(record: Any, matrix: Packed) -> None:
     """Fill a matrix's record, see `job.MATRIX`."""
     record.codes = matrix.codes.data_ptr()
     record.scales, record.zeros = address(matrix.scales), address(matrix.zeros)
+    record.bits = matrix.bits
 
 
 def address(tensor: Tensor | None) -> int:

@@ -7,17 +7,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.forward import Decoder
 from specdemo.errors import UserError
-from specdemo.models.decoders.choose import COMPILED, open_decoder
+from specdemo.models.decoders.choose import COMPILED, open_decoder, packs
+from specdemo.models.decoders.heads import AUTO, SAMPLE, HeadChoice
+from specdemo.models.decoders.verdicts import Verdicts
 from specdemo.models.files.folder import check_folder, count_parameters
 from specdemo.models.files.sources import ModelFiles
 from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
+from specdemo.models.tokenizers import load_tokenizer
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 FUSED_ROWS, FUSED_COLUMNS = 32, 64  # the fused CPU kernel crashes on layers of other multiples
+UNFUSED = "bitsandbytes NF4, dequantise each pass"
 SMALLER = {"fp32": "bf16 or nf4", "bf16": "nf4", "int8": "nf4"}
 
 one_at_a_time = (
@@ -76,8 +81,14 @@ def load_model(
     precision: str = "nf4",
     device: str = "auto",
     progress: ProgressCallback = silent,
+    *,
+    head: str = AUTO,
+    cache_dir: Path | None = None,
 ) -> LoadedModel:
-    """Load, quantise and warm up a model. Raises UserError when it cannot fit or cannot be read."""
+    """Load, quantise and warm up a model. Raises UserError when it cannot fit or cannot be read.
+
+    head: bits of the output head, see `AppSettings`; cache_dir: where it is kept what was found out about these weights
+    """
     where = choose_device(device)
     check_folder(files.folder, files.name)
     _check_precision(precision)
@@ -86,7 +97,8 @@ def load_model(
         progress(Progress("quantise" if precision in ("nf4", "int8") else "load", None, files.name))
         model = _load(files, precision, where)
         progress(Progress("warm up", None, files.name))
-        decoder, kernel = ready(model, precision, where)
+        choice = HeadChoice(head, lambda: _ids(files, SAMPLE))
+        decoder, kernel = ready(model, precision, where, choice, _verdicts(files, cache_dir))
     progress(Progress("warm up", 1.0, files.name))
     parameters = count_parameters(files.folder, files.name)
     info = ModelInfo(files.name, files.revision, precision, kernel, parameters)
@@ -123,6 +135,18 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
     return model.eval().requires_grad_(False)
 
 
+def _ids(files: ModelFiles, text: str) -> list[int]:
+    ids: list[int] = load_tokenizer(files)(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _verdicts(files: ModelFiles, cache_dir: Path | None) -> Verdicts | None:
+    """Of weights whose content is known by its hash."""
+    if cache_dir is None or not files.revision:
+        return None
+    return Verdicts(cache_dir / "passes", f"{files.name} {files.revision}")
+
+
 def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
     """What all but the quantised matrices are kept in. GPUs without bfloat16 (T4) take float16."""
     import torch
@@ -145,11 +169,18 @@ def quantisation(precision: str, dtype: torch.dtype) -> Any:
     )
 
 
-def ready(model: PreTrainedModel, precision: str, device: torch.device) -> tuple[Decoder, str]:
+def ready(
+    model: PreTrainedModel,
+    precision: str,
+    device: torch.device,
+    head: HeadChoice | None = None,
+    verdicts: Verdicts | None = None,
+) -> tuple[Decoder, str]:
     """The fastest decoder of a model that agrees with it, and how that computes, in words."""
     kernel = prepare_kernels(model, precision, device)
-    warm_up(model)
-    decoder, way = open_decoder(model)
+    if kernel != UNFUSED or not packs(model):  # such a module would decode all weights for nothing
+        warm_up(model)
+    decoder, way = open_decoder(model, head, verdicts)
     if way.startswith(COMPILED):
         return decoder, f"bitsandbytes NF4, {way}"  # the model's own kernels no longer run
     return decoder, f"{kernel}, {way}"
@@ -174,7 +205,7 @@ def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device
         layer.support_avx512bf16_for_cpu = bool(layer.support_avx512bf16_for_cpu and fits)
         fused += layer.support_avx512bf16_for_cpu
     if fused == 0:
-        return "bitsandbytes NF4, dequantise each pass"
+        return UNFUSED
     if fused < len(layers):
         share = f"fused AVX512-BF16 in {fused} of {len(layers)} layers"
         return f"bitsandbytes NF4, {share}, others dequantise each pass"

@@ -8,8 +8,12 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specdemo.models.files.folder import tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BYTES_PER_WEIGHT = {
     "nf4": 0.5625,
@@ -18,10 +22,12 @@ BYTES_PER_WEIGHT = {
     "fp32": 4.0,
     "int4": 0.625,  # a compact draft: groups of 32 with a scale and a zero each
 }  # quantised matrices; scales included
+MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ *(/.*)?$")
 LIMITS = (  # container limit and use: cgroup 2, cgroup 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
+PAGE, DONT_NEED = 4096, 4  # Linux
 MARGIN = 1.15  # buffers while loading, activations of a short run
 
 
@@ -39,6 +45,29 @@ def return_freed() -> None:
     """Give what was freed back to the system. glibc keeps it otherwise, as it lies between pieces that are in use."""
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)
+
+
+def leave_to_file(*tensors: Tensor) -> None:
+    """Let only those pages of tensors stay in memory that are read from now on, where a file maps them and nobody wrote to it."""
+    places = [(one.data_ptr(), one.data_ptr() + one.nbytes) for one in tensors]
+    mapped = _unchanged_files()
+    for begin, end in places:
+        if any(first <= begin and end <= last for first, last in mapped):
+            first = -(-begin // PAGE) * PAGE  # what else lies on the pages around it stays
+            size = ctypes.c_size_t(max(end // PAGE * PAGE - first, 0))
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(first), size, DONT_NEED)
+
+
+def _unchanged_files() -> list[tuple[int, int]]:
+    """Where files are mapped of which no page has been written to, begins and ends; nothing where the system does not tell."""
+    found, place = [], None
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+            if mapping := MAPPING.match(line):
+                place = (int(mapping[1], 16), int(mapping[2], 16)) if mapping[3] else None
+            elif place and line.startswith("Anonymous:") and int(line.split()[1]) == 0:
+                found.append(place)
+    return found
 
 
 def free_ram() -> int | None:

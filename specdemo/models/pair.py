@@ -160,7 +160,7 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     """
     files = resolve(settings.target, settings.cache_dir, progress)
     tokenizer = load_tokenizer(files)
-    target = load_model(files, settings.precision, settings.device, progress)
+    target = _load(files, settings, progress)
     check_vocabulary(files, tokenizer, target.vocabulary_size)
     check_rollback(target.model.config)
     info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
@@ -189,6 +189,14 @@ def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> No
     except UserError:
         if settings.draft != "auto":
             raise
+
+
+def _load(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:
+    """A model as the settings want it."""
+    return load_model(
+        files, settings.precision, settings.device, progress,
+        head=settings.head, cache_dir=settings.cache_dir,
+    )  # fmt: skip
 
 
 def _wanted_draft(settings: AppSettings) -> str | None:
@@ -230,7 +238,7 @@ def _load_draft(
         files = resolve(wanted, settings.cache_dir, progress)
     if is_compact(files.folder):
         return _compact(files, target_files, target, tokenizer, settings, progress)
-    draft = load_model(files, settings.precision, settings.device, progress)
+    draft = _load(files, settings, progress)
     check_rollback(draft.model.config)
     check_pair(
         target_files,

@@ -13,11 +13,9 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from conftest import VOCABULARY
-from passes import ROPE, TEXT, TREE, passes_of
+from passes import COMPILED_BUILDS, TEXT, TREE, WORDS, passes_of, tiny_nf4
 from tiny_compact import compact, features_of, injecting
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.draft_model import DraftModel
@@ -35,64 +33,28 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime, weights
 from specdemo.kernels import job as jobs
-from specdemo.models import loading
 from specdemo.models.decoders.choose import agrees, compile_pass, open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Joined
 from specdemo.models.drafts.compact import CompactModel
 from specdemo.models.drafts.compact_decoder import CompactDecoder
 from specdemo.models.drafts.compact_weights import Injection
-from specdemo.models.drafts.copy import _quantised, matrices
+from specdemo.models.drafts.copy import matrices
 from specdemo.settings import RunSettings, Sampling
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
 )
-WORDS = -(-VOCABULARY // 32) * 32
-BUILDS = {
-    "llama": {"tie_word_embeddings": True},
-    "llama3-rope": {"rope_parameters": ROPE},
-    "qwen2": {},
-    "qwen3": {"head_dim": 128},
-}
 
 
-def tiny(name: str, *, fused: bool = True):
-    """A random NF4 model of a family, with or without what bitsandbytes has for some processors only."""
-    pytest.importorskip("bitsandbytes")
-    torch.manual_seed(3)
-    options = {"head_dim": 64, **BUILDS[name]}
-    if name == "qwen2":
-        options.pop("head_dim")  # hidden size over heads
-    config = AutoConfig.for_model(
-        name.removesuffix("3-rope"), vocab_size=WORDS, hidden_size=256, intermediate_size=192,
-        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, **options,
-    )  # fmt: skip
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
-    model.requires_grad_(False)
-    for parameter_name, parameter in model.named_parameters():
-        if "bias" in parameter_name or "norm" in parameter_name:
-            parameter.add_(0.3 * torch.randn_like(parameter))
-        elif "embed" not in parameter_name:
-            parameter.mul_(4)  # so that layers say something
-    for path in matrices(model):
-        parent, _, attribute = path.rpartition(".")
-        linear = _quantised(model.get_submodule(path))
-        linear.support_avx512bf16_for_cpu &= fused
-        setattr(model.get_submodule(parent), attribute, linear)
-    loading.prepare_kernels(model, "nf4", torch.device("cpu"))
-    loading.warm_up(model)
-    return model
-
-
-@pytest.fixture(scope="module", params=BUILDS)
+@pytest.fixture(scope="module", params=COMPILED_BUILDS)
 def model(request):
-    return tiny(request.param)
+    return tiny_nf4(request.param)
 
 
 @pytest.fixture(scope="module")
 def decoder(model):
-    found = compile_pass(LeanDecoder(model))
+    found = compile_pass(model)
     assert found is not None
     return found
 
@@ -115,11 +77,11 @@ def test_it_is_transformers_pass(model, decoder):
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
 def test_it_reads_what_bitsandbytes_stores_for_any_processor(name):
     """Without a fused kernel bitsandbytes keeps NF4 as on a GPU, and writes it out as bfloat16 in every pass."""
-    model = tiny(name, fused=False)
+    model = tiny_nf4(name, fused=False)
     assert isinstance(LeanDecoder(model).layers[0].qkv, Nf4Joined)
+    exact = ModuleDecoder(in_float32(model))
     decoder, way = open_decoder(model)
     assert way.startswith("compiled pass on ")
-    exact = ModuleDecoder(in_float32(model))
     for found, wanted, other in zip(
         *(passes_of(one) for one in (decoder, exact, ModuleDecoder(model))), strict=True
     ):
@@ -199,22 +161,39 @@ def test_a_long_text_fills_more_than_one_block_of_the_cache(model, decoder):
     assert error(found.read(text), wanted.read(text)) < 0.03
 
 
-@pytest.mark.parametrize("group", [32, 64])
+@pytest.mark.parametrize(("bits", "group"), [(4, 32), (4, 64), (8, 64)])
 @pytest.mark.parametrize("rows", [1, 5, 16, 17, 40])
-def test_products_are_those_of_the_decoded_matrix(group, rows):
+def test_products_are_those_of_the_decoded_matrix(bits, group, rows):
     torch.manual_seed(0)
     width, outputs = 128, 96
-    levels = torch.randint(0, 16, (outputs, width))
-    scale, zero = torch.rand(outputs, width // group), torch.randn(outputs, width // group)
-    matrix = packing.pack_codes(levels, scale, zero)
-    scale, zero = (one.bfloat16().float().repeat_interleave(group, dim=1) for one in (scale, zero))
-    weight = (levels - 8) * scale + zero
+    matrix, weight = of_levels(outputs, width, group) if bits == 4 else of_bytes(outputs, width)
+    assert matrix.bits == bits
     x = torch.randn(rows, width)
     found = product(x, matrix, outputs, group)
     # What inputs are rounded to: bfloat16, or whole numbers of fifteen bits in each group.
     assert error(found, x @ weight.T) < (0.003 if cpu_features.has_tiles() else 2e-4)
     alone = torch.cat([product(one[None], matrix, outputs, group) for one in x])
     assert torch.equal(found, alone)
+
+
+def of_levels(outputs: int, width: int, group: int) -> tuple[packing.Packed, torch.Tensor]:
+    """A random 4-bit matrix, and its values."""
+    levels = torch.randint(0, 16, (outputs, width))
+    scale, zero = torch.rand(outputs, width // group), torch.randn(outputs, width // group)
+    matrix = packing.pack_codes(levels, scale, zero)
+    scale, zero = (one.bfloat16().float().repeat_interleave(group, dim=1) for one in (scale, zero))
+    return matrix, (levels - 8) * scale + zero
+
+
+def of_bytes(outputs: int, width: int) -> tuple[packing.Packed, torch.Tensor]:
+    """A random 8-bit matrix with very different scales, and its values."""
+    codes = torch.randint(-127, 128, (outputs, width // packing.GROUP, packing.GROUP))
+    codes[..., 5] = 127
+    scales = 2.0 ** torch.randint(-9, 9, (outputs, width // packing.GROUP, 1))
+    weight = (codes * scales).flatten(1)
+    matrix = packing.whole_numbers(weight)
+    assert torch.equal(packing.from_whole_numbers(matrix, 32, outputs), weight[32:])
+    return matrix, weight
 
 
 def product(x, matrix: packing.Packed, outputs: int, group: int) -> torch.Tensor:
@@ -462,7 +441,7 @@ def test_processors_with_less_compute_the_same():
 
 
 def test_without_its_library_or_its_processor_there_is_no_compiled_pass(monkeypatch):
-    model = tiny("llama")
+    model = tiny_nf4("llama")
     monkeypatch.setattr(runtime, "runs_here", lambda: False)
     decoder, way = open_decoder(model)
     assert isinstance(decoder, LeanDecoder)

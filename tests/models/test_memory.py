@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
+
+from specdemo.models.memory import leave_to_file
 
 CODE = """
 from specdemo.models.memory import return_freed
@@ -30,3 +34,32 @@ def test_freed_memory_goes_back_to_the_system():
     before, after = map(int, done.stdout.split())
     assert before < 50_000_000  # else this system needs no help
     assert after > 120_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_a_file_maps_leaves_memory_and_comes_back(tmp_path):
+    """What was written to, and what is no file's, stays."""
+    found = {}
+    for name in ("read", "written"):
+        file = tmp_path / name
+        file.write_bytes(bytes(range(256)) * 40_000)
+        found[name] = torch.from_file(str(file), size=256 * 40_000, dtype=torch.uint8)
+    found["written"][7] = 9
+    sums = [int(one.sum()) for one in found.values()]
+    own = torch.ones(10_000_000, dtype=torch.uint8)
+    assert min(resident(tmp_path / name) for name in found) > 10_000_000
+    part = found["read"][5000:]  # what else lies on its first page stays
+    leave_to_file(part, found["written"], own)
+    assert resident(tmp_path / "read") < 100_000
+    assert resident(tmp_path / "written") > 10_000_000
+    assert [int(one.sum()) for one in found.values()] == sums
+    assert own.all()
+
+
+def resident(file) -> int:
+    """Bytes of a file that are in this process's memory."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        if line.endswith(str(file)):
+            return next(int(one.split()[1]) * 1024 for one in lines if one.startswith("Rss:"))
+    return 0

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from specdemo.engine.forward import Decoder
+from specdemo.engine.cache import RollbackCache
+from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
-from specdemo.models.decoders import graphs
+from specdemo.models.decoders import graphs, heads, packed
 from specdemo.models.decoders.compiled import CompiledDecoder
-from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.decoders.operators import FourBit, Nf4Joined, Nf4Stack, rms_norm
-from specdemo.models.memory import free_ram
+from specdemo.models.decoders.heads import AUTO, HeadChoice
+from specdemo.models.decoders.lean import LeanDecoder, rotary_of
+from specdemo.models.decoders.operators import Nf4Stack, rms_norm
+from specdemo.models.decoders.rotary import RotaryTables
+from specdemo.models.decoders.verdicts import Verdict, Verdicts
+from specdemo.models.memory import free_ram, leave_to_file
 
 KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # whose tables do not depend on the text
@@ -26,27 +32,36 @@ WIDE_ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # at which the two kinds of product are
 WIDE_SHARE = 0.25  # of the free memory that the wide copy may take
 TRIES = 4
 COMPILED = "compiled pass"
+FOUR_BITS = 0.15  # what a head of 4 bits, which nobody gets unasked, moves logits by at most
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
 
 
-def open_decoder(model: Any) -> tuple[Decoder, str]:
-    """The lean pass for a model that it knows and agrees with; else the module itself. Warm the model up before.
+def open_decoder(
+    model: Any, head: HeadChoice | None = None, verdicts: Verdicts | None = None
+) -> tuple[Decoder, str]:
+    """The fastest pass that agrees with a model; else the module itself. Warm the model up before, see `warms_up`.
 
     returns: the decoder, and how it runs, in words
     """
     module = ModuleDecoder(model)
     if not knows(model):
         return module, "transformers' own pass"
-    lean = LeanDecoder(model)
     if model.device.type == "cuda":
-        return open_on_gpu(lean, module, graphs.cuda_graph(model.device))
-    compiled = compile_pass(lean)
-    if compiled is not None and agrees(compiled, module):
-        return compiled, f"{COMPILED} on {cpu_features.name()}"
+        return open_on_gpu(LeanDecoder(model), module, graphs.cuda_graph(model.device))
+    opened = open_compiled(model, head or HeadChoice(), verdicts)
+    if opened is not None:
+        leave_to_file(model.get_input_embeddings().weight)
+        return opened
+    lean = LeanDecoder(model)
     rows = widen(lean)
     if not agrees(lean, module):
         return module, "transformers' own pass"
     return lean, f"lean pass, bf16 from {rows} rows" if rows else "lean pass"
+
+
+def packs(model: Any) -> bool:
+    """Whether `open_decoder` will try the compiled pass on a model."""
+    return knows(model) and packed.compiles(model)
 
 
 def open_on_gpu(
@@ -66,46 +81,75 @@ def open_on_gpu(
     return recorded, "lean pass in CUDA graphs" if recorded.records else "lean pass"
 
 
-def compile_pass(lean: LeanDecoder) -> CompiledDecoder | None:
-    """The same pass as one compiled function, where the processor, sizes and number format allow it."""
-    head = lean.model.lm_head.weight
-    stacks = [one for layer in lean.layers for one in layer.matrices()]
-    if head.dtype != torch.bfloat16 or not runtime.runs_here():
+def open_compiled(
+    model: Any, choice: HeadChoice, verdicts: Verdicts | None
+) -> tuple[CompiledDecoder, str] | None:
+    """The compiled pass where it runs and agrees. While it is made, the module's layers come to read its memory.
+
+    The module goes through the rows that are compared once, and each of its layers is packed as soon as it has run.
+    """
+    if not packed.compiles(model):
         return None
-    if not all(isinstance(one, Nf4Stack | Nf4Joined) for one in stacks):
+    known = verdicts.read(choice.bits) if verdicts else None
+    if known is not None and not known.agrees:
         return None
-    first = lean.layers[0].qkv.four_bit()  # type: ignore[attr-defined]
-    inner = lean.layers[0].down.in_features  # type: ignore[attr-defined]
-    shape = runtime.Shape(
-        lean.sizes.heads, lean.sizes.kv_heads, lean.sizes.head_dim, lean.embedding.shape[1], inner,
-        first.block, lean.sizes.eps, lean.sizes.scaling,
-    )  # fmt: skip
-    # Of biases the compiled pass knows those of queries, keys and values.
-    beyond = [one for layer in lean.layers for one in layer.matrices()[1:]]
-    if any(one.bias is not None for one in beyond) or not runtime.fits(shape, len(head)):  # type: ignore[attr-defined]
+    if known is not None:
+        decoder = _compiled(model, packed.pack_layers(model), known.bits)
+        return decoder, _way(known.bits)
+    text = _text(model.config.get_text_config().vocab_size)
+    layers, states = packed.pack_behind(model, lambda: _compared_states(model, text))
+    decoder, verdict = _with_head(model, layers, choice)
+    weight = model.lm_head.weight
+    wanted = heads.logits_of(states, heads.exact(weight))
+    allowed = TOLERANCE[weight.dtype] + (FOUR_BITS if verdict.bits == 4 else 0)
+    agreed = _near(_probe(decoder, text), wanted, allowed)
+    verdict = replace(verdict, agrees=agreed)
+    if verdicts:
+        verdicts.write(choice.bits, verdict)
+    return (decoder, _way(verdict.bits)) if agreed else None
+
+
+def compile_pass(model: Any, bits: int = 16) -> CompiledDecoder | None:
+    """The compiled pass with a head of so many bits, whether it agrees or not; None where it does not run."""
+    if not packed.compiles(model):
         return None
-    norm, eps = lean.norm, lean.sizes.eps
-    table, unit = packing.meanings(first.code)
-    layers = [_layer_weights(layer, unit) for layer in lean.layers]
-    compiled = runtime.CompiledLayers(layers, shape, table, head, norm.float())
+    return _compiled(model, packed.pack_layers(model), bits)
+
+
+def _way(bits: int) -> str:
+    head = "" if bits == 16 else f", {bits}-bit head"
+    return f"{COMPILED} on {cpu_features.name()}{head}"
+
+
+def _compiled(model: Any, layers: Sequence[runtime.LayerWeights], bits: int) -> CompiledDecoder:
+    base, shape, coding = model.model, packed.shape_of(model), packed.coding_of(model)
+    table, _ = packing.meanings(coding.code)
+    head = heads.head_matrix(model.lm_head.weight, bits, coding)
+    compiled = runtime.CompiledLayers(layers, shape, table, head, base.norm.weight.float())
     return CompiledDecoder(
-        lean.config, compiled, lean.embedding, lambda x: rms_norm(x, norm, eps), lean.rotary.full
-    )
+        model.config.get_text_config(), compiled, base.embed_tokens.weight,
+        lambda x: rms_norm(x, base.norm.weight, shape.epsilon),
+        RotaryTables(rotary_of(base, shape.head_dim)).full,
+    )  # fmt: skip
 
 
-def _layer_weights(layer: LlamaLayer, unit: float) -> runtime.LayerWeights:
-    norms = [norm.float() for norm in layer.query_key_norms or ()]
-    return runtime.LayerWeights(
-        layer.input_norm.float(),
-        layer.post_norm.float(),
-        *(_pack(one.four_bit(), unit) for one in layer.matrices()),  # type: ignore[attr-defined, arg-type]
-        *norms,
-    )
-
-
-def _pack(one: FourBit, unit: float) -> packing.Packed:
-    bias = None if one.bias is None else one.bias.float()
-    return packing.Packed(one.codes, packing.in_blocks(one.scales.float() * unit), None, bias)
+@torch.inference_mode()
+def _with_head(
+    model: Any, layers: Sequence[runtime.LayerWeights], choice: HeadChoice
+) -> tuple[CompiledDecoder, Verdict]:
+    """The pass with the head that is wanted. `auto` takes 8 bits for a large head that says what the bfloat16 head says."""
+    weight = model.lm_head.weight
+    if choice.bits != AUTO:
+        return _compiled(model, layers, int(choice.bits)), Verdict(True, int(choice.bits))
+    if weight.nbytes < heads.LARGE or choice.sample is None:
+        return _compiled(model, layers, 16), Verdict(True)
+    decoder = _compiled(model, layers, 8)
+    states = heads.states_of(decoder, choice.sample()[: heads.SAMPLE_ROWS])
+    measured = heads.measured(states, weight, decoder.head, packed.coding_of(model))
+    if measured.small:
+        return decoder, Verdict(True, 8, measured)
+    del decoder
+    return _compiled(model, layers, 16), Verdict(True, 16, measured)
 
 
 def widen(lean: LeanDecoder) -> int:
@@ -170,20 +214,40 @@ def knows(model: Any) -> bool:
 
 def agrees(one: Decoder, other: Decoder, texts: int = 1) -> bool:
     """Whether two decoders give the same logits to texts read in two pieces and then a small tree, up to rounding."""
-    numbers = torch.arange(texts * PROBE) * 7919 % one.config.vocab_size
-    for text in numbers.view(texts, PROBE).tolist():
+    for number in range(texts):
+        text = _text(one.config.vocab_size, number)
         first, second = (_probe(decoder, text) for decoder in (one, other))
-        if not (first - second).norm() < TOLERANCE[second.dtype] * second.norm():
+        if not _near(first, second, TOLERANCE[second.dtype]):
             return False
     return True
 
 
-def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
-    from specdemo.engine.target import CachedModel
-    from specdemo.engine.types import Proposal
+def _near(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
+    return bool((found - wanted).norm() < tolerance * wanted.norm())
 
+
+def _text(vocabulary: int, number: int = 0) -> list[int]:
+    """Token ids on which passes are compared."""
+    return (torch.arange(number * PROBE, (number + 1) * PROBE) * 7919 % vocabulary).tolist()
+
+
+def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
+    """Logits behind two pieces of a text, behind a pending token, and behind two siblings that follow it."""
     conversation = CachedModel(decoder)
     last = conversation.read(token_ids[: PROBE // 2])
     more = conversation.read(token_ids[PROBE // 2 : -3])
     tree = Proposal(tuple(token_ids[-2:]), (-1, -1))
     return torch.cat([last[None], more[None], conversation.forward(token_ids[-3], tree).logits])
+
+
+def _compared_states(model: Any, token_ids: list[int]) -> Tensor:
+    """What the head reads of the rows that `_probe` gives, from one pass of the module: (5, hidden)"""
+    module = ModuleDecoder(model)
+    seen = torch.ones(PROBE, PROBE, dtype=torch.bool).tril_()
+    seen[-1, -2] = False  # siblings
+    last = module.config.num_hidden_layers
+    whole = ForwardInput(
+        token_ids, [*range(PROBE - 1), PROBE - 2], seen, RollbackCache(last), reads=(last,)
+    )
+    (states,) = module.run([whole])[0].states
+    return states[[PROBE // 2 - 1, PROBE - 4, PROBE - 3, PROBE - 2, PROBE - 1]]

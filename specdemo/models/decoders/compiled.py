@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specdemo.engine.forward import ForwardInput, ForwardOutput
 from specdemo.engine.module_decoder import piece_of
+from specdemo.kernels.packing import Packed
 from specdemo.kernels.runtime import CompiledLayers, Rows, SequenceRows
 
 
@@ -29,6 +30,17 @@ class CompiledDecoder:
     ) -> None:
         self.config, self.piece = config, piece_of(config, embedding.device)
         self._layers, self._embedding, self._norm, self._tables = layers, embedding, norm, tables
+
+    @property
+    def head(self) -> Packed:
+        """The output head as it is read."""
+        return self._layers.head
+
+    def with_head(self, head: Tensor | Packed) -> CompiledDecoder:
+        """The same layers with another head. head: as for `CompiledLayers`"""
+        old = self._layers
+        layers = CompiledLayers(old.layers, old.shape, old.table, head, old.norm)
+        return CompiledDecoder(self.config, layers, self._embedding, self._norm, self._tables)
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:

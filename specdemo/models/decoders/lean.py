@@ -38,7 +38,7 @@ class LeanDecoder:
         self.embedding = base.embed_tokens.weight
         self.norm = base.norm.weight
         self.layers = [_layer(layer) for layer in base.layers]
-        self.rotary = RotaryTables(_tables(base, attention.head_dim))
+        self.rotary = RotaryTables(rotary_of(base, attention.head_dim))
 
     @cached_property
     def head(self) -> Stacked:
@@ -115,7 +115,7 @@ class LeanDecoder:
         return rms_norm(x, weight, self.sizes.eps)
 
 
-def _tables(model: Any, head_dim: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+def rotary_of(model: Any, head_dim: int) -> Callable[[int], tuple[Tensor, Tensor]]:
     """A model's own rotary embedding, see `RotaryTables`."""
 
     def compute(length: int) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdemo.kernels import cpu_features
-from specdemo.kernels.packing import lay_codes
 
 PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
 
@@ -91,9 +90,9 @@ def stack(parts: Sequence[Any]) -> Stacked:
     """
     if all(type(part) is nn.Linear for part in parts):
         return _stack_plain(parts)
-    if all(_packed(part) for part in parts):
+    if all(laid_out(part) for part in parts):
         return Nf4Stack(parts)
-    if all(_unpacked(part) for part in parts):
+    if all(stored(part) for part in parts):
         return Nf4Joined(parts)
     if len(parts) == 1:
         return lambda x: parts[0](x)
@@ -102,7 +101,7 @@ def stack(parts: Sequence[Any]) -> Stacked:
 
 def _stack_plain(parts: Sequence[nn.Linear]) -> Stacked:
     weight = parts[0].weight if len(parts) == 1 else torch.cat([part.weight.data for part in parts])
-    bias = _biases(parts)
+    bias = biases(parts)
     row = 0
     for part in parts:
         part.weight.data = weight[row : row + part.out_features]
@@ -149,7 +148,8 @@ def _packs() -> bool:
     )
 
 
-def _biases(parts: Sequence[Any]) -> Tensor | None:
+def biases(parts: Sequence[Any]) -> Tensor | None:
+    """Of layers on top of each other; None where none has one."""
     if all(part.bias is None for part in parts):
         return None
     like = next(part.bias for part in parts if part.bias is not None)
@@ -158,7 +158,7 @@ def _biases(parts: Sequence[Any]) -> Tensor | None:
     )
 
 
-def _packed(layer: Any) -> bool:
+def laid_out(layer: Any) -> bool:
     """Whether bitsandbytes has laid a layer out for its fused CPU kernel, and we can call that directly."""
     state: Any = getattr(getattr(layer, "weight", None), "quant_state", None)
     return bool(
@@ -169,7 +169,7 @@ def _packed(layer: Any) -> bool:
     )
 
 
-def _unpacked(layer: Any) -> bool:
+def stored(layer: Any) -> bool:
     """Whether a layer is in NF4 as bitsandbytes stores it."""
     state: Any = getattr(getattr(layer, "weight", None), "quant_state", None)
     return bool(
@@ -180,18 +180,9 @@ def _unpacked(layer: Any) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FourBit:
-    """NF4 matrices on top of each other.
-
-    codes: as in `packing.Packed`; scales: (in // block, out); code: (16,), what codes mean; bias: (out,)
-    """
-
-    codes: Tensor
-    scales: Tensor
-    code: Tensor
-    block: int
-    bias: Tensor | None
+def in_4_bits(parts: Sequence[Any]) -> bool:
+    """Whether layers are all in NF4, in one of its two layouts."""
+    return all(laid_out(part) for part in parts) or all(stored(part) for part in parts)
 
 
 class Nf4Joined:
@@ -203,11 +194,11 @@ class Nf4Joined:
         states = [part.weight.quant_state for part in parts]
         first = states[0]
         self.in_features = int(first.shape[1])
-        self.bias = _biases(parts)
+        self.bias = biases(parts)
         self._packed = torch.cat([part.weight.data.view(torch.uint8).view(-1, 1) for part in parts])
         out_features = sum(int(state.shape[0]) for state in states)
         self._state = QuantState(
-            torch.cat([_scales_of(state) for state in states]), quant_type="nf4",
+            torch.cat([scales_of(state) for state in states]), quant_type="nf4",
             shape=torch.Size((out_features, self.in_features)), code=first.code,
             blocksize=first.blocksize, dtype=first.dtype,
         )  # fmt: skip
@@ -223,17 +214,8 @@ class Nf4Joined:
         product: Tensor = matmul_4bit(x, self._packed, self._state, bias=self.bias)
         return product
 
-    def four_bit(self) -> FourBit:
-        """Laid out anew, beside what bitsandbytes keeps."""
-        state = self._state
-        pairs = self._packed.view(state.shape[0], -1)
-        levels = torch.stack([pairs >> 4, pairs & 15], dim=-1).view(state.shape)
-        codes = lay_codes(levels).view(pairs.shape)
-        scales = state.absmax.view(state.shape[0], -1).t()
-        return FourBit(codes, scales, state.code, int(state.blocksize), self.bias)
 
-
-def _scales_of(state: Any) -> Tensor:
+def scales_of(state: Any) -> Tensor:
     """Of all blocks, (blocks,) float32; those of a doubly quantised matrix are in 8-bit."""
     scales: Tensor = state.absmax
     if not state.nested:
@@ -268,7 +250,7 @@ class Nf4Stack:
         self.packed = torch.cat([part.weight.data for part in parts])
         self.scales = torch.cat([state.absmax for state in states], dim=1).contiguous()
         self.code, self.block = states[0].code, int(states[0].blocksize)
-        self.bias = _biases(parts)
+        self.bias = biases(parts)
         row = 0
         for part in parts:
             part.weight.data = self.packed[row : row + part.out_features]
@@ -296,10 +278,6 @@ class Nf4Stack:
             ctypes.c_void_p(out.data_ptr()), self._block, ctypes.c_int64(step), self._sizes[0],
         )  # fmt: skip
         return out if self.bias is None else out.add_(self.bias)
-
-    def four_bit(self) -> FourBit:
-        """The same tensors."""
-        return FourBit(self.packed, self.scales, self.code, self.block, self.bias)
 
     def widen(self) -> None:
         """Keep the weights as bfloat16 too, for passes of many rows."""

@@ -1,0 +1,212 @@
+"""A module's NF4 matrices in the layout of the compiled pass. The module's layers read the same memory, so nothing is kept twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from specdemo.kernels import packing, runtime
+from specdemo.kernels.packing import BLOCK, Packed
+from specdemo.models.decoders.operators import Nf4Stack, biases, in_4_bits, laid_out, scales_of
+from specdemo.models.memory import leave_to_file
+
+Result = TypeVar("Result")
+SLICE = 512  # rows that are laid out at a time: the room that this takes is a slice's
+GROUPS = (
+    ("self_attn", ("q_proj", "k_proj", "v_proj")), ("self_attn", ("o_proj",)),
+    ("mlp", ("gate_proj", "up_proj")), ("mlp", ("down_proj",)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """What codes mean, (16,), and how many inputs share a scale."""
+
+    code: Tensor
+    block: int
+
+    @property
+    def unit(self) -> float:
+        """The factor that the compiled pass wants in scales, see `packing.meanings`."""
+        return packing.meanings(self.code)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedStack:
+    """NF4 matrices on top of each other. The matrix's scales are those of its coding times its unit."""
+
+    matrix: Packed
+    coding: Coding
+
+    def rows(self, first: int, last: int, dtype: torch.dtype) -> Tensor:
+        """Rows of the matrix, both in whole blocks. returns: (rows, in)"""
+        from bitsandbytes.functional import QuantState, dequantize_4bit
+
+        blocks = slice(first // BLOCK, last // BLOCK)
+        levels = packing.levels_of(self.matrix.codes[blocks])
+        assert self.matrix.scales is not None
+        scales = self.matrix.scales[blocks].transpose(1, 2) / self.coding.unit
+        state = QuantState(
+            scales.reshape(-1), quant_type="nf4", shape=levels.shape, code=self.coding.code,
+            blocksize=self.coding.block, dtype=dtype,
+        )  # fmt: skip
+        pairs = (levels[:, ::2] << 4) | levels[:, 1::2]
+        found: Tensor = dequantize_4bit(pairs.reshape(-1, 1), state)
+        return found
+
+
+class PackedLinear(nn.Module):
+    """A linear layer on some rows of a stack, for those who run the module. It decodes its rows in every call."""
+
+    def __init__(self, stack: PackedStack, first: int, layer: Any) -> None:
+        super().__init__()
+        self.stack, self.first, self.bias = stack, first, layer.bias
+        self.in_features, self.out_features = int(layer.in_features), int(layer.out_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (..., in). returns: (..., out)"""
+        weight = self.stack.rows(self.first, self.first + self.out_features, x.dtype)
+        return F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
+
+
+def compiles(model: Any) -> bool:
+    """Whether the compiled pass takes a model: its sizes, its number format, and what this processor has."""
+    if model.device.type != "cpu" or not runtime.runs_here():
+        return False
+    if model.lm_head.weight.dtype != torch.bfloat16:
+        return False
+    stacks = [parts for layer in model.model.layers for parts in _parts(layer)]
+    if not all(in_4_bits(parts) or _shared(parts) for parts in stacks):
+        return False
+    # Of biases the compiled pass knows those of queries, keys and values.
+    beyond = [part for number, parts in enumerate(stacks) if number % len(GROUPS) for part in parts]
+    columns = len(model.lm_head.weight)
+    return all(part.bias is None for part in beyond) and runtime.fits(shape_of(model), columns)
+
+
+def shape_of(model: Any) -> runtime.Shape:
+    """Sizes of a model's layers."""
+    config, layer = model.config.get_text_config(), model.model.layers[0]
+    return runtime.Shape(
+        config.num_attention_heads, config.num_key_value_heads, layer.self_attn.head_dim,
+        config.hidden_size, int(layer.mlp.down_proj.in_features), coding_of(model).block,
+        float(config.rms_norm_eps), float(layer.self_attn.scaling),
+    )  # fmt: skip
+
+
+def coding_of(model: Any) -> Coding:
+    """What the codes of a model's matrices mean."""
+    part = model.model.layers[0].self_attn.o_proj
+    return part.stack.coding if isinstance(part, PackedLinear) else _coding(part)
+
+
+def levels_in(pairs: Tensor) -> Tensor:
+    """Codes as bitsandbytes stores them, two in a byte, one by one. pairs: (rows, in / 2). returns: (rows, in)"""
+    return torch.stack([pairs >> 4, pairs & 15], dim=-1).flatten(1)
+
+
+def pack_layers(model: Any) -> list[runtime.LayerWeights]:
+    """Lay all layers out, one after the other: the room that this takes beside them is a layer's."""
+    return [_pack_layer(layer) for layer in model.model.layers]
+
+
+def pack_behind(model: Any, run: Callable[[], Result]) -> tuple[list[runtime.LayerWeights], Result]:
+    """Lay each layer out as soon as one pass of the module has gone through it. run: that pass"""
+    found: list[runtime.LayerWeights] = []
+
+    def take(layer: nn.Module, *_: object) -> None:
+        found.append(_pack_layer(layer))
+
+    hooks = [layer.register_forward_hook(take) for layer in model.model.layers]
+    try:
+        result = run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found, result
+
+
+def _parts(layer: Any) -> Iterator[list[Any]]:
+    """The linear layers that are stacked: those that read the same input."""
+    for parent, names in GROUPS:
+        yield [getattr(getattr(layer, parent), name) for name in names]
+
+
+def _shared(parts: Sequence[Any]) -> bool:
+    """Whether layers read a stack already."""
+    return all(isinstance(part, PackedLinear) and part.stack is parts[0].stack for part in parts)
+
+
+def _coding(layer: Any) -> Coding:
+    state = layer.weight.quant_state
+    return Coding(state.code, int(state.blocksize))
+
+
+def _pack_layer(layer: Any) -> runtime.LayerWeights:
+    attention: Any = layer.self_attn
+    norms = [
+        getattr(attention, name).weight.float()
+        for name in ("q_norm", "k_norm")
+        if hasattr(attention, name)
+    ]
+    groups = list(_parts(layer))
+    stored_in = [part.weight.data for parts in groups for part in parts if hasattr(part, "weight")]
+    matrices = [
+        _pack(getattr(layer, parent), names, parts)
+        for (parent, names), parts in zip(GROUPS, groups, strict=True)
+    ]
+    leave_to_file(*stored_in)
+    return runtime.LayerWeights(
+        layer.input_layernorm.weight.float(), layer.post_attention_layernorm.weight.float(),
+        *matrices, *norms,
+    )  # fmt: skip
+
+
+def _pack(parent: nn.Module, names: Sequence[str], parts: Sequence[Any]) -> Packed:
+    """Linear layers as one matrix, which they read from now on."""
+    if _shared(parts):
+        shared: PackedStack = parts[0].stack
+        return shared.matrix
+    bias = biases(parts)
+    bias = None if bias is None else bias.float()
+    if all(laid_out(part) for part in parts):  # as bitsandbytes keeps it for its own kernel
+        stacked = Nf4Stack(parts)
+        scales = packing.in_blocks(stacked.scales.float() * _coding(parts[0]).unit)
+        return Packed(_in_blocks(stacked.packed), scales, None, bias)
+    stack = _stack(parts, bias)
+    first = 0
+    for name, part in zip(names, parts, strict=True):
+        setattr(parent, name, PackedLinear(stack, first, part))
+        first += part.out_features
+        # Layer and weight know each other, so they would stay until somebody collects.
+        part.weight.data, part.weight.module = part.weight.data.new_empty(0), None
+    return stack.matrix
+
+
+def _stack(parts: Sequence[Any], bias: Tensor | None) -> PackedStack:
+    """Matrices as bitsandbytes stores them, laid out on top of each other."""
+    coding, inputs = _coding(parts[0]), int(parts[0].in_features)
+    blocks = sum(part.out_features for part in parts) // BLOCK
+    codes = torch.empty(blocks, inputs // 2, BLOCK, dtype=torch.uint8)
+    scales = torch.empty(blocks, inputs // coding.block, BLOCK)
+    at = 0
+    for part in parts:
+        number = part.out_features // BLOCK
+        steps = scales_of(part.weight.quant_state).view(part.out_features, -1)
+        scales[at : at + number] = packing.in_blocks(steps.t() * coding.unit)
+        pairs = part.weight.data.view(torch.uint8).view(part.out_features, -1)
+        for rows in pairs.split(SLICE):
+            number = len(rows) // BLOCK
+            codes[at : at + number] = packing.lay_codes(levels_in(rows))
+            at += number
+    return PackedStack(Packed(codes, scales, None, bias), coding)
+
+
+def _in_blocks(codes: Tensor) -> Tensor:
+    """Codes of (out, in / 2) bytes, whatever their order, as (out / 32, in / 2, 32)."""
+    return codes.view(-1, codes.shape[1], BLOCK)

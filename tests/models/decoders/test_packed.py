@@ -1,0 +1,228 @@
+"""A module and its compiled pass share one memory, the check is as it was, and what was found out is not found out again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from passes import TEXT, TREE, WORDS, passes_of, tiny_nf4
+from torch import nn
+
+from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.kernels import packing, runtime
+from specdemo.models.decoders import choose, heads, packed
+from specdemo.models.decoders.choose import compile_pass, open_decoder
+from specdemo.models.decoders.compiled import CompiledDecoder
+from specdemo.models.decoders.heads import Divergence, HeadChoice
+from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.models.decoders.verdicts import Verdicts
+
+pytestmark = pytest.mark.skipif(
+    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
+)
+SAMPLE = HeadChoice("auto", lambda: [5 * n % WORDS for n in range(40)])
+
+
+def fresh(name: str = "qwen2"):
+    return tiny_nf4(name, fused=False)
+
+
+def weight_bytes(model) -> int:
+    """Of all 4-bit codes that a model holds, each memory counted once."""
+    found = {}
+    for one in model.modules():
+        codes = one.stack.matrix.codes if isinstance(one, packed.PackedLinear) else None
+        codes = one.weight if is_nf4(one) else codes
+        if codes is not None:
+            found[id(codes)] = codes.nbytes
+    return sum(found.values())
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_the_module_reads_the_compiled_passes_memory_and_says_what_it_said(name):
+    model = fresh(name)
+    want = passes_of(ModuleDecoder(model))
+    before = {path: layer.weight for path, layer in model.named_modules() if is_nf4(layer)}
+    sizes = sum(weight.nbytes for weight in before.values())
+    decoder = compile_pass(model)
+    assert not any(map(is_nf4, model.modules()))
+    assert sum(weight.nbytes for weight in before.values()) == 0, "kept twice"
+    matrices = [
+        getattr(layer, name)
+        for layer in decoder._layers.layers
+        for name in ("qkv", "output", "gate_up", "down")
+    ]
+    assert sum(one.codes.nbytes for one in matrices) == sizes
+    stacks = [one.stack.matrix for one in model.modules() if isinstance(one, packed.PackedLinear)]
+    assert {one.codes.data_ptr() for one in stacks} == {one.codes.data_ptr() for one in matrices}
+    for got, wanted in zip(passes_of(ModuleDecoder(model)), want, strict=True):
+        assert (got - wanted).float().norm() < 0.003 * wanted.float().norm()
+    # A second one shares the same memory too.
+    again = compile_pass(model)
+    assert all(map(torch.equal, passes_of(again), passes_of(decoder)))
+    assert again._layers.layers[1].qkv.codes is decoder._layers.layers[1].qkv.codes
+
+
+def is_nf4(layer) -> bool:
+    return getattr(getattr(layer, "weight", None), "quant_state", None) is not None
+
+
+def test_while_a_model_is_packed_one_matrix_more_is_there_at_most(monkeypatch):
+    model, most, real = fresh(), [], packed._pack
+    size = weight_bytes(model)
+
+    def watched(parent, names, parts):
+        before = sum(part.weight.nbytes for part in parts)
+        matrix = real(parent, names, parts)
+        most.append(matrix.codes.nbytes - before)
+        assert weight_bytes(model) == size
+        return matrix
+
+    monkeypatch.setattr(packed, "_pack", watched)
+    assert open_decoder(model)[1].startswith("compiled")
+    assert most == [0] * 12
+
+
+def test_the_module_goes_through_each_layer_once_before_it_is_packed():
+    model, runs = fresh(), []
+    for number, layer in enumerate(model.model.layers):
+        layer.register_forward_pre_hook(lambda *_, n=number: runs.append((n, packed_now(model))))
+    assert open_decoder(model)[1].startswith("compiled pass on ")
+    assert runs == [(0, 0), (1, 7), (2, 14)]
+
+
+def packed_now(model) -> int:
+    return sum(isinstance(one, packed.PackedLinear) for one in model.modules())
+
+
+@pytest.mark.parametrize("wrong", ["layers", "head"])
+def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tmp_path):
+    model, verdicts = fresh("llama"), Verdicts(tmp_path, "weights")
+    want = passes_of(ModuleDecoder(model))[0]
+    if wrong == "layers":
+        model.model.layers[1].mlp.act_fn = nn.GELU()
+        want = passes_of(ModuleDecoder(model))[0]
+    else:
+        real = packing.whole_numbers
+        monkeypatch.setattr(packing, "whole_numbers", lambda weight: real(weight.roll(1, 0)))
+    choice = HeadChoice("16" if wrong == "layers" else "8")
+    for _ in range(2):  # found out, and read
+        decoder, way = open_decoder(model, choice, verdicts)
+        assert not isinstance(decoder, CompiledDecoder)
+        assert "transformers" in way if wrong == "layers" else way == "lean pass"
+        got = passes_of(decoder)[0]
+        assert (got - want).float().norm() < 0.03 * want.float().norm()
+    assert json.loads(next(tmp_path.iterdir()).read_text())["agrees"] is False
+
+
+def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(heads, "LARGE", 0)
+    weights, verdicts = fresh(), Verdicts(tmp_path, "weights")
+    first, way = open_decoder(weights, SAMPLE, verdicts)
+    assert way.endswith(", 8-bit head")
+    want = passes_of(first)
+
+    def fail(*_, **__):
+        raise AssertionError("it ran")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ModuleDecoder, "run", fail)
+        patch.setattr(heads, "measured", fail)
+        second, again = open_decoder(fresh(), SAMPLE, verdicts)
+        assert again == way
+        assert all(map(torch.equal, passes_of(second), want))
+        for other in (
+            (replace(SAMPLE, bits="16"), verdicts),
+            (SAMPLE, Verdicts(tmp_path, "other")),
+            (SAMPLE, Verdicts(tmp_path, "")),
+            (SAMPLE, None),
+        ):
+            with pytest.raises(AssertionError, match="it ran"):
+                open_decoder(fresh(), *other)
+        patch.setattr("specdemo.kernels.cpu_features.target", lambda: ["another processor"])
+        assert verdicts.read("auto") is None
+    (file,) = tmp_path.iterdir()
+    for damaged in ("", "[]", '{"agrees": true}', '{"agrees": 1, "bits": "x", "divergence": 3}'):
+        file.write_text(damaged)
+        assert verdicts.read("auto") is None
+
+
+def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
+    (tmp_path / "file").write_text("")
+    verdicts = Verdicts(tmp_path / "file" / "folder", "weights")
+    assert open_decoder(fresh(), None, verdicts)[1].startswith("compiled")
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_smaller_head_is_the_target_in_every_pass(bits):
+    """Logits are those of the head's own values, and a drafted row's are a plain row's, bit for bit."""
+    model = fresh()
+    decoder = compile_pass(model, bits)
+    assert decoder.head.bits == bits
+    weight, coding = model.lm_head.weight, packed.coding_of(model)
+    target = CachedModel(decoder, reads=(3,))
+    target.record(wanted=True)
+    target.read(TEXT[:-1])
+    together = target.forward(TEXT[-1], TREE).logits
+    target.rollback(len(TEXT) - 1)
+    alone = target.forward(TEXT[-1], Proposal.chain([])).logits
+    assert torch.equal(alone[0], together[0])
+    states = heads.states_of(decoder, TEXT)
+    own = heads.logits_of(states, heads.values(weight, decoder.head, coding))
+    assert (alone[0] - own[-1]).norm() < 0.01 * own[-1].norm()
+    exact = heads.logits_of(states, heads.exact(weight))
+    moved = float((own - exact).norm() / exact.norm())
+    assert moved < {8: 0.012, 4: 0.15}[bits]
+    assert moved > {8: 0.001, 4: 0.03}[bits]
+
+
+def test_auto_takes_8_bits_for_a_large_head_that_says_the_same(monkeypatch):
+    """A head with one huge number in each group has no room for the others in 8 bits."""
+    model = fresh()
+    assert "head" not in open_decoder(model, SAMPLE)[1]  # a small one
+    monkeypatch.setattr(heads, "LARGE", model.lm_head.weight.nbytes)
+    assert open_decoder(model, SAMPLE)[1].endswith(", 8-bit head")
+    assert "head" not in open_decoder(model, HeadChoice())[1]  # nothing to measure on
+    model.lm_head.weight *= 40  # distributions are sharp, and rounding is not small any more
+    model.lm_head.weight[:, ::64] *= 100
+    decoder, way = open_decoder(model, SAMPLE)
+    assert "head" not in way
+    assert decoder.head.bits == 16
+    assert open_decoder(model, HeadChoice("8"))[1].endswith(", 8-bit head")
+
+
+def test_divergence_is_what_its_words_say():
+    wanted = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log()
+    found = torch.tensor([[0.25, 0.75], [0.9, 0.1]]).log() + 3
+    one = heads.divergence(found, wanted)
+    kl = 0.5 * (torch.tensor(0.5 / 0.25).log() + torch.tensor(0.5 / 0.75).log()) / 2
+    assert one.kl == pytest.approx(float(kl), rel=1e-4)
+    assert one.variation == pytest.approx(0.125, rel=1e-4)
+    assert (one.rows, one.same) == (2, 0.5)
+    assert not one.small
+    both = heads.mean([one, Divergence(6, 0.0, 0.0, 1.0)])
+    assert both.rows == 8
+    assert both.variation == pytest.approx(one.variation / 4)
+    assert both.same == pytest.approx(7 / 8)
+
+
+def test_lean_too_reads_packed_layers():
+    model = fresh("llama")
+    want = passes_of(LeanDecoder(model))[0]
+    packed.pack_layers(model)
+    got = passes_of(LeanDecoder(model))[0]
+    assert (got - want).float().norm() < 0.01 * want.float().norm()
+
+
+def test_the_compared_rows_of_one_pass_are_those_of_pieces_and_a_tree():
+    model = fresh()
+    text = choose._text(WORDS)
+    one_pass = heads.logits_of(
+        choose._compared_states(model, text), heads.exact(model.lm_head.weight)
+    )
+    pieces = choose._probe(ModuleDecoder(model), text)
+    assert (one_pass - pieces).norm() < 0.02 * pieces.norm()
