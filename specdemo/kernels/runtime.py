@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.draft_plan import Chain
+from specdemo.kernels import cache as kept
 from specdemo.kernels import check
 from specdemo.kernels import job as jobs
 from specdemo.kernels.buffer import Form, JobBuffer
@@ -24,7 +26,7 @@ from specdemo.kernels.weights import LayerWeights, Shape, address, fits, write_m
 
 __all__ = [
     "CHECK_JOBS", "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Results", "Rows",
-    "SequenceRows", "Shape", "fits", "runs_here",
+    "SequenceRows", "Shape", "digest", "fits", "runs_here",
 ]  # fmt: skip
 
 CHECK_JOBS = "SPECDEMO_CHECK_JOBS"  # environment variable: check each job before it runs
@@ -235,6 +237,11 @@ class CompiledLayers:
             team(self._run_in_team.address, place, threads, 0)
         else:
             self._run_in_team.ctypes(place)
+
+
+def digest(more: Sequence[Path] = ()) -> str:
+    """Names the compiled pass, further files and this processor: with the same name the same is computed."""
+    return kept.digest([*kept.sources(), *more])
 
 
 @cache

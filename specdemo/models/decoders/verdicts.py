@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from specdemo.kernels import cache
+from specdemo.kernels import runtime
 from specdemo.models.decoders.heads import Divergence
 
 HERE = Path(__file__).resolve().parent
@@ -60,7 +60,7 @@ class Verdicts:
             pass
 
     def _file(self, head: str) -> Path:
-        sources = [*cache.sources(), *sorted(HERE.glob("*.py"))]
-        parts = [self.weights, head, cache.digest(sources), *map(version, LIBRARIES)]
+        code = runtime.digest(sorted(HERE.glob("*.py")))
+        parts = [self.weights, head, code, *map(version, LIBRARIES)]
         name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
         return self.folder / f"{name}.json"
