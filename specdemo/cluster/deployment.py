@@ -22,6 +22,7 @@ from specdemo.cluster.remote import Lost, RemoteStudio
 from specdemo.errors import UserError
 from specdemo.models.doctor import installed
 from specdemo.models.progress import Progress
+from specdemo.session.admission import Full
 from specdemo.session.door import Plain
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
@@ -215,11 +216,7 @@ def _meaning(error: Exception) -> Exception:
     if isinstance(error, gone):
         return Lost()
     if isinstance(error, BackPressureError):
-        return UserError(
-            "The class is full: every engine has as many runs as it takes, and as many wait.",
-            unharmed="Your text is kept.",
-            advice="Try again in a minute. Recorded runs, the lessons and the cost model need no engine.",
-        )
+        return Full()
     if isinstance(error, DeploymentUnavailableError):
         return UserError("No engine can be started.", advice="See the log of Ray Serve.")
     return error

@@ -51,8 +51,9 @@ class Engine:
     def run(self, request: Mapping[str, Any], cancel: threading.Event) -> Iterator[str]:
         """A run's events, a line each.
 
-        request: visitor, messages (role and content each), prompt, system, settings, every (seconds between two looks)
-            and lesson, a number that grows when the visitor wants what was learned forgotten
+        request: visitor, messages (role and content each), prompt, system, settings, every (seconds between two looks),
+            others_wait (in the page's line) and lesson, a number that grows when the visitor wants what was learned
+            forgotten
         """
 
         def lines() -> Iterator[str]:
@@ -64,6 +65,7 @@ class Engine:
                 system=request["system"],
                 cancel=cancel,
                 every=request["every"],
+                others_wait=request["others_wait"],
             )
             return map(encode, events)
 

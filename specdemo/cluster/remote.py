@@ -266,6 +266,7 @@ class RemoteConversation:
             "system": system,
             "settings": settings.checked().to_dict(),
             "every": max(every, LOOK_SECONDS),
+            "others_wait": self._studio.admission.waits_beside(self.owner),
         }
         cancel = cancel or threading.Event()
         yield from self._studio.meter.watch(self._run(request, cancel))

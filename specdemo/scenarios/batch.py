@@ -6,18 +6,27 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from queue import SimpleQueue
+from typing import Any
 
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.session.admission import Turn, Waiting
 from specdemo.session.caches import failure
-from specdemo.session.door import Door
+from specdemo.session.door import Changed, Door
 from specdemo.settings import RunSettings
-from specdemo.trace.events import Event, FinishReason, RunFailed, RunFinished, RunStarted, Verified
+from specdemo.trace.events import (
+    Event,
+    FinishReason,
+    ModelInfo,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Verified,
+)
 from specdemo.trace.metrics import output_ids
 
 AT_ONCE = 8  # runs that share a pass; more rows make it dearer without making it fuller
@@ -94,12 +103,14 @@ def answer_all(
     cancel: stops all of them; set here too when the generator is closed, which waits for its threads
     turn: a place in a line for one prompt, where others want to run too
 
-    A prompt that fails keeps its error, and the others go on. Raises UserError before the first answer.
+    A prompt that fails keeps its error, and the others go on. So does one whose turn comes after another model was
+    loaded: it fails with `Changed`. Raises UserError before the first answer.
     """
     settings = replace(settings, baseline=False).checked()
     if at_once < 1:
         raise UserError(f"{at_once} prompts at once is not possible.", advice="Take 1 or more.")
     cancel = cancel or threading.Event()
+    asked = studio.target if studio.ready else None
     reported: SimpleQueue[Answer] = SimpleQueue()
     latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
 
@@ -109,7 +120,7 @@ def answer_all(
                 for waiting in mine or ():
                     reported.put(replace(answer, waiting=waiting))
                 with clock:
-                    for grown in _answer(studio, answer, settings, system, cancel):
+                    for grown in _answer(studio, asked, answer, settings, system, cancel):
                         reported.put(grown)
         except UserError as error:  # nobody else can wait
             reported.put(replace(answer, state=State.FAILED, error=error))
@@ -166,27 +177,32 @@ def new_texts(step: Verified) -> list[str]:
 
 def _answer(
     studio: Door,
+    asked: ModelInfo | None,
     answer: Answer,
     settings: RunSettings,
     system: str,
     cancel: threading.Event,
 ) -> Iterator[Answer]:
-    """One prompt's answer each time that it has grown; the last one has ended, whatever happened."""
+    """One prompt's answer each time that it has grown; the last one has ended, whatever happened. asked: the target, if it was known"""
     if cancel.is_set():
         yield replace(answer, state=State.STOPPED)
         return
     conversation = studio.open()
     last = ""  # the text of the last token
     try:
-        for event in conversation.run(
+        events: Any = conversation.run(
             answer.prompt, settings, system=system, cancel=cancel, every=LOOK_SECONDS
-        ):
-            grown = _after(answer, event, last)
-            if isinstance(event, Verified):
-                last = new_texts(event)[-1]
-            if grown is not answer:
-                answer = grown
-                yield answer
+        )
+        with closing(events):
+            for event in events:
+                if isinstance(event, RunStarted) and asked not in (None, event.target):
+                    raise Changed(event.target)
+                grown = _after(answer, event, last)
+                if isinstance(event, Verified):
+                    last = new_texts(event)[-1]
+                if grown is not answer:
+                    answer = grown
+                    yield answer
         if not answer.ended:  # cancelled before it began
             yield replace(answer, state=State.STOPPED)
     except UserError as error:

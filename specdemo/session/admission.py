@@ -37,7 +37,7 @@ class Full(UserError):
     def __init__(self) -> None:
         super().__init__(
             "The class is full: as many visitors wait as can.",
-            unharmed="Runs that go on, and your place in other lines, are not affected.",
+            unharmed="Your text is kept, and runs that go on are not affected.",
             advice="Try again in a minute. Recorded runs, the lessons and the cost model need no turn.",
         )
 

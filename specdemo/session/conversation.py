@@ -176,16 +176,18 @@ class Conversation:
         system: str = "",
         cancel: threading.Event | None = None,
         every: float = 0.0,
+        others_wait: bool = False,
     ) -> Iterator[Event]:
         """Answer a prompt: the plain lane first when a baseline is wanted, then the speculative one.
 
         While others wait, a recent plain run may stand in for the plain lane; the header of the other one says so.
         every: seconds between two looks at what has come, for viewers that need not see each event at once
+        others_wait: in a line elsewhere; the line of this engine is asked in any case
         Raises UserError before the first event for what the user can mend; what breaks later arrives as RunFailed.
         """
         cancel = cancel or threading.Event()
         settings = settings.checked()
-        steps = self._run(prompt, settings, system, cancel)
+        steps = self._run(prompt, settings, system, cancel, others_wait=others_wait)
         yield from self._host.meter.watch(self._host.runner.run(steps, every))
 
     def perform(
@@ -195,7 +197,13 @@ class Conversation:
         return work(self, cancel or threading.Event(), **arguments)
 
     def _run(
-        self, prompt: str, settings: RunSettings, system: str, cancel: threading.Event
+        self,
+        prompt: str,
+        settings: RunSettings,
+        system: str,
+        cancel: threading.Event,
+        *,
+        others_wait: bool,
     ) -> Steps:
         """The events of all lanes of a prompt, on the pair that is loaded when it begins."""
         from specdemo.session.text import encode_conversation
@@ -213,8 +221,11 @@ class Conversation:
             lanes, stand_in = [(SPECULATIVE, settings)], None
             if settings.method == "nothing":
                 lanes = [(PLAIN, plain)]
-            elif settings.baseline and not (stand_in := self._stand_in(pair, plain, prompt_ids)):
-                lanes.insert(0, (PLAIN, plain))
+            elif settings.baseline:
+                if others_wait or self._host.admission.waits_beside(self.visitor):
+                    stand_in = self._stand_in(pair, plain, prompt_ids)
+                if stand_in is None:
+                    lanes.insert(0, (PLAIN, plain))
             answer = ""
             for lane, lane_settings in lanes:
                 if cancel.is_set() or caches.broken:
@@ -244,10 +255,10 @@ class Conversation:
         self, pair: LoadedPair, plain: RunSettings, prompt_ids: list[int]
     ) -> StandIn | None:
         """What a drafted run is compared with in place of a plain one of its own, while others wait."""
-        host = self._host
-        if not plain.stand_in or not host.admission.waits_beside(self.visitor):
+        if not plain.stand_in:
             return None
-        return host.baselines.find(pair.target.info, plain, len(prompt_ids), host.together)
+        together = self._host.together
+        return self._host.baselines.find(pair.target.info, plain, len(prompt_ids), together)
 
     def _header(
         self, pair: LoadedPair, lane: str, settings: RunSettings, prompt: str, asked: RunSettings

@@ -31,6 +31,17 @@ Its arguments and what it yields are plain; elsewhere it is known by its name.
 """
 
 
+class Changed(UserError):
+    """Another model answers now than the one that was asked."""
+
+    def __init__(self, target: ModelInfo) -> None:
+        super().__init__(
+            f"Another visitor has loaded a model: it is now {target.name} in {target.precision}.",
+            unharmed="No run goes on with it unasked.",
+            advice="Press the button once more to ask this model.",
+        )
+
+
 class Chat(Protocol):
     """One visitor's conversation; see `Conversation`."""
 

@@ -136,13 +136,17 @@ def batch(
             "state": answer.state,
             "text": answer.text,
             "rate": answer.tokens_per_second,
-            "error": str(answer.error or ""),
+            "error": _parts(answer.error),
         }
         for answer in answers
     ]
-    return json.dumps(
-        {"rows": rows, "total": together, "waiting": waiting, "error": str(error or "")}
-    )
+    return json.dumps({"rows": rows, "total": together, "waiting": waiting, "error": _parts(error)})
+
+
+def _parts(error: UserError | None) -> list[str]:
+    """What an error says, part by part, so that each can be translated."""
+    parts = (error.message, error.unharmed, error.advice) if error else ()
+    return [part for part in parts if part]
 
 
 def _line(data: dict[str, object]) -> str:

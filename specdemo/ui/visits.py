@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from gradio.context import LocalContext
 
 from specdemo.errors import UserError
-from specdemo.session.door import Door
+from specdemo.session.door import Changed, Door
 from specdemo.settings import loopback
 from specdemo.ui.words.en import limits as words
 
@@ -69,11 +69,7 @@ def _same_model(visit: Visit, studio: Door) -> None:
     model = studio.target.name, studio.target.precision
     known, visit.told = visit.told, model
     if known not in (None, model):
-        raise UserError(
-            words.CHANGED.format(model=model[0], precision=model[1]),
-            unharmed=words.CHANGED_UNHARMED,
-            advice=words.CHANGED_ADVICE,
-        )
+        raise Changed(studio.target)
 
 
 def switch_allowed(studio: Door) -> bool:

@@ -20,6 +20,7 @@ from specdemo.scenarios import lab
 from specdemo.scenarios.batch import Answer, answer_all, new_texts
 from specdemo.scenarios.proposals import Comparison
 from specdemo.scenarios.race import run_race
+from specdemo.session.admission import Admission
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import FinishReason, RunFailed, RunFinished, RunStarted, Verified
@@ -199,6 +200,24 @@ def test_a_run_that_goes_on_adds_nothing_to_a_conversation_that_started_over(rem
     assert remembered(conversation) == []
 
 
+def test_a_recent_plain_run_stands_in_while_others_wait_for_an_engine(remote):
+    """They wait in the page's line; those of the engines are empty."""
+    settings = RunSettings(method="ngram", max_new_tokens=20, memory=False)
+    conversation = remote.open("me")
+    assert lanes(conversation.run("abcabc", settings)) == ["plain", "speculative"]
+    remote.admission = Admission(lambda: 1)
+    with remote.admission.turn("me"), remote.admission.turn("another"):
+        (header, *_) = events = list(conversation.run("bcdbcd", settings))
+    assert lanes(events) == ["speculative"]
+    assert header.stand_in.new_tokens == 20
+    with remote.admission.turn("me"):
+        assert lanes(conversation.run("abcabc", settings)) == ["plain", "speculative"]
+
+
+def lanes(events):
+    return [event.lane for event in events if isinstance(event, RunStarted)]
+
+
 def test_a_visitor_who_leaves_ends_the_run_there(remote, link):
     with closing(remote.open().run("abcabc", LONG)) as run:
         assert isinstance(next(run), RunStarted)
@@ -297,7 +316,14 @@ def test_no_engine_is_a_sentence_and_an_engine_that_returns_is_noticed(link):
 def test_an_engine_keeps_a_bounded_number_of_conversations(draft_weights, monkeypatch):
     monkeypatch.setattr("specdemo.cluster.engine.MOST_VISITORS", 2)
     one = engine(draft_weights)
-    request = {"messages": [], "prompt": "abc", "system": "", "every": 0.0, "lesson": 0}
+    request = {
+        "messages": [],
+        "prompt": "abc",
+        "system": "",
+        "every": 0.0,
+        "lesson": 0,
+        "others_wait": False,
+    }
     for visitor in ("a", "b", "c"):
         asked = {**request, "visitor": visitor, "settings": asdict(PLAIN)}
         assert len(list(one.run(asked, threading.Event()))) > 3

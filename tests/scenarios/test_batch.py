@@ -36,8 +36,11 @@ WAIT = 30.0
 class ScriptedStudio:
     """Conversations whose prompts say what happens to them; counts how many go on, and at most did."""
 
+    ready = True
+
     def __init__(self, steps=3):
         self.steps = steps
+        self.target = ModelInfo("tiny")
         self.lock = threading.Lock()
         self.open_now = self.most_open = self.closed = 0
 
@@ -58,7 +61,7 @@ class ScriptedStudio:
             raise UserError("It is too long.", advice="Shorten it.")
         if prompt == "broken":
             raise ValueError("no such token")
-        yield RunStarted("speculative", settings.method, prompt, {}, ModelInfo("tiny"))
+        yield RunStarted("speculative", settings.method, prompt, {}, self.target)
         for step in range(10**6 if prompt == "forever" else self.steps):
             if cancel.is_set():
                 yield RunFinished("speculative", FinishReason.CANCELLED, step, 0.1 * step)
@@ -180,6 +183,8 @@ def test_prompts_share_passes(tiny_studio):
     class Watching:
         """The studio's conversations; keeps how many runs shared each step."""
 
+        ready, target = True, tiny_studio.target
+
         def open(self):
             conversation = tiny_studio.open()
 
@@ -192,6 +197,23 @@ def test_prompts_share_passes(tiny_studio):
 
     finish(answer_all(Watching(), ["abc", "hello", "zzz"], replace(SETTINGS, max_new_tokens=60)))
     assert max(shared) > 1
+
+
+def test_prompts_that_begin_after_another_model_was_loaded_end_with_a_sentence():
+    """Nobody asked that model. What had begun goes on with the pair it began with."""
+    studio = Studio(AppSettings(target="tiny", draft="none"))
+    studio.use(loaded(tiny_pair()))
+    settings = replace(SETTINGS, max_new_tokens=200)
+    batch = answer_all(studio, ["abc", "def", "ghi"], settings, at_once=1)
+    begun = next(batch)
+    other = tiny_pair()
+    other = replace(other, target=replace(other.target, info=ModelInfo("another", precision="nf4")))
+    studio.use(loaded(other))
+    (first, *rest), totals = finish([begun, *batch])
+    assert (first.state, first.new_tokens, totals.failed) == (State.DONE, 200, 2)
+    for answer in rest:
+        assert (answer.state, answer.text) == (State.FAILED, "")
+        assert "another in nf4" in str(answer.error)
 
 
 def test_the_pair_that_is_not_loaded_is_told_for_each_prompt():

@@ -37,7 +37,7 @@ class ScriptedConversation:
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         if self.error:
             raise self.error
-        yield RunStarted("speculative", settings.method, prompt, {}, ModelInfo("tiny"))
+        yield RunStarted("speculative", settings.method, prompt, {}, ScriptedStudio.target)
         for step in range(self.steps):
             if cancel.is_set():
                 yield RunFinished("speculative", FinishReason.CANCELLED, step, 0.1 * step)

@@ -37,16 +37,16 @@ def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
     assert [row["rate"] for row in last["rows"]] == [pytest.approx(10), pytest.approx(10)]
     assert (last["total"]["prompts"], last["total"]["tokens"]) == (2, 6)
     assert last["total"]["rate"] > 0
-    assert last["waiting"] == last["error"] == ""
+    assert (last["waiting"], last["error"]) == ("", [])
 
 
 def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
     handlers.studio.open = lambda *_: ScriptedConversation(UserError("Happened.", advice="Do."))
     last = batch_of(handlers, "a\nb")[-1]
     assert [(row["state"], row["error"]) for row in last["rows"]] == [
-        ("failed", "Happened. Do.")
+        ("failed", ["Happened.", "Do."])
     ] * 2
-    assert last["error"] == ""
+    assert last["error"] == []
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
 )
 def test_a_batch_of_none_or_too_many_is_a_sentence(handlers, text, message):
     last = batch_of(handlers, text)[-1]
-    assert message in last["error"]
+    assert message in last["error"][0]
     assert last["rows"] == []
 
 
 def test_a_batch_with_a_setting_out_of_range_is_a_sentence(handlers):
     task, _ = handlers.begin(None, "a")
     (value,) = handlers.run(task, "a", "", {**VALUES, "lookahead": 99})
-    assert "lookahead" in json.loads(value)["error"]
+    assert "lookahead" in json.loads(value)["error"][0]
 
 
 def test_a_batch_is_shown_at_most_ten_times_a_second(handlers, monkeypatch):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from specdemo.errors import UserError
 from specdemo.ui import words
 
 # Prompts are for the model, which speaks English; identifiers are for the program.
@@ -84,3 +85,35 @@ def test_why_a_method_is_missing_is_translated(language: str) -> None:
     shapes = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(text)) for text in table]
     for sentence in found:
         assert any(re.fullmatch(shape, sentence) for shape in shapes), sentence
+
+
+@LANGUAGES
+def test_what_ends_a_run_or_keeps_it_from_beginning_is_translated(language: str) -> None:
+    """The sentences are made by the engine, the line and the door; the table has their very words."""
+    from specdemo.cluster.remote import RemoteStudio, _gone
+    from specdemo.session.admission import Full
+    from specdemo.session.caches import _failed, failure
+    from specdemo.session.door import Changed
+    from specdemo.session.studio import Studio
+    from specdemo.settings import AppSettings
+    from specdemo.trace.events import ModelInfo
+
+    def loading(get) -> UserError:
+        with pytest.raises(UserError) as raised:
+            get()
+        return raised.value
+
+    found = [
+        Full(),
+        Changed(ModelInfo("a-target", precision="nf4")),
+        _gone(),
+        failure(_failed("plain", MemoryError())),
+        failure(_failed("plain", ValueError("odd"))),
+        loading(lambda: Studio(AppSettings()).loaded),
+        loading(lambda: RemoteStudio(AppSettings(), lambda _: None).link),
+    ]
+    table = words.translations(language)
+    shapes = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(text)) for text in table]
+    for error in found:
+        for sentence in filter(None, (error.message, error.unharmed, error.advice)):
+            assert any(re.fullmatch(shape, sentence) for shape in shapes), sentence

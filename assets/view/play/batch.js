@@ -7,9 +7,9 @@ import { split } from "../core/symbols.js";
 
 /**
  * @import { Given, Words } from "../parts/page"
- * @typedef {{ prompt: string, state: string, text: string, rate: number | null, error: string }} Row
+ * @typedef {{ prompt: string, state: string, text: string, rate: number | null, error: string[] }} Row
  * @typedef {{ prompts: number, tokens: number, rate: number | null }} Total
- * @typedef {{ rows?: Row[], total?: Total, waiting?: string, error?: string }} Batch as `batch` of present.py makes it
+ * @typedef {{ rows?: Row[], total?: Total, waiting?: string, error?: string[] }} Batch as `batch` of present.py makes it
  */
 
 /**
@@ -24,14 +24,14 @@ export function mountBatch(element, given) {
   const cards = [];
   element.replaceChildren(el("div", { class: "sd-batch" }, about, list));
   /** @param {Batch} batch */
-  const draw = ({ rows = [], total, waiting, error }) => {
+  const draw = ({ rows = [], total, waiting, error = [] }) => {
     while (cards.length < rows.length) cards.push(new Card(words));
     cards.length = rows.length;
     rows.forEach((row, i) => cards[i].render(row));
     if (list.childElementCount !== rows.length) list.replaceChildren(...cards.map((card) => card.root));
-    const sentence = error || waiting || sum(total, words);
-    setText(about, sentence);
-    about.classList.toggle("sd-batch-error", Boolean(error));
+    if (error.length) about.replaceChildren(...parts(error));
+    else setText(about, waiting || sum(total, words));
+    about.classList.toggle("sd-batch-error", error.length > 0);
   };
   follow(given, draw);
 }
@@ -51,7 +51,7 @@ class Card {
     this.rate = el("span", { class: "sd-batch-rate" });
     this.prompt = el("h4", {});
     this.text = el("p", { class: "sd-batch-text", tabindex: "0" });
-    this.error = el("p", { class: "sd-batch-error" });
+    this.error = el("p", { class: "sd-batch-error sd-waits" });
     this.root = el("li", {}, this.prompt, el("div", { class: "sd-batch-facts" }, this.state, this.rate), this.text, this.error);
   }
 
@@ -67,9 +67,13 @@ class Card {
     const atEnd = this.text.scrollHeight - this.text.scrollTop - this.text.clientHeight < 30;
     this.text.textContent = visible(row.text.trimStart());
     if (row.state === "running" && atEnd) this.text.scrollTop = this.text.scrollHeight;
-    this.error.textContent = row.error;
+    this.error.replaceChildren(...parts(row.error));
   }
 }
+
+// What went wrong, each sentence in a place of its own: one at a time is translated.
+/** @param {string[]} sentences */
+const parts = (sentences) => sentences.map((sentence, i) => el("span", {}, i ? ` ${sentence}` : sentence));
 
 // Invisible and direction-changing characters by name.
 /** @param {string} text */

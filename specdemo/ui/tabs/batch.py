@@ -11,12 +11,13 @@ import gradio as gr
 
 from specdemo.errors import UserError
 from specdemo.scenarios.batch import Answer, State, Totals, answer_all
-from specdemo.session.door import Door
+from specdemo.session.door import Changed, Door
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.settings_panel import SettingsPanel, by_name
 from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, leave, stream
 from specdemo.ui.view import batch_view
+from specdemo.ui.visits import tell
 
 BATCH_SECONDS = 1 / 10  # between two looks at a batch
 
@@ -99,6 +100,8 @@ class BatchHandlers:
                     table.totals = item
                 else:
                     table.rows[item.number] = item
+                    if isinstance(item.error, Changed):
+                        tell(self.studio)
                 yield
 
     def stop(self, task: Task | None) -> None:
