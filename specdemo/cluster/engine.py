@@ -1,4 +1,4 @@
-"""What runs where the models are: a studio that is asked with plain values and answers in lines of JSON."""
+"""An engine for other processes: a studio whose requests are plain values and whose answers are lines of JSON."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ REFUSED, BROKE, PART = "refused", "broke", "part"  # kinds of lines beside those
 
 
 class Engine:
-    """Answers runs and work of any number of visitors. Holds nothing that cannot be made again.
+    """Serves runs and work of any number of visitors. It holds nothing that cannot be made again.
 
-    What a visitor said comes with every run; conversations are kept for their caches alone.
+    Each run brings the visitor's earlier messages; conversations are kept only for their caches.
     """
 
     def __init__(self, studio: Studio) -> None:
@@ -69,7 +69,7 @@ class Engine:
             )
             return map(encode, events)
 
-        yield from _told(lines)
+        yield from _reporting(lines)
 
     def perform(self, request: Mapping[str, Any], cancel: threading.Event) -> Iterator[str]:
         """What a function of a scenario yields, a line each. request: visitor, lesson, work (its name) and arguments"""
@@ -79,7 +79,7 @@ class Engine:
             parts = conversation.perform(find_work(request["work"]), request["arguments"], cancel)
             return (_line(PART, part=part) for part in parts)
 
-        yield from _told(lines)
+        yield from _reporting(lines)
 
     def leave(self, visitor: str) -> None:
         """The visitor has gone, or another engine answers him now."""
@@ -102,8 +102,8 @@ class Engine:
         return conversation
 
 
-def _told(lines: Callable[[], Iterator[str]]) -> Iterator[str]:
-    """The lines, and as the last one why there are no more."""
+def _reporting(lines: Callable[[], Iterator[str]]) -> Iterator[str]:
+    """The lines, then a line with the error that ended them, if one did."""
     try:
         yield from lines()
     except UserError as error:
@@ -116,14 +116,14 @@ def _line(kind: str, **values: Any) -> str:
     return json.dumps({"type": kind, **values}, separators=(",", ":"))
 
 
-def raise_told(line: str) -> None:
-    """Raise what a line says that tells why there are no more; nothing for any other line."""
+def raise_reported(line: str) -> None:
+    """Raise the error that a line reports; do nothing for any other line."""
     if not line.startswith((f'{{"type":"{REFUSED}"', f'{{"type":"{BROKE}"')):
         return
-    told = json.loads(line)
-    if told["type"] == REFUSED:
-        raise UserError(told["message"], unharmed=told["unharmed"], advice=told["advice"])
-    raise RuntimeError(told["message"])
+    report = json.loads(line)
+    if report["type"] == REFUSED:
+        raise UserError(report["message"], unharmed=report["unharmed"], advice=report["advice"])
+    raise RuntimeError(report["message"])
 
 
 def name_of(work: Work) -> str:

@@ -1,4 +1,4 @@
-"""A door to engines elsewhere: what a visitor said stays here and travels with each run, so a lost engine loses caches only."""
+"""A door to engines elsewhere. A visitor's messages stay here and go along with each run, so a lost engine loses only caches."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 from uuid import uuid4
 
-from specdemo.cluster.engine import name_of, raise_told
+from specdemo.cluster.engine import name_of, raise_reported
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
-from specdemo.models.progress import Progress
+from specdemo.models.progress import Progress, ProgressCallback
 from specdemo.scenarios.batch import new_texts
 from specdemo.session.admission import page_line
 from specdemo.session.door import Plain, Work
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
+from specdemo.session.starting import Starting
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.codec import decode
@@ -66,18 +67,21 @@ class Link(Protocol):
         """Engines that answer now."""
 
 
-class RemoteStudio:
+class RemoteStudio(Starting):
     """A door to engines in other processes. Safe to use from several threads.
 
     connect: starts or finds the engines and waits until one answers; reports meanwhile. Raises UserError
     """
 
+    thread_name = "specdemo-connect"
+    failed = "The engines could not be reached"
+
     def __init__(
         self, settings: AppSettings, connect: Callable[[Callable[[Progress], None]], Link]
     ) -> None:
+        super().__init__()
         self.settings = settings
         self.replay_only: UserError | None = None
-        self.error: UserError | None = None
         self.meter = Meter()
         self.meter.replicas = self.replicas
         self.admission = page_line(settings, self.meter, self.replicas)
@@ -87,33 +91,13 @@ class RemoteStudio:
         self._link: Link | None = None
         self._about: Plain = {}
         self._target: ModelInfo | None = None
-        self._progress = Progress("start", None, "")
-        self._lock = threading.Lock()
-        self._started = False
 
-    def start(self) -> None:
-        """Begin to connect in a thread of its own; returns at once, and does nothing the second time."""
-        with self._lock:
-            if self._started:
-                return
-            self._started = True
-        threading.Thread(target=self.load, name="specdemo-connect", daemon=True).start()
-
-    def load(self, report: Callable[[Progress], None] | None = None) -> None:
-        """Connect and wait for an engine. A failure is kept in `error`, where a view can show it."""
-        try:
-            link = self._connect(report or self._report)
-            about = link.about()
-        except UserError as error:
-            self.error = error
-        except Exception as error:  # noqa: BLE001 - the thread must not die without a word
-            self.error = UserError(f"The engines could not be reached: {error}.")
-        else:
-            self._about, self._target = about, ModelInfo(**about["target"])
-            self._link, self.error = link, None
-
-    def _report(self, progress: Progress) -> None:
-        self._progress = progress
+    def bring(self, report: ProgressCallback) -> None:
+        """Connect, and wait for an engine."""
+        link = self._connect(report)
+        about = link.about()
+        self._about, self._target = about, ModelInfo(**about["target"])
+        self._link, self.error = link, None
 
     @property
     def link(self) -> Link:
@@ -145,10 +129,6 @@ class RemoteStudio:
         """Tokens that end an answer; raises UserError while they are not known."""
         assert self.link
         return frozenset(self._about["stop_ids"])
-
-    def progress(self) -> Progress | None:
-        """What is waited for; None when an engine answers or connecting has failed."""
-        return None if self.ready or self.error else self._progress
 
     def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]:
         """Raises UserError: the engines' model is chosen when they are started."""
@@ -318,7 +298,7 @@ class RemoteConversation:
         ) as pieces:
             for piece in pieces:
                 for line in filter(None, piece.split("\n")):
-                    raise_told(line)
+                    raise_reported(line)
                     yield line
 
 

@@ -93,7 +93,7 @@ def load_model(
     check_folder(files.folder, files.name)
     _check_precision(precision)
     check_room(files.name, precision, needed_bytes(files.folder, files.name, precision), where)
-    with one_at_a_time, out_of_memory_is_told(files.name, precision):
+    with one_at_a_time, reporting_out_of_memory(files.name, precision):
         progress(Progress("quantise" if precision in ("nf4", "int8") else "load", None, files.name))
         model = _load(files, precision, where)
         progress(Progress("warm up", None, files.name))
@@ -262,7 +262,7 @@ def _too_big(name: str, precision: str, reason: str) -> UserError:
 
 
 @contextmanager
-def out_of_memory_is_told(name: str, precision: str) -> Iterator[None]:
+def reporting_out_of_memory(name: str, precision: str) -> Iterator[None]:
     """Turn running out of memory into a sentence, and give back what was taken."""
     import torch
 

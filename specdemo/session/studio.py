@@ -16,7 +16,7 @@ from specdemo.errors import UserError
 from specdemo.models.doctor import installed
 from specdemo.models.files.catalogue import pairs
 from specdemo.models.memory import return_freed
-from specdemo.models.progress import Progress
+from specdemo.models.progress import Progress, ProgressCallback
 from specdemo.session.admission import page_line
 from specdemo.session.baselines import Baselines
 from specdemo.session.conversation import Conversation
@@ -25,6 +25,7 @@ from specdemo.session.loaded import Loaded, fetch, load
 from specdemo.session.machine import machine_name
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
+from specdemo.session.starting import Starting
 from specdemo.settings import AppSettings
 
 if TYPE_CHECKING:
@@ -44,48 +45,33 @@ class _GivenUp(Exception):
     """Nobody waits for this pair any more."""
 
 
-class Studio:
+class Studio(Starting):
     """One per process: the loaded pair and the one device. Safe to use from several threads.
 
     Runs that go on at the same time share the target's passes; each step of the trace says how many did.
     """
 
+    thread_name = "specdemo-load"
+    failed = "The model could not be loaded"
+    advice = "Run python -m specdemo doctor."
+
     def __init__(self, settings: AppSettings) -> None:
         self._settings = settings
         self.replay_only = _why_replay_only(settings)
-        self.error: UserError | None = self.replay_only
+        super().__init__(self.replay_only)
         self._loaded: Loaded | None = None
         self._conversations: weakref.WeakSet[Conversation] = weakref.WeakSet()
-        self._progress = Progress("start", None, "")
-        self._lock = threading.Lock()
         self.runner = Runner()
         self.meter = Meter()
         self.keeper = Keeper(settings.cache_mb * 1_000_000, 60.0 * settings.idle_minutes)
         self.baselines = Baselines()
         self.admission = page_line(settings, self.meter, lambda: 1)
         self.known: Mapping[str, Method] = METHODS
-        self._started = False
 
-    def start(self) -> None:
-        """Begin loading in a thread of its own; returns at once, and does nothing the second time."""
-        with self._lock:
-            if self._started:
-                return
-            self._started = True
-        threading.Thread(target=self.load, name="specdemo-load", daemon=True).start()
-
-    def load(self, report: Callable[[Progress], None] | None = None) -> None:
-        """Load the pair and wait for it. A failure is kept in `error`, where a view can show it."""
-        if self.replay_only:
-            return
-        try:
-            self._load(self.settings, report or self._report)
-        except UserError as error:
-            self.error = error
-        except Exception as error:  # noqa: BLE001 - a loader thread must not die without a word
-            self.error = UserError(
-                f"The model could not be loaded: {error}.", advice="Run python -m specdemo doctor."
-            )
+    def bring(self, report: ProgressCallback) -> None:
+        """Load the pair, unless nothing runs live here."""
+        if not self.replay_only:
+            self._load(self.settings, report)
 
     @property
     def settings(self) -> AppSettings:
@@ -137,10 +123,6 @@ class Studio:
     def together(self) -> int:
         """Runs that share passes, with one that is about to begin in the compute thread."""
         return max(1, self.runner.going_on)
-
-    def progress(self) -> Progress | None:
-        """What loading is doing; None when the pair is ready or loading failed."""
-        return None if self.ready or self.error else self._progress
 
     def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]:
         """Load another pair for everybody. Raises UserError, and then the old one stays.
@@ -282,9 +264,6 @@ class Studio:
     def leave(self, visitor: str) -> None:
         """A visitor has gone, or seems to have: their caches are given back. What goes on ends by itself."""
         self.keeper.leave(visitor)
-
-    def _report(self, progress: Progress) -> None:
-        self._progress = progress
 
 
 def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:

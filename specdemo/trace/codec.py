@@ -236,12 +236,12 @@ def _with_origin(event: Drafted | Verified) -> tuple[Node, ...]:
         node.confidence if node.origin or node.draft_prob is None else node.draft_prob
         for node in nodes
     ]
-    told = (
-        starmap(_told, _first_tested(zip(nodes, said, strict=True)))
+    origins = (
+        starmap(_origin, _first_tested(zip(nodes, said, strict=True)))
         if isinstance(event, Verified)
         else ()
     )
-    origin = next(filter(None, told), None)
+    origin = next(filter(None, origins), None)
     return tuple(
         node if node.origin else _as(node, confidence, origin)
         for node, confidence in zip(nodes, said, strict=True)
@@ -267,8 +267,8 @@ def _first_tested(
             yield node, confidence
 
 
-def _told(node: Node, confidence: float | None) -> Origin | None:
-    """What the test of one token tells of its step."""
+def _origin(node: Node, confidence: float | None) -> Origin | None:
+    """Whether the tokens of a step were drawn or chosen, by the test of one of them; None where it does not show."""
     if node.draw is None:
         return Origin.CHOSEN
     if node.accept_prob is None or node.target_prob is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.errors import UserError
 from specdemo.models.files.sources import ModelFiles, resolve
-from specdemo.models.files.store import check_space, full_disk_is_told, make_folder
+from specdemo.models.files.store import check_space, make_folder, reporting_full_disk
 from specdemo.models.loading import choose_device
 from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.models.tokenizers import load_tokenizer
@@ -64,7 +64,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     config = read_llama_config(files.folder)
     torch.manual_seed(options.seed)
     make_folder(options.work_dir)
-    with full_disk_is_told("training the drafter"):
+    with reporting_full_disk("training the drafter"):
         progress(Progress("load", None, files.name))
         teacher = load_teacher(files.folder, options.precision, device)
         work = options.work_dir / _digest(_data_facts(options, files))

@@ -66,8 +66,8 @@ class Gate:
             return
         body = await self._body(scope, receive)
         if body is None:
-            told = _told(413, words.TOO_MUCH.format(most=self.most_bytes // 1_000_000))
-            await told(scope, receive, send)
+            refused = _refusal(413, words.TOO_MUCH.format(most=self.most_bytes // 1_000_000))
+            await refused(scope, receive, send)
             return
         answer, sentence = _Answer(send), words.NO_ANSWER
         try:
@@ -79,24 +79,24 @@ class Gate:
         else:
             if not answer.held:
                 return
-        await answer.end(_told(400, sentence), scope, receive)
+        await answer.end(_refusal(400, sentence), scope, receive)
 
     def _refused(self, scope: Scope) -> JSONResponse | None:
         """The answer to a request that must not come further; None for one that may."""
         headers = Headers(scope=scope)
         scheme, host, port = _address(f"{scope.get('scheme', 'http')}://{headers.get('host', '')}")
         if not self._known(host):
-            return _told(421, words.UNKNOWN_HOST)
+            return _refusal(421, words.UNKNOWN_HOST)
         origin = headers.get("origin")
         if origin is not None:
             whence = _address(origin)
             # A proxy may have taken off the encryption.
             same = whence in ((scheme, host, port), ("https", host, port), ("https", host, 443))
             if not (same or _matches(whence[1], self.named)):
-                return _told(403, words.FOREIGN_ORIGIN)
+                return _refusal(403, words.FOREIGN_ORIGIN)
         path = scope["path"].replace("//", "/")
         if path.startswith(CLOSED):
-            return _told(404, words.CLOSED)
+            return _refusal(404, words.CLOSED)
         return None
 
     def _known(self, host: str) -> bool:
@@ -182,6 +182,6 @@ def _matches(host: str, names: set[str]) -> bool:
     return any(fnmatchcase(host, name) for name in names - {"*"})
 
 
-def _told(status: int, sentence: str) -> JSONResponse:
+def _refusal(status: int, sentence: str) -> JSONResponse:
     """A sentence, under both of the names by which Gradio's clients look for it."""
     return JSONResponse({"error": sentence, "detail": sentence}, status)

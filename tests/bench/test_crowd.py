@@ -10,7 +10,8 @@ import pytest
 from tiny_files import make_tiny_model
 
 from specdemo.bench import crowd as bench
-from specdemo.bench.crowd import Crowd, Memory, Run, Secrets
+from specdemo.bench.crowd import Secrets
+from specdemo.bench.crowd_report import OUTCOMES, Crowd, Memory, Run
 from specdemo.cli.commands.app import make_page
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings
@@ -40,7 +41,7 @@ def test_a_crowd_is_answered_and_sees_only_its_own(page, monkeypatch):
     monkeypatch.setattr(bench, "LENGTHS", (8, 16))
     crowd = bench.attend(page, 6, 6.0, seed=3, pid=os.getpid())
     assert bench.failures(crowd) == []
-    assert len(crowd.runs) == sum(map(crowd.count, bench.OUTCOMES))
+    assert len(crowd.runs) == sum(map(crowd.count, OUTCOMES))
     assert {run.visitor for run in crowd.runs} == set(range(6))
 
 

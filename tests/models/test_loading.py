@@ -99,7 +99,7 @@ def test_unknown_free_memory_is_no_obstacle(files, monkeypatch):
         RuntimeError("not enough memory: you tried"),
     ],
 )
-def test_running_out_of_memory_is_told_and_the_next_load_works(files, monkeypatch, error):
+def test_running_reporting_out_of_memory_and_the_next_load_works(files, monkeypatch, error):
     def fail(*_):
         raise error
 

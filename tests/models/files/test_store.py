@@ -112,6 +112,6 @@ def test_a_read_only_cache_is_told(monkeypatch, tmp_path, number):
     assert caught.value.advice
     with (
         pytest.raises(UserError, match="cannot be written to"),
-        store.full_disk_is_told("downloading"),
+        store.reporting_full_disk("downloading"),
     ):
         refuse()
