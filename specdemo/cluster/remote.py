@@ -249,7 +249,8 @@ class RemoteConversation:
             "others_wait": self._studio.admission.waits_beside(self.owner),
         }
         cancel = cancel or threading.Event()
-        yield from self._studio.meter.watch(self._run(request, cancel))
+        waited = self._studio.admission.waited_by(self.owner)
+        yield from self._studio.meter.watch(self._run(request, cancel), waited)
 
     def _run(self, request: Plain, cancel: threading.Event) -> Generator[Event, None, None]:
         lane, start = _LaneSoFar(), self._start

@@ -209,6 +209,16 @@ class Admission:
         with self._lock:
             return any(other != visitor for other in self._line)
 
+    def waited_by(self, visitor: Hashable) -> float:
+        """Seconds that a visitor's newest turn has waited, of those that go on; 0 without one."""
+        with self._lock:
+            waits = [
+                (turn.begun or turn.joined) - turn.joined
+                for turn in self._running
+                if turn.visitor == visitor
+            ]
+        return waits[-1] if waits else 0.0
+
     def join(self, turn: Turn) -> None:
         """Take a place in the line, and in the engine where there is room. Raises Full."""
         with self._lock:

@@ -188,7 +188,8 @@ class Conversation:
         cancel = cancel or threading.Event()
         settings = settings.checked()
         steps = self._run(prompt, settings, system, cancel, others_wait=others_wait)
-        yield from self._host.meter.watch(self._host.runner.run(steps, every))
+        waited = self._host.admission.waited_by(self.visitor)
+        yield from self._host.meter.watch(self._host.runner.run(steps, every), waited)
 
     def perform(
         self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ REASONS = {
     FinishReason.CANCELLED: "abort",
 }
 WAITS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)  # seconds
+LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # tokens
 PER_TOKEN = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds
 
 
@@ -66,9 +67,9 @@ class Meter:
         with self._lock:  # two of one name would be one too many
             return self._figures
 
-    def watch(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The same events. Time counts from the first look at them, so waiting for a turn is in it."""
-        figures, asked = self._made(), time.perf_counter()
+    def watch(self, events: Iterator[Event], waited: float = 0.0) -> Iterator[Event]:
+        """The same events. Time counts from the first look at them, and `waited` seconds in a line before it."""
+        figures, asked = self._made(), time.perf_counter() - waited
         run = _Run(figures, asked)
         figures.running.inc()
         try:
@@ -115,7 +116,7 @@ class _Figures:
         def counter(name: str, about: str, *labels: str) -> Counter:
             return Counter(f"specdemo:{name}", about, ["model_name", *labels], registry=registry)
 
-        def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        def histogram(name: str, about: str, buckets: Sequence[float], *labels: str) -> Histogram:
             return Histogram(f"specdemo:{name}", about, labels, buckets=buckets, registry=registry)
 
         def gauge(name: str, about: str) -> Gauge:
@@ -127,6 +128,9 @@ class _Figures:
         replicas = gauge("num_replicas", "Engines that answer.")
         replicas.set_function(lambda: meter.replicas())
         self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts, those reused included.")
+        self.cache_queries = counter(
+            "prefix_cache_queries", "Tokens of prompts that were looked up."
+        )
         self.cache_hits = counter("prefix_cache_hits", "Tokens of prompts found in the caches.")
         self.generation_tokens = counter("generation_tokens", "New tokens.")
         self.success = counter("request_success", "Runs that ended.", "finished_reason")
@@ -147,6 +151,14 @@ class _Figures:
         self.queue_time = histogram(
             "request_queue_time_seconds", "From the wish to the turn of the run.", WAITS
         )
+        self.prefill = histogram(
+            "request_prefill_time_seconds", "Reading the prompt of a lane.", WAITS
+        )
+        self.decode = histogram(
+            "request_decode_time_seconds", "From the read prompt to the end of a lane.", WAITS
+        )
+        self.prompt_length = histogram("request_prompt_tokens", "Tokens of a prompt.", LENGTHS)
+        self.answer_length = histogram("request_generation_tokens", "New tokens.", LENGTHS)
         self.per_token = histogram(
             "request_time_per_output_token_seconds",
             "Decoding time of a lane over its new tokens.",
@@ -170,7 +182,10 @@ class _Run:
             case RunStarted():
                 self._model = event.target.name
                 figures.prompt_tokens.labels(self._model).inc(event.prompt_tokens)
+                figures.cache_queries.labels(self._model).inc(event.prompt_tokens)
                 figures.cache_hits.labels(self._model).inc(event.cached_tokens)
+                figures.prompt_length.observe(event.prompt_tokens)
+                figures.prefill.observe(event.prefill_seconds)
             case Verified():
                 if not self._spoken:
                     self._spoken = True
@@ -178,6 +193,8 @@ class _Run:
                 self._step(event)
             case RunFinished():
                 self.reason = REASONS[event.reason]
+                figures.decode.observe(event.elapsed_seconds)
+                figures.answer_length.observe(event.new_tokens)
                 if event.new_tokens:
                     figures.per_token.observe(event.elapsed_seconds / event.new_tokens)
             case RunFailed():

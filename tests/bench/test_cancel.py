@@ -33,6 +33,7 @@ def test_a_run_is_cancelled_while_it_reads_and_while_it_answers(studio):
 
 
 def test_a_run_that_ends_late_fails(studio, monkeypatch, capsys):
+    monkeypatch.setattr(cancel, "LIMIT", 30.0)
     options = ["--methods", "nothing", "--repeat", "1", "--words", "60"]
     assert cancel.main(options) == 0
     assert "answering" in capsys.readouterr().out

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from conftest import Clock
 from letters import tiny_pair
 from prometheus_client.parser import text_string_to_metric_families
 
 from specdemo.drafters.shipped import Shipped
 from specdemo.errors import UserError
+from specdemo.session.admission import Admission
+from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import Loaded
 from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
@@ -58,11 +63,35 @@ def test_a_run_is_counted_as_its_trace_says(studio):
     assert said["specdemo:time_to_first_token_seconds_count"] == 1
     per_token = said["specdemo:request_time_per_output_token_seconds_sum"]
     assert per_token == pytest.approx(events[-1].elapsed_seconds / 60)
+    assert said["specdemo:prefix_cache_queries_total"] == len(PROMPT)
+    assert said["specdemo:prefix_cache_hits_total"] == 0
+    assert said["specdemo:request_prompt_tokens_sum"] == len(PROMPT)
+    assert said["specdemo:request_generation_tokens_sum"] == 60
+    assert said["specdemo:request_prefill_time_seconds_sum"] == events[0].prefill_seconds
+    assert said["specdemo:request_decode_time_seconds_sum"] == events[-1].elapsed_seconds
     shortest, longest = (
         said[f"specdemo:{name}_seconds_sum"]
         for name in ("time_to_first_token", "e2e_request_latency")
     )
     assert 0 < shortest < longest
+
+
+def test_the_wait_for_a_turn_is_in_the_time_to_the_first_token(studio):
+    """As in vLLM, where a request waits in the engine's own queue."""
+    clock = Clock()
+    meter, line = Meter(), Admission(lambda: 1, clock=clock)
+    host = SimpleNamespace(**{**vars(studio), "meter": meter, "admission": line})
+    host.loaded, host.ready, host.together = studio.loaded, True, 1
+    settings = RunSettings(method="nothing", max_new_tokens=2, memory=False)
+    with line.turn("another") as other, line.turn("me") as mine:
+        clock.now += 40.0
+        line.leave(other)
+        assert mine.admitted
+        list(Conversation(host, "me").run("abc", settings))
+    list(Conversation(host, "me").run("abc", settings))
+    said = figures(meter)
+    for name in ("time_to_first_token", "e2e_request_latency"):
+        assert 40.0 < said[f"specdemo:{name}_seconds_sum"] < 80.0
 
 
 def test_how_runs_end_is_told_and_a_refused_one_is_no_run(studio):
