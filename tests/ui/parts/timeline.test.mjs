@@ -17,17 +17,18 @@ for (const { name, items } of recordedRuns()) {
   assert.equal(whole.state.lane, shown);
   assert.equal(whole.state.lanes[shown].steps.length, 0);
 
-  // Playing from the start to a stop, and what stands there.
+  // Playing from the start to a stop, and what stands there: kept where it is compared below.
+  const places = Array.from({ length: 120 }, () => random(whole.stops.length));
+  const wanted = new Set([3, ...places]);
   const played = [structuredClone(whole.state)];
   for (let at = 1; at <= whole.last; at += 1) {
     whole.seek(at);
-    played.push(structuredClone(whole.state));
+    if (wanted.has(at)) played[at] = structuredClone(whole.state);
   }
   assert.deepEqual(whole.state, fold(items), name);
 
   // Scrubbing anywhere, forth and back, shows the same.
-  for (let i = 0; i < 120; i += 1) {
-    const at = random(whole.stops.length);
+  for (const at of places) {
     whole.seek(at);
     assert.deepEqual(whole.state, played[at], `${name}, stop ${at}`);
   }
