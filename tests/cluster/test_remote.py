@@ -205,11 +205,13 @@ def test_a_recent_plain_run_stands_in_while_others_wait_for_an_engine(remote):
     settings = RunSettings(method="ngram", max_new_tokens=20, memory=False)
     conversation = remote.open("me")
     assert lanes(conversation.run("abcabc", settings)) == ["plain", "speculative"]
+    conversation.reset()
     remote.admission = Admission(lambda: 1)
     with remote.admission.turn("me"), remote.admission.turn("another"):
         (header, *_) = events = list(conversation.run("bcdbcd", settings))
     assert lanes(events) == ["speculative"]
     assert header.stand_in.new_tokens == 20
+    conversation.reset()
     with remote.admission.turn("me"):
         assert lanes(conversation.run("abcabc", settings)) == ["plain", "speculative"]
 
