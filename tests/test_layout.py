@@ -37,6 +37,7 @@ ALLOWED = {
     "cluster": {*BASE, "trace", "engine", "models", "session", "scenarios"},
     "ui": PAGE,
     "api": {*BASE, "trace", "engine", "drafters", "session", "export", "cli"},
+    "space": {*BASE, "models.files", "ui"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

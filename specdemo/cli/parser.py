@@ -29,6 +29,7 @@ COMMANDS = {
     "record": "record the runs that the page plays, as listed in assets/runs/index.json",
     "datastore": "build a datastore for `retrieval` from text files, saved runs or the target's own answers",
     "train": "train a drafter for a target",
+    "space": "make a Hugging Face Space of this program, or bring it up to date",
 }
 
 

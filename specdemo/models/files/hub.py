@@ -177,7 +177,7 @@ def _reporting(repo: str, revision: str | None) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        if not _is_connection_error(error):
+        if not is_connection_error(error):
             raise
         raise Unreachable(
             f"The hub could not be reached, so {repo} could not be downloaded.",
@@ -187,7 +187,7 @@ def _reporting(repo: str, revision: str | None) -> Iterator[None]:
         ) from error
 
 
-def _is_connection_error(error: BaseException | None) -> bool:
+def is_connection_error(error: BaseException | None) -> bool:
     """Whether the network is to blame, in the terms of any HTTP library below the hub's client."""
     while error is not None:
         client = type(error).__module__.split(".")[0]

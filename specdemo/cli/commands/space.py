@@ -1,0 +1,111 @@
+"""Makes a Hugging Face Space of this program or brings one up to date; shows its log; deletes it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from specdemo.cli import console
+from specdemo.cli.options import add_option, app_settings
+from specdemo.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which Space, on which hardware, and how far to go."""
+    add_option(
+        parser,
+        "action",
+        nargs="?",
+        choices=("logs", "delete"),
+        about="show what the Space has said, or delete it; without either it is made or updated",
+    )
+    add_option(parser, "name", metavar="OWNER/NAME", about="the Space")
+    add_option(
+        parser,
+        "--hardware",
+        default="zero",
+        metavar="NAME",
+        about="zero (ZeroGPU), cpu, static (recorded runs, the lab and lessons, without a model) "
+        "or the hub's name of a GPU, such as t4-small",
+    )
+    add_option(
+        parser,
+        "--target",
+        default=None,
+        about="the model that the page loads; by default its own default",
+    )
+    add_option(
+        parser, "--private", action="store_true", about="only you and your organisation see it"
+    )
+    add_option(
+        parser,
+        "--dry-run",
+        action="store_true",
+        about="print the plan; the hub is not asked anything",
+    )
+    add_option(
+        parser,
+        "--wait",
+        action="store_true",
+        about="follow the build, then open the page and run a prompt",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """returns: 0; failures are raised as UserError"""
+    if options.action == "logs":
+        _logs(options.name)
+    elif options.action == "delete":
+        _delete(options.name)
+    else:
+        _publish(options)
+    return 0
+
+
+def _publish(options: argparse.Namespace) -> None:
+    from specdemo.space.hub import connect, follow, publish
+    from specdemo.space.plan import describe, make_plan
+    from specdemo.space.visit import visit
+
+    with TemporaryDirectory(prefix="specdemo-space-") as folder:
+        plan = make_plan(
+            options.name,
+            options.hardware,
+            Path(folder),
+            target=app_settings(options).target,
+            private=options.private,
+        )
+        console.write(describe(plan))
+        if options.dry_run:
+            console.note(
+                "Nothing was uploaded. Whether the hub takes name and token was not asked."
+            )
+            return
+        api = connect()
+        published = publish(plan, api, console.note)
+    console.write(published.address)
+    if options.wait:
+        visit(follow(published, api, console.note), console.note)
+
+
+def _logs(name: str) -> None:
+    from specdemo.space.hub import connect, log_lines
+
+    for line in log_lines(name, connect()):
+        console.write(console.printable(line.rstrip("\n")))
+
+
+def _delete(name: str) -> None:
+    from specdemo.space.hub import connect, delete
+
+    console.note(
+        f"This deletes the Space {name} with its history for good. Type its name to go on:"
+    )
+    if sys.stdin.readline().strip() != name:
+        raise UserError(
+            "That is not its name.", unharmed="The Space is as it was.", advice="Type OWNER/NAME."
+        )
+    delete(name, connect())
+    console.note(f"{name} is deleted.")
