@@ -72,7 +72,9 @@ def _ask(page: str, token: str | None, poll: float) -> str:
             time.sleep(poll)
         if state != "ready":
             raise ValueError(f"its model is not ready ({state}).")
-        text, _, _ = client.predict(prompt=PROMPT, settings=SETTINGS, trace=False, api_name="/answer")
+        text, _, _ = client.predict(
+            prompt=PROMPT, settings=SETTINGS, trace=False, api_name="/answer"
+        )
         return " ".join(text.split())[:SHOWN_LETTERS]
     finally:
         client.close()

@@ -52,6 +52,7 @@ class Hub(ThreadingHTTPServer):
         self.lists = b""
         self.host = self.url
         self.page = b'<meta name="generator" content="specdemo-site">'  # what a static Space shows
+        self.visitors: list[str | None] = []  # what each visitor of it says of themselves
 
     def handle_error(self, *_):
         """A client that hangs up is none of a test's business."""
@@ -97,6 +98,7 @@ class Answers(BaseHTTPRequestHandler):
         if self.path.startswith("/cas/"):
             return self.store()
         if self.path == "/":
+            self.server.visitors.append(self.headers.get("authorization"))
             return self.send(self.server.page, kind="text/html")
         if self.headers.get("authorization") != f"Bearer {GOOD}":
             return self.refuse(401, "Invalid credentials in Authorization header")

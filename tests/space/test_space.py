@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from huggingface_hub import SpaceCard, constants
+from huggingface_hub import SpaceCard, SpaceInfo, constants
 from huggingface_hub.utils import _xet
 from packaging.requirements import Requirement
 from space.stand_in import GOOD, Space, hub
 from test_project import project_files, requirements
+from ui.served import served
 
 from specdemo.cli.parser import main
 from specdemo.errors import UserError
@@ -28,6 +29,8 @@ from specdemo.space.plan import (
     space_card,
     space_requirements,
 )
+from specdemo.space.visit import visit
+from specdemo.ui import monitor
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "me/demo"
@@ -399,3 +402,24 @@ def test_a_static_space_from_the_command_to_the_first_visit(server, capsys):
     told = capsys.readouterr()
     assert f"{server.url}/spaces/{NAME}" in told.out
     assert f"The site is at {server.url}" in told.err
+    assert server.visitors == [None]
+
+
+def test_a_private_site_is_visited_with_the_token_and_one_of_something_else_is_told(server):
+    space = SpaceInfo(id=NAME, host=server.url, sdk="static", private=True)
+    visit(space, print)
+    assert server.visitors == [f"Bearer {GOOD}"]
+    server.page = b"Congratulations on your new Space!"
+    with pytest.raises(UserError) as caught:
+        visit(space, print)
+    assert "not this program's site" in sentences(caught.value)
+
+
+def test_a_visit_waits_for_the_model_and_has_a_prompt_answered(monkeypatch):
+    states, reports = ["loading", "loading", "ready"], []
+    monkeypatch.setattr(monitor, "_state", lambda _: states.pop(0))
+    with served(answer_tokens=64) as client:
+        space = SpaceInfo(id=NAME, host=str(client.base_url), sdk="gradio", private=False)
+        visit(space, reports.append, poll=0)
+    assert not states
+    assert reports[0].partition("answers: ")[2]
