@@ -59,7 +59,7 @@ def connect() -> HfApi:
 def publish(plan: SpacePlan, api: HfApi, report: Report) -> Published:
     """Make the Space or bring it up to date; what is already as planned is left alone. Raises UserError."""
     with told(NOTHING_CHANGED):
-        user = api.whoami()["name"]
+        user = _who(api)
         space = _find(api, plan.repo)
         if space:
             _check_ours(api, space)
@@ -86,6 +86,18 @@ def publish(plan: SpacePlan, api: HfApi, report: Report) -> Published:
         with told("The files are uploaded; variables or hardware may be as before."):
             _set_up(plan, api, report)
     return Published(plan.repo, f"{api.endpoint}/spaces/{plan.repo}", commit)
+
+
+def _who(api: HfApi) -> str:
+    """The token's owner. Raises UserError for a token that may only read."""
+    found = api.whoami()
+    if found.get("auth", {}).get("accessToken", {}).get("role") == "read":
+        raise UserError(
+            "The token may only read.",
+            unharmed=NOTHING_CHANGED,
+            advice="Make one that may write at the hub's settings, under Access Tokens.",
+        )
+    return str(found["name"])
 
 
 def _find(api: HfApi, repo: str) -> SpaceInfo | None:

@@ -327,6 +327,14 @@ def test_without_a_token_the_way_to_one_is_told(server, plan, monkeypatch):
     assert not server.asked
 
 
+def test_a_token_that_may_only_read_is_told_before_anything_is_made(server, plan):
+    server.role = "read"
+    with pytest.raises(UserError) as caught:
+        published(plan)
+    assert "only read" in sentences(caught.value)
+    assert server.changes() == []
+
+
 def test_a_space_of_something_else_is_left_alone(server, plan):
     server.spaces[NAME] = Space("gradio", files={"app.py": b"mine"}, commits=2)
     with pytest.raises(UserError) as caught:
