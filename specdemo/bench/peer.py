@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from specdemo.settings import Sampling
@@ -150,22 +151,12 @@ def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     from specdemo.models import loading
-    from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
+    from specdemo.models.quiet import quiet_transformers
 
     device = loading.choose_device(spec.device)
-    options: dict[str, Any] = {"dtype": loading.torch_dtype(spec.precision, device)}
-    if spec.precision in ("nf4", "int8"):
-        import_bitsandbytes()
-        options["quantization_config"] = loading.quantisation(spec.precision, options["dtype"])
+    options = loading.loading_options(Path(folder), spec.precision, device)
     with quiet_transformers():
-        model = AutoModelForCausalLM.from_pretrained(
-            folder,
-            attn_implementation="sdpa",
-            device_map={"": device},
-            use_safetensors=True,
-            local_files_only=True,
-            **options,
-        )
+        model = AutoModelForCausalLM.from_pretrained(folder, **options)
     model.eval().requires_grad_(False)
     loading.prepare_kernels(model, spec.precision, device)
     loading.warm_up(model)

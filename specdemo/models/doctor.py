@@ -12,7 +12,7 @@ from pathlib import Path
 
 from specdemo.errors import UserError
 from specdemo.models.files.catalogue import ASSETS, DEFAULT_TARGET, find
-from specdemo.models.files.sources import embedded_folder, recipe
+from specdemo.models.files.sources import embedded_folder, packed_folder, recipe
 from specdemo.models.files.store import free_bytes, is_complete
 from specdemo.models.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
 from specdemo.models.memory import free_ram
@@ -38,7 +38,7 @@ INSTALL = (
     else "Install specdemo again with all that it requires"
 )
 PYTHONS = ((3, 11), (3, 13))
-ROOM_FOR_DEFAULT = 900_000_000  # wheel, GGUF file and the converted folder
+ROOM_FOR_DEFAULT = 400_000_000  # wheel, GGUF file and its packed copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,11 @@ def _cache(folder: Path) -> list[Fact]:
 
 def _embedded(cache_dir: Path) -> Fact:
     entry = find(DEFAULT_TARGET)
-    folder = embedded_folder(entry.name, entry.wheel, cache_dir)
-    if is_complete(folder, recipe(entry.wheel.member_sha256)):
+    folder, sha256 = embedded_folder(entry.name, entry.wheel, cache_dir), entry.wheel.member_sha256
+    copies = [
+        packed_folder(folder.parent, folder.name, sha256, kind) for kind in ("bfloat16", "float16")
+    ]
+    if any(is_complete(*copy) for copy in (*copies, (folder, recipe(sha256)))):
         return Fact("Embedded model", "converted and whole")
     if installed_gguf(entry.wheel):
         return Fact(

@@ -17,6 +17,7 @@ from specdemo.models.decoders.choose import COMPILED, open_decoder, packs
 from specdemo.models.decoders.heads import AUTO, SAMPLE, HeadChoice
 from specdemo.models.decoders.verdicts import Verdicts
 from specdemo.models.files.folder import check_folder, count_parameters
+from specdemo.models.files.packed import is_packed, quantisation
 from specdemo.models.files.sources import ModelFiles
 from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 FUSED_ROWS, FUSED_COLUMNS = 32, 64  # the fused CPU kernel crashes on layers of other multiples
 UNFUSED = "bitsandbytes NF4, dequantise each pass"
+QUANTISED = ("nf4", "int8")
 SMALLER = {"fp32": "bf16 or nf4", "bf16": "nf4", "int8": "nf4"}
 
 one_at_a_time = (
@@ -94,7 +96,8 @@ def load_model(
     _check_precision(precision)
     check_room(files.name, precision, needed_bytes(files.folder, files.name, precision), where)
     with one_at_a_time, reporting_out_of_memory(files.name, precision):
-        progress(Progress("quantise" if precision in ("nf4", "int8") else "load", None, files.name))
+        quantises = precision in QUANTISED and not is_packed(files.folder)
+        progress(Progress("quantise" if quantises else "load", None, files.name))
         model = _load(files, precision, where)
         progress(Progress("warm up", None, files.name))
         choice = HeadChoice(head, lambda: _ids(files, SAMPLE))
@@ -108,23 +111,12 @@ def load_model(
 def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
-    dtype = torch_dtype(precision, device)
-    options: dict[str, Any] = {
-        "dtype": dtype,
-        "attn_implementation": "sdpa",
-        "device_map": {"": device},
-    }
-    if precision in ("nf4", "int8"):
-        import_bitsandbytes()
-        options["quantization_config"] = quantisation(precision, dtype)
     try:
         with quiet_transformers():
             model = AutoModelForCausalLM.from_pretrained(
                 str(files.folder),
                 trust_remote_code=False,
-                use_safetensors=True,
-                local_files_only=True,
-                **options,
+                **loading_options(files.folder, precision, device),
             )
     except (OSError, ValueError, KeyError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -147,6 +139,23 @@ def _verdicts(files: ModelFiles, cache_dir: Path | None) -> Verdicts | None:
     return Verdicts(cache_dir / "passes", f"{files.name} {files.revision}")
 
 
+def loading_options(folder: Path, precision: str, device: torch.device) -> dict[str, Any]:
+    """How transformers loads a folder's weights in a precision. A packed copy says itself how it is quantised."""
+    dtype = torch_dtype(precision, device)
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "attn_implementation": "sdpa",
+        "device_map": {"": device},
+        "use_safetensors": True,
+        "local_files_only": True,
+    }
+    if precision in QUANTISED:
+        import_bitsandbytes()
+        if not is_packed(folder):
+            options["quantization_config"] = quantisation(precision, dtype)
+    return options
+
+
 def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
     """What all but the quantised matrices are kept in. GPUs without bfloat16 (T4) take float16."""
     import torch
@@ -158,15 +167,9 @@ def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16
 
 
-def quantisation(precision: str, dtype: torch.dtype) -> Any:
-    """How transformers quantises the big matrices at loading. dtype: that it computes in"""
-    from transformers import BitsAndBytesConfig
-
-    if precision == "int8":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype
-    )
+def pack_as(precision: str, device: str) -> torch.dtype | None:
+    """What `resolve` shall keep the unquantised part of a model in; None where big matrices are not in 4-bit."""
+    return torch_dtype(precision, choose_device(device)) if precision == "nf4" else None
 
 
 def ready(

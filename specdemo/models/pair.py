@@ -25,7 +25,7 @@ from specdemo.models.drafts.exit import ExitModel
 from specdemo.models.drafts.trained import Trained, find_trained
 from specdemo.models.files.catalogue import DEFAULT_TARGET, partner
 from specdemo.models.files.sources import ModelFiles, resolve
-from specdemo.models.loading import LoadedModel, load_model
+from specdemo.models.loading import LoadedModel, load_model, pack_as
 from specdemo.models.measured import costs_of
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.progress import Progress, ProgressCallback, silent
@@ -158,7 +158,7 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
 
     A draft "auto" that is missing leaves the target usable without it; a draft that was named must be there.
     """
-    files = resolve(settings.target, settings.cache_dir, progress)
+    files = model_files(settings.target, settings, progress)
     tokenizer = load_tokenizer(files)
     target = _load(files, settings, progress)
     check_vocabulary(files, tokenizer, target.vocabulary_size)
@@ -175,17 +175,24 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     return LoadedPair(target, tokenizer, info, open_draft, why, copy, no_copy, costs, trained)
 
 
+def model_files(
+    name: str, settings: AppSettings, progress: ProgressCallback = silent
+) -> ModelFiles:
+    """A model's files, in the form that is loaded in the precision of the settings."""
+    return resolve(name, settings.cache_dir, progress, pack_as(settings.precision, settings.device))
+
+
 def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> None:
     """Bring the files of a pair to this machine, so that loading it needs no network. Raises UserError.
 
     A draft "auto" that cannot be had is left to `load_pair`, which goes on without it.
     """
-    resolve(settings.target, settings.cache_dir, progress)
+    model_files(settings.target, settings, progress)
     wanted = _wanted_draft(settings)
     if wanted is None or is_compact(Path(wanted).expanduser()):
         return
     try:
-        resolve(wanted, settings.cache_dir, progress)
+        model_files(wanted, settings, progress)
     except UserError:
         if settings.draft != "auto":
             raise
@@ -235,7 +242,7 @@ def _load_draft(
     if is_compact(Path(wanted).expanduser()):
         files = ModelFiles(Path(wanted).expanduser(), Path(wanted).name, "", "folder")
     else:
-        files = resolve(wanted, settings.cache_dir, progress)
+        files = model_files(wanted, settings, progress)
     if is_compact(files.folder):
         return _compact(files, target_files, target, tokenizer, settings, progress)
     draft = _load(files, settings, progress)
@@ -266,7 +273,7 @@ def _compact(
     if target_files.name == lender:
         embedding = own
     else:
-        lender_files = resolve(lender, settings.cache_dir, progress)
+        lender_files = model_files(lender, settings, progress)
         if not same_tokenizer(tokenizer, load_tokenizer(lender_files)):
             raise UserError(
                 f"The draft {files.name} speaks the words of {lender}, and {target_files.name} has another tokenizer.",

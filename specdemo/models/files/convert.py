@@ -7,13 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from specdemo.errors import UserError
 from specdemo.models.files.store import check_space
+from specdemo.models.files.weights import NotReadable
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.models.quiet import quiet_gguf, quiet_transformers
 
 RECIPE = "gguf-1"  # raise it when the conversion changes; older folders are then made again
+TOKENIZER = "tokenizer_config.json"  # written last, so that it says that all is there
 EXACT_BELOW = 1_000_000_000  # bytes of GGUF; a larger file is kept as float16 to spare the disk
 ESTIMATED_SECONDS_PER_GB = 100.0  # measured on two cores; only moves the progress bar
 
@@ -39,14 +42,23 @@ def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) 
     """
     check_gguf(gguf)
     check_space(folder, expanded_bytes(gguf.stat().st_size), f"Converting {gguf.name}")
-    with _estimated(gguf.stat().st_size, progress), quiet_transformers(), quiet_gguf():
+    with _estimated(gguf.stat().st_size, progress), reporting_damage(gguf):
+        _convert(gguf, folder)
+
+
+@contextmanager
+def reporting_damage(gguf: Path) -> Iterator[None]:
+    """Turn whatever a reader makes of a damaged GGUF file into a sentence."""
+    with quiet_transformers(), quiet_gguf():
         try:
-            _convert(gguf, folder)
-        except (UserError, OSError):
+            yield
+        except (UserError, MemoryError, NotReadable):
             raise
         except (
             Exception
         ) as error:  # the reader takes what a damaged file says for lengths and places
+            if getattr(error, "errno", None) is not None:  # the system's own, as for a full disk
+                raise
             raise UserError(
                 f"{gguf.name} cannot be read by transformers: {_first_line(error)}",
                 advice="Choose a GGUF file of a common architecture, or a model folder.",
@@ -55,18 +67,44 @@ def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) 
 
 def _convert(gguf: Path, folder: Path) -> None:
     import torch
-    import transformers
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, GgufConfig
 
     dtype = torch.float32 if gguf.stat().st_size < EXACT_BELOW else torch.float16
-    source = {"gguf_file": gguf.name, "trust_remote_code": False, "local_files_only": True}
-    options = {}
-    if hasattr(transformers, "GgufConfig"):  # older releases always dequantise
-        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
-    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), **source)
-    model = AutoModelForCausalLM.from_pretrained(str(gguf.parent), dtype=dtype, **source, **options)
+    model = AutoModelForCausalLM.from_pretrained(
+        str(gguf.parent),
+        dtype=dtype,
+        quantization_config=GgufConfig(dequantize=True),
+        **_source(gguf),
+    )
     model.save_pretrained(str(folder), safe_serialization=True)
+    _save_tokenizer(gguf, folder)
+
+
+def describe_gguf(gguf: Path, folder: Path) -> None:
+    """Write what a GGUF file says of its model: config.json, generation_config.json and the tokenizer."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(str(gguf.parent), **_source(gguf))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(str(folder))
+    model.generation_config.save_pretrained(str(folder))
+    if not (folder / TOKENIZER).is_file():
+        _save_tokenizer(gguf, folder)
+
+
+def _save_tokenizer(gguf: Path, folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), **_source(gguf))
     tokenizer.save_pretrained(str(folder))
+
+
+def _source(gguf: Path) -> dict[str, Any]:
+    """How transformers is told to read this file and nothing else."""
+    return {"gguf_file": gguf.name, "trust_remote_code": False, "local_files_only": True}
 
 
 def _first_line(error: Exception) -> str:

@@ -134,11 +134,13 @@ def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:
     """Each stored tensor: name, number of weights, and whether nf4 and int8 quantise it."""
     tied = bool(read_config(folder, name).get("tie_word_embeddings"))
     for path in weight_files(folder, name):
-        for key, row in read_header(path).items():
-            if key == "__metadata__" or (tied and key == "lm_head.weight"):
+        stored = read_header(path)
+        for key, row in stored.items():
+            if key == "__metadata__" or (tied and key == "lm_head.weight") or ".weight." in key:
                 continue
+            packed = f"{key}.absmax" in stored  # bitsandbytes' own form: two weights in a byte
             kept = len(row["shape"]) != 2 or "embed" in key or "lm_head" in key
-            yield key, math.prod(row["shape"]), not kept
+            yield key, math.prod(row["shape"]) * (2 if packed else 1), packed or not kept
 
 
 def count_parameters(folder: Path, name: str) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from specdemo.errors import UserError
+from specdemo.models.files.catalogue import HubGguf
 from specdemo.models.files.folder import (
     broken_files,
     check_causal_lm,
@@ -15,7 +16,7 @@ from specdemo.models.files.folder import (
     read_config,
     weight_files,
 )
-from specdemo.models.files.store import check_space, reporting_full_disk
+from specdemo.models.files.store import alone, check_space, file_sha256, reporting_full_disk
 from specdemo.models.progress import (
     Progress,
     ProgressCallback,
@@ -36,6 +37,8 @@ FILES = [
 ]
 NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same weights
 HTTP_CLIENTS = ("http", "requests", "urllib3")
+ATTEMPTS = 2  # a file that arrives damaged is tried once more
+GENERATION = "generation_config.json"
 KEPT = "Models that are already on this machine are unharmed."
 
 
@@ -81,6 +84,93 @@ class Unreachable(UserError):
     """The hub did not answer; what is on this disk may still do."""
 
 
+def fetch_gguf(
+    file: HubGguf, cache_dir: Path, progress: ProgressCallback = silent, repo: str = ""
+) -> Path:
+    """A GGUF file of the hub, with the content that the catalogue says.
+
+    It is kept in our own cache, where a transfer continues that an ended process has begun.
+
+    repo: of the model itself, whose `generation_config` comes along
+    """
+    found = _cached_file(file.repo, file.file)
+    if found and _is_right(found, file, progress):
+        return found
+    path = cache_dir / "gguf" / file.sha256[:12] / file.file
+    with alone(path):
+        if path.is_file() and _is_right(path, file, progress):
+            return path
+        part = path.with_name(f"{path.name}.part")
+        for _ in range(ATTEMPTS):
+            with _reporting(file.repo, None):
+                _download_file(file, part, progress)
+            if _is_right(part, file, progress):
+                part.replace(path)
+                _fetch_generation_config(repo)
+                return path
+            part.unlink()
+    raise UserError(
+        f"What the hub sent as {file.file} is not the file that was expected.",
+        unharmed=KEPT,
+        advice="Try again later, or choose another model.",
+    )
+
+
+def generation_config(repo: str) -> Path | None:
+    """How a model's authors recommend to sample it; None where that was not to be had."""
+    return _cached_file(repo, GENERATION)
+
+
+def _fetch_generation_config(repo: str) -> None:
+    from huggingface_hub import hf_hub_download
+
+    with suppress(UserError), _reporting(repo, None):
+        hf_hub_download(repo, GENERATION, endpoint=os.environ.get("HF_ENDPOINT"))
+
+
+def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> None:
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    progress(Progress("download", 0.0, f"asking the hub for {file.repo}"))
+    begun = part.stat().st_size if part.is_file() else 0
+    if begun > file.size:
+        part.unlink()
+        begun = 0
+    check_space(part.parent, file.size - begun, f"Downloading {file.file}")
+    url = hf_hub_url(file.repo, file.file, endpoint=os.environ.get("HF_ENDPOINT"))
+    with watched(part.parent, file.size, progress, file.file), part.open("ab") as stream:
+        http_get(
+            url,
+            stream,
+            resume_size=begun,
+            headers=build_hf_headers(),
+            expected_size=file.size,
+            tqdm_class=_no_bar(),
+        )
+    progress(bytes_progress("download", file.size, file.size, file.file))
+
+
+def _cached_file(repo: str, name: str) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repo, name)
+    return Path(found) if isinstance(found, str) else None
+
+
+def _is_right(path: Path, file: HubGguf, progress: ProgressCallback) -> bool:
+    same_size = path.stat().st_size == file.size
+    return same_size and file_sha256(path, progress, file.file) == file.sha256
+
+
+def _blobs(repo: str) -> Path:
+    """Where the hub's cache keeps the files of a repository."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
+
+
 def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tuple[Path, str]:
     from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
 
@@ -100,7 +190,7 @@ def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tu
     if "config.json" in sizes:  # a few hundred bytes tell whether gigabytes are worth fetching
         small = hf_hub_download(repo, "config.json", revision=commit, endpoint=endpoint)
         check_causal_lm(read_config(Path(small).parent, repo), repo)
-    blobs = Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
+    blobs = _blobs(repo)
     total, present = sum(sizes.values()), folder_bytes(blobs) if blobs.exists() else 0
     check_space(Path(constants.HF_HUB_CACHE), max(0, total - present), f"Downloading {repo}")
     already = present if present > total else 0  # more than this commit has: files of other commits

@@ -11,11 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from specdemo.errors import UserError
 from specdemo.models.progress import ProgressCallback, bytes_progress, megabytes, silent
 
 MARKER = "complete.json"
+HALF = ".half-"  # begins the name of a folder that another process may finish
 BLOCK = 1 << 22
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -97,39 +99,57 @@ def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "")
 
 
 def write_marker(folder: Path, recipe: str) -> None:
-    """Record what a finished folder holds, so that damage is noticed later.
+    """Record what a folder holds, so that damage is noticed later. What the marker there knows is not read again.
 
     recipe: what the content was made from and how; another recipe makes the folder stale
     """
-    files = {}
+    known, files = _read_marker(folder).get("files", {}), {}
     for path in sorted(folder.iterdir()):
         if path.name != MARKER:
             status = path.stat()
-            files[path.name] = {
-                "size": status.st_size,
-                "modified": status.st_mtime_ns,
-                "sha256": file_sha256(path),
-            }
+            files[path.name] = {"size": status.st_size, "modified": status.st_mtime_ns}
+            before = known.get(path.name, {})
+            same = all(before.get(name) == value for name, value in files[path.name].items())
+            files[path.name]["sha256"] = before["sha256"] if same else file_sha256(path)
     text = json.dumps({"recipe": recipe, "files": files}, indent=2)
-    (folder / MARKER).write_text(text, encoding="utf-8")
+    part = folder / f"{MARKER}.part"
+    part.write_text(text, encoding="utf-8")
+    part.replace(folder / MARKER)
 
 
 def is_complete(folder: Path, recipe: str) -> bool:
     """Whether a folder holds exactly what its marker says. A file touched since is read again."""
+    whole = whole_files(folder, recipe)
+    return bool(whole) and all(whole.values())
+
+
+def whole_files(folder: Path, recipe: str) -> dict[str, bool]:
+    """The files that a folder's marker names, and whether each is as it says; none where that has another recipe."""
+    marker = _read_marker(folder)
+    if marker.get("recipe") != recipe:
+        return {}
     try:
-        marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-        if marker["recipe"] != recipe:
-            return False
-        for name, known in marker["files"].items():
-            status = (folder / name).stat()
-            if status.st_size != known["size"]:
-                return False
-            touched = status.st_mtime_ns != known["modified"]
-            if touched and file_sha256(folder / name) != known["sha256"]:
-                return False
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {name: _is_whole(folder / name, known) for name, known in marker["files"].items()}
+    except (KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _read_marker(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_whole(path: Path, known: dict[str, Any]) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
         return False
-    return True
+    if status.st_size != known["size"]:
+        return False
+    return status.st_mtime_ns == known["modified"] or file_sha256(path) == known["sha256"]
 
 
 @contextmanager
@@ -147,7 +167,7 @@ def scratch(parent: Path, what: str) -> Iterator[Path]:
 
 def _sweep(parent: Path) -> None:
     """Remove what killed processes left behind a day ago or earlier."""
-    for left in parent.glob(".making-*"):
+    for left in (*parent.glob(".making-*"), *parent.glob(f"{HALF}*")):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > STALE_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
@@ -161,9 +181,46 @@ def making(folder: Path, recipe: str, what: str) -> Iterator[Path]:
         content.mkdir()
         yield content
         write_marker(content, recipe)
-        if folder.exists():
-            folder.replace(temporary / "replaced")  # damaged or stale: leaves with the scratch
-        content.replace(folder)
+        _put(content, folder, temporary)
+
+
+def _put(content: Path, folder: Path, temporary: Path) -> None:
+    """Make `content` the folder, in one move."""
+    if folder.exists():
+        folder.replace(temporary / "replaced")  # damaged or stale: leaves with the scratch
+    content.replace(folder)
+
+
+@contextmanager
+def resuming(folder: Path, recipe: str, what: str) -> Iterator[Path]:
+    """As `making`; what was finished when the process was ended is there the next time. Use it `alone`.
+
+    Mark what is finished by `write_marker` with `half(recipe)`. An error leaves no trace.
+    """
+    with scratch(folder.parent, what) as temporary:
+        content = folder.with_name(f"{HALF}{folder.name}")
+        content.mkdir(exist_ok=True)
+        _keep_whole(content, half(recipe))
+        try:
+            yield content
+            write_marker(content, recipe)
+            _put(content, folder, temporary)
+        except Exception:
+            shutil.rmtree(content, ignore_errors=True)
+            raise
+
+
+def _keep_whole(folder: Path, recipe: str) -> None:
+    """Remove what a folder's marker does not name, or what is damaged."""
+    whole = whole_files(folder, recipe)
+    for path in folder.iterdir():
+        if not whole.get(path.name, bool(whole) and path.name == MARKER):
+            path.unlink()
+
+
+def half(recipe: str) -> str:
+    """The recipe in the marker of a folder that is not finished."""
+    return f"{recipe}, unfinished"
 
 
 @contextmanager

@@ -27,6 +27,9 @@ def test_hashes_are_whole():
     wheel = find("smollm2-135m-instruct").wheel
     assert re.fullmatch("[0-9a-f]{64}", wheel.sha256)
     assert re.fullmatch("[0-9a-f]{64}", wheel.member_sha256)
+    files = [entry.gguf for entry in entries() if entry.gguf]
+    assert files
+    assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) and file.size > 0 for file in files)
 
 
 def test_every_draft_is_in_the_catalogue_and_smaller():
@@ -39,6 +42,7 @@ def test_the_named_pairs_are_offered():
     offered = {(pair.target.name, pair.draft.name) for pair in pairs()}
     assert ("smollm2-135m-instruct", "smollm2-135m-instruct-draft") in offered
     assert ("smollm2-1.7b-instruct", "smollm2-135m-instruct-hub") in offered
+    assert ("qwen2.5-coder-1.5b-instruct", "qwen2.5-coder-0.5b-instruct") in offered
     assert ("qwen2.5-7b-instruct", "qwen2.5-0.5b-instruct") in offered
     assert ("qwen3-8b", "qwen3-0.6b") in offered
 

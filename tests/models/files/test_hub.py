@@ -11,12 +11,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import torch
+from tiny_gguf import tiny_gguf
 
 from specdemo.errors import UserError
-from specdemo.models.files import hub, store
+from specdemo.models.files import hub, sources, store
+from specdemo.models.files.catalogue import Entry, HubGguf
 from specdemo.models.files.sources import resolve
+from specdemo.models.loading import load_model
 
 COMMIT = "a" * 40
+BF16 = torch.bfloat16
 Usage = namedtuple("Usage", "total used free")
 
 
@@ -47,6 +52,7 @@ class Hub(BaseHTTPRequestHandler):
         if data is None:
             return self.send(404, b"", {"X-Error-Code": "EntryNotFound"})
         headers = {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": COMMIT}
+        self.server.ranges.append(self.headers.get("Range"))
         return self.send(200, data, headers)
 
     def listing(self, repo, known, rest):
@@ -76,6 +82,9 @@ class Hub(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
+        if self.command == "GET" and self.server.cut and len(data) > self.server.cut:
+            data, self.server.cut = data[: self.server.cut], 0
+            self.close_connection = True
         if self.command == "GET":
             self.wfile.write(data)
 
@@ -100,7 +109,8 @@ def server(monkeypatch, tmp_path, tiny_folder):
         "owner/private": (401, "RepoNotFound"),
         "owner/broken": (500, ""),
     }
-    server.requests = []
+    server.requests, server.ranges = [], []
+    server.cut = 0  # bytes after which the next longer answer breaks off, once
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
@@ -217,3 +227,76 @@ def test_a_copy_without_network_is_not_mistaken_for_the_hub(server, tiny_folder,
     shutil.copytree(tiny_folder, tmp_path / "copy")
     assert resolve(tmp_path / "copy", tmp_path).origin == "folder"
     assert not server.requests
+
+
+@pytest.fixture(scope="module")
+def gguf_file(tmp_path_factory):
+    return tiny_gguf(tmp_path_factory.mktemp("hub") / "tiny.gguf", "qwen2").read_bytes()
+
+
+@pytest.fixture
+def entry(server, monkeypatch, gguf_file):
+    """A model of the catalogue whose weights are in a GGUF file of the hub."""
+    digest = hashlib.sha256(gguf_file).hexdigest()
+    file = HubGguf("owner/gguf", "tiny.gguf", digest, len(gguf_file))
+    entry = Entry("tiny-coder", "Tiny", "MIT", 1, 0.1, "", repo="owner/main", gguf=file)
+    server.repos["owner/gguf"] = {"tiny.gguf": gguf_file}
+    monkeypatch.setattr(sources, "find", lambda name: entry if name == entry.name else None)
+    return entry
+
+
+def test_a_gguf_file_of_the_hub_is_fetched_packed_and_then_asked_for_no_more(
+    server, entry, tmp_path
+):
+    reports = []
+    files = resolve(entry.name, tmp_path, reports.append, BF16)
+    assert (files.name, files.origin, files.revision) == (
+        "tiny-coder", "hub", entry.gguf.sha256[:12],
+    )  # fmt: skip
+    stages = list(dict.fromkeys(report.stage for report in reports))
+    assert stages == ["download", "check", "convert", "quantise"]
+    assert load_model(files, "nf4", "cpu").info.parameters > 0
+    server.requests.clear()
+    assert resolve(entry.name, tmp_path, pack_as=BF16) == files
+    assert not server.requests
+
+
+def test_a_broken_transfer_of_a_gguf_file_goes_on_where_it_stopped(
+    server, entry, gguf_file, tmp_path, monkeypatch
+):
+    from huggingface_hub import constants
+
+    def ended(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
+    server.cut = 300_000
+    with monkeypatch.context() as patch:
+        patch.setattr("huggingface_hub.file_download.time.sleep", ended)  # before it tries again
+        with pytest.raises(KeyboardInterrupt):
+            hub.fetch_gguf(entry.gguf, tmp_path)
+    assert hub.fetch_gguf(entry.gguf, tmp_path).read_bytes() == gguf_file
+    assert "bytes=300000-" in server.ranges
+
+
+def test_a_gguf_file_that_is_another_one_is_refused(server, entry, gguf_file, tmp_path):
+    server.repos["owner/gguf"] = {"tiny.gguf": gguf_file[:-1] + b"\0"}
+    with pytest.raises(UserError, match="not the file that was expected") as told:
+        resolve(entry.name, tmp_path, pack_as=BF16)
+    assert told.value.advice
+    server.repos["owner/gguf"] = {"tiny.gguf": gguf_file}
+    assert resolve(entry.name, tmp_path, pack_as=BF16)
+
+
+def test_how_to_sample_a_gguf_model_is_what_its_authors_say(server, entry, tmp_path):
+    recommended = {"do_sample": True, "temperature": 0.7, "eos_token_id": [2, 1]}
+    server.repos["owner/main"] = {"generation_config.json": json.dumps(recommended).encode()}
+    files = resolve(entry.name, tmp_path, pack_as=BF16)
+    config = load_model(files, "nf4", "cpu").model.generation_config
+    assert (config.temperature, config.eos_token_id) == (0.7, [2, 1])
+
+
+def test_a_gguf_file_on_disk_needs_no_network(unreachable, entry, tmp_path):
+    hub.fetch_gguf(entry.gguf, tmp_path)
+    unreachable()
+    assert resolve(entry.name, tmp_path, pack_as=BF16).folder.is_dir()

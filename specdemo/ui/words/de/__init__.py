@@ -70,6 +70,7 @@ LOADING = {
     "quantise": "Laden und Quantisieren",
     "warm up": "Aufwärmen",
 }
+TIME_LEFT = "noch etwa {time}"
 READY = "Bereit: {target}, {precision}"
 FAILED = "Das Modell konnte nicht geladen werden. {message}"
 REPLAY_ONLY = "Nur aufgezeichnete Läufe"

@@ -71,6 +71,7 @@ LOADING = {
     "quantise": "Loading and quantising",
     "warm up": "Warming up",
 }
+TIME_LEFT = "about {time} left"
 READY = "Ready: {target}, {precision}"
 FAILED = "The model could not be loaded. {message}"
 REPLAY_ONLY = "Recorded runs only"
