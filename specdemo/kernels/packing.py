@@ -79,11 +79,22 @@ def lay_codes(levels: Tensor) -> Tensor:
     return (lower | upper << 4).contiguous()
 
 
-def levels_of(codes: Tensor) -> Tensor:
-    """What `lay_codes` was given. codes: (out // 32, in // 2, 32)"""
+def lay_pairs(pairs: Tensor) -> Tensor:
+    """The same for codes as bitsandbytes stores them, the first of two in the upper half of a byte. pairs: (out, in // 2)"""
+    lower, upper = pairs.view(-1, 2, 16, pairs.shape[1]).unbind(1)
+    both = torch.stack([(lower >> 4) | (upper & 240), (lower & 15) | (upper << 4)], dim=-1)
+    # The two inputs of a pair stay together.
+    laid = both.view(torch.int16).squeeze(-1).transpose(1, 2).contiguous()
+    return laid.view(torch.uint8)
+
+
+def pairs_of(codes: Tensor) -> Tensor:
+    """What `lay_pairs` was given. codes: (out // 32, in // 2, 32)"""
     blocks, pairs, _ = codes.shape
-    levels = torch.cat([codes & 15, codes >> 4], dim=-1).view(blocks, pairs, 32, 2)
-    return levels.transpose(1, 2).reshape(blocks * 32, pairs * 2)
+    both = codes.view(torch.int16).transpose(1, 2).contiguous().view(torch.uint8)
+    first, second = both.view(blocks, 16, pairs, 2).unbind(-1)
+    rows = torch.stack([(first << 4) | (second & 15), (first & 240) | (second >> 4)], dim=1)
+    return rows.view(blocks * 32, pairs)
 
 
 def in_blocks(scales: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from specdemo.engine.cache import RollbackCache
 from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.kernels import packing
 from specdemo.kernels.packing import Packed
-from specdemo.models.decoders.packed import Coding, PackedStack, levels_in
+from specdemo.models.decoders.packed import Coding, PackedStack
 
 AUTO = "auto"
 LARGE = 100_000_000  # bytes of a bfloat16 head from which `auto` looks for a smaller one
@@ -71,7 +71,7 @@ def _in_nf4(weight: Tensor, coding: Coding) -> Packed:
     for rows in weight.detach().split(SLICE):
         pairs, state = quantize_4bit(rows.contiguous(), blocksize=coding.block, quant_type="nf4")
         end = at + len(rows) // packing.BLOCK
-        codes[at:end] = packing.lay_codes(levels_in(pairs.view(len(rows), -1)))
+        codes[at:end] = packing.lay_pairs(pairs.view(len(rows), -1))
         steps = state.absmax.view(len(rows), -1) * coding.unit
         scales[at:end] = packing.in_blocks(steps.t())
         at = end

@@ -48,14 +48,13 @@ class PackedStack:
         from bitsandbytes.functional import QuantState, dequantize_4bit
 
         blocks = slice(first // BLOCK, last // BLOCK)
-        levels = packing.levels_of(self.matrix.codes[blocks])
+        pairs = packing.pairs_of(self.matrix.codes[blocks])
         assert self.matrix.scales is not None
         scales = self.matrix.scales[blocks].transpose(1, 2) / self.coding.unit
         state = QuantState(
-            scales.reshape(-1), quant_type="nf4", shape=levels.shape, code=self.coding.code,
-            blocksize=self.coding.block, dtype=dtype,
+            scales.reshape(-1), quant_type="nf4", shape=torch.Size((len(pairs), 2 * pairs.shape[1])),
+            code=self.coding.code, blocksize=self.coding.block, dtype=dtype,
         )  # fmt: skip
-        pairs = (levels[:, ::2] << 4) | levels[:, 1::2]
         found: Tensor = dequantize_4bit(pairs.reshape(-1, 1), state)
         return found
 
@@ -103,11 +102,6 @@ def coding_of(model: Any) -> Coding:
     """What the codes of a model's matrices mean."""
     part = model.model.layers[0].self_attn.o_proj
     return part.stack.coding if isinstance(part, PackedLinear) else _coding(part)
-
-
-def levels_in(pairs: Tensor) -> Tensor:
-    """Codes as bitsandbytes stores them, two in a byte, one by one. pairs: (rows, in / 2). returns: (rows, in)"""
-    return torch.stack([pairs >> 4, pairs & 15], dim=-1).flatten(1)
 
 
 def pack_layers(model: Any) -> list[runtime.LayerWeights]:
@@ -202,7 +196,7 @@ def _stack(parts: Sequence[Any], bias: Tensor | None) -> PackedStack:
         pairs = part.weight.data.view(torch.uint8).view(part.out_features, -1)
         for rows in pairs.split(SLICE):
             number = len(rows) // BLOCK
-            codes[at : at + number] = packing.lay_codes(levels_in(rows))
+            codes[at : at + number] = packing.lay_pairs(rows)
             at += number
     return PackedStack(Packed(codes, scales, None, bias), coding)
 

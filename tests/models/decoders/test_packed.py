@@ -210,6 +210,14 @@ def test_divergence_is_what_its_words_say():
     assert both.same == pytest.approx(7 / 8)
 
 
+def test_codes_are_laid_out_alike_from_either_form():
+    pairs = torch.randint(0, 256, (96, 64), dtype=torch.uint8)
+    levels = torch.stack([pairs >> 4, pairs & 15], dim=-1).flatten(1)
+    laid = packing.lay_pairs(pairs)
+    assert torch.equal(laid, packing.lay_codes(levels))
+    assert torch.equal(packing.pairs_of(laid), pairs)
+
+
 def test_lean_too_reads_packed_layers():
     model = fresh("llama")
     want = passes_of(LeanDecoder(model))[0]
