@@ -50,7 +50,7 @@ def open_decoder(
         return open_on_gpu(LeanDecoder(model), module, graphs.cuda_graph(model.device))
     opened = open_compiled(model, head or HeadChoice(), verdicts)
     if opened is not None:
-        leave_to_file(model.get_input_embeddings().weight)
+        leave_to_file(model.get_input_embeddings().weight, model.lm_head.weight)
         return opened
     lean = LeanDecoder(model)
     rows = widen(lean)
