@@ -45,6 +45,11 @@ def injecting(weights: CompactWeights) -> CompactWeights:
     return replace(weights, reads=(3,), inject=inject)
 
 
+def feeding(weights: CompactWeights) -> CompactWeights:
+    """The same as a drafter without a draft model: drafted tokens take over its own state before them."""
+    return replace(injecting(weights), extends=0, depth=1, feedback=torch.randn(128).bfloat16() / 2)
+
+
 def features_of(seed: int) -> Features:
     """What a target knew of 60 tokens, or of two."""
     features, generator = Features((3,)), torch.Generator().manual_seed(seed)

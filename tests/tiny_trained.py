@@ -59,7 +59,13 @@ class TextFeatures(Features):
 
 @lru_cache
 def random_compact(
-    words: int, *, reads: tuple[int, ...], depth: int = 1, markov: bool = False, causal: bool = True
+    words: int,
+    *,
+    reads: tuple[int, ...],
+    depth: int = 1,
+    markov: bool = False,
+    causal: bool = True,
+    feeds: bool = False,
 ) -> CompactWeights:
     """One random layer over a random embedding."""
     generator = torch.Generator().manual_seed(11)
@@ -91,6 +97,7 @@ def random_compact(
         inject=Injection(
             torch.ones(len(reads) * HIDDEN).to(torch.bfloat16), linear(HIDDEN, len(reads) * HIDDEN)
         ),
+        feedback=noise(HIDDEN) / 2 if feeds else None,
         mask=noise(depth - 1, HIDDEN) if depth > 1 else None,
         depth=depth,
         causal=causal,
@@ -137,7 +144,7 @@ def tiny_trained(
         return FeatureReader(borrowed)
 
     return {
-        "feature": compact(reads=READS),
+        "feature": compact(reads=READS, feeds=True),
         "exit": cache(early),
         "medusa": lambda: random_medusa(words),
         "block": compact(reads=READS, depth=DEPTH, markov=True, causal=False),

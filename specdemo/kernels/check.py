@@ -31,6 +31,7 @@ class Stack(Protocol):
 
     table: Tensor
     norm: Tensor
+    feedback: Tensor | None
     tiles: np.ndarray[Any, Any]
     head: Packed
     layers: tuple[LayerWeights, ...]
@@ -71,6 +72,7 @@ def owners(
     found: dict[str, Tensor | np.ndarray[Any, Any] | None] = {
         "table": stack.table, "norm": stack.norm, "tiles": stack.tiles, "input": rows.x, "cos": rows.cos,
         "sin": rows.sin, "embedding": rows.embedding, "logits": logits, "final": behind,
+        "feedback": stack.feedback,
     }  # fmt: skip
     found |= _parts("head", stack.head)
     found |= {f"states[{index}]": tensor for index, tensor in states.items()}
@@ -167,6 +169,8 @@ def _ranges(job: Any, threads: int) -> Iterator[Range]:
     yield Range("table", job.table, 64)
     yield Range("tiles", job.tiles, 17 * 64)
     yield Range("norm", job.norm, job.hidden * 4, sizes={"hidden": job.hidden})
+    if job.feedback:
+        yield Range("feedback", job.feedback, job.hidden * 4, sizes={"hidden": job.hidden})
     yield from _layers(job)
     head = {"head_columns": job.head_columns, "hidden": job.hidden}
     yield from _matrix("head", job.head, job.head_columns, job.hidden, job.group, head)

@@ -96,13 +96,19 @@ def next_token(draft, row, number):
 
 
 @compiled
-def put_row(job, row, token_id, position):
-    """Make a token a row of the job's next pass."""
+def put_row(job, row, token_id, position, state):
+    """Make a token a row of the job's next pass. state: address of the normed state that it was drafted from"""
     hidden = job.hidden
     embedded = carray(simd.uint16s_at(job.embedding + token_id * hidden * 2), hidden)
     x = carray(simd.int32s_at(job.input + row * hidden * 4), hidden)
     for i in range(hidden):
         x[i] = np.int32(embedded[i]) << np.int32(16)
+    if job.feedback:
+        fed = carray(simd.float32s_at(job.input + row * hidden * 4), hidden)
+        gain = carray(simd.float32s_at(job.feedback), hidden)
+        normed = carray(simd.float32s_at(state), hidden)
+        for i in range(hidden):
+            fed[i] += gain[i] * normed[i]
     carray(simd.int64s_at(job.positions), row + 1)[row] = position
     carray(simd.int64s_at(job.asked), row + 1)[row] = row
 
@@ -113,7 +119,9 @@ def next_pass(job, written):
 
     written: rows of logits before those of the last pass. Returns the rows of the next pass, 0 when all drafts ended.
     """
-    rows = 0
+    rows, width = 0, job.hidden * 4
+    # This thread's normed states of the asked rows, see `llama.run_pass`.
+    normed = job.scratch + (job.num_rows + 15) // 16 * 16 * width
     for number in range(job.num_sequences):
         sequence = sequence_at(job, number)
         token_id, asked = DRAFT_ENDS, sequence.first_asked + sequence.num_asked - 1
@@ -126,7 +134,7 @@ def next_pass(job, written):
         if token_id == DRAFT_ENDS:
             sequence.num_rows, sequence.num_asked = 0, 0
             continue
-        put_row(job, rows, token_id, draft.position)
+        put_row(job, rows, token_id, draft.position, normed + asked * width)
         draft.position += 1
         sequence.first_row, sequence.num_rows = rows, 1
         sequence.first_asked, sequence.num_asked = rows, 1

@@ -111,6 +111,7 @@ JOB = np.dtype(
         ("head", MATRIX),  # in 16 bits as `products.laid_out` gives it
         ("head_columns", COUNT),
         ("embedding", ADDRESS),  # (V, hidden) bfloat16 that drafted tokens are read by
+        ("feedback", ADDRESS),  # (hidden,) float32, of a row's normed state, for the token that is drafted after it
         ("cos", ADDRESS),  # (positions, head_dim) float32
         ("sin", ADDRESS),  # the same, with signs
         # Rows.

@@ -65,10 +65,10 @@ def from_whole_numbers(matrix: Packed, first: int, last: int) -> Tensor:
     return (codes * scales).flatten(1)
 
 
-def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor) -> Packed:
-    """A matrix of (level - 8) * scale + zero, for AFFINE. levels: (out, in), 0 to 15; scale, zero: (out, groups)"""
+def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor, bias: Tensor | None = None) -> Packed:
+    """A matrix of (level - 8) * scale + zero, for AFFINE. levels: (out, in), 0 to 15; scale, zero: (out, groups); bias: (out,)"""
     scales, zeros = (in_blocks(one.bfloat16().t()) for one in (scale, zero))
-    return Packed(lay_codes(levels), scales, zeros)
+    return Packed(lay_codes(levels), scales, zeros, None if bias is None else bias.float())
 
 
 def lay_codes(levels: Tensor) -> Tensor:

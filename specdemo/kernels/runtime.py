@@ -39,6 +39,8 @@ class CompiledLayers:
 
     table: from `packing.meanings`; norm: (hidden,) float32, before the head
     head: (V, hidden) bfloat16, laid out anew here, or a matrix of 4 or 8 bits
+    feedback: (hidden,) float32, what a drafted token takes over of the normed state that it was drafted from, for
+        each number of it; None for nothing
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class CompiledLayers:
         table: Tensor,
         head: Tensor | Packed,
         norm: Tensor,
+        feedback: Tensor | None = None,
     ) -> None:
         self._run_in_team, products = _compiled()
         self.shape, self.layers, self.norm, self.table = shape, tuple(layers), norm, table
+        self.feedback = feedback
         self.head = head if isinstance(head, Packed) else products.laid_out(head)
         self.columns = BLOCK * len(self.head.codes)
         self.described = (jobs.LayerStructure * len(layers))()
@@ -226,6 +230,7 @@ class CompiledLayers:
             self.tiles.ctypes.data,
             self.columns,
         )
+        job.feedback = address(self.feedback)
         write_matrix(job.head, self.head)
         return bytes(job)
 

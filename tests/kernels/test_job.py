@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_compact import compact, features_of, injecting
+from tiny_compact import compact, features_of, feeding, injecting
 
 from specdemo.engine.draft_plan import DraftPlan, StopRule
 from specdemo.kernels import check, runtime
@@ -88,7 +88,7 @@ def caught():
         seen.append((job, owned, threads))
         raise Stopped
 
-    decoder = CompactDecoder(replace(injecting(compact()), depth=1))
+    decoder = CompactDecoder(feeding(compact()))
     decoder.compiled._checks = True
     models = [CompactModel(decoder, features_of(number)) for number in (0, 2)]
     for model in models:
@@ -107,7 +107,7 @@ PAST = 1 << 20  # past the end of everything
 
 JOB_ADDRESSES = [
     "table", "layers", "norm", "embedding", "cos", "sin", "input", "positions", "sequences", "asked", "logits",
-    "states", "tiles", "shared", "scratch", "final",
+    "states", "tiles", "shared", "scratch", "final", "feedback",
 ]  # fmt: skip
 JOB_SIZES = [
     "num_rows", "last_layer", "heads", "kv_heads", "head_dim", "hidden", "inner", "head_columns",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from passes import COMPILED_BUILDS, TEXT, TREE, WORDS, passes_of, tiny_nf4
-from tiny_compact import compact, features_of, injecting
+from tiny_compact import compact, features_of, feeding, injecting
 from torch.nn import functional as F
 
 from specdemo.drafters.base import DraftingContext
@@ -257,7 +257,7 @@ def test_softmax_and_gates_are_torchs():
     torch.testing.assert_close(into, F.silu(gates) * up)
 
 
-@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("reads", [False, True, "own"])
 def test_a_compact_draft_is_what_torch_makes_of_it(reads):
     plain, fast = (CompactDecoder(compact(), compiled=compiled) for compiled in (False, True))
     assert fast.compiled is not None
@@ -269,11 +269,15 @@ def test_a_compact_draft_is_what_torch_makes_of_it(reads):
     for decoder in (plain, fast):
         if reads:
             weights = replace(decoder.weights, reads=(3,), inject=inject)
+            if reads == "own":
+                weights = replace(weights, extends=0, depth=1, feedback=matrix[0] * 5)
+                features.length = 5
             decoder = CompactDecoder(weights, compiled=decoder is fast)
         model = CompactModel(decoder, features)
-        rows = [model.read(TEXT[:5])[None], model.guess(TEXT[5:7])]
+        rows = [model.read(TEXT[:5])[None]]
+        rows += [model.read(TEXT[5:6])[None], model.guess(TEXT[6:7])]
         states = model.states
-        rows += [model.grow([3, 4], [-1, -1]), model.grow([5], [1])]
+        rows += [model.grow([3, 4], [-1, -1]), model.grow([5, 6], [1, 2])]
         model.rollback(6)
         model.adjust = lambda states: 2 * states
         rows += [model.read([9])[None]]
@@ -283,13 +287,16 @@ def test_a_compact_draft_is_what_torch_makes_of_it(reads):
         assert error(other, one) < 0.02
 
 
-def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool) -> list[Proposal]:
+def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str) -> list[Proposal]:
     """Drafts of a model, in one go or token by token, along a text that keeps some of each."""
     weights, features = replace(compact(), depth=1), Features((3,))
     if reads:
         matrix = torch.randn(128, 128).bfloat16() / 11
         inject = Injection(torch.ones(128).bfloat16(), lambda x: F.linear(x, matrix))
         weights = replace(weights, reads=(3,), inject=inject)
+        if reads == "own":
+            feedback = torch.randn(128).bfloat16()
+            weights = replace(weights, extends=0, feedback=feedback)
         features.write(0, [torch.randn(60, 128).bfloat16()])
     model = CompactModel(weights, features)
     reader = FeatureReader(model) if reads else PrefixReader(model)
@@ -310,7 +317,7 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool) -> li
     return found
 
 
-@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("reads", [False, True, "own"])
 @pytest.mark.parametrize("policy", ["constant", "confidence", "cost"])
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0), Sampling(0.6)])
 def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, reads):
@@ -388,10 +395,12 @@ def test_a_draft_that_reads_in_pieces_says_what_it_says_after_one_pass(depth, re
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
+@pytest.mark.parametrize("feeds", [False, True])
 @pytest.mark.parametrize("drawn", [False, True])
-def test_drafts_that_go_on_together_are_those_made_alone(drawn):
+def test_drafts_that_go_on_together_are_those_made_alone(drawn, feeds):
     """Drafts of different length, and rows that are only read, share the passes of one job."""
-    decoder = CompactDecoder(replace(injecting(compact()), depth=1))
+    weights = feeding(compact()) if feeds else replace(injecting(compact()), depth=1)
+    decoder = CompactDecoder(weights)
     texts, mosts = ([5, 9, 77], [3], [60, 2, 2, 90], [8, 1]), (6, 1, 9, 3)
     uniforms = torch.rand(9, dtype=torch.float64) if drawn else None
 

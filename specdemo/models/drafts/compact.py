@@ -49,7 +49,10 @@ class CompactModel:
         self._text_words = self.weights.text_words(packed=self.decoder.compiled is not None)
         self._cache = RollbackCache(len(self.weights.layers))
         self._final = torch.empty(0)  # (rows, H): what the last pass gave, before the norm
-        self._grown: list[int] = []  # parents of the nodes that `grow` has read
+        self._last: tuple[int, Tensor] | None = None  # a position, and (1, H) of what it gave
+        # Parents of the nodes that `grow` has read, and (1, H) of what each gave.
+        self._grown: list[int] = []
+        self._grown_final: list[Tensor] = []
 
     @property
     def length(self) -> int:
@@ -74,7 +77,7 @@ class CompactModel:
     def rollback(self, length: int) -> None:
         """Forget every cached token from position `length` on, and what was grown."""
         self._cache.rollback(length)
-        self._grown.clear()
+        self._forget_grown()
         self._text_words.forget(length)
 
     def expect(self, token_ids: Sequence[int]) -> None:
@@ -110,7 +113,7 @@ class CompactModel:
         chain = (yield from self._asking(one)).chain
         assert chain is not None
         # All drafted tokens but the last have been read.
-        self._cache.gather(range(len(token_ids) + len(chain.columns) - 1))
+        self._count(len(token_ids), len(chain.columns) - 1)
         return chain
 
     def draft_on(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
@@ -126,7 +129,25 @@ class CompactModel:
         states: (N, H), what goes into the first layer in place of the tokens' embeddings
         returns: (N, W) float32 logits, row i follows node i
         """
+        logits: list[Tensor] = []
+        begin = 0
+        while begin < len(token_ids):
+            end, first = len(token_ids), len(self._grown)
+            if self.weights.feedback is not None:  # parents are read before their children
+                below = (node for node in range(begin, end) if parents[node] >= first)
+                end = next(below, end)
+            part = slice(begin, end)
+            here = None if states is None else states[part]
+            logits.append((yield from self._growing(token_ids[part], parents[part], here)))
+            begin = end
+        return logits[0] if len(logits) == 1 else torch.cat(logits)
+
+    def _growing(
+        self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None
+    ) -> Requesting[Tensor]:
+        """`growing` in one pass."""
         first, length = len(self._grown), self.length
+        injected = self._fed(parents)
         self._cache.skip(first)
         self._grown += parents
         positions = [length + depth - 1 for depth in depths(self._grown)[first:]]
@@ -134,9 +155,11 @@ class CompactModel:
         seen[:, length:] = ancestor_mask(self._grown)[first:]
         one = DraftInput(
             token_ids, positions, seen, self._cache, len(token_ids), text=self._text_words,
-            states=states, adjust=self.adjust,
+            states=states, injected=injected, adjust=self.adjust,
         )  # fmt: skip
-        return (yield from self._asking(one)).logits
+        logits = (yield from self._asking(one)).logits
+        self._grown_final += self._final.split(1)
+        return logits
 
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """`growing`, answered at once."""
@@ -149,7 +172,7 @@ class CompactModel:
         ahead = yield from self._reading_ahead(token_ids, states)
         rest = None if states is None else states[ahead:]
         output = yield from self._asking(self._input(token_ids[ahead:], rest, guesses))
-        self._cache.gather(range(len(token_ids) - ahead))
+        self._count(len(token_ids) - ahead)
         return output.logits
 
     def _reading_ahead(
@@ -160,8 +183,17 @@ class CompactModel:
         for part in ahead:
             here = None if states is None else states[part]
             yield from self._asking(self._input(token_ids[part], here))
-            self._cache.gather(range(part.stop - part.start))
+            self._count(part.stop - part.start)
         return int(last.start)
+
+    def _count(self, rows: int, drafted: int = 0) -> None:
+        """Rows of the last pass, and tokens that were drafted and read after them, belong to the text now."""
+        self._cache.gather(range(rows + drafted))
+        self._last = self.length - 1 - drafted, self._final[-1:]
+
+    def _forget_grown(self) -> None:
+        self._grown.clear()
+        self._grown_final.clear()
 
     def _input(
         self,
@@ -171,7 +203,7 @@ class CompactModel:
         plan: DraftPlan | None = None,
     ) -> DraftInput:
         """A pass that appends tokens, and guesses positions after them."""
-        self._grown.clear()
+        self._forget_grown()
         self._cache.skip(0)
         self.expect(token_ids)
         start, rows = self.length, len(token_ids)
@@ -195,14 +227,40 @@ class CompactModel:
 
     @torch.inference_mode()
     def _injected(self, start: int, end: int) -> tuple[int, Tensor] | None:
-        """What the target's states add to the tokens from position `start` on: from which row, and (rows, H)."""
+        """What joins the tokens from position `start` on: from which row, and (rows, H).
+
+        That is what the target's states add. Where the first token is beyond them, its own state before it stands for
+        them; further tokens are rarely read at once there, and have nothing.
+        """
         inject = self.weights.inject
-        if inject is None or self.features is None:
+        if inject is None:
             return None
         before = max(start, 1)  # nothing was known before the first token
-        states = self.features.read(before - 1, end - 1, self.weights.reads)
+        states = torch.empty(0)
+        if self.features is not None:
+            states = self.features.read(before - 1, end - 1, self.weights.reads)
         if not len(states):
-            return None
+            return self._fed([-1])
         hidden = self.weights.config.hidden_size
         norm = F.rms_norm(states.unflatten(-1, (-1, hidden)), (hidden,), eps=EPSILON).flatten(-2)
         return before - start, inject.project(norm.to(inject.gain.dtype) * inject.gain)
+
+    def _state_of(self, node: int) -> Tensor | None:
+        """(1, H): what a grown node gave, or the text's last token for -1; None where that was not read by itself."""
+        if node >= 0:
+            return self._grown_final[node]
+        position, final = self._last or (-1, None)
+        return final if position == self.length - 1 else None
+
+    @torch.inference_mode()
+    def _fed(self, nodes: Sequence[int]) -> tuple[int, Tensor] | None:
+        """What joins the tokens that follow some grown nodes, or the text for -1: the drafter's own states there."""
+        feedback = self.weights.feedback
+        finals = [] if feedback is None else [self._state_of(node) for node in nodes]
+        if feedback is None or all(final is None for final in finals):
+            return None
+        nothing = torch.zeros_like(feedback, dtype=torch.float32)[None]
+        rows = torch.cat([nothing if final is None else final.float() for final in finals])
+        epsilon = self.weights.config.rms_norm_eps
+        normed = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
+        return 0, normed * feedback.float()

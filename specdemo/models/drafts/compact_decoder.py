@@ -211,7 +211,8 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
         for n, layer in enumerate(weights.layers)
     ]
     table, _ = packing.meanings(packing.AFFINE)
-    return CompiledLayers(described, shape, table, packed[-1], weights.norm.float())
+    feedback = None if weights.feedback is None else weights.feedback.float()
+    return CompiledLayers(described, shape, table, packed[-1], weights.norm.float(), feedback)
 
 
 def _draft_input(one: ForwardInput) -> DraftInput:

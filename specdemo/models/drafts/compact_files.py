@@ -1,4 +1,4 @@
-"""The files of a compact draft: 8-bit layers and a word list; the embedding is the target's and is not shipped.
+"""The files of a compact draft: 8-bit or 4-bit layers and a word list; the embedding is the target's and is not shipped.
 
 A folder holds config.json (a transformers Llama config with one more key, `specdemo`) and safetensors
 parts below 10 MB. `export` writes the same model as an ordinary transformers causal LM.
@@ -26,7 +26,15 @@ from specdemo.models.drafts.compact_weights import (
     Injection,
     MarkovHead,
 )
-from specdemo.models.drafts.four_bit import Linear, pack_linear
+from specdemo.models.drafts.four_bit import (
+    PARTS,
+    Linear,
+    fits,
+    from_four_bit,
+    pack_linear,
+    to_four_bit,
+)
+from specdemo.models.quiet import import_bitsandbytes
 
 FORMAT = "compact-1"
 PART_BYTES = 8_000_000
@@ -52,16 +60,25 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def save_compact(
-    folder: Path, config: dict[str, object], state: dict[str, Tensor], word_ids: Tensor
+    folder: Path,
+    config: dict[str, object],
+    state: dict[str, Tensor],
+    word_ids: Tensor,
+    *,
+    bits: int = 8,
 ) -> None:
     """Write a draft. state: a Llama's tensors without its embedding; word_ids: (W,) int64.
 
-    Matrices are stored as int8 with one float scale a row; the error is far below that of 4-bit.
+    In 8 bits matrices are int8 with one float scale a row; the error is far below that of 4-bit.
+    In 4 bits they are what runs, see `four_bit`, in half the space.
     """
     tensors: dict[str, Tensor] = {"word_ids": word_ids.to(torch.int32)}
     for name, tensor in state.items():
         if tensor.ndim < 2:
             tensors[name] = tensor.to(torch.bfloat16)
+            continue
+        if bits == 4 and fits(tensor):
+            tensors |= {f"{name}{part}": one for part, one in to_four_bit(tensor).items()}
             continue
         scale = tensor.float().abs().amax(dim=1).clamp(min=1e-8) / 127
         tensors[name] = (tensor.float() / scale[:, None]).round().to(torch.int8)
@@ -81,8 +98,10 @@ def load_state(folder: Path) -> dict[str, Tensor]:
     try:
         for path in sorted(folder.glob("*.safetensors")):
             raw |= load_file(path)
-        state = {name: tensor for name, tensor in raw.items() if not name.endswith(".scale")}
+        state = {name: tensor for name, tensor in raw.items() if not name.endswith(PARTS)}
         for name, tensor in state.items():
+            if tensor.dtype == torch.uint8:
+                state[name] = from_four_bit({part: raw[f"{name}{part}"] for part in ("", *PARTS)})
             if tensor.dtype == torch.int8:
                 state[name] = tensor.float() * raw[f"{name}.scale"][:, None]
         state["word_ids"] = state["word_ids"].long()
@@ -97,14 +116,47 @@ def load_state(folder: Path) -> dict[str, Tensor]:
 
 def read_embedding(model_folder: Path) -> Tensor:
     """The embedding matrix (V, H) of a model folder, without loading the rest of it."""
+    return read_tensor(model_folder, EMBEDDING)
+
+
+def read_tensor(model_folder: Path, name: str) -> Tensor:
+    """One tensor of a model folder, by its name."""
     for path in sorted(model_folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
-            if EMBEDDING in file.keys():  # noqa: SIM118 - safe_open is not a dict
-                found: Tensor = file.get_tensor(EMBEDDING)
+            if name in file.keys():  # noqa: SIM118 - safe_open is not a dict
+                found: Tensor = file.get_tensor(name)
                 return found
-    raise UserError(
-        f"{model_folder.name} has no embedding matrix.", advice="Choose another target."
-    )
+    raise UserError(f"{model_folder.name} has no tensor {name}.", advice="Choose another target.")
+
+
+def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
+    """A layer of a model folder, in float32, by the names that its tensors have within the layer.
+
+    Matrices that bitsandbytes has packed are unpacked.
+    """
+    begin = f"model.layers.{index}."
+    raw: dict[str, Tensor] = {}
+    for path in sorted(model_folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - safe_open is not a dict
+                if name.startswith(begin):
+                    raw[name.removeprefix(begin)] = file.get_tensor(name)
+    found = {name: raw[name] for name in raw if name.endswith((".weight", ".bias"))}
+    for name, tensor in found.items():
+        facts = {
+            key.removeprefix(f"{name}."): raw[key] for key in raw if key.startswith(f"{name}.")
+        }
+        found[name] = (_unpacked(tensor, facts) if facts else tensor).float()
+    return found
+
+
+def _unpacked(codes: Tensor, facts: dict[str, Tensor]) -> Tensor:
+    """A matrix that bitsandbytes has packed. facts: what it keeps beside the codes"""
+    import_bitsandbytes()
+    from bitsandbytes import functional as bnb
+
+    state = bnb.QuantState.from_dict(facts, torch.device("cpu"))
+    return bnb.dequantize_4bit(codes, state).reshape(state.shape)
 
 
 def load_compact(
@@ -138,8 +190,10 @@ def load_compact(
     )
 
     def matrix(*names: str, in_pass: bool = False) -> Linear:
-        weight = torch.cat([state[name] for name in names]).to(device, torch.bfloat16)
-        return pack_linear(weight, four_bit=four_bit, in_pass=in_pass)
+        weight = torch.cat([state[f"{name}.weight"] for name in names]).to(device, torch.bfloat16)
+        biases = [state[f"{name}.bias"] for name in names if f"{name}.bias" in state]
+        bias = torch.cat(biases).to(device, torch.bfloat16) if biases else None
+        return pack_linear(weight, bias, four_bit=four_bit, in_pass=in_pass)
 
     def vector(name: str) -> torch.Tensor:
         return state[name].to(device, torch.bfloat16)
@@ -149,22 +203,22 @@ def load_compact(
         fused = partial(matrix, in_pass=True)
         return LlamaLayer(
             input_norm=vector(f"{at}input_layernorm.weight"),
-            qkv=fused(*(f"{at}self_attn.{part}_proj.weight" for part in "qkv")),
-            output=fused(f"{at}self_attn.o_proj.weight"),
+            qkv=fused(*(f"{at}self_attn.{part}_proj" for part in "qkv")),
+            output=fused(f"{at}self_attn.o_proj"),
             post_norm=vector(f"{at}post_attention_layernorm.weight"),
-            gate_up=fused(f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight"),
-            down=fused(f"{at}mlp.down_proj.weight"),
+            gate_up=fused(f"{at}mlp.gate_proj", f"{at}mlp.up_proj"),
+            down=fused(f"{at}mlp.down_proj"),
         )
 
     word_ids, facts = state["word_ids"].to(device), config["specdemo"]
 
     inject = markov = None
     if "inject.gain" in state:
-        inject = Injection(vector("inject.gain"), matrix("inject.project.weight"))
+        inject = Injection(vector("inject.gain"), matrix("inject.project"))
     if "markov.token.weight" in state:
         markov = MarkovHead(
             token=vector("markov.token.weight"),
-            bias=matrix("markov.bias.weight"),
+            bias=matrix("markov.bias"),
             confidence=state["markov.confidence.weight"][0].to(device),
             constant=float(state["markov.confidence.bias"]),
             temperatures=tuple(state["temperatures"].tolist()),
@@ -182,6 +236,7 @@ def load_compact(
         extends=len(base.layers) if base else 0,
         reads=tuple(facts.get("reads", ())),
         inject=inject,
+        feedback=vector("feedback") if "feedback" in state else None,
         mask=state["mask"].to(device, torch.bfloat16) if "mask" in state else None,
         depth=int(facts.get("depth", 1)),
         causal=bool(facts.get("causal", True)),

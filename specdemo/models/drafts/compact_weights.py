@@ -86,6 +86,8 @@ class CompactWeights:
     embedding: (V, H), the target's; words: what the head speaks
     extends: how many of the layers are a draft model's, below those that were trained on top of it
     reads: hidden states of the target that go in, by layer; inject: how, between the draft model and the rest
+    feedback: (H,), what a token takes over of the drafter's own normed state before it, for each number of it, where
+        the target has not read that far; None for nothing
     depth: positions that it guesses at once; mask: (depth - 1, H), what is added to the last known state for each
     causal: whether guessed positions see only those before them
     """
@@ -99,6 +101,7 @@ class CompactWeights:
     extends: int = 0
     reads: tuple[int, ...] = ()
     inject: Injection | None = None
+    feedback: Tensor | None = None
     mask: Tensor | None = None
     depth: int = 1
     causal: bool = True
