@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.draft_model import DRAFT_MODEL, DraftModel
+from specdemo.drafters.feature import FEATURE
 from specdemo.drafters.ngram import NGRAM, Ngram, known_texts
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.forecast import foreseen
@@ -154,7 +155,9 @@ def copiers(context: DraftingContext) -> list[Arm]:
 
 
 def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahead]) -> Arm:
-    """The draft model, with a calibration of its own, which its policy reads."""
-    calibration = context.calibrate(DRAFT_MODEL.prior)
-    drafter = DraftModel(context.draft_model(), policy(calibration))
-    return Arm(DRAFT_MODEL.name, drafter, calibration, context.profile.draft_step or 0.0)
+    """The draft model, or the feature drafter where there is none, with a calibration of its own, which its policy reads."""
+    method = DRAFT_MODEL if context.draft is not None else FEATURE
+    calibration = context.calibrate(method.prior)
+    draft = context.draft_model() if method is DRAFT_MODEL else context.trained_drafter("feature")
+    drafter = DraftModel(draft, policy(calibration))
+    return Arm(method.name, drafter, calibration, context.profile.draft_step or 0.0)

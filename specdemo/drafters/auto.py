@@ -153,7 +153,7 @@ def _auto(context: DraftingContext) -> Auto:
     """Without the tree: over the same draft the chain gave more wherever the compiled pass was measured."""
     most, costs = context.settings.lookahead, context.costs
     model = None
-    if context.draft is not None:
+    if context.draft is not None or context.has("feature"):
         model = model_arm(context, lambda calibration: CostAware(most, costs, calibration))
     return Auto(copiers(context), model, costs)
 

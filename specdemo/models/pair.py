@@ -22,14 +22,20 @@ from specdemo.models.drafts.compact_files import (
 )
 from specdemo.models.drafts.copy import QuantisedCopy, no_copy_why
 from specdemo.models.drafts.exit import ExitModel
-from specdemo.models.drafts.trained import Trained, find_trained
+from specdemo.models.drafts.trained import Trained, find_trained, stands_alone
 from specdemo.models.files.catalogue import DEFAULT_TARGET, partner
 from specdemo.models.files.sources import ModelFiles, resolve
 from specdemo.models.loading import LoadedModel, load_model, pack_as
 from specdemo.models.measured import costs_of
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.progress import Progress, ProgressCallback, silent
-from specdemo.models.tokenizers import check_pair, check_vocabulary, load_tokenizer, same_tokenizer
+from specdemo.models.tokenizers import (
+    check_pair,
+    check_vocabulary,
+    load_tokenizer,
+    same_tokenizer,
+    stop_ids,
+)
 from specdemo.settings import AppSettings
 from specdemo.trace.events import ModelInfo
 
@@ -130,15 +136,7 @@ class LoadedPair:
 
     def stop_ids(self) -> frozenset[int]:
         """Tokens that end an answer; empty when the model names none."""
-        ids: set[int] = set()
-        for value in (
-            self.target.model.generation_config.eos_token_id,
-            self.tokenizer.eos_token_id,
-        ):
-            ids |= (
-                set(value) if isinstance(value, list) else {value} if value is not None else set()
-            )
-        return frozenset(ids)
+        return stop_ids(self.target.model, self.tokenizer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +161,16 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
     target = _load(files, settings, progress)
     check_vocabulary(files, tokenizer, target.vocabulary_size)
     check_rollback(target.model.config)
-    info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
+    alone = stands_alone(find_trained(target, None, settings.trained))
+    if alone and settings.draft == "auto":
+        info, open_draft, why = None, None, "Its feature drafter works without a draft model."
+    else:
+        info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
     below = open_draft.decoder.weights if isinstance(open_draft, CompactDraft) else None
     trained = find_trained(target, below, settings.trained)
     progress(Progress("warm up", None, "measuring what a pass costs"))
-    draft = open_draft() if open_draft else None
-    costs = costs_of(CachedModel(target.decoder), target.info, draft, info, settings.cache_dir)
+    draft, drafts = (open_draft(), info) if open_draft else _timed_instead(alone)
+    costs = costs_of(CachedModel(target.decoder), target.info, draft, drafts, settings.cache_dir)
     progress(Progress("warm up", 1.0, files.name))
     no_copy = no_copy_why(target.info.precision)
     copy = None if no_copy else QuantisedCopy(target)
@@ -180,6 +182,14 @@ def model_files(
 ) -> ModelFiles:
     """A model's files, in the form that is loaded in the precision of the settings."""
     return resolve(name, settings.cache_dir, progress, pack_as(settings.precision, settings.device))
+
+
+def _timed_instead(alone: Trained | None) -> tuple[LanguageModel | None, ModelInfo | None]:
+    """What is timed where there is no draft model: a drafter that works without one. Damaged ones are told of when used."""
+    try:
+        return (CompactModel(alone.network()), alone.info) if alone else (None, None)
+    except UserError:
+        return None, None
 
 
 def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> None:

@@ -42,6 +42,14 @@ def check_vocabulary(files: ModelFiles, tokenizer: PreTrainedTokenizerBase, rows
         )
 
 
+def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Tokens that end an answer; empty when neither the model nor its tokenizer names one."""
+    ids: set[int] = set()
+    for value in (model.generation_config.eos_token_id, tokenizer.eos_token_id):
+        ids |= set(value) if isinstance(value, list) else {value} if value is not None else set()
+    return frozenset(ids)
+
+
 def same_tokenizer(one: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> bool:
     """Whether both turn the same text into the same ids: equal vocabularies and equal merges."""
     return one.get_vocab() == other.get_vocab() and _merges(one) == _merges(other)

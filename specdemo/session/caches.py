@@ -96,7 +96,10 @@ class Caches:
             limits = Limits(min(settings.max_new_tokens, room), pair.stop_ids())
         text = TokenText(pair.tokenizer, token_ids)
         target.rollback(_shared(self._cached_ids, token_ids))
-        target.record(wanted=known[settings.method].states)
+        method = known[settings.method]
+        # The feature drafter stands for a draft model that is not there, see `drafters.arms`.
+        instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
+        target.record(wanted=method.states or instead)
         committed, events = list(token_ids), list[Event]()
         running = steps(
             target,

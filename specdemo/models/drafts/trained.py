@@ -102,3 +102,9 @@ def find_trained(
             continue
         found[kind] = Trained(path, config, load(kind, base))
     return found
+
+
+def stands_alone(found: Mapping[str, Trained]) -> Trained | None:
+    """The feature drafter among some trained drafters, where it needs no draft model."""
+    feature = found.get("feature")
+    return feature if feature and feature.config["specdemo"].get("feedback") else None
