@@ -21,6 +21,7 @@ FEATURE = Method(
         "A feature drafter (EAGLE family) for `{target}`: {layers} that also read the target's hidden "
         "states, and while it drafts on its own; its output head has the {words:,} words that the target says most.",
         above=1,
+        alone=True,
     ),
 )
 FEATURE_TREE = Method(

@@ -55,6 +55,7 @@ class Row:
 
     token_ids: (n,) int64 — prompt and answer without the last token, after which nothing was said
     first: position whose next token is the answer's first; start: where its hidden states begin in the cache
+    likeliest, chances: (answer tokens,) — the target's likeliest word there and its probability, where they are known
 
     Prompt "a b", answer "x y z": token_ids are a b x y, first is 1 (b predicts x).
     """
@@ -64,6 +65,8 @@ class Row:
     first: int
     temperature: float
     start: int
+    likeliest: np.ndarray | None = None
+    chances: np.ndarray | None = None
 
 
 def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
@@ -71,7 +74,7 @@ def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
     prompts = []
     for path in paths:
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8").split("\n")
             for number, line in enumerate(lines):
                 if line.strip():
                     row = json.loads(line)
@@ -118,13 +121,13 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
             )
             texts = np.split(arrays["answer_ids"].astype(np.int64), arrays["answer_offsets"][1:-1])
             facts = zip(arrays["source"], arrays["row_id"], arrays["temperature"], strict=True)
-            rows = list(zip(facts, prompts, texts, strict=True))
+            rows = list(zip(facts, prompts, texts, _tops(arrays), strict=True))
         except (OSError, ValueError, KeyError) as error:
             raise UserError(
                 f"The answers in {path.name} cannot be read: {error}.",
                 advice="Get the file again, or leave it out.",
             ) from error
-        for (source, row_id, temperature), prompt, text in rows:
+        for (source, row_id, temperature), prompt, text, top in rows:
             if not len(prompt) or not len(text):
                 continue
             if max(prompt.max(), text.max()) >= vocabulary_size:
@@ -132,8 +135,29 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
                     f"The answers in {path.name} hold tokens that the target does not have.",
                     advice="Use answers that this target wrote.",
                 )
-            answers.append(Answer(str(source), int(row_id), float(temperature), prompt, text))
+            answers.append(Answer(str(source), int(row_id), float(temperature), prompt, text, *top))
     return answers
+
+
+def _tops(arrays: dict[str, np.ndarray]) -> list[tuple[np.ndarray | None, np.ndarray | None]]:
+    """Each answer's `top_ids` and `top_probs`, where the shard has them."""
+    if "top_ids" not in arrays:
+        return [(None, None)] * len(arrays["row_id"])
+    ids, probs = (
+        np.split(arrays[name], arrays["answer_offsets"][1:-1]) for name in ("top_ids", "top_probs")
+    )
+    return list(zip((one.astype(np.int64) for one in ids), probs, strict=True))
+
+
+def answered_keys(paths: Iterable[Path]) -> tuple[set[tuple[str, int]], int]:
+    """Prompts that have an answer in shards, as (source, row), and positions of the texts together."""
+    keys: set[tuple[str, int]] = set()
+    positions = 0
+    for path in paths:
+        with np.load(path, allow_pickle=False) as shard:
+            keys |= set(zip(shard["source"].tolist(), shard["row_id"].tolist(), strict=True))
+            positions += len(shard["prompt_ids"]) + len(shard["answer_ids"]) - len(shard["row_id"])
+    return keys, positions
 
 
 def choose(
@@ -151,15 +175,18 @@ def choose(
     return chosen
 
 
-def to_rows(answers: Sequence[Answer], max_length: int) -> list[Row]:
-    """Training rows, laid out one after another in the cache of hidden states."""
+def to_rows(answers: Sequence[Answer], max_length: int | None = None) -> list[Row]:
+    """Training rows, laid out one after another in the cache of hidden states; those of at most `max_length` tokens."""
     rows, start = [], 0
     for answer in answers:
         token_ids = np.concatenate([answer.prompt_ids, answer.answer_ids])[:-1]
-        if len(token_ids) > max_length:
+        if max_length is not None and len(token_ids) > max_length:
             continue
-        first = len(answer.prompt_ids) - 1
-        rows.append(Row(answer.key, token_ids, first, answer.temperature, start))
+        first, likeliest, chances = len(answer.prompt_ids) - 1, None, None
+        if answer.top_ids is not None and answer.top_probs is not None:
+            likeliest, chances = answer.top_ids[:, 0], answer.top_probs[:, 0]
+        facts = (answer.key, token_ids, first, answer.temperature, start, likeliest, chances)
+        rows.append(Row(*facts))
         start += len(token_ids)
     return rows
 

@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 ROWS = 256
+Told = tuple[Tensor, Tensor]
+"""The target's likeliest words, (n,) int64, and their probabilities, (n,): spares its whole vocabulary."""
 NAMES = ("loss", "overlap", "coverage", "agree", "tokens")
 
 
@@ -22,23 +24,40 @@ class Tally:
         self.embedding, self.word_ids, self.head = embedding, word_ids, head
         self.sums: dict[tuple[int, bool], np.ndarray] = {}
 
-    def add(self, states: Tensor, wanted: Tensor, places: np.ndarray, greedy: np.ndarray) -> None:
+    def add(
+        self,
+        states: Tensor,
+        wanted: Tensor,
+        places: np.ndarray,
+        greedy: np.ndarray,
+        told: Told | None = None,
+    ) -> None:
         """Count rows. states, wanted: (n, H), the drafter's and the target's; places: (n,) from 1; greedy: (n,) bool"""
-        found = torch.cat(
-            [
-                self.compare(F.linear(mine.to(self.head.dtype), self.head).float(), theirs)
-                for mine, theirs in zip(states.split(ROWS), wanted.split(ROWS), strict=True)
-            ]
-        )
-        self.count(found.cpu().numpy(), places, greedy)
+        found = []
+        for begin in range(0, len(states), ROWS):
+            rows = slice(begin, begin + ROWS)
+            logits = F.linear(states[rows].to(self.head.dtype), self.head).float()
+            some = (told[0][rows], told[1][rows]) if told else None
+            found.append(self.compare(logits, wanted[rows], some))
+        self.count(torch.cat(found).cpu().numpy(), places, greedy)
 
-    def compare(self, draft_logits: Tensor, wanted: Tensor) -> Tensor:
+    def compare(self, draft_logits: Tensor, wanted: Tensor, told: Told | None = None) -> Tensor:
         """(n, 5) measures of NAMES. draft_logits: (n, W) float32; wanted: (n, H)"""
         draft_logs = draft_logits.log_softmax(-1)
-        target_logits = F.linear(wanted, self.embedding).float()
-        target_probs = target_logits.softmax(-1)[:, self.word_ids]
-        among = target_logits[:, self.word_ids].log_softmax(-1)
-        agree = self.word_ids[draft_logs.argmax(-1)] == target_logits.argmax(-1)
+        if told is None:
+            target_logits = F.linear(wanted, self.embedding).float()
+            target_probs = target_logits.softmax(-1)[:, self.word_ids]
+            among = target_logits[:, self.word_ids].log_softmax(-1)
+            likeliest = target_logits.argmax(-1)
+        else:
+            # One word's probability tells what all logits are measured against.
+            likeliest, chances = (one.to(wanted.device) for one in told)
+            logits = F.linear(wanted.float(), self.embedding[self.word_ids].float())
+            best = (wanted.float() * self.embedding[likeliest].float()).sum(-1)
+            total = best - chances.float().log()
+            target_probs = (logits - total[:, None]).exp()
+            among = logits.log_softmax(-1)
+        agree = self.word_ids[draft_logs.argmax(-1)] == likeliest
         return torch.stack(
             [
                 (among.exp() * (among - draft_logs)).sum(-1),

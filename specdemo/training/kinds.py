@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,16 +10,18 @@ import torch
 
 from specdemo.drafters.methods import TRAINED
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact_files import load_state, read_config
+from specdemo.models.drafts.compact_files import load_state, read_config, read_layer, read_tensor
 from specdemo.models.drafts.four_bit import rounded
 from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
+from specdemo.training.feature import FADING, UNROLLED, FeatureNetwork, FeatureTask, narrowed
 from specdemo.training.package import draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
 
+    from specdemo.training.data import Row
     from specdemo.training.options import TrainOptions
     from specdemo.training.trainer import Task
 
@@ -27,6 +30,10 @@ _DISTANCE = f"{KL} KL + {L1} L1 to the target's distribution over the reduced vo
 _DISTILLED = (
     f"{_DISTANCE}, places after a token that was surely kept counting {EVERYWHERE} of those after a refused one"
     " + normalised squared error of the final hidden state"
+)
+ALONE = (
+    f"{_DISTILLED}; so for {UNROLLED} drafted tokens, each read with the drafter's own state before it, {FADING} as much "
+    "for each as for the one before"
 )
 LOSSES = {
     "draft": f"{_DISTILLED} + {MID_WEIGHT} times that of a middle one, fading out at {MID_UNTIL:.0%} of the time",
@@ -37,6 +44,29 @@ LOSSES = {
     "cross-entropy of the confidence to 1 - TV; later places count less",
     "jet": f"{_DISTANCE} at every place; later places count less",
 }
+
+
+def alone_task(
+    options: TrainOptions, config: LlamaConfig, folder: Path, shared: Shared, rows: Sequence[Row]
+) -> tuple[FeatureTask, dict[str, object], tuple[int, ...]]:
+    """As `make_task`, for a feature drafter without a draft model. rows: to train on
+
+    It begins as the target's last layer, or goes on from an earlier drafter of its kind.
+    """
+    layers, last = shared.hidden.layers, config.num_hidden_layers - 1
+    narrow = draft_config(config, 1)
+    narrow.intermediate_size = min(options.inner, config.intermediate_size)
+    size = shared.embedding[shared.word_ids].float().pow(2).mean().sqrt()
+    network = FeatureNetwork(narrow, len(layers), shared.embedding, 1 / float(size))
+    task = FeatureTask(network, shared, layers)
+    if options.init:
+        network.unfold(load_state(options.init))
+    else:
+        layer, norm = read_layer(folder, last), read_tensor(folder, "model.norm.weight")
+        network.begin_as(narrowed(layer, layer["post_attention_layernorm.weight"]), norm)
+        task.settle(rows)
+    network.to(shared.device)
+    return task, {"reads": list(layers), "feedback": True}, (last,)
 
 
 def make_task(

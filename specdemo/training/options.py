@@ -7,6 +7,7 @@ from pathlib import Path
 
 from specdemo.drafters.methods import TRAINED
 from specdemo.errors import UserError
+from specdemo.models.drafts.compact_files import read_config
 from specdemo.settings import AppSettings
 
 
@@ -18,8 +19,10 @@ class TrainOptions:
     kind: one of TRAINED
     prompts: JSON lines files that the target answers; answers: shards that it has answered already
     out: folder of the drafter; work_dir: answers, hidden states and checkpoints, kept between calls
-    init: folder of a draft model: the one below a drafter that needs one, or the one that a draft goes on from
+    init: folder of a draft model: the one below a drafter that needs one, or the one that a draft goes on from; for a
+        feature drafter also a folder of its kind, to go on from
     minutes: time to train, over all calls together; steps: a fixed number of steps in its place, 0 for none
+    inner: width between gate and down of a feature drafter that has no draft model below it
     depth: tokens that medusa, block and jet guess at once
     quantised_share: last part of the training that sees weights as rounded as the runtime has them
     patience: checks without a better held-out loss after which training stops early
@@ -37,6 +40,7 @@ class TrainOptions:
     steps: int = 0
     layers: int = 4
     words: int = 8192
+    inner: int = 2560
     depth: int = 5
     max_answers: int = 0
     max_answer_tokens: int = 192
@@ -54,6 +58,13 @@ class TrainOptions:
     max_disk_gb: float = 12.0
     cache_dir: Path = AppSettings().cache_dir
 
+    @property
+    def alone(self) -> bool:
+        """Whether the drafter has no draft model below it though others of its kind have one."""
+        if not TRAINED[self.kind].alone:
+            return False
+        return self.init is None or "feedback" in read_config(self.init)["specdemo"]
+
     def checked(self) -> TrainOptions:
         """Return self, or raise UserError naming what is wrong."""
         if self.kind not in TRAINED:
@@ -61,7 +72,8 @@ class TrainOptions:
                 f"There is no kind of drafter {self.kind!r} to train.",
                 advice=f"Choose one of {', '.join(TRAINED)}.",
             )
-        if TRAINED[self.kind].above and not (self.init and (self.init / "config.json").is_file()):
+        above = TRAINED[self.kind].above and not (TRAINED[self.kind].alone and not self.init)
+        if above and not (self.init and (self.init / "config.json").is_file()):
             raise UserError(
                 f"A drafter of the kind {self.kind} is trained on top of a draft model.",
                 advice="Name its folder: --init FOLDER (python -m specdemo train draft makes it).",
@@ -77,6 +89,7 @@ class TrainOptions:
         for name in (
             "layers",
             "words",
+            "inner",
             "depth",
             "max_answer_tokens",
             "batch_tokens",

@@ -10,23 +10,26 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdemo.errors import UserError
+from specdemo.models.drafts.compact_files import read_embedding
 from specdemo.models.files.sources import ModelFiles, resolve
 from specdemo.models.files.store import check_space, make_folder, reporting_full_disk
-from specdemo.models.loading import choose_device
+from specdemo.models.loading import choose_device, load_model, pack_as
 from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
-from specdemo.models.tokenizers import load_tokenizer
+from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.training.card import PLOT, Card, describe_machine
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import package, read_llama_config
 from specdemo.training.plot import write_plot
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
     from transformers import LlamaConfig
 
-    from specdemo.training.data import Answer, Row
+    from specdemo.training.data import Answer, Prompt, Row
     from specdemo.training.teacher import HiddenStates
     from specdemo.training.trainer import Trainer
 
@@ -55,30 +58,31 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
 
     from specdemo.training.chain import Shared
     from specdemo.training.data import hold_out
-    from specdemo.training.kinds import make_task
-    from specdemo.training.teacher import load_teacher
+    from specdemo.training.feature import FeatureNetwork
+    from specdemo.training.kinds import alone_task, make_task
     from specdemo.training.trainer import Trainer, rounding, trained_state
 
     device = choose_device(options.checked().device)
-    files = resolve(options.target, options.cache_dir, progress)
-    config = read_llama_config(files.folder)
+    packed = pack_as(options.precision, options.device) if options.alone else None
+    files = resolve(options.target, options.cache_dir, progress, packed)
+    config = read_llama_config(files.folder, alone=options.alone)
     torch.manual_seed(options.seed)
     make_folder(options.work_dir)
     with reporting_full_disk("training the drafter"):
-        progress(Progress("load", None, files.name))
-        teacher = load_teacher(files.folder, options.precision, device)
         work = options.work_dir / _digest(_data_facts(options, files))
-        answers = _gather(options, files, teacher, work, progress)
-        rows, hidden = _prepare(options, config, teacher, answers, work, progress)
-        embedding = teacher.model.embed_tokens.weight.detach()
-        del teacher
+        make_folder(work)
+        gather = _gather_alone if options.alone else _gather
+        answers, rows, hidden, embedding = gather(options, config, files, device, work, progress)
         word_ids = torch.from_numpy(hidden.word_mass.argsort()[::-1][: options.words].copy())
         word_ids = word_ids.sort().values.to(device)
         kept, held = hold_out(rows, options.held_out_prompts, options.seed)
         if not kept:
             raise UserError("There are too few answers to train on.", advice="Name more prompts.")
         shared = Shared(hidden, embedding, word_ids, options.batch_tokens, options.seed)
-        task, extra, began_as = make_task(options, config, files.folder, shared)
+        if options.alone:
+            task, extra, began_as = alone_task(options, config, files.folder, shared, kept)
+        else:
+            task, extra, began_as = make_task(options, config, files.folder, shared)
         trainer = Trainer(
             options, task, work / f"{options.kind}-{_digest(_train_facts(options))}.pt"
         )
@@ -93,8 +97,11 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
             round(trainer.seconds / 60, 2), options.seed, results, _recipe(options, trainer),
             tuple(trainer.losses), tuple(trainer.checks), describe_machine(str(device)),
         )  # fmt: skip
-        state = trained_state(task.module)
-        package(state, word_ids.cpu(), files.folder, options.out, card, extra)
+        module = task.module
+        state = module.folded() if isinstance(module, FeatureNetwork) else trained_state(module)
+        package(
+            state, word_ids.cpu(), files.folder, options.out, card, extra, alone=options.alone
+        )  # fmt: skip
         write_plot(card, options.out / PLOT)
     progress(Progress("evaluate", 1.0, f"written to {options.out}"))
     return TrainReport(
@@ -103,28 +110,75 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     )  # fmt: skip
 
 
-def _gather(
-    options: TrainOptions, files: ModelFiles, teacher: Any, work: Path, progress: ProgressCallback
-) -> list[Answer]:
-    """Answers that were given, and the target's own to the prompts."""
-    from specdemo.training.data import read_answers, read_prompts
-    from specdemo.training.teacher import answer_prompts
+Gathered: TypeAlias = "tuple[list[Answer], list[Row], HiddenStates, Tensor]"
+"""Answers, the texts to train on, the target's states over them, and its embedding (V, H)."""
 
+
+def _gather(
+    options: TrainOptions,
+    config: LlamaConfig,
+    files: ModelFiles,
+    device: torch.device,
+    work: Path,
+    progress: ProgressCallback,
+) -> Gathered:
+    """Answers that were given and the target's own to the prompts, and its states over all of them."""
+    from specdemo.training.data import read_answers
+    from specdemo.training.teacher import answer_prompts, load_teacher
+
+    progress(Progress("load", None, files.name))
+    teacher = load_teacher(files.folder, options.precision, device)
     paths = list(options.answers)
     if options.prompts:
-        prompts = read_prompts(options.prompts)
-        if options.max_answers:
-            import numpy as np
-
-            chosen = np.random.default_rng(options.seed).permutation(len(prompts))[
-                : options.max_answers
-            ]
-            prompts = [prompts[index] for index in chosen]
         paths += answer_prompts(
-            teacher, load_tokenizer(files), prompts, work / "answers",
+            teacher, load_tokenizer(files), _prompts(options), work / "answers",
             max_answer_tokens=options.max_answer_tokens, seed=options.seed, progress=progress,
         )  # fmt: skip
-    return read_answers(paths, teacher.config.vocab_size)
+    answers = read_answers(paths, teacher.config.vocab_size)
+    rows, hidden = _prepare(options, config, teacher, answers, work, progress)
+    return answers, rows, hidden, teacher.model.embed_tokens.weight.detach()
+
+
+def _gather_alone(
+    options: TrainOptions,
+    config: LlamaConfig,
+    files: ModelFiles,
+    device: torch.device,
+    work: Path,
+    progress: ProgressCallback,
+) -> Gathered:
+    """The same through the program's own passes, which keep the states while the target answers."""
+    from specdemo.training.answers import Asked, answer_prompts, read_shards
+    from specdemo.training.teacher import HiddenStates, layers_to_read
+
+    layers, paths = layers_to_read(config.num_hidden_layers), list(options.answers)
+    if options.prompts:
+        most = int(options.max_disk_gb * 1e9) // HiddenStates.bytes_per_position(
+            config.hidden_size, layers
+        )
+        loaded = load_model(files, options.precision, str(device), progress)
+        tokenizer = load_tokenizer(files)
+        asked = Asked(
+            _prompts(options), layers, stop_ids(loaded.model, tokenizer), options.max_answer_tokens,
+            most, options.seed,
+        )  # fmt: skip
+        paths += answer_prompts(loaded.decoder, tokenizer, asked, work / "texts", progress)
+    embedding = read_embedding(files.folder).to(device)
+    answers, rows, hidden = read_shards(paths, layers, config.vocab_size)
+    return answers, rows, hidden, embedding
+
+
+def _prompts(options: TrainOptions) -> list[Prompt]:
+    """Prompts to answer, at random where there are more than enough."""
+    import numpy as np
+
+    from specdemo.training.data import read_prompts
+
+    prompts = read_prompts(options.prompts)
+    if not options.max_answers:
+        return prompts
+    order = np.random.default_rng(options.seed).permutation(len(prompts))
+    return [prompts[index] for index in order[: options.max_answers]]
 
 
 def _prepare(
@@ -172,6 +226,7 @@ def _train_facts(options: TrainOptions) -> list[object]:
     names = (
         "layers",
         "words",
+        "inner",
         "depth",
         "batch_tokens",
         "learning_rate",
@@ -207,11 +262,11 @@ def _data_lines(options: TrainOptions, answers: list[Answer]) -> tuple[str, ...]
 
 def _recipe(options: TrainOptions, trainer: Trainer) -> dict[str, float | str]:
     """What a reader needs to do it again."""
-    from specdemo.training.kinds import LOSSES
+    from specdemo.training.kinds import ALONE, LOSSES
     from specdemo.training.trainer import BETAS, LAST_RATE, WEIGHT_DECAY
 
     recipe: dict[str, float | str] = {
-        "loss": LOSSES[options.kind],
+        "loss": ALONE if options.alone else LOSSES[options.kind],
         "optimizer": f"AdamW, betas {BETAS[0]} and {BETAS[1]}, weight decay {WEIGHT_DECAY}",
         "learning rate": f"{options.learning_rate:g}, {options.warm_up_steps} steps of warm-up, "
         f"linear decay to {LAST_RATE:.0%}",

@@ -11,14 +11,28 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from specdemo.drafters.methods import TRAINED
+from specdemo.drafters.shipped import Shipped
+from specdemo.engine.cost import CostProfile
+from specdemo.engine.forward import ForwardRequest, answer_together
 from specdemo.errors import UserError
 from specdemo.models.drafts.compact_files import export, read_config
 from specdemo.models.pair import load_pair
 from specdemo.models.progress import Progress
-from specdemo.settings import AppSettings
+from specdemo.session.caches import Caches
+from specdemo.session.loaded import Loaded
+from specdemo.settings import AppSettings, RunSettings
+from specdemo.trace.events import Drafted, ModelInfo, RunStarted
+from specdemo.trace.metrics import output_ids
 from specdemo.training.data import (
     Answer,
     batches,
@@ -143,8 +157,9 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
 def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
     rounds = replace(options, kind=kind, steps=40, depth=3, out=tmp_path / kind, patience=99)
     if kind in ("feature", "block", "jet"):
-        with pytest.raises(UserError, match="on top of a draft"):
-            train(rounds)
+        if kind != "feature":  # which is also trained alone
+            with pytest.raises(UserError, match="on top of a draft"):
+                train(rounds)
         train(replace(options, out=tmp_path / "draft"))
         rounds = replace(rounds, init=tmp_path / "draft")
     report = train(rounds)
@@ -159,6 +174,85 @@ def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
         assert {"greedy_agreement_1", "greedy_agreement_2", "overlap_2"} <= set(report.results)
     if kind == "block":
         assert 0 <= report.results["calibration_error"] < 0.5
+
+
+@pytest.fixture(scope="module")
+def qwen(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same tokenizer with a random Qwen2: biases of queries, keys and values."""
+    folder = tmp_path_factory.mktemp("qwen") / "tiny-qwen"
+    folder.mkdir()
+    for path in target.glob("tokenizer*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    torch.manual_seed(1)
+    known = LlamaConfig.from_pretrained(target)
+    config = Qwen2Config(
+        vocab_size=known.vocab_size, hidden_size=64, intermediate_size=128, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+        bos_token_id=1, eos_token_id=2, tie_word_embeddings=True, initializer_range=0.1,
+    )  # fmt: skip
+    model = Qwen2ForCausalLM(config)
+    for layer in model.model.layers:
+        for part in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj):
+            torch.nn.init.normal_(part.bias, std=0.5)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen"])
+def test_a_feature_drafter_needs_no_draft_model(
+    options: TrainOptions, target: Path, qwen: Path, tmp_path: Path, family: str
+):
+    folder = target if family == "llama" else qwen
+    alone = replace(
+        options, kind="feature", target=str(folder), out=tmp_path / "trained" / "feature", steps=24,
+        inner=96, patience=99, work_dir=tmp_path / "work", cache_dir=tmp_path / "cache",
+        precision="bf16" if family == "llama" else "nf4",
+    )  # fmt: skip
+    stages: list[str] = []
+    report = train(alone, lambda progress: stages.append(progress.stage))
+    assert "answer" in stages
+    assert report.checks[-1][1] < 0.9 * report.checks[0][1]
+    assert {"greedy_agreement_1", "overlap_3"} <= set(report.results)
+    config = read_config(alone.out)
+    assert (config["intermediate_size"], config["specdemo"]["reads"]) == (96, [1, 3, 4])
+    assert sum(path.stat().st_size for path in alone.out.glob("*.safetensors")) < report.parameters
+
+    settings = AppSettings(
+        target=str(folder), draft="none", trained=str(tmp_path / "trained"), precision="fp32",
+        device="cpu", cache_dir=tmp_path / "cache",
+    )  # fmt: skip
+    pair = load_pair(settings)
+    assert pair.costs.draft_step > 0
+    assert pair.draft_info is None
+    cheap = CostProfile(((1, 1.0), (8, 1.1)), draft_step=0.01)
+    caches = Caches(Loaded(settings, replace(pair, costs=cheap), Shipped()))
+    plain, _ = answer_of(caches, "nothing")
+    for method in ("feature", "auto"):
+        text, sources = answer_of(caches, method)
+        assert text == plain
+        assert "feature" in sources  # auto takes it where there is no draft model
+
+    # The shards hold the states too: what goes on from the first drafter asks nobody.
+    shards = sorted(alone.work_dir.rglob("texts/answers-*.npz"))
+    more = replace(
+        alone, prompts=(), answers=(shards[-1],), init=alone.out, steps=4, out=tmp_path / "b"
+    )
+    stages.clear()
+    again = train(more, lambda progress: stages.append(progress.stage))
+    assert set(stages) == {"train", "evaluate"}
+    assert again.checks[0][1] < report.checks[0][1]
+
+
+def answer_of(caches: Caches, method: str) -> tuple[list[int], set[str]]:
+    """What a method says after a text, and what drafted it."""
+    settings = RunSettings(method=method, policy="constant", fallback=False, max_new_tokens=24)
+    header, events = RunStarted("x", method, "", {}, ModelInfo("x")), []
+    for item in caches.lane([5, 6, 7, 8, 9, 10], settings, header):
+        if isinstance(item, ForwardRequest):
+            answer_together([item])
+        else:
+            events.append(item)
+    return output_ids(events), {one.source or method for one in events if isinstance(one, Drafted)}
 
 
 def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(

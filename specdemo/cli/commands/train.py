@@ -60,11 +60,13 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "--init",
         type=Path,
         metavar="FOLDER",
-        about="draft model to start from, or to build on; none by default, not for medusa and exit",
+        about="draft model to start from, or to build on; none by default, not for medusa and exit. A feature drafter "
+        "does without, or goes on from one of its kind",
     )
     add_option(parser, "--minutes", type=float, default=45.0, metavar="X", about="time to train")
     for name, default, about in (
         ("--layers", 4, "layers of a draft model"),
+        ("--inner", 2560, "inner width of a feature drafter without a draft model"),
         ("--depth", 5, "tokens that medusa, block and jet draft at once"),
         ("--max-answers", 7000, "answers to use, at most; 0 takes all that fit"),
         ("--seed", 0, "seed of the random numbers"),
@@ -124,6 +126,7 @@ def _train_drafter(options: argparse.Namespace) -> int:
         init=options.init,
         layers=options.layers,
         words=options.words,
+        inner=options.inner,
         depth=options.depth,
         learning_rate=options.learning_rate,
         max_answers=options.max_answers,

@@ -21,6 +21,7 @@ from specdemo.models.drafts.trained import find_trained
 from specdemo.training.block import plan_blocks
 from specdemo.training.card import Card
 from specdemo.training.data import Row
+from specdemo.training.feature import FeatureNetwork
 from specdemo.training.medusa import MedusaHeads
 from specdemo.training.package import draft_config, package
 from specdemo.training.student import Student
@@ -104,6 +105,48 @@ def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, know
         without = CompactModel(weights)
         without.read(TEXT)
         assert F.cosine_similarity(without.states[0].float(), final[0, -1], dim=-1) < 0.99
+
+
+def test_a_feature_drafter_without_a_draft_model_goes_on_from_its_own_states(
+    tmp_path, target_folder
+):
+    """What runs after a text and after two drafted tokens, in a chain and in a tree, is what the training unrolls."""
+    torch.manual_seed(1)
+    embedding = torch.randn(WORDS, HIDDEN) / 40
+    config = draft_config(CONFIG, 1)
+    network = FeatureNetwork(config, 2, embedding, 40.0).eval()
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if name in ("feedback", "inject.project.weight"):
+                parameter.normal_(std=0.3)
+    card = Card("target", "bf16", "feature", (3,), WORDS, (), 0, 0, 0.0, 0)
+    facts = {"reads": list(READS), "feedback": True}
+    out = tmp_path / "feature"
+    package(
+        network.folded(), torch.arange(WORDS), target_folder, out, card, facts, alone=True
+    )  # fmt: skip
+    with torch.no_grad():  # as it is stored
+        for parameter in network.parameters():
+            parameter.data = rounded(parameter.data) if parameter.ndim == 2 else parameter.data
+    weights = load_compact(out, embedding, device=torch.device("cpu"), four_bit=False)
+    states = states_of(len(TEXT) - 3)
+    model = CompactModel(weights, kept(states))
+    model.read(TEXT[:-2])
+    found = [model.states[0]]
+    model.grow(TEXT[-2:], [-1, 0])
+    found.append(model.states[0])
+    for token in TEXT[-2:]:
+        model.read([token])
+        found.append(model.states[0])
+    before = torch.zeros(1, len(TEXT), 2 * HIDDEN)
+    before[0, 1 : len(TEXT) - 2] = states.flatten(1)
+    texts, rows = torch.tensor([TEXT]), torch.tensor([3, len(TEXT) - 3])
+    with torch.no_grad():
+        draft, wanted = network.begin(texts, before, rows)
+        same(found[0], wanted[1])
+        draft, first = network.go_on(draft, torch.tensor(TEXT[-2:-1]), torch.tensor([1]))
+        draft, second = network.go_on(draft, torch.tensor(TEXT[-1:]), torch.tensor([0]))
+    same(torch.stack(found[1:]), torch.cat([second, first, second]))
 
 
 @pytest.mark.parametrize("causal", [True, False])

@@ -1,0 +1,375 @@
+"""A feature drafter on its own: one layer that reads the target's states, and its own where there are none yet.
+
+As in EAGLE-3 (Li 2503.01840) it drafts on from its own states, and learns to: the training unrolls a few drafted
+tokens ("training-time test"). There is no draft model below it, so a step is one layer and the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import LlamaConfig
+
+from specdemo.models.drafts.four_bit import rounded
+from specdemo.training.chain import Shared
+from specdemo.training.data import Row, batches, padded, positions
+from specdemo.training.evaluate import Tally
+from specdemo.training.student import DistilledHead, Inject, normalised_error
+
+UNROLLED = 3  # drafted tokens in training, the first included
+SHARE = 0.5  # of the answers' places from which drafts are unrolled
+FADING = 0.8  # weight of a drafted token next to the one before it
+IN_PROMPTS = 0.3  # weight of a place in a prompt: the target's distribution is known there too
+NOISE = 0.1  # share of each number of the states that is random in training, against learning them by heart
+DEPTH = 5  # drafted tokens that the evaluation looks at
+
+
+class Attention(nn.Module):
+    """The projections of a layer's attention, named as transformers names them."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        hidden, width = config.hidden_size, config.head_dim
+        queries, keys = (
+            width * heads for heads in (config.num_attention_heads, config.num_key_value_heads)
+        )
+        self.q_proj = nn.Linear(hidden, queries, bias=config.attention_bias)
+        self.k_proj = nn.Linear(hidden, keys, bias=config.attention_bias)
+        self.v_proj = nn.Linear(hidden, keys, bias=config.attention_bias)
+        self.o_proj = nn.Linear(queries, hidden, bias=False)
+
+
+class GatedMlp(nn.Module):
+    """A layer's inner part."""
+
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(hidden, inner, bias=False)
+        self.up_proj = nn.Linear(hidden, inner, bias=False)
+        self.down_proj = nn.Linear(inner, hidden, bias=False)
+
+    def inside(self, x: Tensor) -> Tensor:
+        """(..., H) to (..., inner)."""
+        return F.silu(self.gate_proj(x)) * self.up_proj(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., H) to the same."""
+        return self.down_proj(self.inside(x))
+
+
+class Layer(nn.Module):
+    """One Llama layer in parts, because prompts need no more of it than keys and values."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = GatedMlp(config.hidden_size, config.intermediate_size)
+
+
+@dataclass(slots=True)
+class Draft:
+    """Drafts at some places of a batch of texts, all equally long.
+
+    rows: (n,) int64, places in the flattened batch at which drafts begin; x: (n, H), of their last tokens
+    keys, values: of the texts, (B, kv_heads, L, head_dim)
+    own: keys and values of drafted tokens, (B, kv_heads, L, head_dim) at the places at which their drafts begin
+    """
+
+    rows: Tensor
+    x: Tensor
+    keys: Tensor
+    values: Tensor
+    own: list[tuple[Tensor, Tensor]]
+
+
+class FeatureNetwork(nn.Module):
+    """The drafter while it is trained. Call `folded` for the tensors that the runtime takes.
+
+    config: of the layer; num_states: hidden states of the target that are read
+    scale: that embeddings are multiplied by, so that their numbers are about 1; the runtime needs none
+    """
+
+    def __init__(
+        self, config: LlamaConfig, num_states: int, embedding: Tensor, scale: float
+    ) -> None:
+        super().__init__()
+        hidden = config.hidden_size
+        self.config, self.scale = config, scale
+        self.layers = nn.ModuleList([Layer(config)])
+        self.norm = nn.RMSNorm(hidden, config.rms_norm_eps)
+        self.inject = Inject(num_states, hidden)
+        self.feedback = nn.Parameter(torch.zeros(hidden))
+        self.__dict__["embedding"] = embedding  # the target's: neither trained nor saved
+
+    @property
+    def layer(self) -> Layer:
+        """Its only layer."""
+        layer = self.layers[0]
+        assert isinstance(layer, Layer)
+        return layer
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """(..., H) float32."""
+        return self.embedding[token_ids].float() * self.scale
+
+    def begin(self, token_ids: Tensor, features: Tensor, rows: Tensor) -> tuple[Draft, Tensor]:
+        """Read texts.
+
+        token_ids: (B, L); features: (B, L, states x H), of the token before, zero where there is none; rows: see `Draft`
+        returns: drafts that begin at the rows, and (n, H) states of what is drafted first
+        """
+        x = self.embed(token_ids) + self.inject(features)
+        queries, keys, values = self._heads(x, torch.arange(x.shape[1], device=x.device)[None])
+        found = F.scaled_dot_product_attention(
+            queries, keys, values, is_causal=True, enable_gqa=True
+        )
+        found = found.transpose(1, 2).flatten(2).flatten(0, 1)[rows]
+        out = self._rest(x.flatten(0, 1)[rows], found)
+        return Draft(rows, out, keys, values, []), self.norm(out)
+
+    def go_on(self, draft: Draft, token_ids: Tensor, kept: Tensor) -> tuple[Draft, Tensor]:
+        """One more drafted token at some of the drafts.
+
+        kept: (m,) int64, which drafts; token_ids: (m,), the tokens that follow their last ones
+        returns: these drafts, and (m, H) states of what is drafted next
+        """
+        rows, (batch, _, length, _) = draft.rows[kept], draft.keys.shape
+        x = self.embed(token_ids) + self.feedback * self._fed(draft.x[kept])
+        where = rows % length + len(draft.own) + 1
+        heads = self._heads(x[None], where[None])
+        queries, keys, values = (self._placed(one, rows, batch, length) for one in heads)
+        own = [*draft.own, (keys, values)]
+        found = self._look(queries, draft.keys, draft.values, own)
+        found = found.transpose(1, 2).flatten(2).flatten(0, 1)[rows]
+        out = self._rest(x, found)
+        return Draft(rows, out, draft.keys, draft.values, own), self.norm(out)
+
+    def _fed(self, x: Tensor) -> Tensor:
+        """Normed states as numbers of about 1."""
+        return self.norm(x) / self._norm_size()
+
+    def _norm_size(self) -> Tensor:
+        return self.norm.weight.detach().pow(2).mean().sqrt()
+
+    def _heads(self, x: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (B, heads, L, head_dim), rotated. x: (B, L, H); where: (B or 1, L)"""
+        attention, normed = self.layer.self_attn, self.layer.input_layernorm(x)
+        parts = (
+            one(normed).unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
+            for one in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+        queries, keys, values = parts
+        cos, sin = self._angles(where)
+        return _rotated(queries, cos, sin), _rotated(keys, cos, sin), values
+
+    def _angles(self, where: Tensor) -> tuple[Tensor, Tensor]:
+        """(1, 1, L, head_dim) each."""
+        width = self.config.head_dim
+        half = torch.arange(0, width, 2, device=where.device).float() / width
+        angles = (
+            where[:, None, :, None].float() * self.config.rope_parameters["rope_theta"] ** -half
+        )
+        both = torch.cat([angles, angles], dim=-1)
+        return both.cos(), both.sin()
+
+    def _placed(self, part: Tensor, rows: Tensor, batch: int, length: int) -> Tensor:
+        """(1, heads, m, head_dim) at the places where drafts begin: (batch, heads, length, head_dim), else zeros."""
+        table = part.new_zeros(batch * length, *part.shape[1::2])
+        table = table.index_copy(0, rows, part[0].transpose(0, 1))
+        return table.unflatten(0, (batch, length)).transpose(1, 2)
+
+    def _look(
+        self, queries: Tensor, keys: Tensor, values: Tensor, own: Sequence[tuple[Tensor, Tensor]]
+    ) -> Tensor:
+        """Attention of drafted tokens over their texts up to where their drafts began, and over their drafts."""
+        groups, length = queries.shape[1] // keys.shape[1], queries.shape[2]
+        queries = queries.unflatten(1, (-1, groups)) * self.config.head_dim**-0.5
+        scores = queries @ keys[:, :, None].transpose(-1, -2)
+        later = torch.ones(length, length, dtype=torch.bool, device=keys.device).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+        mine = [(queries * key[:, :, None]).sum(-1, keepdim=True) for key, _ in own]
+        weights = torch.cat([scores, *mine], dim=-1).softmax(-1)
+        found = weights[..., :length] @ values[:, :, None]
+        for number, (_, value) in enumerate(own, start=length):
+            found = found + weights[..., number : number + 1] * value[:, :, None]
+        return found.flatten(1, 2)
+
+    def _rest(self, x: Tensor, found: Tensor) -> Tensor:
+        """The layer behind its attention. x, found: (n, H) and (n, heads x head_dim)"""
+        x = x + self.layer.self_attn.o_proj(found)
+        return x + self.layer.mlp(self.layer.post_attention_layernorm(x))
+
+    @torch.no_grad()
+    def begin_as(self, layer: Mapping[str, Tensor], norm: Tensor) -> None:
+        """Start as a layer of the target and its last norm. layer: its tensors by transformers' names in the layer
+
+        Of a wider inner part the first outputs are taken: `narrowed` puts those that matter first.
+        """
+        inner = self.config.intermediate_size
+        own = {
+            name: layer[name][:, :inner] if name.endswith("down_proj.weight")
+            else layer[name][: len(value)]
+            for name, value in self.layer.state_dict().items()
+        }  # fmt: skip
+        self.layer.load_state_dict(own)
+        self.norm.weight.copy_(norm)
+
+    @torch.no_grad()
+    def settle(self, token_ids: Tensor, features: Tensor, rows: Tensor) -> None:
+        """Scale what attention and the inner part add to about 1 on a batch, as `begin` takes it.
+
+        In the target they are added to states of another size.
+        """
+        layer = self.layer
+        for matrix in (layer.self_attn.o_proj, layer.mlp.down_proj):
+            sizes: list[Tensor] = []
+            handle = matrix.register_forward_hook(
+                lambda *parts, sizes=sizes: sizes.append(parts[2].pow(2).mean().sqrt())
+            )
+            self.begin(token_ids, features, rows)
+            handle.remove()
+            matrix.weight /= sizes[0].clamp(min=1e-6)
+
+    def folded(self) -> dict[str, Tensor]:
+        """The tensors that the runtime takes: without the scale of embeddings, which norms make up for."""
+        state = {name: tensor.detach().cpu() for name, tensor in self.state_dict().items()}
+        for name in (
+            "inject.project.weight", "layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"
+        ):  # fmt: skip
+            state[name] = state[name] / self.scale
+        state["feedback"] = state["feedback"] / (self._norm_size().cpu() * self.scale)
+        return state
+
+    def unfold(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from tensors that `folded` gave."""
+        own = {name: tensor.float() for name, tensor in state.items() if name in self.state_dict()}
+        for name in (
+            "inject.project.weight", "layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"
+        ):  # fmt: skip
+            own[name] = own[name] * self.scale
+        size = own["norm.weight"].pow(2).mean().sqrt()
+        own["feedback"] = own["feedback"] * size * self.scale
+        self.load_state_dict(own)
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding (RoFormer 2104.09864) in transformers' order: halves, not pairs."""
+    low, high = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-high, low], dim=-1) * sin
+
+
+def narrowed(layer: Mapping[str, Tensor], norm: Tensor) -> dict[str, Tensor]:
+    """A layer with the inner outputs that matter most first: by the sizes of the three rows and columns that make them.
+
+    layer: tensors by transformers' names in the layer; norm: (H,) weight of the norm before its inner part
+    """
+    gate, up, down = (layer[f"mlp.{part}_proj.weight"] for part in ("gate", "up", "down"))
+    matter = (gate * norm).norm(dim=1) * (up * norm).norm(dim=1) * down.norm(dim=0)
+    order = matter.argsort(descending=True)
+    parts = {
+        "mlp.gate_proj.weight": gate[order],
+        "mlp.up_proj.weight": up[order],
+        "mlp.down_proj.weight": down[:, order],
+    }
+    return {**layer, **parts}
+
+
+class FeatureTask:
+    """Distils the target's distributions into drafts that go on from the drafter's own states."""
+
+    def __init__(self, network: FeatureNetwork, shared: Shared, layers: tuple[int, ...]) -> None:
+        self.module, self.shared, self.layers = network, shared, layers
+        self.head = shared.head.float()
+        self.coarse_head = rounded(self.head)
+        self.random = np.random.default_rng(shared.seed)
+
+    def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
+        """See `trainer.Task`. Progress is judged by the token that is drafted first."""
+        own = self.coarse_head if coarse else None
+        device = self.shared.device
+        first = loss = torch.zeros((), device=device)
+        _, there = positions(batch, answers_only=not self.module.training)
+        answers = _in_answers(batch, answers_only=not self.module.training)
+        for depth, states, at in self._drafts(batch, UNROLLED, SHARE):
+            wanted = self.shared.hidden.final(there[at], device).float()
+            weights = torch.from_numpy(np.where(answers[at], 1.0, IN_PROMPTS)).float().to(device)
+            distance = DistilledHead.apply(states, wanted, self.head, own, weights, depth == 0)
+            loss = loss + FADING**depth * (distance + normalised_error(states, wanted))
+            first = distance.detach() if depth == 0 else first
+        return loss, first
+
+    def settle(self, rows: Sequence[Row]) -> None:
+        """See `FeatureNetwork.settle`."""
+        batch = batches(rows, self.shared.batch_tokens, 0)[0]
+        self.module.settle(*self._begun(batch))
+
+    @torch.no_grad()
+    def results(self, rows: Sequence[Row]) -> dict[str, float]:
+        """Agreement by place in the draft, the tokens before it being the text's."""
+        tally = Tally(self.shared.embedding, self.shared.word_ids, self.coarse_head)
+        for batch in batches(rows, self.shared.batch_tokens):
+            here, there = positions(batch, answers_only=True)
+            length = max(len(row.token_ids) for row in batch)
+            greedy = np.array([row.temperature == 0 for row in batch])[here // length]
+            likeliest, chances = (
+                np.concatenate(
+                    [getattr(row, name)[max(row.first, 1) - row.first :] for row in batch]
+                )
+                for name in ("likeliest", "chances")
+            )
+            for depth, states, at in self._drafts(batch, DEPTH, 1.0):
+                wanted = self.shared.hidden.final(there[at], self.shared.device)
+                told = torch.from_numpy(likeliest[at]), torch.from_numpy(chances[at])
+                places = np.full(len(at), depth + 1)
+                tally.add(states, wanted, places, greedy[at], told)
+        return tally.results() | {"prompts": len({row.key for row in rows})}
+
+    def _drafts(
+        self, batch: Sequence[Row], depths: int, share: float
+    ) -> Iterator[tuple[int, Tensor, np.ndarray]]:
+        """Drafts from all places of the answers: the token drafted first, the next from a share of them, and so on.
+
+        In training the first is drafted in prompts too.
+        yields: tokens before it in the draft, (n, H) states, and (n,) which of the answers' places each says on from
+        """
+        answers_only = not self.module.training
+        here, _ = positions(batch, answers_only=answers_only)
+        counts = [len(row.token_ids) - (max(row.first, 1) if answers_only else 1) for row in batch]
+        left = np.concatenate([np.arange(count)[::-1] for count in counts])
+        texts, features, rows = self._begun(batch)
+        draft, states = self.module.begin(texts, features, rows)
+        at = np.arange(len(here))
+        yield 0, states, at
+        going = _in_answers(batch, answers_only=answers_only)
+        going &= self.random.random(len(at)) < share
+        for depth in range(1, depths):
+            kept = np.flatnonzero(going & (left[at] >= depth))
+            if not len(kept):
+                return
+            at, going = at[kept], going[kept]
+            tokens = texts.flatten()[rows[at] + depth]
+            draft, states = self.module.go_on(draft, tokens, torch.from_numpy(kept).to(rows.device))
+            yield depth, states, at + depth
+
+    def _begun(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
+        """What `FeatureNetwork.begin` takes, with drafts from all places; in training states are disturbed a little."""
+        device = self.shared.device
+        here, _ = positions(batch, answers_only=not self.module.training)
+        features = self.shared.hidden.texts(batch, self.layers, device, shift=1).float()
+        if self.module.training:
+            features *= 1 + NOISE * torch.randn_like(features)
+        texts = torch.from_numpy(padded(batch)).to(device)
+        return texts, features, torch.from_numpy(here).to(device)
+
+
+def _in_answers(batch: Sequence[Row], *, answers_only: bool) -> np.ndarray:
+    """(n,) bool: which of `positions` say on in the answer, not in the prompt."""
+    parts = [np.arange(1, len(row.token_ids)) >= row.first for row in batch]
+    return np.concatenate([part[part] if answers_only else part for part in parts])
