@@ -28,8 +28,9 @@ def tiny(tmp_path_factory):
     """The environment of somebody whose target is tiny."""
     folder = tmp_path_factory.mktemp("api")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECDEMO_TARGET", str(make_tiny_model(folder / "model")))
-        patch.setenv("SPECDEMO_DRAFT", "none")
+        model = str(make_tiny_model(folder / "model"))
+        patch.setenv("SPECDEMO_TARGET", model)
+        patch.setenv("SPECDEMO_DRAFT", model)
         patch.setenv("SPECDEMO_PRECISION", "fp32")
         patch.setenv("SPECDEMO_DEVICE", "cpu")
         patch.setenv("SPECDEMO_CACHE", str(folder / "cache"))
@@ -135,7 +136,7 @@ def test_a_closed_run_keeps_what_has_come(model):
         (lambda model: model.run("a", lookahead=99), "lookahead"),
         (lambda model: model.run("a", colour=1), "no setting 'colour'"),
         (lambda model: model.run(" ").text, "prompt is empty"),
-        (lambda model: model.run("a", "draft_model").text, "needs a draft model"),
+        (lambda model: model.run("a", "medusa").text, "this target has none"),
         (lambda _: specdemo.load(precision="int3"), "precision"),
     ],
 )
@@ -195,7 +196,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(capsys, monkeypatch):
     table, _, lookahead, speedup, compared, bars = [v for v in shown if v is not None][1:]
     assert set(table.columns) >= {"text", "status", "target_prob"}
     assert [len(trace.x) > 1 for trace in (*lookahead.data, *speedup.data)] == [True] * 5
-    assert list(compared.index) == list(bars.data[0].x) == ["nothing", "ngram", "auto"]
+    assert list(compared.index) == list(bars.data[0].x) == ["nothing", "draft_model", "ngram"]
     assert "the same text as plain decoding: True" in capsys.readouterr().out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import shutil
 import subprocess
@@ -57,6 +58,11 @@ def _webview(url: str, title: str, kept: Path) -> bool:
     import webview
     from webview.errors import WebViewException
 
+    logging.getLogger("pywebview").setLevel(
+        logging.CRITICAL
+    )  # it tells each library that it looks for in vain
+    if _is_root():
+        os.environ.setdefault("QTWEBENGINE_DISABLE_SANDBOX", "1")
     webview.settings["ALLOW_DOWNLOADS"] = True  # saved runs
     webview.create_window(title, url, width=WIDTH, height=HEIGHT, text_select=True, zoomable=True)
     try:
@@ -86,5 +92,5 @@ def _browser_app(url: str) -> bool:
 
 
 def _is_root() -> bool:
-    """Chromium refuses to run as root with its sandbox, as in a container."""
+    """Chromium, which is inside Qt too, refuses to run as root with its sandbox, as in a container."""
     return hasattr(os, "geteuid") and os.geteuid() == 0

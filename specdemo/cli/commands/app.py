@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     if options.desktop:
         kept = settings.cache_dir / "window"
         open_window(url, "specdemo", page.block_thread, partial(print, flush=True), kept)
-        page.close()
+        page.close(verbose=False)
     else:
         page.block_thread()
     return 0
