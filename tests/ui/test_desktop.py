@@ -145,8 +145,12 @@ def close():
     while not webview.windows:
         time.sleep(0.05)
     window = webview.windows[0]
-    window.events.loaded.wait(60)
-    print("title:", window.evaluate_js("document.title"), flush=True)
+    for _ in range(300):
+        title = window.evaluate_js("document.title")
+        if title:
+            break
+        time.sleep(0.2)
+    print("title:", title, flush=True)
     window.destroy()
 
 threading.Thread(target=close, daemon=True).start()
