@@ -8,7 +8,8 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1
 
 WORKDIR /app
 COPY requirements.txt ./
-RUN if [ -n "$TORCH_INDEX" ]; then pip install "$(grep '^torch' requirements.txt)" --index-url "$TORCH_INDEX"; fi \
+RUN grep '^torch' requirements.txt > torch.txt \
+    && if [ -n "$TORCH_INDEX" ]; then pip install -r torch.txt --index-url "$TORCH_INDEX"; fi \
     && pip install -r requirements.txt
 
 COPY app.py LICENSE README.md ./
