@@ -85,6 +85,12 @@ def check_tool(command: str) -> None:
         for option, name in itertools.pairwise(words):
             assert option != "-r" or (ROOT / name).is_file(), f"there is no {name}"
         return
+    if words[0] == "docker":
+        assert words[1] in ("build", "run")
+        known = re.findall(r"^ARG (\w+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.M)
+        for option, value in itertools.pairwise(words):
+            assert option != "--build-arg" or value.partition("=")[0] in known, command
+        return
     if words[0] == "curl":
         assert any(word.startswith("http://127.0.0.1:7860/") for word in words), command
         return
