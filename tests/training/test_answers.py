@@ -1,0 +1,84 @@
+"""Texts that are written together are those that are written alone, and the states kept are those of a fresh reading."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import pytest
+import torch
+from conftest import open_target, reference_greedy, tiny_llama
+
+from specdemo.engine.cache import RollbackCache
+from specdemo.errors import UserError
+from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.settings import Sampling
+from specdemo.training.answers import Joined, Writer, Writing, read_shards, states_path
+from specdemo.training.data import Answer, Prompt, save_answers
+
+LAYERS, MOST = (1, 2), 9
+BEGIN = [7, 8, 9, 10]
+PROMPTS = [[*BEGIN, 3], [*BEGIN, 11, 12, 13], [5], [*BEGIN, *range(20, 60)], [*BEGIN, 3, 4]] * 12
+
+
+def texts(sampling: Sampling):
+    for number, ids in zip(count(), PROMPTS, strict=False):
+        random = np.random.default_rng(number)
+        yield Writing(Prompt("made", number, ""), ids, sampling, RollbackCache(2), random)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_texts_are_written_together_as_alone(temperature):
+    model = tiny_llama(0)
+    writer = Writer(LeanDecoder(model), LAYERS, (), MOST)
+    found = {one.prompt.row_id: one for one in writer.write(texts(Sampling(temperature)))}
+    assert len(found) == len(PROMPTS)
+    for number in (0, 1, 2, 3, 4, 59):
+        one, ids = found[number], PROMPTS[number]
+        assert len(one.answer_ids) == MOST
+        if temperature == 0:
+            assert one.answer_ids == reference_greedy(model, ids, MOST)
+        target = open_target(model)
+        text = [*ids, *one.answer_ids[:-1]]
+        target.read(text)
+        kept = torch.from_numpy(np.concatenate(one.states)).view(torch.bfloat16).float()
+        wanted = target.features.read(0, len(text), LAYERS).view(len(text), 2, -1)
+        torch.testing.assert_close(kept, wanted, rtol=0.02, atol=0.02)
+        answer = one.answer()
+        assert answer.top_ids.shape == answer.top_probs.shape == (MOST, 8)
+        assert temperature or (answer.top_ids[:, 0] == answer.answer_ids).all()
+    if temperature:  # the same prompt, with other numbers
+        assert found[0].answer_ids != found[5].answer_ids
+
+
+def test_a_text_ends_at_a_stop_token():
+    model = tiny_llama(0)
+    stop = reference_greedy(model, PROMPTS[0], MOST)[3]
+    writer = Writer(LeanDecoder(model), LAYERS, {stop}, MOST)
+    ended = next(one for one in writer.write(texts(Sampling())) if one.prompt.row_id == 0)
+    assert ended.answer_ids.index(stop) == len(ended.answer_ids) - 1 < MOST - 1
+
+
+def test_shards_are_read_as_one_and_others_are_refused(tmp_path):
+    paths = []
+    for shard in range(3):
+        top = np.full((4, 8), shard + 1), np.full((4, 8), 0.1, np.float16)
+        rows = [
+            Answer("made", shard * 2 + row, 0.0, np.arange(3), np.arange(4), *top)
+            for row in range(2)
+        ]
+        paths.append(tmp_path / f"answers-{shard:04d}.npz")
+        save_answers(paths[-1], rows, 100)
+        np.save(states_path(paths[-1]), np.full((12, 2, 5), shard, np.int16))
+    _, rows, hidden = read_shards(paths, LAYERS, 100)
+    assert [row.start for row in rows] == [0, 6, 12, 18, 24, 30]
+    assert hidden.arrays[1][np.array([0, 35, 12, 11])][:, 0].tolist() == [0, 2, 1, 0]
+    assert (hidden.arrays[2][12:18] == 1).all()
+    assert hidden.arrays[2].shape == Joined([np.zeros((36, 5))]).shape
+    assert hidden.word_mass[2] == pytest.approx(2 * 4 * 8 * 0.1, rel=1e-3)
+    assert rows[2].likeliest.tolist() == [2, 2, 2, 2]
+    with pytest.raises(UserError, match="of other answers"):
+        read_shards(paths, (1, 2, 3), 100)
+    states_path(paths[1]).unlink()
+    with pytest.raises(UserError, match="no hidden states"):
+        read_shards(paths, LAYERS, 100)
