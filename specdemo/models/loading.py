@@ -6,12 +6,13 @@ import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.forward import Decoder
+from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.errors import UserError
 from specdemo.models.decoders.choose import COMPILED, open_decoder, packs
 from specdemo.models.decoders.heads import AUTO, SAMPLE, HeadChoice
@@ -43,7 +44,9 @@ one_at_a_time = (
 class LoadedModel:
     """A model ready to run. Never move or save it: its 4-bit weights are laid out for its device.
 
-    decoder: runs it, see `specdemo.models.decoders.choose`; vocabulary_size: rows of the output head
+    decoder: runs it, see `specdemo.models.decoders.choose`; before the first pass the module as it comes
+    vocabulary_size: rows of the output head
+    files: what it was loaded from
     """
 
     model: PreTrainedModel
@@ -51,6 +54,7 @@ class LoadedModel:
     info: ModelInfo
     device: torch.device
     vocabulary_size: int
+    files: ModelFiles | None = None
 
 
 def choose_device(wanted: str = "auto") -> torch.device:
@@ -91,6 +95,17 @@ def load_model(
 
     head: bits of the output head, see `AppSettings`; cache_dir: where it is kept what was found out about these weights
     """
+    placed = place_model(files, precision, device, progress)
+    return warm(placed, progress, head=head, cache_dir=cache_dir)
+
+
+def place_model(
+    files: ModelFiles,
+    precision: str = "nf4",
+    device: str = "auto",
+    progress: ProgressCallback = silent,
+) -> LoadedModel:
+    """Load and quantise a model where it is to run, without a pass: `warm` makes it ready. Raises UserError."""
     where = choose_device(device)
     check_folder(files.folder, files.name)
     _check_precision(precision)
@@ -99,13 +114,32 @@ def load_model(
         quantises = precision in QUANTISED and not is_packed(files.folder)
         progress(Progress("quantise" if quantises else "load", None, files.name))
         model = _load(files, precision, where)
-        progress(Progress("warm up", None, files.name))
-        choice = HeadChoice(head, lambda: _ids(files, SAMPLE))
-        decoder, kernel = ready(model, precision, where, choice, _verdicts(files, cache_dir))
-    progress(Progress("warm up", 1.0, files.name))
     parameters = count_parameters(files.folder, files.name)
-    info = ModelInfo(files.name, files.revision, precision, kernel, parameters)
-    return LoadedModel(model, decoder, info, where, model.get_output_embeddings().weight.shape[0])
+    info = ModelInfo(files.name, files.revision, precision, "", parameters)
+    rows = model.get_output_embeddings().weight.shape[0]
+    return LoadedModel(model, ModuleDecoder(model), info, where, rows, files)
+
+
+def warm(
+    placed: LoadedModel,
+    progress: ProgressCallback = silent,
+    *,
+    head: str = AUTO,
+    cache_dir: Path | None = None,
+) -> LoadedModel:
+    """A placed model after its first passes, with the decoder that suits the device. Options as of `load_model`.
+
+    Raises UserError when there is no memory for it.
+    """
+    info, files = placed.info, placed.files
+    assert files
+    with one_at_a_time, reporting_out_of_memory(info.name, info.precision):
+        progress(Progress("warm up", None, info.name))
+        choice = HeadChoice(head, lambda: _ids(files, SAMPLE))
+        verdicts = _verdicts(files, cache_dir)
+        decoder, kernel = ready(placed.model, info.precision, placed.device, choice, verdicts)
+    progress(Progress("warm up", 1.0, info.name))
+    return replace(placed, decoder=decoder, info=replace(info, kernel=kernel))
 
 
 def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrainedModel:

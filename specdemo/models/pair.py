@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from specdemo.models.drafts.exit import ExitModel
 from specdemo.models.drafts.trained import Trained, find_trained, stands_alone
 from specdemo.models.files.catalogue import DEFAULT_TARGET, partner
 from specdemo.models.files.sources import ModelFiles, resolve
-from specdemo.models.loading import LoadedModel, load_model, pack_as
+from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measured import costs_of
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.progress import Progress, ProgressCallback, silent
@@ -151,30 +152,82 @@ class CompactDraft:
         return CompactModel(self.decoder)
 
 
+@dataclass(frozen=True, slots=True)
+class ModuleDraft:
+    """Makes a draft of a transformers model with an empty cache."""
+
+    model: LoadedModel
+
+    def __call__(self) -> CachedModel:
+        """A draft model."""
+        return CachedModel(self.model.decoder)
+
+
 def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
     """Fetch, convert, quantise and warm up. Raises UserError; nothing half-loaded is returned.
 
     A draft "auto" that is missing leaves the target usable without it; a draft that was named must be there.
     """
+    return _measured(
+        _load(settings, progress, partial(_warm, settings, progress)), settings, progress
+    )
+
+
+def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
+    """The same without a pass: `warm_pair` makes it ready, in the process that runs it."""
+    return _load(settings, progress, lambda placed: placed)
+
+
+def warm_pair(
+    placed: LoadedPair, settings: AppSettings, progress: ProgressCallback = silent
+) -> LoadedPair:
+    """A placed pair after its first passes: with the decoders that suit the device, and what they cost. Raises UserError."""
+    target, open_draft, info = placed.target, placed.open_draft, placed.draft_info
+    target = _warm(settings, progress, target)
+    if isinstance(open_draft, ModuleDraft):
+        open_draft = ModuleDraft(_warm(settings, progress, open_draft.model))
+        info = open_draft.model.info
+    copy = QuantisedCopy(target) if placed.copy else None
+    pair = replace(placed, target=target, draft_info=info, open_draft=open_draft, copy=copy)
+    return _measured(pair, settings, progress)
+
+
+Ready = Callable[[LoadedModel], LoadedModel]
+"""What is done with a model once its weights are where they are to run."""
+
+
+def _warm(settings: AppSettings, progress: ProgressCallback, placed: LoadedModel) -> LoadedModel:
+    return warm(placed, progress, head=settings.head, cache_dir=settings.cache_dir)
+
+
+def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallback) -> LoadedPair:
+    """The same pair with what its passes cost."""
+    progress(Progress("warm up", None, "measuring what a pass costs"))
+    target, open_draft, info = pair.target, pair.open_draft, pair.draft_info
+    draft, drafts = (
+        (open_draft(), info) if open_draft else _timed_instead(stands_alone(pair.trained))
+    )
+    costs = costs_of(CachedModel(target.decoder), target.info, draft, drafts, settings.cache_dir)
+    progress(Progress("warm up", 1.0, target.info.name))
+    return replace(pair, costs=costs)
+
+
+def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> LoadedPair:
     files = model_files(settings.target, settings, progress)
     tokenizer = load_tokenizer(files)
-    target = _load(files, settings, progress)
+    target = ready(place_model(files, settings.precision, settings.device, progress))
     check_vocabulary(files, tokenizer, target.vocabulary_size)
     check_rollback(target.model.config)
     alone = stands_alone(find_trained(target, None, settings.trained))
     if alone and settings.draft == "auto":
         info, open_draft, why = None, None, "Its feature drafter works without a draft model."
     else:
-        info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress)
+        info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress, ready)
     below = open_draft.decoder.weights if isinstance(open_draft, CompactDraft) else None
     trained = find_trained(target, below, settings.trained)
-    progress(Progress("warm up", None, "measuring what a pass costs"))
-    draft, drafts = (open_draft(), info) if open_draft else _timed_instead(alone)
-    costs = costs_of(CachedModel(target.decoder), target.info, draft, drafts, settings.cache_dir)
-    progress(Progress("warm up", 1.0, files.name))
     no_copy = no_copy_why(target.info.precision)
     copy = None if no_copy else QuantisedCopy(target)
-    return LoadedPair(target, tokenizer, info, open_draft, why, copy, no_copy, costs, trained)
+    return LoadedPair(target, tokenizer, info, open_draft, why, copy, no_copy, trained=trained)
 
 
 def model_files(
@@ -208,14 +261,6 @@ def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> No
             raise
 
 
-def _load(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:
-    """A model as the settings want it."""
-    return load_model(
-        files, settings.precision, settings.device, progress,
-        head=settings.head, cache_dir=settings.cache_dir,
-    )  # fmt: skip
-
-
 def _wanted_draft(settings: AppSettings) -> str | None:
     """The draft that the settings name, or the target's partner; None for none."""
     wanted = settings.draft if settings.draft != "auto" else partner(settings.target)
@@ -228,13 +273,14 @@ def _find_draft(
     tokenizer: PreTrainedTokenizerBase,
     settings: AppSettings,
     progress: ProgressCallback,
+    ready: Ready,
 ) -> tuple[ModelInfo | None, Callable[[], LanguageModel] | None, str]:
     """The draft that the settings name, or nothing and a sentence why."""
     wanted = _wanted_draft(settings)
     if wanted is None:
         return None, None, "No draft is known for this target."
     try:
-        return *_load_draft(wanted, target_files, target, tokenizer, settings, progress), ""
+        return *_load_draft(wanted, target_files, target, tokenizer, settings, progress, ready), ""
     except UserError as error:
         if settings.draft != "auto":
             raise
@@ -248,6 +294,7 @@ def _load_draft(
     tokenizer: PreTrainedTokenizerBase,
     settings: AppSettings,
     progress: ProgressCallback,
+    ready: Ready,
 ) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
     if is_compact(Path(wanted).expanduser()):
         files = ModelFiles(Path(wanted).expanduser(), Path(wanted).name, "", "folder")
@@ -255,7 +302,7 @@ def _load_draft(
         files = model_files(wanted, settings, progress)
     if is_compact(files.folder):
         return _compact(files, target_files, target, tokenizer, settings, progress)
-    draft = _load(files, settings, progress)
+    draft = ready(place_model(files, settings.precision, settings.device, progress))
     check_rollback(draft.model.config)
     check_pair(
         target_files,
@@ -265,7 +312,7 @@ def _load_draft(
         load_tokenizer(files),
         draft.vocabulary_size,
     )
-    return draft.info, lambda: CachedModel(draft.decoder)
+    return draft.info, ModuleDraft(draft)
 
 
 def _compact(

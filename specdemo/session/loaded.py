@@ -33,15 +33,33 @@ def fetch(settings: AppSettings, report: ProgressCallback) -> None:
 
 def load(settings: AppSettings, report: ProgressCallback) -> Loaded:
     """Load, quantise, warm up and measure; to be called in the compute thread. Raises UserError."""
-    from specdemo.drafters.memory.datastore import fingerprint
-    from specdemo.drafters.shipped import find_shipped
     from specdemo.models.pair import load_pair
 
     set_threads(settings.threads)
-    pair = load_pair(_named(settings), report)
+    return _with_shipped(settings, load_pair(_named(settings), report))
+
+
+def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
+    """Load and quantise without a pass: `warm` makes it ready, in the process that runs it. Raises UserError."""
+    from specdemo.models.pair import place_pair
+
+    set_threads(settings.threads)
+    return _with_shipped(settings, place_pair(_named(settings), report))
+
+
+def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
+    """What `place` gave, after its first passes; to be called in the compute thread. Raises UserError."""
+    from specdemo.models.pair import warm_pair
+
+    return replace(placed, pair=warm_pair(placed.pair, placed.settings, report))
+
+
+def _with_shipped(settings: AppSettings, pair: LoadedPair) -> Loaded:
+    from specdemo.drafters.memory.datastore import fingerprint
+    from specdemo.drafters.shipped import find_shipped
+
     tokenizer = fingerprint(pair.tokenizer.get_vocab())
-    shipped = find_shipped(pair.target.info.name, tokenizer, settings.store)
-    return Loaded(settings, pair, shipped)
+    return Loaded(settings, pair, find_shipped(pair.target.info.name, tokenizer, settings.store))
 
 
 def _named(settings: AppSettings) -> AppSettings:
