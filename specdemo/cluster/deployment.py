@@ -143,6 +143,8 @@ class ServeStream:
 class ServeLink:
     """The handle of the deployment."""
 
+    whole = False
+
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._replicas = running_replicas()

@@ -6,7 +6,7 @@ import inspect
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict
 from importlib import import_module
 from typing import Any
@@ -57,7 +57,7 @@ class Engine:
         """
 
         def lines() -> Iterator[str]:
-            conversation = self._conversation(request["visitor"], request["lesson"])
+            conversation = self.conversation(request["visitor"], request["lesson"])
             conversation.messages = list(request["messages"])
             events = conversation.run(
                 request["prompt"],
@@ -69,17 +69,17 @@ class Engine:
             )
             return map(encode, events)
 
-        yield from _reporting(lines)
+        yield from reporting(lines)
 
     def perform(self, request: Mapping[str, Any], cancel: threading.Event) -> Iterator[str]:
         """What a function of a scenario yields, a line each. request: visitor, lesson, work (its name) and arguments"""
 
         def lines() -> Iterator[str]:
-            conversation = self._conversation(request["visitor"], request["lesson"])
+            conversation = self.conversation(request["visitor"], request["lesson"])
             parts = conversation.perform(find_work(request["work"]), request["arguments"], cancel)
-            return (_line(PART, part=part) for part in parts)
+            return (line(PART, part=part) for part in parts)
 
-        yield from _reporting(lines)
+        yield from reporting(lines)
 
     def leave(self, visitor: str) -> None:
         """The visitor has gone, or another engine answers him now."""
@@ -88,7 +88,8 @@ class Engine:
         if conversation:
             conversation.close()
 
-    def _conversation(self, visitor: str, lesson: int) -> Conversation:
+    def conversation(self, visitor: str, lesson: int) -> Conversation:
+        """Of a visitor, opened when he is first heard of. lesson: see `run`"""
         with self._lock:
             conversation, known = self._conversations.pop(visitor, (None, lesson))
             conversation = conversation or self.studio.open(visitor)
@@ -102,17 +103,18 @@ class Engine:
         return conversation
 
 
-def _reporting(lines: Callable[[], Iterator[str]]) -> Iterator[str]:
+def reporting(lines: Callable[[], Iterator[str]]) -> Generator[str, None, None]:
     """The lines, then a line with the error that ended them, if one did."""
     try:
         yield from lines()
     except UserError as error:
-        yield _line(REFUSED, message=error.message, unharmed=error.unharmed, advice=error.advice)
+        yield line(REFUSED, message=error.message, unharmed=error.unharmed, advice=error.advice)
     except Exception as error:  # noqa: BLE001 - raised again where the run is looked at
-        yield _line(BROKE, message=str(error))
+        yield line(BROKE, message=str(error))
 
 
-def _line(kind: str, **values: Any) -> str:
+def line(kind: str, **values: Any) -> str:
+    """A line of this kind."""
     return json.dumps({"type": kind, **values}, separators=(",", ":"))
 
 

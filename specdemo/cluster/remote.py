@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
+from contextvars import copy_context
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
@@ -39,7 +40,11 @@ from specdemo.trace.metrics import output_ids
 
 
 class Lost(Exception):
-    """The engine that answered has gone."""
+    """The engine that answered has gone. told: why, where that is known; another one is then not asked unseen"""
+
+    def __init__(self, told: UserError | None = None) -> None:
+        super().__init__()
+        self.told = told
 
 
 class Stream(Protocol):
@@ -52,7 +57,12 @@ class Stream(Protocol):
 
 
 class Link(Protocol):
-    """The way to the engines."""
+    """The way to the engines.
+
+    whole: each request may get an engine of its own, so what belongs together is one request
+    """
+
+    whole: bool
 
     def about(self) -> Plain:
         """See `Engine.about`. Raises UserError."""
@@ -116,6 +126,11 @@ class RemoteStudio(Starting):
     def ready(self) -> bool:
         """Whether an engine answers."""
         return self.replicas() > 0
+
+    @property
+    def whole(self) -> bool:
+        """See `Door.whole`."""
+        return self._link is not None and self._link.whole
 
     @property
     def target(self) -> ModelInfo:
@@ -227,8 +242,8 @@ class RemoteConversation:
             with closing(lines):
                 for line in lines:
                     yield json.loads(line)["part"]
-        except Lost:
-            raise _gone() from None
+        except Lost as lost:
+            raise lost.told or _gone() from None
 
     def run(
         self,
@@ -259,8 +274,8 @@ class RemoteConversation:
                 for event in events:
                     lane.add(event)
                     yield event
-        except Lost:
-            yield _failed(lane.name)
+        except Lost as lost:
+            yield _failed(lane.name, lost.told or _gone())
         else:
             if cancel.is_set() and lane.going_on:
                 yield RunFinished(
@@ -282,8 +297,8 @@ class RemoteConversation:
                     for line in lines:
                         begun = True
                         yield decode(line)
-            except Lost:
-                if begun or last:
+            except Lost as lost:
+                if begun or last or lost.told:
                     raise
             else:
                 return
@@ -315,7 +330,10 @@ def _pieces(stream: Stream, cancel: threading.Event) -> Generator[str, None, Non
         except BaseException as error:  # noqa: BLE001 - raised where it is looked at
             arrived.put(error)
 
-    threading.Thread(target=pull, name="specdemo-stream", daemon=True).start()
+    # With its context: whose request this is decides whose engine answers.
+    threading.Thread(
+        target=copy_context().run, args=[pull], name="specdemo-stream", daemon=True
+    ).start()
     try:
         while not cancel.is_set():
             try:
@@ -369,8 +387,7 @@ class _LaneSoFar:
         return "".join(texts[:-1] if self._reason is FinishReason.STOP else texts)
 
 
-def _failed(lane: str) -> RunFailed:
-    error = _gone()
+def _failed(lane: str, error: UserError) -> RunFailed:
     return RunFailed(lane, error.message, error.unharmed, error.advice)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from queue import SimpleQueue
 from typing import Any
@@ -16,7 +16,8 @@ from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.session.admission import Turn, Waiting
 from specdemo.session.caches import failure
-from specdemo.session.door import Changed, Door
+from specdemo.session.conversation import Conversation, Host
+from specdemo.session.door import Changed, Door, Plain, perform
 from specdemo.settings import RunSettings
 from specdemo.trace.events import (
     Event,
@@ -110,7 +111,23 @@ def answer_all(
     if at_once < 1:
         raise UserError(f"{at_once} prompts at once is not possible.", advice="Take 1 or more.")
     cancel = cancel or threading.Event()
+    if studio.whole:
+        yield from _answer_there(studio, prompts, settings, at_once, system, cancel, turn)
+        return
     asked = studio.target if studio.ready else None
+    yield from _answer_here(studio, asked, prompts, settings, at_once, system, cancel, turn)
+
+
+def _answer_here(
+    studio: Door | Host,
+    asked: ModelInfo | None,
+    prompts: Sequence[str],
+    settings: RunSettings,
+    at_once: int,
+    system: str,
+    cancel: threading.Event,
+    turn: Callable[[], Turn] | None,
+) -> Generator[Answer | Totals, None, None]:
     reported: SimpleQueue[Answer] = SimpleQueue()
     latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
 
@@ -139,12 +156,72 @@ def answer_all(
         except BaseException:  # also GeneratorExit: nobody looks any more
             cancel.set()
             raise
-    yield Totals(
-        len(prompts),
-        sum(answer.state is State.FAILED for answer in latest),
-        sum(answer.new_tokens for answer in latest),
-        clock.seconds,
+    yield _totals(latest, clock.seconds)
+
+
+def _totals(answers: Sequence[Answer], seconds: float) -> Totals:
+    return Totals(
+        len(answers),
+        sum(answer.state is State.FAILED for answer in answers),
+        sum(answer.new_tokens for answer in answers),
+        seconds,
     )
+
+
+def _answer_there(
+    studio: Door,
+    prompts: Sequence[str],
+    settings: RunSettings,
+    at_once: int,
+    system: str,
+    cancel: threading.Event,
+    turn: Callable[[], Turn] | None,
+) -> Generator[Answer | Totals, None, None]:
+    """The same as one request and one turn, so that all prompts have the same engine."""
+    latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
+    with turn() if turn else nullcontext() as mine:
+        for waiting in mine or ():
+            yield replace(latest[0], waiting=waiting)
+        asked = {"prompts": list(prompts), "settings": settings.values()}
+        parts = perform(studio, answers, cancel, at_once=at_once, system=system, **asked)
+        with closing(parts):
+            for part in parts:
+                if "prompts" in part:
+                    yield Totals(**part)
+                    return
+                error, state = part.pop("error"), State(part.pop("state"))
+                answer = Answer(**part, state=state, error=UserError(**error) if error else None)
+                latest[answer.number] = answer
+                yield answer
+    for answer in latest:  # it was cancelled
+        if not answer.ended:
+            latest[answer.number] = replace(answer, state=State.STOPPED, waiting=None)
+            yield latest[answer.number]
+    yield _totals(latest, max(answer.seconds for answer in latest))
+
+
+def answers(
+    conversation: Conversation,
+    cancel: threading.Event,
+    *,
+    prompts: Sequence[str],
+    settings: Mapping[str, object],
+    at_once: int,
+    system: str,
+) -> Iterator[Plain]:
+    """What `answer_all` yields, where the models are: the fields of an Answer or of Totals."""
+    run = RunSettings.from_values(settings)
+    host = conversation.host
+    asked = host.loaded.pair.target.info
+    batch = _answer_here(host, asked, prompts, run, at_once, system, cancel, None)
+    with closing(batch):
+        for item in batch:
+            if isinstance(item, Totals):
+                yield asdict(item)
+                continue
+            names = ("message", "unharmed", "advice")
+            told = item.error and {name: getattr(item.error, name) for name in names}
+            yield {**asdict(replace(item, error=None)), "error": told}
 
 
 class _Clock:
@@ -176,7 +253,7 @@ def new_texts(step: Verified) -> list[str]:
 
 
 def _answer(
-    studio: Door,
+    studio: Door | Host,
     asked: ModelInfo | None,
     answer: Answer,
     settings: RunSettings,

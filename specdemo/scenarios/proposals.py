@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 from specdemo.engine.forward import ForwardRequest
 from specdemo.engine.runner import Steps
@@ -112,32 +114,46 @@ class Comparison:
         cancel = cancel or threading.Event()
         settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
         settings = settings.checked()
-        for method in self._studio.methods():
-            if cancel.is_set():
-                return
-            if method.name == ANSWER:
-                continue
-            if not method.available:
-                yield Guess(method.name, why_not=method.why_not)
-                continue
-            arguments = {
+        methods = [method for method in self._studio.methods() if method.name != ANSWER]
+        judged = self._judged(
+            [method.name for method in methods if method.available],
+            {
                 "prompt": text.prompt,
                 "system": text.system,
                 "answer_ids": [node.token_id for node in text.tokens[:position]],
-                "settings": replace(settings, method=method.name).to_dict(),
-            }
+                "settings": settings.to_dict(),
+            },
+            cancel,
+        )
+        with closing(judged):
+            for method in methods:
+                if cancel.is_set():
+                    return
+                if not method.available:
+                    yield Guess(method.name, why_not=method.why_not)
+                    continue
+                guess = next(judged, None)
+                if guess and (guess.verified or guess.why_not):  # else it was cancelled
+                    yield guess
+
+    def _judged(
+        self, methods: Sequence[str], arguments: Plain, cancel: threading.Event
+    ) -> Generator[Guess, None, None]:
+        """A guess a method. Each is a request of its own, unless all of them had better have the same engine."""
+        whole = self._studio.whole
+        for names in [list(methods)] if whole else [[name] for name in methods]:
+            asked = {**arguments, "methods": names}
             try:
-                found = self._conversation.perform(one_step, arguments, cancel)
-                events = [decode(part["line"]) for part in found]
+                found = self._conversation.perform(steps_of_all, asked, cancel)
+                for name, parts in groupby(found, key=itemgetter("method")):
+                    yield _guess_of(name, parts)
             except UserError as error:
-                yield Guess(method.name, why_not=str(error))
-                continue
-            guess = _guess_of(method.name, events)
-            if guess.verified or guess.why_not:  # else it was cancelled
-                yield guess
+                if whole:
+                    raise
+                yield Guess(names[0], why_not=str(error))
 
 
-def one_step(
+def steps_of_all(
     conversation: Conversation,
     cancel: threading.Event,
     *,
@@ -145,13 +161,23 @@ def one_step(
     system: str,
     answer_ids: Sequence[int],
     settings: Mapping[str, object],
+    methods: Sequence[str],
 ) -> Iterator[Plain]:
-    """One method's step after the first tokens of an answer, where the models are. yields: {"line": an event}"""
-    steps = _takes(
-        conversation, cancel, prompt, system, answer_ids, RunSettings.from_values(settings)
-    )
-    for event in conversation.host.runner.run(steps):
-        yield {"line": encode(event)}
+    """Each method's step after the first tokens of an answer, where the models are.
+
+    yields: {"method": name, "line": an event}, or "why_not" in place of "line"
+    """
+    shared = RunSettings.from_values(settings)
+    for name in methods:
+        if cancel.is_set():
+            return
+        own = replace(shared, method=name)
+        steps = _takes(conversation, cancel, prompt, system, answer_ids, own)
+        try:
+            for event in conversation.host.runner.run(steps):
+                yield {"method": name, "line": encode(event)}
+        except UserError as error:
+            yield {"method": name, "why_not": str(error)}
 
 
 def _takes(
@@ -199,17 +225,19 @@ def _first_step(lane: Lane) -> Generator[Event | ForwardRequest, None, list[Even
     return events
 
 
-def _guess_of(method: str, events: Sequence[Event]) -> Guess:
+def _guess_of(method: str, parts: Iterable[Plain]) -> Guess:
     """What the events of one step say."""
     guess = Guess(method)
-    for event in events:
-        match event:
-            case Drafted():
+    for part in parts:
+        match decode(part["line"]) if "line" in part else part["why_not"]:
+            case Drafted() as event:
                 guess = replace(guess, drafted=event)
-            case Verified():
+            case Verified() as event:
                 guess = replace(guess, verified=event)
-            case RunFailed():
-                return Guess(method, why_not=str(failure(event)))
+            case RunFailed() as event:
+                guess = Guess(method, why_not=str(failure(event)))
+            case str(why_not):
+                guess = Guess(method, why_not=why_not)
     return guess
 
 

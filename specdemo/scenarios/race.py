@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from specdemo.errors import UserError
-from specdemo.session.door import Door
+from specdemo.session.conversation import Conversation
+from specdemo.session.door import Chat, Door, Plain, perform
 from specdemo.settings import RunSettings
+from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event
 
 NOTHING = "nothing"  # plain decoding, as a method
@@ -39,13 +44,26 @@ def run_race(
     lanes = [replace(settings, baseline=False).checked() for settings in lanes]
     _check(studio, lanes)
     cancel = cancel or threading.Event()
+    if studio.whole:
+        return _race_there(studio, prompt, lanes, system, cancel, every)
+    return _race(studio.open, prompt, lanes, system, cancel, every)
+
+
+def _race(
+    open_chat: Callable[[], Chat],
+    prompt: str,
+    lanes: Sequence[RunSettings],
+    system: str,
+    cancel: threading.Event,
+    every: float,
+) -> Generator[tuple[int, Event | None], None, None]:
     for number, settings in enumerate(lanes):
         if cancel.is_set():
             return
         yield number, None
         short = replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
         for part, shown in ((short, False), (settings, True)):
-            conversation = studio.open()
+            conversation = open_chat()
             try:
                 for event in conversation.run(
                     prompt, part, system=system, cancel=cancel, every=every
@@ -54,6 +72,43 @@ def run_race(
                         yield number, event
             finally:
                 conversation.close()
+
+
+def _race_there(
+    studio: Door,
+    prompt: str,
+    lanes: Sequence[RunSettings],
+    system: str,
+    cancel: threading.Event,
+    every: float,
+) -> Generator[tuple[int, Event | None], None, None]:
+    """The same as one request, so that all lanes have the same engine."""
+    asked = [settings.values() for settings in lanes]
+    parts = perform(
+        studio, race_lanes, cancel, prompt=prompt, lanes=asked, system=system, every=every
+    )
+    with closing(parts):
+        for number, own in groupby(parts, key=itemgetter("lane")):
+            yield number, None
+            events = (decode(part["line"]) for part in own if part["line"])
+            yield from ((number, event) for event in studio.meter.watch(events))
+
+
+def race_lanes(
+    conversation: Conversation,
+    cancel: threading.Event,
+    *,
+    prompt: str,
+    lanes: Sequence[Mapping[str, object]],
+    system: str,
+    every: float,
+) -> Iterator[Plain]:
+    """The lanes of a race, where the models are. yields: {"lane": its number, "line": an event, empty at its turn}"""
+    settings = [RunSettings.from_values(values) for values in lanes]
+    race = _race(conversation.host.open, prompt, settings, system, cancel, every)
+    with closing(race):
+        for number, event in race:
+            yield {"lane": number, "line": encode(event) if event else ""}
 
 
 def _check(studio: Door, lanes: Sequence[RunSettings]) -> None:

@@ -58,6 +58,8 @@ class Host(Protocol):
     @property
     def baselines(self) -> Baselines: ...
 
+    def open(self, visitor: str = "") -> Conversation: ...
+
 
 class Conversation:
     """One visitor's messages, with the caches that their runs use. Closing it frees everything.

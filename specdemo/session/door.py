@@ -8,7 +8,7 @@ function that is named there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Protocol, TypeAlias
 
@@ -88,6 +88,10 @@ class Door(Protocol):
     def ready(self) -> bool: ...
 
     @property
+    def whole(self) -> bool:
+        """Whether each request may get an engine of its own: what belongs together is then asked for in one."""
+
+    @property
     def target(self) -> ModelInfo:
         """The loaded target, another value after each load. Raises UserError while there is none."""
 
@@ -118,7 +122,9 @@ class Door(Protocol):
         """A visitor has gone, or seems to have: their caches are given back."""
 
 
-def perform(door: Door, work: Work, cancel: threading.Event, **arguments: Any) -> Iterator[Plain]:
+def perform(
+    door: Door, work: Work, cancel: threading.Event, **arguments: Any
+) -> Generator[Plain, None, None]:
     """Work in a conversation of its own."""
     with closing(door.open()) as chat:
         yield from chat.perform(work, arguments, cancel)

@@ -44,7 +44,8 @@ class Starting:
         threading.Thread(target=self.load, name=self.thread_name, daemon=True).start()
 
     def load(self, report: Callable[[Progress], None] | None = None) -> None:
-        """Load and wait for it. A failure is kept in `error`."""
+        """Load and wait for it. A failure is kept in `error`, and `start` does nothing any more."""
+        self._started = True
         try:
             self.bring(report or self._report)
         except UserError as error:

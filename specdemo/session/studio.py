@@ -61,6 +61,7 @@ class Studio(Starting):
         super().__init__(self.replay_only)
         self._loaded: Loaded | None = None
         self._conversations: weakref.WeakSet[Conversation] = weakref.WeakSet()
+        self.whole = False
         self.runner = Runner()
         self.meter = Meter()
         self.keeper = Keeper(settings.cache_mb * 1_000_000, 60.0 * settings.idle_minutes)
@@ -103,8 +104,13 @@ class Studio(Starting):
         return frozenset(self.pair.stop_ids())
 
     def machine(self) -> dict[str, Any] | None:
-        """This machine's costs for the loaded pair: name, verify as [[rows, seconds], ...], draft in seconds or None."""
-        if not self.ready:
+        """This machine's costs for the loaded pair: name, verify as [[rows, seconds], ...], draft in seconds or None.
+
+        None before a pass was measured.
+        """
+        from specdemo.engine.cost import CostProfile
+
+        if not self.ready or self.pair.costs == CostProfile():
             return None
         costs = self.pair.costs
         return {"name": machine_name(), "verify": costs.verify, "draft": costs.draft_step}

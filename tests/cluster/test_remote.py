@@ -54,6 +54,8 @@ class ThreadStream:
 class ThreadLink:
     """Engines in this process, asked as over a wire. lost_after: lines after which the next streams are lost"""
 
+    whole = False
+
     def __init__(self, *engines):
         self.engines, self.count = list(engines), len(engines)
         self.lost_after, self.streams, self.left = [], [], []

@@ -36,7 +36,7 @@ WAIT = 30.0
 class ScriptedStudio:
     """Conversations whose prompts say what happens to them; counts how many go on, and at most did."""
 
-    ready = True
+    ready, whole = True, False
 
     def __init__(self, steps=3):
         self.steps = steps
@@ -183,7 +183,7 @@ def test_prompts_share_passes(tiny_studio):
     class Watching:
         """The studio's conversations; keeps how many runs shared each step."""
 
-        ready, target = True, tiny_studio.target
+        ready, whole, target = True, False, tiny_studio.target
 
         def open(self):
             conversation = tiny_studio.open()

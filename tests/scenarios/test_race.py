@@ -25,7 +25,7 @@ LANES = [RunSettings(method="nothing"), RunSettings(method="tree")]
 class ScriptedStudio:
     """Conversations that take as many steps as they may; keeps what was run, and how many at once."""
 
-    ready, error, replay_only = True, None, None
+    ready, error, replay_only, whole = True, None, None, False
     settings = AppSettings()
     target = ModelInfo("tiny")
     admission = Admission(lambda: 8, 8)

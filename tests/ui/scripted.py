@@ -61,6 +61,7 @@ class ScriptedStudio:
     settings = AppSettings()
     ready = True
     error = None
+    whole = False
     replay_only = None
     audited = None
     cards: dict[str, dict[str, object]] = {}
