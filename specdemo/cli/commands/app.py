@@ -10,6 +10,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
+from specdemo.cli.console import reporting
 from specdemo.cli.options import add_option, add_settings, app_settings
 from specdemo.errors import UserError
 from specdemo.session.door import Door
@@ -18,6 +19,8 @@ from specdemo.settings import AppSettings
 
 if TYPE_CHECKING:
     from gradio import Blocks
+
+    from specdemo.cluster.remote import RemoteStudio
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve the page until it is closed."""
     settings = app_settings(options)
+    _stay_silent()
     studio = open_door(settings)
+    if on_zero_gpu():  # its weights must be there before the page, and come in this thread
+        with reporting() as report:
+            studio.load(report)
     page = make_page(studio)
     from specdemo.ui.app import launch_options
     from specdemo.ui.desktop import open_window
@@ -73,9 +80,20 @@ def _taken(settings: AppSettings) -> UserError:
     )
 
 
-def open_door(settings: AppSettings) -> Door:
-    """An engine in this process, or those of a cluster; nothing is loaded yet. Raises UserError."""
-    if not settings.cluster or settings.replay:
+def on_zero_gpu() -> bool:
+    """Whether this is a ZeroGPU Space, by the variable that Hugging Face sets there."""
+    return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+
+
+def open_door(settings: AppSettings) -> Studio | RemoteStudio:
+    """An engine in this process, on a borrowed GPU or on a cluster; nothing is loaded yet. Raises UserError."""
+    if settings.replay:
+        return Studio(settings)
+    if on_zero_gpu():
+        from specdemo.cluster.zero import zero_door
+
+        return zero_door(settings)
+    if not settings.cluster:
         return Studio(settings)
     from specdemo.cluster.deployment import cluster_door
 
@@ -84,8 +102,13 @@ def open_door(settings: AppSettings) -> Door:
 
 def make_page(studio: Door | None = None) -> Blocks:
     """The page; nothing is loaded yet. studio: by default one with the settings of the environment"""
-    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before Gradio is imported
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    _stay_silent()
     from specdemo.ui.app import create_app
 
     return create_app(studio or open_door(AppSettings.from_environment()))
+
+
+def _stay_silent() -> None:
+    """Before Gradio is imported."""
+    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.memory.markov import MarkovCounts
@@ -13,6 +15,7 @@ from specdemo.models.drafts.compact import CompactModel
 from specdemo.trace.metrics import Metrics
 
 MOST_RUNS = 50  # whose acceptance is kept
+CARRIED = 8192  # tokens of the texts that go to another process
 
 
 class Memory:
@@ -31,6 +34,26 @@ class Memory:
         self.runs: deque[tuple[str, float]] = deque(maxlen=MOST_RUNS)  # method, accepted share
         self._head: OnlineHead | None = None
         self.saved_head: Path | None = None
+
+    def carried(self) -> dict[str, Any]:
+        """What another process needs to go on: the newest texts and the acceptance of runs, as JSON holds them.
+
+        Counts and the head are not in it: they begin anew there.
+        """
+        texts: list[list[int]] = [[]]
+        for token_id in self.texts.text[-CARRIED:]:
+            if token_id < 0:
+                texts.append([])
+            else:
+                texts[-1].append(token_id)
+        return {"texts": [text for text in texts if text], "runs": [list(run) for run in self.runs]}
+
+    def go_on(self, carried: Mapping[str, Any]) -> None:
+        """Start over from what another process left."""
+        self.forget()
+        for text in carried["texts"]:
+            self.texts.begin(text)
+        self.runs.extend((method, rate) for method, rate in carried["runs"])
 
     @property
     def memory_bytes(self) -> int:
