@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -181,14 +181,16 @@ class ZeroStream:
     ask: begins the task; learn: takes what a worker tells that is no event
     """
 
-    def __init__(self, ask: Callable[[], Iterator[str]], learn: Callable[[Plain], None]) -> None:
+    def __init__(
+        self, ask: Callable[[], Generator[str, None, None]], learn: Callable[[Plain], None]
+    ) -> None:
         self._ask, self._learn = ask, learn
         self._ended = threading.Event()
 
     def __iter__(self) -> Iterator[str]:
         """The pieces. A task that is cancelled ends after its next one."""
         try:
-            with closing(self._ask()) as pieces:  # type: ignore[type-var]  # a generator
+            with closing(self._ask()) as pieces:
                 for piece in pieces:
                     if self._ended.is_set():
                         return
