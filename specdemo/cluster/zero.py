@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
-from specdemo.cluster.engine import Engine, line, name_of, told
+from specdemo.cluster.engine import Engine, line, name_of, reporting
 from specdemo.cluster.remote import Lost, RemoteStudio
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress, silent
@@ -141,7 +141,7 @@ class ZeroLink:
         yield ""
         cancel = threading.Event()
         try:
-            with closing(told(lambda: self._answer(method, request, cancel))) as lines:
+            with closing(reporting(lambda: self._answer(method, request, cancel))) as lines:
                 for one in lines:
                     yield f"{one}\n"
         finally:
