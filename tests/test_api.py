@@ -21,6 +21,7 @@ from specdemo.trace.replay import read
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = {"max_new_tokens": 12}
+pytestmark = pytest.mark.xdist_group("api")  # one model
 
 
 @pytest.fixture(scope="module", autouse=True)
