@@ -6,11 +6,12 @@ import base64
 import hashlib
 import json
 import sys
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from loopback import serving
 
 GOOD = "hf_good"
 STARTER = {".gitattributes": b"*.safetensors filter=lfs\n", "README.md": b"---\nsdk: gradio\n---\n"}
@@ -18,7 +19,11 @@ STARTER = {".gitattributes": b"*.safetensors filter=lfs\n", "README.md": b"---\n
 
 @dataclass
 class Space:
-    """One repository. files: content, or the digest of what the store for large files holds"""
+    """One repository.
+
+    files: content, or the digest of what the store for large files holds
+    stages: told one by one, the last one for good
+    """
 
     sdk: str
     private: bool = False
@@ -27,9 +32,7 @@ class Space:
     files: dict[str, bytes] = field(default_factory=lambda: dict(STARTER))
     commits: int = 1
     card: dict = field(default_factory=dict)
-    stages: list[str] = field(
-        default_factory=lambda: ["RUNNING"]
-    )  # told one by one, the last one for good
+    stages: list[str] = field(default_factory=lambda: ["RUNNING"])
     log: tuple[str, ...] = ()
 
     @property
@@ -38,8 +41,12 @@ class Space:
 
 
 class Hub(ThreadingHTTPServer):
-    """spaces: by name; asked: what was requested; faults: what is answered instead, by method and end of the path:
-    a status with the hub's words, or None for a connection that is cut; host: where every Space's page is"""
+    """What the hub knows, and what was asked of it.
+
+    faults: what is answered instead, by the end of method and path, or by their beginning and a star:
+    a status with the hub's words, or None for a connection that is cut
+    host: where every Space's page is
+    """
 
     daemon_threads = True
 
@@ -75,11 +82,8 @@ class Hub(ThreadingHTTPServer):
 def hub():
     """A hub that answers until the block ends."""
     server = Hub()
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import threading
 from collections import namedtuple
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import torch
+from loopback import serving
 from tiny_gguf import tiny_gguf
 
 from specdemo.errors import UserError
@@ -111,15 +111,11 @@ def server(monkeypatch, tmp_path, tiny_folder):
     }
     server.requests, server.ranges = [], []
     server.cut = 0  # bytes after which the next longer answer breaks off, once
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    endpoint = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(server) as endpoint:
+        monkeypatch.setenv("HF_ENDPOINT", endpoint)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        yield server
 
 
 @pytest.mark.usefixtures("server")

