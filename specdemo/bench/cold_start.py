@@ -1,0 +1,220 @@
+"""How the page starts on a CPU Space: two cores, 16 GB, no GPU, an empty home, a source that cannot be written.
+
+    python -m specdemo.bench.cold_start [--target NAME] [--json cold_start.json]
+
+A copy of the checkout is served by a process that has no more than that: cores by its affinity, memory by a limit of its
+address space. It is another user where this one may become one, else one without the right to write what is read-only.
+What is downloaded is downloaded anew. Times count from the start of the process. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from specdemo.bench.visit import Outline, Visit, last_value
+from specdemo.errors import UserError
+from specdemo.paths import ASSETS
+
+CORES = 2
+MEMORY_BYTES = 16 << 30
+NOBODY = 65534
+DROP, RIGHTS = (
+    24,
+    (1, 2, 3),
+)  # prctl's number for giving up rights: to write, read and own what others own
+LOOK_SECONDS = 0.02
+MOST_SECONDS = 900.0
+KEPT = ("PATH", "LANG", "PIP_", "SSL_CERT", "HTTP", "NO_PROXY", "http", "no_proxy")
+PROMPT = "Name three colours."
+# The least page of Gradio's own.
+BARE = """
+import sys, gradio
+with gradio.Blocks() as page:
+    gradio.Textbox()
+page.launch(server_name="127.0.0.1", server_port=int(sys.argv[1]), quiet=True, ssr_mode=False)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStart:
+    """Seconds from the start of the process.
+
+    gradio: until the least page of Gradio is there, under the same conditions; page: until this one is
+    state: what the page says of its model then; recorded: until a recorded run was read
+    ready: until the model can answer; answered: until it has answered a prompt
+    """
+
+    gradio: float
+    page: float
+    state: str
+    recorded: float
+    ready: float
+    answered: float
+    answer: str
+
+
+def measure(*, bare: bool = True, **variables: str) -> ColdStart:
+    """Start the page and visit it. bare: whether Gradio's own is started too; variables: of the page's environment
+
+    Raises UserError when the page or its model does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="specdemo-cold-") as folder:
+        place = Path(folder)
+        source, home = _copied(place / "source"), place / "home"
+        home.mkdir()
+        place.chmod(0o755)
+        gradio = 0.0
+        if bare:
+            with _started(["-c", BARE], home, home, {}) as page:
+                gradio = page.wait("/", lambda _: True)
+        space = {"SPACE_ID": "owner/name", "SYSTEM": "spaces", **variables}
+        with _started(["app.py", "--no-browser", "--port"], source, home, space) as page:
+            first = page.wait("/", lambda _: True)
+            state = json.loads(page.read("/health"))["status"]
+            outline = Outline(page.url)
+            index = json.loads(page.read("/files/0/runs/index.json"))
+            page.read(f"/files/0/runs/{index['runs'][0]['name']}.jsonl")
+            recorded = page.seconds
+            ready = page.wait("/health", lambda body: json.loads(body)["status"] == "ready")
+            visit = Visit(outline)
+            visit.open()
+            visit.set("sd-prompt", PROMPT)
+            begun = outline.call("sd-run")
+            visit.ask(begun)
+            sent = b"".join(visit.stream(outline.after(begun)))
+            answered = page.seconds
+            visit.leave()
+        return ColdStart(gradio, first, state, recorded, ready, answered, last_value(sent))
+
+
+class _Page:
+    """A page and the process that serves it."""
+
+    def __init__(self, url: str, process: subprocess.Popen[bytes], begun: float) -> None:
+        self.url = url
+        self._process, self._begun = process, begun
+
+    @property
+    def seconds(self) -> float:
+        """Since the process was started."""
+        return time.perf_counter() - self._begun
+
+    def read(self, path: str) -> bytes:
+        """What is answered. Raises OSError."""
+        with urllib.request.urlopen(self.url + path) as answer:  # noqa: S310 - our own server
+            body: bytes = answer.read()
+            return body
+
+    def wait(self, path: str, there: Callable[[bytes], bool]) -> float:
+        """Ask until it is there. returns: seconds since the start; raises UserError when it does not come."""
+        while self.seconds < MOST_SECONDS and self._process.poll() is None:
+            try:
+                if there(self.read(path)):
+                    return self.seconds
+            except OSError as error:
+                if getattr(error, "code", 0) == 503:
+                    break
+            time.sleep(LOOK_SECONDS)
+        raise UserError(
+            f"{path} did not come within {self.seconds:.0f} s.", advice="See what it wrote."
+        )
+
+
+@contextmanager
+def _started(
+    words: Sequence[str], folder: Path, home: Path, variables: dict[str, str]
+) -> Iterator[_Page]:
+    """A Python that serves a page; its port is the last of its words."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+    nobody = _may_be_nobody()
+    if nobody:
+        os.chown(home, NOBODY, NOBODY)
+    begun = time.perf_counter()
+    process = subprocess.Popen(  # noqa: S603
+        [sys.executable, *words, str(port)],
+        cwd=folder,
+        env={**kept, "HOME": str(home), "CUDA_VISIBLE_DEVICES": "", **variables},
+        preexec_fn=_confine,
+        **({"user": NOBODY, "group": NOBODY, "extra_groups": []} if nobody else {}),
+    )
+    try:
+        yield _Page(f"http://127.0.0.1:{port}", process, begun)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _may_be_nobody() -> bool:
+    """Whether a process may become another user who can run this Python."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        command = [sys.executable, "-c", "import gradio"]
+        subprocess.run(command, user=NOBODY, check=True, capture_output=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _confine() -> None:
+    """In the new process: as little as a CPU Space has."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    libc = ctypes.CDLL(None)
+    for right in RIGHTS:  # refused to who does not have them
+        libc.prctl(DROP, right, 0, 0, 0)
+
+
+def _copied(source: Path) -> Path:
+    """What a Space has of the checkout, read-only."""
+    root = ASSETS.parent
+    hidden = shutil.ignore_patterns("__pycache__", ".*")
+    for name in ("specdemo", "assets"):
+        shutil.copytree(root / name, source / name, ignore=hidden)
+    shutil.copy(root / "app.py", source)
+    for path in (source, *source.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    return source
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table. returns: 0 where the model answers within two minutes"""
+    parser = argparse.ArgumentParser(
+        prog="python -m specdemo.bench.cold_start", description=__doc__
+    )
+    parser.add_argument("--target", default="", help="by default the page's own")
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    options = parser.parse_args(argv)
+    try:
+        found = measure(**({"SPECDEMO_TARGET": options.target} if options.target else {}))
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    for name, value in asdict(found).items():
+        if isinstance(value, float):
+            sys.stdout.write(f"{name:>10} {value:7.1f} s\n")
+    if options.json:
+        options.json.write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
+    return int(found.ready > 120)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
