@@ -20,11 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from specdemo.bench.visit import Outline, Visit, last_value
 from specdemo.errors import UserError
@@ -39,6 +42,8 @@ DROP, RIGHTS = (
 )  # prctl's number for giving up rights: to write, read and own what others own
 LOOK_SECONDS = 0.02
 MOST_SECONDS = 900.0
+FAILED = 503  # as `/health` answers where the model could not be loaded
+MOST_READY = 120.0  # seconds that the model may take from an empty cache
 KEPT = ("PATH", "LANG", "PIP_", "SSL_CERT", "HTTP", "NO_PROXY", "http", "no_proxy")
 PROMPT = "Name three colours."
 # The least page of Gradio's own.
@@ -54,23 +59,24 @@ page.launch(server_name="127.0.0.1", server_port=int(sys.argv[1]), quiet=True, s
 class ColdStart:
     """Seconds from the start of the process.
 
-    gradio: until the least page of Gradio is there, under the same conditions; page: until this one is
-    state: what the page says of its model then; recorded: until a recorded run was read
+    page: until it is there; state: what it says of its model then; recorded: until a recorded run was read
+    gradio: until the least page of Gradio is there, under the same conditions
     ready: until the model can answer; answered: until it has answered a prompt
     """
 
-    gradio: float
     page: float
     state: str
     recorded: float
-    ready: float
-    answered: float
-    answer: str
+    gradio: float | None = None
+    ready: float | None = None
+    answered: float | None = None
+    answer: str = ""
 
 
-def measure(*, bare: bool = True, **variables: str) -> ColdStart:
-    """Start the page and visit it. bare: whether Gradio's own is started too; variables: of the page's environment
+def measure(*, whole: bool = True, **variables: str) -> ColdStart:
+    """Start the page and visit it. variables: of the page's environment
 
+    whole: also start Gradio's own page before, wait for the model and have a prompt answered; else these are None
     Raises UserError when the page or its model does not start.
     """
     with tempfile.TemporaryDirectory(prefix="specdemo-cold-") as folder:
@@ -78,28 +84,39 @@ def measure(*, bare: bool = True, **variables: str) -> ColdStart:
         source, home = _copied(place / "source"), place / "home"
         home.mkdir()
         place.chmod(0o755)
-        gradio = 0.0
-        if bare:
-            with _started(["-c", BARE], home, home, {}) as page:
-                gradio = page.wait("/", lambda _: True)
+        gradio = _gradio(home) if whole else None
         space = {"SPACE_ID": "owner/name", "SYSTEM": "spaces", **variables}
         with _started(["app.py", "--no-browser", "--port"], source, home, space) as page:
-            first = page.wait("/", lambda _: True)
-            state = json.loads(page.read("/health"))["status"]
-            outline = Outline(page.url)
+            first = page.wait(partial(page.read, "/"))
+            state = page.state()
             index = json.loads(page.read("/files/0/runs/index.json"))
             page.read(f"/files/0/runs/{index['runs'][0]['name']}.jsonl")
-            recorded = page.seconds
-            ready = page.wait("/health", lambda body: json.loads(body)["status"] == "ready")
-            visit = Visit(outline)
-            visit.open()
-            visit.set("sd-prompt", PROMPT)
-            begun = outline.call("sd-run")
-            visit.ask(begun)
-            sent = b"".join(visit.stream(outline.after(begun)))
-            answered = page.seconds
-            visit.leave()
-        return ColdStart(gradio, first, state, recorded, ready, answered, last_value(sent))
+            found = ColdStart(first, state, page.seconds, gradio)
+            if not whole:
+                return found
+            ready = page.wait(lambda: page.state() != "loading")
+            if page.state() != "ready":
+                raise UserError("The model could not be loaded.", advice="See the page.")
+            answer = _answer(page.url)
+            return replace(found, ready=ready, answered=page.seconds, answer=answer)
+
+
+def _gradio(home: Path) -> float:
+    with _started(["-c", BARE], home, home, {}) as page:
+        return page.wait(partial(page.read, "/"))
+
+
+def _answer(url: str) -> str:
+    """What the page streams when a visitor asks."""
+    outline = Outline(url)
+    visit = Visit(outline)
+    visit.open()
+    visit.set("sd-prompt", PROMPT)
+    begun = outline.call("sd-run")
+    visit.ask(begun)
+    sent = b"".join(visit.stream(outline.after(begun)))
+    visit.leave()
+    return last_value(sent)
 
 
 class _Page:
@@ -115,24 +132,31 @@ class _Page:
         return time.perf_counter() - self._begun
 
     def read(self, path: str) -> bytes:
-        """What is answered. Raises OSError."""
-        with urllib.request.urlopen(self.url + path) as answer:  # noqa: S310 - our own server
-            body: bytes = answer.read()
-            return body
+        """What is answered, also by a page whose model failed. Raises OSError."""
+        try:
+            with urllib.request.urlopen(self.url + path) as answer:  # noqa: S310 - our own server
+                body: bytes = answer.read()
+        except urllib.error.HTTPError as error:
+            if error.code != FAILED:
+                raise
+            body = error.read()
+        return body
 
-    def wait(self, path: str, there: Callable[[bytes], bool]) -> float:
+    def state(self) -> str:
+        """What the page says of its model."""
+        status: str = json.loads(self.read("/health"))["status"]
+        return status
+
+    def wait(self, there: Callable[[], object]) -> float:
         """Ask until it is there. returns: seconds since the start; raises UserError when it does not come."""
         while self.seconds < MOST_SECONDS and self._process.poll() is None:
             try:
-                if there(self.read(path)):
+                if there():
                     return self.seconds
-            except OSError as error:
-                if getattr(error, "code", 0) == 503:
-                    break
+            except OSError:
+                pass
             time.sleep(LOOK_SECONDS)
-        raise UserError(
-            f"{path} did not come within {self.seconds:.0f} s.", advice="See what it wrote."
-        )
+        raise UserError("The page did not come.", advice="See what it wrote.")
 
 
 @contextmanager
@@ -144,8 +168,9 @@ def _started(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
-    nobody = _may_be_nobody()
-    if nobody:
+    user: dict[str, Any] = {}
+    if _may_be_nobody():
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
         os.chown(home, NOBODY, NOBODY)
     begun = time.perf_counter()
     process = subprocess.Popen(  # noqa: S603
@@ -153,7 +178,7 @@ def _started(
         cwd=folder,
         env={**kept, "HOME": str(home), "CUDA_VISIBLE_DEVICES": "", **variables},
         preexec_fn=_confine,
-        **({"user": NOBODY, "group": NOBODY, "extra_groups": []} if nobody else {}),
+        **user,
     )
     try:
         yield _Page(f"http://127.0.0.1:{port}", process, begun)
@@ -213,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{name:>10} {value:7.1f} s\n")
     if options.json:
         options.json.write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
-    return int(found.ready > 120)
+    return int(found.ready is None or found.ready > MOST_READY)
 
 
 if __name__ == "__main__":
