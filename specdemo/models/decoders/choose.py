@@ -126,6 +126,7 @@ def _compiled(model: Any, layers: Sequence[runtime.LayerWeights], bits: int) -> 
     table, _ = packing.meanings(coding.code)
     head = heads.head_matrix(model.lm_head.weight, bits, coding)
     compiled = runtime.CompiledLayers(layers, shape, table, head, base.norm.weight.float())
+    leave_to_file(model.lm_head.weight)
     return CompiledDecoder(
         model.config.get_text_config(), compiled, base.embed_tokens.weight,
         lambda x: rms_norm(x, base.norm.weight, shape.epsilon),
@@ -240,14 +241,14 @@ def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
     return torch.cat([last[None], more[None], conversation.forward(token_ids[-3], tree).logits])
 
 
+@torch.inference_mode()
 def _compared_states(model: Any, token_ids: list[int]) -> Tensor:
     """What the head reads of the rows that `_probe` gives, from one pass of the module: (5, hidden)"""
     module = ModuleDecoder(model)
     seen = torch.ones(PROBE, PROBE, dtype=torch.bool).tril_()
     seen[-1, -2] = False  # siblings
-    last = module.config.num_hidden_layers
-    whole = ForwardInput(
-        token_ids, [*range(PROBE - 1), PROBE - 2], seen, RollbackCache(last), reads=(last,)
-    )
-    (states,) = module.run([whole])[0].states
-    return states[[PROBE // 2 - 1, PROBE - 4, PROBE - 3, PROBE - 2, PROBE - 1]]
+    layers = module.config.num_hidden_layers
+    positions = [*range(PROBE - 1), PROBE - 2]
+    rows = ForwardInput(token_ids, positions, seen, RollbackCache(layers), 0, depth=layers)
+    (states,) = module.run([rows])[0].states
+    return model.model.norm(states)[[PROBE // 2 - 1, PROBE - 4, PROBE - 3, PROBE - 2, PROBE - 1]]

@@ -13,6 +13,7 @@ from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.kernels import packing
 from specdemo.kernels.packing import Packed
 from specdemo.models.decoders.packed import Coding, PackedStack
+from specdemo.models.memory import leave_to_file
 
 AUTO = "auto"
 LARGE = 100_000_000  # bytes of a bfloat16 head from which `auto` looks for a smaller one
@@ -80,7 +81,9 @@ def _in_nf4(weight: Tensor, coding: Coding) -> Packed:
 
 def exact(weight: Tensor) -> Iterator[Tensor]:
     """The head that others are compared with, (rows, hidden) float32 at a time. weight: (V, hidden) bfloat16"""
-    return (rows.float() for rows in weight.split(SLICE))
+    for rows in weight.split(SLICE):
+        yield rows.float()
+        leave_to_file(rows)
 
 
 def values(weight: Tensor, made: Packed, coding: Coding) -> Iterator[Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.packing import BLOCK, Packed
 from specdemo.models.decoders.operators import Nf4Stack, biases, in_4_bits, laid_out, scales_of
-from specdemo.models.memory import leave_to_file
+from specdemo.models.memory import leave_to_file, return_freed
 
 Result = TypeVar("Result")
 SLICE = 512  # rows that are laid out at a time: the room that this takes is a slice's
@@ -155,6 +155,8 @@ def _pack_layer(layer: Any) -> runtime.LayerWeights:
         for (parent, names), parts in zip(GROUPS, groups, strict=True)
     ]
     leave_to_file(*stored_in)
+    del stored_in
+    return_freed()  # what the layer took before, and what was decoded of it
     return runtime.LayerWeights(
         layer.input_layernorm.weight.float(), layer.post_attention_layernorm.weight.float(),
         *matrices, *norms,
