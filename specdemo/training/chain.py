@@ -24,7 +24,8 @@ DEPTH = 5  # drafted tokens that the evaluation looks at
 class Shared:
     """What every task has of the target.
 
-    head: (W, H) bf16, rows of the embedding; word_ids: (W,) int64, ascending
+    head: (W, H) bf16, rows of the target's head; word_ids: (W,) int64, ascending
+    output: (V, H), the target's head where it is not its embedding
     """
 
     hidden: HiddenStates
@@ -32,6 +33,7 @@ class Shared:
     word_ids: Tensor
     batch_tokens: int
     seed: int = 0
+    output: Tensor | None = None
 
     @property
     def device(self) -> torch.device:
@@ -40,8 +42,13 @@ class Shared:
 
     @property
     def head(self) -> Tensor:
-        """(W, H): the rows of the embedding that stand for the reduced vocabulary."""
-        return self.embedding[self.word_ids]
+        """(W, H): the rows of the target's head that stand for the reduced vocabulary."""
+        return self.all_words[self.word_ids]
+
+    @property
+    def all_words(self) -> Tensor:
+        """(V, H): the target's head."""
+        return self.embedding if self.output is None else self.output
 
 
 class ChainTask:

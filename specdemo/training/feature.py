@@ -313,7 +313,7 @@ class FeatureTask:
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
         """Agreement by place in the draft, the tokens before it being the text's."""
-        tally = Tally(self.shared.embedding, self.shared.word_ids, self.coarse_head)
+        tally = Tally(self.shared.all_words, self.shared.word_ids, self.coarse_head)
         for batch in batches(rows, self.shared.batch_tokens):
             here, there = positions(batch, answers_only=True)
             length = max(len(row.token_ids) for row in batch)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def read_llama_config(target_folder: Path, *, alone: bool = False) -> LlamaConfig:
     """The target's config; UserError when a compact draft cannot be cut out of such a model.
 
-    alone: for a feature drafter without a draft model, which also takes Qwen2 targets: Llama layers whose queries,
-        keys and values have biases
+    alone: for a feature drafter without a draft model, which also takes targets with a head of their own, and Qwen2
+        targets: Llama layers whose queries, keys and values have biases
     """
     from transformers import AutoConfig
 
@@ -29,7 +29,7 @@ def read_llama_config(target_folder: Path, *, alone: bool = False) -> LlamaConfi
         config = _as_llama(config)
     if config.model_type != "llama":
         why = f"its architecture is {config.model_type}, and drafts are cut out of Llama models"
-    elif not config.tie_word_embeddings:
+    elif not config.tie_word_embeddings and not alone:
         why = "its output head is not its embedding, which the draft would share"
     elif config.rope_parameters.get("rope_type", "default") != "default":
         why = "it stretches its positions, which the draft's runtime does not do"

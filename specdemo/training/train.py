@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdemo.errors import UserError
-from specdemo.models.drafts.compact_files import read_embedding
+from specdemo.models.drafts.compact_files import HEAD, read_embedding, read_tensor
 from specdemo.models.files.sources import ModelFiles, resolve
 from specdemo.models.files.store import check_space, make_folder, reporting_full_disk
 from specdemo.models.loading import choose_device, load_model, pack_as
@@ -78,7 +78,10 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         kept, held = hold_out(rows, options.held_out_prompts, options.seed)
         if not kept:
             raise UserError("There are too few answers to train on.", advice="Name more prompts.")
-        shared = Shared(hidden, embedding, word_ids, options.batch_tokens, options.seed)
+        shared = Shared(
+            hidden, embedding, word_ids, options.batch_tokens, options.seed,
+            None if config.tie_word_embeddings else read_tensor(files.folder, HEAD).to(device),
+        )  # fmt: skip
         if options.alone:
             task, extra, began_as = alone_task(options, config, files.folder, shared, kept)
         else:

@@ -38,7 +38,7 @@ from specdemo.models.quiet import import_bitsandbytes
 
 FORMAT = "compact-1"
 PART_BYTES = 8_000_000
-EMBEDDING = "model.embed_tokens.weight"
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 def is_compact(folder: Path) -> bool:
@@ -165,12 +165,13 @@ def load_compact(
     *,
     device: torch.device,
     base: CompactWeights | None = None,
+    output: Tensor | None = None,
     four_bit: bool = True,
 ) -> CompactWeights:
     """Weights ready to run.
 
     embedding: (V, H), of the model that the draft was trained with; base: the draft model that it was trained on top
-    of; both are shared, not copied
+    of; output: (V, H), that model's head where it is another matrix; all are shared, not copied
     """
     config, state = read_config(folder), load_state(folder)
     if (base is not None) != ("extends" in config["specdemo"]):
@@ -180,6 +181,8 @@ def load_compact(
             advice="Load that draft model too.",
         )
     embedding = embedding.to(device=device, dtype=torch.bfloat16)
+    output = None if output is None else output.to(device=device, dtype=torch.bfloat16)
+    rows = embedding if output is None else output
     shape = CompactConfig(
         hidden_size=config["hidden_size"],
         num_heads=config["num_attention_heads"],
@@ -231,12 +234,13 @@ def load_compact(
         ),
         norm=vector("norm.weight"),
         embedding=embedding,
-        head=pack_linear(embedding[word_ids], four_bit=four_bit, in_pass=True),
+        head=pack_linear(rows[word_ids], four_bit=four_bit, in_pass=True),
         words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
         extends=len(base.layers) if base else 0,
         reads=tuple(facts.get("reads", ())),
         inject=inject,
         feedback=vector("feedback") if "feedback" in state else None,
+        output=output,
         mask=state["mask"].to(device, torch.bfloat16) if "mask" in state else None,
         depth=int(facts.get("depth", 1)),
         causal=bool(facts.get("causal", True)),

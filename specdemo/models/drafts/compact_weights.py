@@ -84,6 +84,7 @@ class CompactWeights:
     """Shared, immutable weights.
 
     embedding: (V, H), the target's; words: what the head speaks
+    output: (V, H), the target's own head where that is another matrix; None for the embedding
     extends: how many of the layers are a draft model's, below those that were trained on top of it
     reads: hidden states of the target that go in, by layer; inject: how, between the draft model and the rest
     feedback: (H,), what a token takes over of the drafter's own normed state before it, for each number of it, where
@@ -102,6 +103,7 @@ class CompactWeights:
     reads: tuple[int, ...] = ()
     inject: Injection | None = None
     feedback: Tensor | None = None
+    output: Tensor | None = None
     mask: Tensor | None = None
     depth: int = 1
     causal: bool = True
@@ -110,8 +112,9 @@ class CompactWeights:
     def text_words(self, *, packed: bool) -> TextWords:
         """What one conversation's text adds to `words`. packed: also for the compiled pass"""
         four_bit = isinstance(self.head, FourBitLinear)
+        rows = self.embedding if self.output is None else self.output
         return TextWords(
-            self.words, self.embedding, rounded if four_bit else _as_is, pack if packed else None
+            self.words, rows, rounded if four_bit else _as_is, pack if packed else None
         )
 
 

@@ -77,12 +77,14 @@ def find_trained(
     if not auto and not folder.is_dir():
         raise UserError(f"There is no folder {folder}.", advice="Check the path of --trained.")
     embedding: Any = target.model.get_input_embeddings().weight
+    head: Any = target.model.get_output_embeddings().weight
+    output = None if head is embedding else head
 
     def load(kind: str, base: CompactWeights | None) -> Callable[[Path], Any]:
         if kind == "medusa":
             return lambda path: load_medusa(path, embedding, device=target.device)
         return lambda path: CompactDecoder(
-            load_compact(path, embedding, device=target.device, base=base)
+            load_compact(path, embedding, device=target.device, base=base, output=output)
         )
 
     found = {}

@@ -213,7 +213,8 @@ def test_rounding_gives_what_the_kernel_computes_with():
 
 def loaded(hidden: int) -> SimpleNamespace:
     """As much of a loaded target as is looked at."""
-    model = SimpleNamespace(get_input_embeddings=lambda: torch.nn.Embedding(WORDS, hidden))
+    table = torch.nn.Embedding(WORDS, hidden)
+    model = SimpleNamespace(get_input_embeddings=lambda: table, get_output_embeddings=lambda: table)
     return SimpleNamespace(
         model=model, info=SimpleNamespace(name="tiny"), device=torch.device("cpu")
     )
