@@ -19,6 +19,7 @@ from ui.served import served
 
 from specdemo.cli.parser import main
 from specdemo.errors import UserError
+from specdemo.space import plan as plan_module
 from specdemo.space.hub import connect, follow, publish
 from specdemo.space.plan import (
     STATIC,
@@ -237,6 +238,13 @@ def test_what_cannot_be_is_told_before_anybody_is_asked(words, said, server, cap
     assert main(["space", *words.split()]) == 1
     assert said in capsys.readouterr().err
     assert not server.asked
+
+
+def test_an_installed_package_says_that_it_takes_a_checkout(monkeypatch, tmp_path):
+    monkeypatch.setattr(plan_module, "ROOT", tmp_path)
+    with pytest.raises(UserError) as caught:
+        make_plan(NAME, "cpu", tmp_path / "out", target="smollm2-135m-instruct")
+    assert "checkout" in sentences(caught.value)
 
 
 def test_a_dry_run_prints_the_whole_plan_and_asks_nobody(server, capsys):
