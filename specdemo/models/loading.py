@@ -158,7 +158,15 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
             f"{files.name} cannot be loaded: {reason}", advice="Choose another model."
         ) from error
     use_shared_heads(model)
+    _own_vectors(model)
     return model.eval().requires_grad_(False)
+
+
+def _own_vectors(model: PreTrainedModel) -> None:
+    """Copy norms and biases out of the mapped weight files, which stay mapped as a whole for as long as any tensor is used."""
+    for parameter in model.parameters():
+        if parameter.ndim == 1:
+            parameter.data = parameter.data.clone()
 
 
 def _ids(files: ModelFiles, text: str) -> list[int]:

@@ -252,3 +252,10 @@ def test_nf4_is_what_bitsandbytes_makes_of_the_same_weights():
         wanted, state = quantize_4bit(one.contiguous(), blocksize=64, quant_type="nf4")
         assert torch.equal(codes, wanted)
         assert torch.equal(scales, state.absmax)
+
+
+def test_a_vector_keeps_no_weight_file_mapped(ggufs, tmp_path):
+    model = raw(resolve(ggufs["qwen2"], tmp_path, pack_as=BF16))
+    vectors = [one for one in model.parameters() if one.ndim == 1]
+    assert vectors
+    assert all(one.untyped_storage().nbytes() == one.nbytes for one in vectors)
