@@ -17,6 +17,9 @@ PRECISIONS = ("nf4", "int8", "bf16", "fp32")
 HEADS = ("auto", "16", "8", "4")
 SWITCHES = ("off", "catalogue", "any")
 POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
+OWN, RECOMMENDED, GREEDY = "own", "recommended", "greedy"
+PRESETS = (RECOMMENDED, GREEDY, OWN)
+AUTHORS, PROJECT = "authors", "project"  # who recommends values of sampling
 MAX_LOOKAHEAD = 32
 MAX_NODES = 64
 MAX_DETAIL = 20
@@ -31,9 +34,10 @@ _SHOWN = 60  # characters of a wrong value in a message
 class Widget:
     """How the page asks for a setting.
 
-    kind: dropdown, slider, number or checkbox
+    kind: dropdown, radio, slider, number or checkbox
     low, high, step: of a slider, which may offer less than the setting's range
     folded: under "More settings"
+    begins: what the page begins with; None for the setting's default
     """
 
     kind: str
@@ -41,6 +45,7 @@ class Widget:
     high: float = 0
     step: float = 1
     folded: bool = False
+    begins: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +207,20 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Recommended:
+    """Values of sampling for one model.
+
+    origin: AUTHORS for those that its authors publish, PROJECT for those that this project chose, "" for none
+    """
+
+    sampling: Sampling = Sampling()
+    origin: str = ""
+
+
+DRAWN = ("temperature", "top_k", "top_p", "repetition_penalty")  # what a preset stands for
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
     """Everything that a visitor can choose for one run.
 
@@ -213,6 +232,7 @@ class RunSettings:
     detail: alternatives of both models to record at each place that a step reaches; 0 records none
     baseline: also run plain decoding of the same prompt, for a measured speedup
     stand_in: while others wait, a recent plain run of another prompt may stand in for that one
+    preset: where the values of `sampling` come from, see `drawn`
     """
 
     method: str = _row(
@@ -264,6 +284,11 @@ class RunSettings:
         0, "detail", "answer", "alternatives of both models that the trace records for each token",
         low=0, high=MAX_DETAIL, unit="tokens",
     )  # fmt: skip
+    preset: str = _row(
+        OWN, "sampling", "sampling",
+        "as the target's authors recommend, always the most likely token, or by the values below, which are greedy unless they are named",
+        choices=PRESETS, link="sampling", flag="--sampling", widget=Widget("radio", begins=RECOMMENDED),
+    )  # fmt: skip
     sampling: Sampling = Sampling()
 
     def checked(self) -> RunSettings:
@@ -271,6 +296,13 @@ class RunSettings:
         for setting in fields(RunSettings):
             setting.check(self.value(setting.name))
         return self
+
+    def drawn(self, recommended: Sampling) -> RunSettings:
+        """With the values that the preset stands for. The seed stays. recommended: for the target"""
+        if self.preset == OWN:
+            return self
+        values = recommended if self.preset == RECOMMENDED else Sampling()
+        return replace(self, sampling=replace(values, seed=self.sampling.seed))
 
     def value(self, name: str) -> Any:
         """The value of a setting by its name, those of `sampling` included."""
@@ -326,7 +358,7 @@ class AppSettings:
 
     target: str = _row(
         "smollm2-135m-instruct", "target", "model",
-        "the model that decides: a catalogue name, a hub id, a local folder or a GGUF file; `auto` chooses one for this machine",
+        "the model that decides: a catalogue name, a hub id, a local folder or a GGUF file; `auto` takes the largest that is on this disk and fits",
         flag="--target", variable="SPECDEMO_TARGET",
     )  # fmt: skip
     draft: str = _row(

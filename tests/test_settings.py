@@ -12,7 +12,9 @@ from specdemo.drafters.methods import METHODS
 from specdemo.errors import UserError
 from specdemo.paths import ASSETS
 from specdemo.settings import (
+    DRAWN,
     GROUPS,
+    PRESETS,
     AppSettings,
     RunSettings,
     Sampling,
@@ -82,6 +84,21 @@ def test_settings_survive_the_way_through_plain_values():
     assert RunSettings.from_values(settings.values()) == settings
     assert RunSettings.from_values(settings.to_dict()) == settings
     assert RunSettings.from_values({}) == RunSettings()
+
+
+def test_a_preset_stands_for_values_of_sampling_and_leaves_the_seed():
+    recommended = Sampling(0.7, 20, 0.8, 1.1)
+    drawn = {
+        preset: RunSettings(preset=preset, sampling=Sampling(2.0, 3, seed=9)).drawn(recommended)
+        for preset in PRESETS
+    }
+    assert drawn["own"].sampling == Sampling(2.0, 3, seed=9)
+    assert drawn["greedy"].sampling == Sampling(seed=9)
+    assert drawn["recommended"].sampling == dataclasses.replace(recommended, seed=9)
+    assert all(settings.drawn(recommended) == settings for settings in drawn.values())
+    assert RunSettings().drawn(recommended) == RunSettings()
+    assert set(words.PRESETS) == set(PRESETS)
+    assert {setting.name for setting in fields(Sampling)} == {*DRAWN, "seed"}
 
 
 def test_plain_values_take_the_type_of_their_setting():

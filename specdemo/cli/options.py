@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from specdemo.errors import UserError
-from specdemo.settings import AppSettings, RunSettings, Setting, fields
+from specdemo.settings import (
+    DRAWN,
+    OWN,
+    AppSettings,
+    RunSettings,
+    Setting,
+    field,
+    fields,
+)
 
 TITLES = {
     "drafting": "drafting",
@@ -46,14 +55,19 @@ def add_settings(
     *,
     without: tuple[str, ...] = (),
     groups: tuple[str, ...] = tuple(TITLES),
+    defaults: Mapping[str, object] | None = None,
 ) -> None:
-    """The flags of a table of settings. without: names that the command asks for in a way of its own"""
+    """The flags of a table of settings.
+
+    without: names that the command asks for in a way of its own; defaults: the command's own, by name, for the help
+    """
     titled: dict[str, argparse._ArgumentGroup] = {}
     for setting in fields(settings):
         if setting.flag and setting.group in groups and setting.name not in without:
             group = titled.get(setting.group) or parser.add_argument_group(TITLES[setting.group])
             titled[setting.group] = group
-            _add_setting(group, setting)
+            default = (defaults or {}).get(setting.name, setting.default)
+            _add_setting(group, replace(setting, default=default))
 
 
 def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
@@ -94,12 +108,15 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, AppSettings, groups=("model",))
 
 
-def add_run_settings(parser: argparse.ArgumentParser, *, without: tuple[str, ...] = ()) -> None:
-    """The settings of a run, and the system prompt."""
+def add_run_settings(
+    parser: argparse.ArgumentParser, *, without: tuple[str, ...] = (), preset: str = OWN
+) -> None:
+    """The settings of a run, and the system prompt. preset: of sampling, where no value of it is named"""
     add_option(
         parser, "--system", default="", metavar="TEXT", about="system prompt; none by default"
     )
-    add_settings(parser, RunSettings, without=without)
+    add_settings(parser, RunSettings, without=without, defaults={"preset": preset})
+    parser.set_defaults(usual_preset=preset)
 
 
 def app_settings(options: argparse.Namespace) -> AppSettings:
@@ -112,6 +129,15 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
     given = _given(options, RunSettings)
     if method is not None:
         given["method"] = method
+    named = [field(name).flag for name in DRAWN if name in given]
+    if not named:
+        given.setdefault("preset", getattr(options, "usual_preset", OWN))
+    if named and given.get("preset", OWN) != OWN:
+        raise UserError(
+            f"--sampling {given['preset']} leaves no choice of {', '.join(named)}.",
+            unharmed="Nothing was run.",
+            advice="Name either of them.",
+        )
     return RunSettings.from_values(given)
 
 

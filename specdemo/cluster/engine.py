@@ -42,6 +42,8 @@ class Engine:
         return {
             "target": asdict(studio.target),
             "stop_ids": sorted(studio.stop_ids),
+            "chosen": studio.chosen,
+            "recommended": asdict(studio.recommended),
             "machine": studio.machine(),
             "methods": [asdict(method) for method in methods],
             "cards": {name: dict(card) for name, card in cards.items() if card},

@@ -10,7 +10,7 @@ from contextlib import closing
 from contextvars import copy_context
 from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from specdemo.cluster.engine import name_of, raise_reported
@@ -24,7 +24,7 @@ from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
 from specdemo.session.starting import Starting
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings
+from specdemo.settings import AppSettings, Recommended, RunSettings, Sampling
 from specdemo.trace.codec import decode
 from specdemo.trace.events import (
     SPECULATIVE,
@@ -37,6 +37,9 @@ from specdemo.trace.events import (
     Verified,
 )
 from specdemo.trace.metrics import output_ids
+
+if TYPE_CHECKING:
+    from specdemo.models.outlook import Outlook
 
 
 class Lost(Exception):
@@ -140,6 +143,19 @@ class RemoteStudio(Starting):
         return self._target
 
     @property
+    def chosen(self) -> str:
+        """Why the engines took their target."""
+        return str(self._about.get("chosen", ""))
+
+    @property
+    def recommended(self) -> Recommended:
+        """How the engines' target is let to draw by its authors; greedy while it is not known."""
+        known = self._about.get("recommended")
+        return (
+            Recommended(Sampling(**known["sampling"]), known["origin"]) if known else Recommended()
+        )
+
+    @property
     def stop_ids(self) -> frozenset[int]:
         """Tokens that end an answer; raises UserError while they are not known."""
         assert self.link
@@ -168,6 +184,14 @@ class RemoteStudio(Starting):
     def pairs(self) -> list[PairInfo]:
         """The catalogue's pairs."""
         return self._catalogue.pairs()
+
+    def outlooks(self, precision: str) -> dict[str, Outlook]:
+        """Of none: the engines' model is chosen when they are started."""
+        return {}
+
+    def to_download(self, target: str, draft: str, precision: str) -> int | None:
+        """Nothing: no other model is loaded."""
+        return 0
 
     def card(self, method: str) -> Mapping[str, Any] | None:
         """How the weights were trained that a method drafts with."""

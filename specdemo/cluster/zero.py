@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -26,7 +26,7 @@ from specdemo.errors import UserError
 from specdemo.models.progress import Progress, silent
 from specdemo.scenarios import batch, lab, proposals, race
 from specdemo.session.door import Plain
-from specdemo.session.loaded import Loaded, fetch, place, warm
+from specdemo.session.loaded import Loaded, fetch, named, place, warm
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings
 
@@ -99,9 +99,10 @@ class ZeroLink:
 
     def place(self, report: Callable[[Progress], None]) -> ZeroLink:
         """Load the weights, of which `launch` makes a file for the forks; returns itself. Raises UserError."""
-        fetch(self._settings, report)
-        self._placed = place(self._settings, report)
-        studio = Studio(self._settings)
+        settings, chosen = named(self._settings)
+        fetch(settings, report)
+        self._placed = replace(place(settings, report), chosen=chosen)
+        studio = Studio(settings)
         studio.use(self._placed)
         self._about = Engine(studio).about()
         return self

@@ -13,6 +13,7 @@ import torch
 from specdemo.engine.cost import REPEATS, CostProfile, measure_costs
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
+from specdemo.models.outlook import Measured
 from specdemo.trace.events import ModelInfo
 
 
@@ -29,26 +30,47 @@ def costs_of(
     costs = measure_costs(target, draft, 1 if known else REPEATS)
     if known:
         costs = costs.at_best(known)
+    of = {"machine": _machine(), "gpu": "CUDA" in info.kernel}
+    of |= {"target": info.name, "precision": info.precision}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(".part")
-        part.write_text(json.dumps(asdict(costs)), encoding="utf-8")
+        part.write_text(json.dumps({**asdict(costs), "of": of}), encoding="utf-8")
         part.replace(file)
     except OSError:
         pass  # a cache that cannot be written costs a second at the next start
     return costs
 
 
+def known_costs(cache_dir: Path, *, gpu: bool) -> list[Measured]:
+    """What was measured on this machine so far, on its graphics card or on its processor; the newest last."""
+    found = []
+    for file in (cache_dir / "costs").glob("*.json"):
+        try:
+            of = json.loads(file.read_text(encoding="utf-8"))["of"]
+            here = (of["machine"], of["gpu"]) == (_machine(), gpu)
+            target, precision = str(of["target"]), str(of["precision"])
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+        if here and (profile := _read(file)):
+            found.append((file.stat().st_mtime, Measured(target, precision, profile)))
+    return [one for _, one in sorted(found, key=lambda dated: dated[0])]
+
+
+def _machine() -> list[object]:
+    threads = torch.get_num_threads()
+    return [platform.node(), platform.processor(), str(torch.__version__), threads]
+
+
 def _file(info: ModelInfo, draft_info: ModelInfo | None, cache_dir: Path) -> Path:
     """One file for each machine, pair and way to compute."""
-    machine = (platform.node(), platform.processor(), torch.__version__, torch.get_num_threads())
     # Where the bf16 copy begins is itself measured at every start, and may differ by a row or two.
     models = [
         (one.name, one.revision, one.kernel.partition(", bf16 from")[0])
         for one in (info, draft_info)
         if one
     ]
-    name = hashlib.sha256(repr((machine, models)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr((tuple(_machine()), models)).encode()).hexdigest()[:16]
     return cache_dir / "costs" / f"{name}.json"
 
 
@@ -56,6 +78,7 @@ def _read(file: Path) -> CostProfile | None:
     """None for a file that is not there or says nothing usable."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
+        found.pop("of", None)
         verify, drafting = (
             tuple((int(rows), float(seconds)) for rows, seconds in found.pop(name, ()))
             for name in ("verify", "draft_rows")

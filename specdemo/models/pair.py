@@ -25,6 +25,7 @@ from specdemo.models.drafts.copy import QuantisedCopy, no_copy_why
 from specdemo.models.drafts.exit import ExitModel
 from specdemo.models.drafts.trained import Trained, find_trained, stands_alone
 from specdemo.models.files.catalogue import DEFAULT_TARGET, partner
+from specdemo.models.files.recommended import recommended
 from specdemo.models.files.sources import ModelFiles, resolve
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measured import costs_of
@@ -37,7 +38,7 @@ from specdemo.models.tokenizers import (
     same_tokenizer,
     stop_ids,
 )
-from specdemo.settings import AppSettings
+from specdemo.settings import AppSettings, Recommended
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class LoadedPair:
     no_draft_why, no_copy_why: a sentence each on what is not there
     costs: what passes of these models take on this machine
     trained: drafters that were trained for this target, by kind
+    recommended: how the target's authors let it draw
     """
 
     target: LoadedModel
@@ -64,6 +66,7 @@ class LoadedPair:
     no_copy_why: str = ""
     costs: CostProfile = field(default_factory=CostProfile)
     trained: Mapping[str, Trained] = field(default_factory=dict)
+    recommended: Recommended = field(default_factory=Recommended)
 
     @property
     def open_copy(self) -> Callable[[], LanguageModel] | None:
@@ -227,7 +230,17 @@ def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> Lo
     trained = find_trained(target, below, settings.trained)
     no_copy = no_copy_why(target.info.precision)
     copy = None if no_copy else QuantisedCopy(target)
-    return LoadedPair(target, tokenizer, info, open_draft, why, copy, no_copy, trained=trained)
+    return LoadedPair(
+        target,
+        tokenizer,
+        info,
+        open_draft,
+        why,
+        copy,
+        no_copy,
+        trained=trained,
+        recommended=recommended(files.folder, files.name),
+    )
 
 
 def model_files(

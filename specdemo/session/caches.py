@@ -86,6 +86,7 @@ class Caches:
         from specdemo.trace.metrics import measure, output_ids
 
         pair, target, token_ids = self.loaded.pair, self._target, list(token_ids)
+        settings = settings.drawn(pair.recommended.sampling)
         shaper = Shaper(settings.sampling)
         if drafter is None:
             method = known.get(settings.method)

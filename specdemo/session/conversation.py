@@ -214,6 +214,7 @@ class Conversation:
         start = self._start
         with self.using() as caches:
             pair = caches.loaded.pair
+            settings = settings.drawn(pair.recommended.sampling)
             messages = [*self._messages, {"role": "user", "content": prompt}]
             if system.strip():
                 messages = [{"role": "system", "content": system}, *messages]

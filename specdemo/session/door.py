@@ -10,15 +10,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
 from specdemo.session.admission import Admission
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
-from specdemo.settings import AppSettings, RunSettings
+from specdemo.settings import AppSettings, Recommended, RunSettings
 from specdemo.trace.events import Event, ModelInfo
+
+if TYPE_CHECKING:
+    from specdemo.models.outlook import Outlook
 
 Plain: TypeAlias = dict[str, Any]
 """What JSON holds: texts, numbers, truth values, None, and lists and mappings of them."""
@@ -96,6 +99,14 @@ class Door(Protocol):
         """The loaded target, another value after each load. Raises UserError while there is none."""
 
     @property
+    def chosen(self) -> str:
+        """Why the loaded target was taken, see `Loaded.chosen`; "" for one that was named."""
+
+    @property
+    def recommended(self) -> Recommended:
+        """How the loaded target's authors let it draw; greedy while nothing is loaded."""
+
+    @property
     def stop_ids(self) -> frozenset[int]:
         """Tokens that end an answer. Raises UserError while nothing is loaded."""
 
@@ -108,6 +119,12 @@ class Door(Protocol):
     def methods(self) -> list[MethodInfo]: ...
 
     def pairs(self) -> list[PairInfo]: ...
+
+    def outlooks(self, precision: str) -> Mapping[str, Outlook]:
+        """What loading each of the pairs would mean now, by its target; empty where none can be loaded."""
+
+    def to_download(self, target: str, draft: str, precision: str) -> int | None:
+        """Bytes that loading these models would download; None where only the hub knows."""
 
     def card(self, method: str) -> Mapping[str, Any] | None: ...
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from specdemo.models.files.catalogue import choose_default
 from specdemo.models.progress import ProgressCallback
 from specdemo.session.machine import set_threads
 from specdemo.settings import AppSettings
+
+LARGEST, USUAL = "largest", "usual"
 
 if TYPE_CHECKING:
     from specdemo.drafters.shipped import Shipped
@@ -17,18 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Loaded:
-    """A pair that runs can use. settings: what it was loaded for; shipped: its datastore and policy weights"""
+    """A pair that runs can use.
+
+    settings: what it was loaded for; shipped: its datastore and policy weights
+    chosen: where the program chose the target: LARGEST, or USUAL where nothing larger can be used; else ""
+    """
 
     settings: AppSettings
     pair: LoadedPair
     shipped: Shipped
+    chosen: str = ""
 
 
 def fetch(settings: AppSettings, report: ProgressCallback) -> None:
     """Bring the files of a pair to this machine; computes nothing. Raises UserError."""
     from specdemo.models.pair import fetch_pair
 
-    fetch_pair(_named(settings), report)
+    fetch_pair(settings, report)
 
 
 def load(settings: AppSettings, report: ProgressCallback) -> Loaded:
@@ -36,7 +42,7 @@ def load(settings: AppSettings, report: ProgressCallback) -> Loaded:
     from specdemo.models.pair import load_pair
 
     set_threads(settings.threads)
-    return _with_shipped(settings, load_pair(_named(settings), report))
+    return _with_shipped(settings, load_pair(settings, report))
 
 
 def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
@@ -44,7 +50,7 @@ def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
     from specdemo.models.pair import place_pair
 
     set_threads(settings.threads)
-    return _with_shipped(settings, place_pair(_named(settings), report))
+    return _with_shipped(settings, place_pair(settings, report))
 
 
 def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
@@ -62,8 +68,11 @@ def _with_shipped(settings: AppSettings, pair: LoadedPair) -> Loaded:
     return Loaded(settings, pair, find_shipped(pair.target.info.name, tokenizer, settings.store))
 
 
-def _named(settings: AppSettings) -> AppSettings:
-    """With the target by name where it is "auto"."""
+def named(settings: AppSettings) -> tuple[AppSettings, str]:
+    """The settings with the target by name where it is "auto", and `Loaded.chosen`."""
     if settings.target != "auto":
-        return settings
-    return replace(settings, target=choose_default().target.name)
+        return settings, ""
+    from specdemo.models.outlook import choose
+
+    pair, larger = choose(settings)
+    return replace(settings, target=pair.name), LARGEST if larger else USUAL

@@ -28,12 +28,14 @@ class MethodInfo:
 
 @dataclass(frozen=True, slots=True)
 class PairInfo:
-    """One entry of the menu of pairs; detail: memory, licence and what it suits."""
+    """One entry of the menu of pairs: names of both models, titles of both, their licence and what they suit."""
 
     target: str
     draft: str
     title: str
-    detail: str
+    draft_title: str = ""
+    licence: str = ""
+    suits: str = ""
 
 
 def method_labels() -> dict[str, str]:

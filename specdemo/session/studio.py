@@ -21,16 +21,17 @@ from specdemo.session.admission import page_line
 from specdemo.session.baselines import Baselines
 from specdemo.session.conversation import Conversation
 from specdemo.session.keeper import Keeper
-from specdemo.session.loaded import Loaded, fetch, load
+from specdemo.session.loaded import Loaded, fetch, load, named
 from specdemo.session.machine import machine_name
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
 from specdemo.session.starting import Starting
-from specdemo.settings import AppSettings
+from specdemo.settings import AppSettings, Recommended
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.shipped import Shipped
+    from specdemo.models.outlook import Measured, Outlook
     from specdemo.models.pair import LoadedPair
     from specdemo.trace.events import ModelInfo
 
@@ -97,6 +98,16 @@ class Studio(Starting):
     def target(self) -> ModelInfo:
         """What runs as the target, another value after each load; raises UserError while there is none."""
         return self.pair.target.info
+
+    @property
+    def chosen(self) -> str:
+        """Why the loaded target was taken, see `Loaded.chosen`; "" for one that was named."""
+        return self._loaded.chosen if self._loaded else ""
+
+    @property
+    def recommended(self) -> Recommended:
+        """How the loaded target's authors let it draw; greedy while nothing is loaded."""
+        return self._loaded.pair.recommended if self._loaded else Recommended()
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -173,10 +184,11 @@ class Studio(Starting):
         given_up: Callable[[], bool] = lambda: False,
     ) -> None:
         """Fetch a pair here, and load it where everything is computed, between two steps of the runs."""
+        settings, chosen = named(settings)
         fetch(settings, report)
 
         def work() -> None:
-            loaded = load(settings, report)
+            loaded = replace(load(settings, report), chosen=chosen)
             if not given_up():
                 self.use(loaded)
 
@@ -254,11 +266,32 @@ class Studio(Starting):
             PairInfo(
                 pair.target.name,
                 pair.draft.name,
-                pair.title,
-                f"{pair.memory_4bit_gb} GB in 4-bit, {pair.licence}. {pair.target.suits}",
+                pair.target.title,
+                pair.draft.title,
+                pair.licence,
+                pair.target.suits,
             )
             for pair in pairs()
         ]
+
+    def outlooks(self, precision: str) -> dict[str, Outlook]:
+        """What loading each of the catalogue's pairs would mean on this machine now, by its target."""
+        from specdemo.models.outlook import free_memory, on_gpu, outlook
+
+        device, cache = self.settings.device, self.settings.cache_dir
+        known: list[Measured] = []
+        if installed("torch"):  # else nothing was measured
+            from specdemo.models.measured import known_costs
+
+            known = known_costs(cache, gpu=on_gpu(device))
+        free = free_memory(device)
+        return {pair.name: outlook(pair, precision, cache, free, known) for pair in pairs()}
+
+    def to_download(self, target: str, draft: str, precision: str) -> int | None:
+        """Bytes that loading these models would download; None where only the hub knows."""
+        from specdemo.models.outlook import to_download
+
+        return to_download(target, draft, precision, self.settings.cache_dir)
 
     def open(self, visitor: str = "") -> Conversation:
         """A conversation for one visitor. visitor: whose caches are given back when they leave, see `Keeper.leave`"""

@@ -13,7 +13,7 @@ from specdemo.ui.dialogs import create_dialogs, script
 from specdemo.ui.endpoint import create_endpoint
 from specdemo.ui.header import create_header, create_replay_note
 from specdemo.ui.links import follow
-from specdemo.ui.model import ModelHandlers
+from specdemo.ui.model import ModelHandlers, wire_model_menu
 from specdemo.ui.serving import launch_options
 from specdemo.ui.streaming import QUICK, whose
 from specdemo.ui.tabs.batch import create_batch
@@ -58,20 +58,22 @@ def create_app(studio: Door) -> gr.Blocks:
         model = ModelHandlers(studio)
         menu = [*play.settings.menu, card]
         refreshed = (model.menu, play.settings.method, menu)
+        preset, drawing = play.settings.fields["preset"], play.settings.drawing
+        redrawn = (model.drawing, preset, drawing)
         demo.load(model.status, None, status, **QUICK)
         demo.load(*refreshed, **QUICK)
-        timer.tick(model.tick, play.settings.method, [status, timer, *menu], **QUICK)
+        demo.load(*redrawn, **QUICK)
+        timer.tick(
+            model.tick, [play.settings.method, preset], [status, timer, *drawing, *menu], **QUICK
+        )
         play.settings.method.input(*refreshed, **QUICK)
+        preset.change(*redrawn, **QUICK)
         if play.model:
-            play.model.load.click(
-                model.switch,
-                [play.model.pair, play.model.precision],
-                [status, play.model.load],
-                show_progress="hidden",
-                concurrency_limit=1,
-            ).then(*refreshed, **QUICK)
+            wire_model_menu(play.model, model, status, (refreshed, redrawn))
             # Who was told of another visitor's model sees it in the header too.
-            play.answered.then(model.status, None, status, **QUICK).then(*refreshed, **QUICK)
+            play.answered.then(model.status, None, status, **QUICK).then(*refreshed, **QUICK).then(
+                *redrawn, **QUICK
+            )
 
         # What a link sets.
         names = tuple(tab.id for tab in tabs.children)

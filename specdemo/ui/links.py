@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
+from specdemo.settings import DRAWN, OWN, field
 from specdemo.ui.checks import MOST_NUMBER
 from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.words.en import teach as words
@@ -40,14 +41,22 @@ def read_link(
         except ValueError:
             sentence = str(words.WORDS["unknown_value"])
             problems.append(sentence.format(name=name, value=text[:80]))
-    return values, problems
+    return {**_own_values(values), **values}, problems
+
+
+def _own_values(values: Mapping[str, object]) -> dict[str, object]:
+    """What a link means that names values of sampling, or that they are the visitor's own: the others are off."""
+    preset, drawn = field("preset").link, {row.link: row.default for row in map(field, DRAWN)}
+    if values.get(preset) == OWN or (preset not in values and drawn.keys() & values.keys()):
+        return {preset: OWN, **drawn}
+    return {}
 
 
 def accepted(control: Any, text: str) -> object:
     """A text of a link as the value of a control. Raises ValueError for one that the control cannot have."""
     if isinstance(control, gr.Checkbox):
         return bool(("0", "1").index(text))
-    if isinstance(control, gr.Dropdown):
+    if isinstance(control, gr.Dropdown | gr.Radio):
         names = [name for _, name in control.choices]
         return names[names.index(text)]
     if isinstance(control, gr.Slider | gr.Number):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import gradio as gr
 
@@ -12,38 +13,88 @@ from specdemo.errors import UserError
 from specdemo.models.progress import Progress
 from specdemo.session.door import Door
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import PRECISIONS
+from specdemo.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import OPTIONS
-from specdemo.ui.streaming import Task, stream
+from specdemo.ui.streaming import QUICK, Task, stream
+from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
 from specdemo.ui.words.en import limits
 
 
 @dataclass(frozen=True, slots=True)
 class ModelMenu:
-    """What can be loaded instead, and the button that does it."""
+    """What can be loaded instead, what that would mean on this machine, and the button that does it.
 
+    question: shown while a choice waits for the visitor to agree to a download
+    """
+
+    box: gr.Accordion
     pair: gr.Dropdown
     precision: gr.Dropdown
+    note: gr.HTML
     load: gr.Button
+    question: gr.Row
+    agree: gr.Button
+    decline: gr.Button
+
+    @property
+    def chosen(self) -> list[Any]:
+        """The target and its precision."""
+        return [self.pair, self.precision]
+
+    @property
+    def told(self) -> list[Any]:
+        """What `ModelHandlers.look` updates."""
+        return [self.pair, self.note, self.load, self.question]
 
 
 def create_model_menu(studio: Door) -> ModelMenu | None:
-    """The pairs of models and the target's precision, folded away; None where visitors may not load another."""
+    """The models and the target's precision, folded away; None where visitors may not load another."""
     if studio.settings.allow_model_switch == "off":
         return None
-    with gr.Accordion(words.MODEL, open=False):
-        choices = [(pair.title, pair.target) for pair in studio.pairs()]
-        known = any(target == studio.settings.target for _, target in choices)
-        value = studio.settings.target if known or _any_model(studio) else None
+    with gr.Accordion(words.MODEL, open=False, elem_id="sd-models") as box:
+        target, pairs = studio.settings.target, studio.pairs()
+        named = _any_model(studio)
+        known = named or any(pair.target == target for pair in pairs)
         pair = gr.Dropdown(
-            choices, value=value, label=words.PAIR, allow_custom_value=_any_model(studio)
+            present.pair_choices(pairs, {}, target, named=named),
+            value=target if known else None,
+            label=words.PAIR,
+            allow_custom_value=_any_model(studio),
+            elem_id="sd-pair",
         )
         precision = gr.Dropdown(
             list(PRECISIONS), value=studio.settings.precision, label=words.PRECISION
         )
-        return ModelMenu(pair, precision, gr.Button(words.LOAD, size="sm"))
+        note = note_view("[]", "sd-pair-note")
+        load = gr.Button(words.LOAD, size="sm")
+        with gr.Row(visible=False) as question:
+            agree = gr.Button(words.DOWNLOAD, size="sm", variant="primary")
+            decline = gr.Button(words.NOT_NOW, size="sm")
+    return ModelMenu(box, pair, precision, note, load, question, agree, decline)
+
+
+def wire_model_menu(
+    menu: ModelMenu, handlers: ModelHandlers, status: gr.HTML, loaded: Sequence[Any]
+) -> None:
+    """What the menu does. loaded: (handler, inputs, outputs) each, for what depends on the loaded model"""
+    look = (handlers.look, menu.chosen, menu.told)
+    gr.on([menu.box.expand, menu.pair.input, menu.precision.input], *look, **QUICK)
+    menu.decline.click(*look, **QUICK)
+    asked = menu.load.click(handlers.ask, menu.chosen, menu.told, **QUICK)
+    agreed = menu.agree.click(lambda: gr.Row(visible=False), None, menu.question, **QUICK)
+    for begun, switch in ((asked, handlers.switch), (agreed, handlers.download)):
+        event = begun.then(
+            switch,
+            menu.chosen,
+            [status, menu.load],
+            show_progress="hidden",
+            concurrency_limit=1,
+            concurrency_id="sd-switch",
+        )
+        for each in (*loaded, look):
+            event = event.then(*each, **QUICK)
 
 
 class ModelHandlers:
@@ -59,15 +110,9 @@ class ModelHandlers:
         if self.studio.error and not self.studio.ready:
             return present.status("failed", words.FAILED.format(message=self.studio.error))
         if self.studio.ready:
-            info = self.studio.target
             tell(self.studio)
-            return present.status(
-                "ready", words.READY.format(target=info.name, precision=info.precision)
-            )
-        progress = self.studio.progress()
-        if progress is None:
-            return present.loading(Progress("start"))
-        return present.loading(progress)
+            return present.ready(self.studio.target, self.studio.chosen)
+        return present.loading(self.studio.progress() or Progress("start"))
 
     def menu(self, name: str) -> tuple[object, ...]:
         """What depends on the method and on the loaded pair.
@@ -83,33 +128,96 @@ class ModelHandlers:
             self._card(chosen),
         )
 
-    def tick(self, name: str) -> tuple[object, ...]:
-        """returns: status, the timer and the menu; the last two change once loading has ended"""
+    def drawing(self, preset: str) -> tuple[object, ...]:
+        """returns: updates of `SettingsPanel.drawing`: what the preset stands for with the loaded target"""
+        recommended, known = self.studio.recommended, self.studio.ready or preset != RECOMMENDED
+        told = gr.update(info=present.drawing(preset, recommended) if known else "")
+        if preset == OWN or not known:
+            return told, *(gr.skip() for _ in DRAWN)
+        sampling = RunSettings(preset=preset).drawn(recommended.sampling).sampling
+        return told, *(gr.update(value=getattr(sampling, name)) for name in DRAWN)
+
+    def tick(self, name: str, preset: str = OWN) -> tuple[object, ...]:
+        """returns: status, the timer, the drawing and the menu; all but the first change once loading has ended"""
         loading = self.studio.progress() is not None
-        menu = [gr.skip()] * (3 + len(OPTIONS)) if loading else self.menu(name)
-        return self.status(), gr.Timer(active=loading), *menu
+        later = (*self.drawing(preset), *self.menu(name))
+        return (
+            self.status(),
+            gr.Timer(active=loading),
+            *([gr.skip()] * len(later) if loading else later),
+        )
+
+    def look(self, target: str | None, precision: str | None) -> tuple[object, ...]:
+        """A model is looked at. returns: updates of `ModelMenu.told`: what loading it would mean now"""
+        pairs, current = self.studio.pairs(), self.studio.settings
+        precision = precision if precision in PRECISIONS else current.precision
+        outlooks = self.studio.outlooks(precision)
+        pair = next((pair for pair in pairs if pair.target == target), None)
+        loaded = self.studio.ready and (target, precision) == (current.target, current.precision)
+        named = _any_model(self.studio)
+        return (
+            gr.update(choices=present.pair_choices(pairs, outlooks, current.target, named=named)),
+            present.pair_note(pair, outlooks.get(target or ""), loaded=loaded),
+            gr.Button(visible=True),
+            gr.Row(visible=False),
+        )
+
+    def ask(self, target: str | None, precision: str | None) -> tuple[object, ...]:
+        """Load was pressed. returns: updates of `ModelMenu.told`: a question where loading must download"""
+        size = (
+            self._to_download(target or "", precision or "")
+            if self._may_load(target, precision)
+            else 0
+        )
+        if size == 0:
+            return self.look(target, precision)
+        titles = {pair.target: pair.title for pair in self.studio.pairs()}
+        question = present.download_question(titles.get(target or "", target or ""), size)
+        return gr.skip(), question, gr.Button(visible=False), gr.Row(visible=True)
 
     def switch(self, target: str | None, precision: str | None) -> Iterator[object]:
-        """Load another pair. yields: status, and the button, disabled meanwhile
+        """Load another pair, unless that must download: `ask` has asked. yields: status, and the button, disabled meanwhile
 
         Whatever is not in the catalogue gets the same answer, and nothing is looked up.
         """
+        yield from self._stream(target, precision, agreed=False)
+
+    def download(self, target: str | None, precision: str | None) -> Iterator[object]:
+        """The visitor agrees to a download: load another pair, as `switch` does."""
+        yield from self._stream(target, precision, agreed=True)
+
+    def _stream(
+        self, target: str | None, precision: str | None, *, agreed: bool
+    ) -> Iterator[object]:
         loading = _Loading(self)
-        work = self._switch((target or "").strip(), precision or "", loading)
+        work = self._switch((target or "").strip(), precision or "", loading, agreed=agreed)
         yield from stream(None, Task(), work, loading, seconds=0)
 
     def _switch(
-        self, target: str, precision: str, loading: _Loading
+        self, target: str, precision: str, loading: _Loading, *, agreed: bool
     ) -> Generator[None, None, None]:
-        drafts = {pair.target: pair.draft for pair in self.studio.pairs()}
-        allowed = _any_model(self.studio) or target in drafts
-        if not (allowed and switch_allowed(self.studio) and precision in PRECISIONS):
+        if not self._may_load(target, precision):
             raise UserError(limits.SWITCH_OFF)
-        draft = drafts.get(target, "auto")
-        for progress in self.studio.switch(target, draft, precision):
-            loading.status = present.loading(progress)
-            yield
+        if agreed or self._to_download(target, precision) == 0:
+            for progress in self.studio.switch(target, self._draft(target), precision):
+                loading.status = present.loading(progress)
+                yield
         loading.end()
+
+    def _may_load(self, target: str | None, precision: str | None) -> bool:
+        """Whether the visitor may load this."""
+        known = any(pair.target == (target or "").strip() for pair in self.studio.pairs())
+        allowed = _any_model(self.studio) or known
+        return allowed and switch_allowed(self.studio) and precision in PRECISIONS
+
+    def _draft(self, target: str) -> str:
+        """The draft for a target of the menu."""
+        drafts = {pair.target: pair.draft for pair in self.studio.pairs()}
+        return drafts.get(target, "auto")
+
+    def _to_download(self, target: str, precision: str) -> int | None:
+        target = target.strip()
+        return self.studio.to_download(target, self._draft(target), precision)
 
     def _card(self, method: MethodInfo) -> str:
         """Value of the view of a method's training card."""

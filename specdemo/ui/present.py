@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from specdemo.errors import UserError
-from specdemo.models.progress import Progress, duration
+from specdemo.models.progress import duration, megabytes
+from specdemo.settings import DRAWN, GREEDY, OWN, PROJECT, Recommended, Sampling
 from specdemo.ui import words
 
 if TYPE_CHECKING:
+    from specdemo.models.outlook import Outlook
+    from specdemo.models.progress import Progress
     from specdemo.scenarios.batch import Answer, Totals
     from specdemo.session.admission import Waiting
-    from specdemo.session.menu import MethodInfo
+    from specdemo.session.menu import MethodInfo, PairInfo
+    from specdemo.trace.events import ModelInfo
 
 
 def open_line(
@@ -68,23 +73,109 @@ def place(waiting: Waiting) -> str:
     )
 
 
-def status(state: str, text: str, done: float | None = None) -> str:
-    """Value of the status component. state: loading, ready or failed."""
-    return json.dumps({"state": state, "text": text, "done": done})
+def status(state: str, text: str, done: float | None = None, more: Sequence[str] = ()) -> str:
+    """Value of the status component. state: loading, ready or failed; more: what stands behind the text"""
+    return json.dumps(
+        {"state": state, "text": text, "done": done, "more": list(filter(None, more))}
+    )
 
 
 def loading(progress: Progress) -> str:
     """Value of the status component while a model is loaded."""
-    stage = words.LOADING.get(progress.stage, progress.stage)
-    sentence = f"{stage} {progress.detail}".strip()
+    text, left = words.LOADING.get(progress.stage, progress.stage), ""
     if progress.seconds_left is not None:
-        sentence += ", " + words.TIME_LEFT.format(time=duration(progress.seconds_left))
-    return status("loading", sentence, progress.done)
+        left = words.TIME_LEFT.format(time=duration(progress.seconds_left))
+    return status("loading", text, progress.done, (progress.detail, left))
+
+
+def ready(target: ModelInfo, chosen: str) -> str:
+    """Value of the status component of a loaded target. chosen: see `Door.chosen`"""
+    text = words.READY.format(target=target.name, precision=target.precision)
+    return status("ready", text, more=(words.CHOSEN.get(chosen, ""),))
+
+
+def pair_choices(
+    pairs: Sequence[PairInfo], outlooks: Mapping[str, Outlook], loaded: str, *, named: bool
+) -> list[tuple[str, str]]:
+    """Entries of the menu of models, (label, target) each: one that is not there or does not fit says so.
+
+    loaded: the target of the settings; named: whether the menu lists it too where the catalogue does not: a file or a
+        folder by its name alone
+    """
+    choices = []
+    for pair in pairs:
+        found = outlooks.get(pair.target)
+        pattern = "{title}"
+        if found and pair.target != loaded and not found.fits:
+            pattern = words.TOO_LARGE
+        elif found and found.download:
+            pattern = words.TO_DOWNLOAD
+        size = megabytes(found.download) if found else ""
+        choices.append((pattern.format(title=pair.title, size=size), pair.target))
+    if named and loaded not in (pair.target for pair in pairs):
+        choices.append((PurePath(loaded).name or loaded, loaded))
+    return choices
+
+
+def pair_note(pair: PairInfo | None, found: Outlook | None, *, loaded: bool) -> str:
+    """Value of the note under the menu of models: what loading the chosen pair would mean on this machine."""
+    if pair is None or found is None:
+        return json.dumps([])
+    note = [("summary", words.PAIR_DRAFT.format(draft=pair.draft_title))]
+    sizes = {"needed": megabytes(found.needed), "free": megabytes(found.free or 0)}
+    if loaded:
+        note.append(("here", words.LOADED.format(**sizes)))
+    elif not found.fits:
+        note.append(("missing", words.NO_ROOM.format(**sizes)))
+    else:
+        note.append(("needs", words.ROOM.format(**sizes)))
+    if found.download:
+        note.append(("needs", words.DOWNLOAD_SIZE.format(size=megabytes(found.download))))
+    elif not loaded:
+        note.append(("here", words.ON_DISK))
+    if found.plain and found.drafted:
+        rates = {"plain": _rate(found.plain), "drafted": _rate(found.drafted)}
+        note.append(
+            ("rate", (words.RATE_MEASURED if found.measured else words.RATE).format(**rates))
+        )
+    else:
+        note.append(("rate", words.RATE_UNKNOWN))
+    note.append(("licence", words.LICENCE.format(licence=pair.licence)))
+    return json.dumps(note)
+
+
+def _rate(rate: float) -> str:
+    """A modelled rate: no more digits than it is worth."""
+    return f"{float(f'{rate:.2g}'):g}"
+
+
+def download_question(title: str, size: int | None) -> str:
+    """Value of the note when a choice must be downloaded first. size: bytes, None where only the hub knows"""
+    if size is None:
+        sentence = words.ASK_UNKNOWN.format(title=title)
+    else:
+        sentence = words.ASK.format(title=title, size=megabytes(size))
+    return json.dumps([("missing", sentence)])
 
 
 def visible(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
     """Visibility of a setting: one that the method does not read keeps its value out of sight."""
     return True if option in method.options else "hidden"
+
+
+def drawing(preset: str, recommended: Recommended) -> str:
+    """Which values of sampling a preset stands for, as a sentence; empty for a visitor's own."""
+    if preset == OWN:
+        return ""
+    sampling, neutral = recommended.sampling, Sampling()
+    if preset == GREEDY:
+        return words.DRAWN_GREEDY
+    if not recommended.origin:
+        return words.DRAWN_NOTHING
+    shown = {name: f"{getattr(sampling, name):g}" for name in DRAWN}
+    off = {name for name in DRAWN[1:] if getattr(sampling, name) == getattr(neutral, name)}
+    values = words.DRAWN.format(**{**shown, **dict.fromkeys(off, words.OFF)})
+    return words.DRAWN_PROJECT.format(values=values) if recommended.origin == PROJECT else values
 
 
 def method_choices(methods: Sequence[MethodInfo]) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.session.door import Door
-from specdemo.settings import Widget, field, widget_order
+from specdemo.settings import DRAWN, OWN, Widget, field, widget_order
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
 
@@ -31,6 +32,11 @@ class SettingsPanel:
     menu: list[Any]
     forget: gr.Button
     system: gr.Textbox
+
+    @property
+    def drawing(self) -> list[Any]:
+        """The preset of sampling, and the values that it stands for in the order of `DRAWN`."""
+        return [self.fields["preset"], *(self.fields[name] for name in DRAWN)]
 
     @property
     def method(self) -> Any:
@@ -71,6 +77,8 @@ def create_settings(studio: Door) -> SettingsPanel:
     with gr.Accordion(words.MORE, open=False):
         fields |= {name: widget(name) for name in folded}
         system = gr.Textbox(label=words.SYSTEM, lines=2)
+    for name in DRAWN:  # a value that is chosen is the visitor's own from then on
+        fields[name].input(None, None, fields["preset"], js=f"() => {json.dumps(OWN)}")
     shown = {**fields, "memory": learning}
     return SettingsPanel(
         fields, [fields["method"], note, *(shown[name] for name in OPTIONS)], forget, system
@@ -84,13 +92,16 @@ def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **giv
     given: what the component takes instead of the row's own
     """
     row, widget = field(name), _widget(name)
-    options = {"value": row.default, "label": words.SETTINGS[name], **given}
+    value = row.default if widget.begins is None else widget.begins
+    options = {"value": value, "label": words.SETTINGS[name], **given}
     if name in words.SETTING_HINTS:
         options.setdefault("info", words.SETTING_HINTS[name])
     match widget.kind:
         case "dropdown":
             policies = [(title, value) for value, title in words.POLICIES.items()]
             return gr.Dropdown(choices or policies, **options)
+        case "radio":
+            return gr.Radio([(words.PRESETS[value], value) for value in row.choices], **options)
         case "slider":
             ends = {"minimum": widget.low, "maximum": widget.high, "step": widget.step}
             return gr.Slider(**{**ends, **options})

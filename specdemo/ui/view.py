@@ -20,12 +20,13 @@ _MOUNT = """
 const base = (window.gradio_config && window.gradio_config.root) || "";
 const file = (path) => import(base + "/" + path);
 Promise.all([file(%(path)s), file(%(language)s).then(({ translated }) => translated(%(words)s, base))]).then(
-  ([module, words]) => module.%(mount)s(element.querySelector(".sd-mount"), {
+  ([module, { words, say }]) => module.%(mount)s(element.querySelector(".sd-mount"), {
     read: () => props.value,
     watch: (call) => watch("value", call),
     send: (value) => { props.value = value; trigger("sent"); },
     server,
     words,
+    say,
   }),
 );
 """
@@ -66,9 +67,9 @@ def status_view() -> gr.HTML:
     return mounted("{}", "page/status.js", "mountStatus", "sd-model", own_words=_only("loading"))
 
 
-def note_view(value: str) -> gr.HTML:
-    """What the chosen method is and needs: a JSON list of [kind, sentence]."""
-    return mounted(value, "methods/note.js", "mountNote", "sd-note", own_words=_only())
+def note_view(value: str, elem_id: str = "sd-note") -> gr.HTML:
+    """What a choice is and needs, by default that of a method: a JSON list of [kind, sentence]."""
+    return mounted(value, "methods/note.js", "mountNote", elem_id, own_words=_only())
 
 
 def audit_view() -> gr.HTML:

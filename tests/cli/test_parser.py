@@ -76,8 +76,22 @@ def test_commands_know_neither_the_parser_nor_each_other():
         assert not {name for name in names if name.startswith("specdemo.cli.commands")}
 
 
+def test_values_of_sampling_are_those_that_are_named_or_those_of_a_preset():
+    own = run_settings(parsed("run x --top-k 5"))
+    assert (own.preset, own.sampling) == ("own", Sampling(top_k=5))
+    seeded = run_settings(parsed("run x --seed 5"))
+    assert (seeded.preset, seeded.sampling.seed) == ("recommended", 5)
+    assert run_settings(parsed("bench --sampling recommended")).preset == "recommended"
+    assert run_settings(parsed("run x --sampling own")) == RunSettings()
+    with pytest.raises(
+        UserError, match="--sampling greedy leaves no choice of --temperature, --top-p"
+    ):
+        run_settings(parsed("run x --sampling greedy --top-p 0.9 --temperature 1"))
+
+
 def test_options_left_out_are_the_defaults(monkeypatch):
-    assert run_settings(parsed("run x")) == RunSettings()
+    assert run_settings(parsed("run x")) == RunSettings(preset="recommended")
+    assert run_settings(parsed("compare x")) == RunSettings()
     assert run_settings(parsed("bench"), "nothing") == RunSettings(method="nothing")
     for setting in fields(AppSettings):
         monkeypatch.delenv(setting.variable, raising=False)

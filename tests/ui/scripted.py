@@ -6,7 +6,7 @@ import json
 
 from specdemo.session.admission import Admission
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import AppSettings, RunSettings
+from specdemo.settings import AUTHORS, AppSettings, Recommended, RunSettings, Sampling
 from specdemo.trace.events import (
     FinishReason,
     ModelInfo,
@@ -67,6 +67,8 @@ class ScriptedStudio:
     cards: dict[str, dict[str, object]] = {}
     loading = None
     target = ModelInfo("tiny", precision="fp32")
+    chosen = ""
+    recommended = Recommended(Sampling(0.7, 20, 0.8, 1.1), AUTHORS)
 
     def methods(self):
         return METHODS

@@ -114,7 +114,7 @@ def test_another_visitor_is_asked_before_the_new_model_answers_and_the_old_one_i
         wrong, lines = visitor.ask()
         assert (wrong, model_of(lines)) == ("", FIRST)
     old = weakref.ref(local.studio.pair.target.model)
-    wrong, values = mine.send("switch", [OTHER, "bf16"])
+    wrong, values = mine.send("download", [OTHER, "bf16"])  # as who agrees to it
     assert (wrong, json.loads(values[0])["state"]) == ("", "ready")
     gc.collect()
     assert old() is None
@@ -123,7 +123,7 @@ def test_another_visitor_is_asked_before_the_new_model_answers_and_the_old_one_i
     assert model_of(lines) is None
     assert limits.CHANGED.format(model=OTHER, precision="bf16") in messages(lines)
     assert model_of(other.ask()[1]) == OTHER
-    mine.send("switch", [FIRST, "nf4"])
+    mine.send("download", [FIRST, "nf4"])
 
 
 def model_of(lines):

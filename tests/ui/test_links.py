@@ -7,6 +7,7 @@ import re
 from urllib.parse import urlencode
 
 import gradio as gr
+import pytest
 from ui.scripted import ScriptedStudio, lines
 
 from specdemo.settings import AppSettings
@@ -77,6 +78,24 @@ def test_a_link_sets_what_is_possible_and_says_what_is_not():
     assert tab.selected == "race"
     set_to = [update.get("value") for update in updates]
     assert set_to == [3 if name == "lookahead" else None for name in some]
+
+
+OFF = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "penalty": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("seed=3", {"seed": 3}),
+        ("sampling=greedy", {"sampling": "greedy"}),
+        ("sampling=recommended", {"sampling": "recommended"}),
+        ("sampling=own", {"sampling": "own", **OFF}),
+        ("temperature=0.7", {"sampling": "own", **OFF, "temperature": 0.7}),
+        ("sampling=own&top_k=5&seed=2", {"sampling": "own", **OFF, "top_k": 5, "seed": 2}),
+    ],
+)
+def test_a_link_that_names_values_of_sampling_keeps_them(query, meant):
+    assert read_link(query, fields(), ()) == (meant, [])
 
 
 def test_a_qr_code_is_the_address_in_dark_squares():

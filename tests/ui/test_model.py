@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePath
 
+import gradio as gr
 import pytest
 from ui.scripted import ScriptedStudio
 
 from specdemo.drafters import methods as drafters
 from specdemo.errors import UserError
+from specdemo.models.outlook import Outlook
 from specdemo.models.progress import Progress
 from specdemo.session.menu import PairInfo
-from specdemo.settings import POLICIES
+from specdemo.settings import POLICIES, PROJECT, AppSettings, Recommended, Sampling
 from specdemo.training.card import TITLES
 from specdemo.ui import words
-from specdemo.ui.model import ModelHandlers
+from specdemo.ui.model import ModelHandlers, create_model_menu
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.tabs.methods import last_audit
 
@@ -52,13 +55,51 @@ def test_the_menu_says_what_a_method_needs_and_hides_what_it_does_not_read(handl
 def test_the_menu_is_told_anew_once_the_model_is_there(handlers):
     handlers.studio.loading = Progress("load", 0.5, "layers")
     handlers.studio.ready = False
-    _, timer, *menu = handlers.tick("tree")
+    _, timer, *later = handlers.tick("tree", "greedy")
     assert timer.active
-    assert all("choices" not in update and "visible" not in update for update in menu)
+    assert all("choices" not in update and "visible" not in update for update in later)
     handlers.studio.loading, handlers.studio.ready = None, True
-    _, timer, *menu = handlers.tick("tree")
+    _, timer, *later = handlers.tick("tree", "greedy")
     assert not timer.active
-    assert menu == list(handlers.menu("tree"))
+    assert later == [*handlers.drawing("greedy"), *handlers.menu("tree")]
+
+
+def test_a_preset_shows_which_values_it_stands_for(handlers):
+    told, *values = handlers.drawing("recommended")
+    assert told["info"] == "Temperature 0.7, top-k 20, top-p 0.8, repetition penalty 1.1."
+    assert [update["value"] for update in values] == [0.7, 20, 0.8, 1.1]
+    told, *values = handlers.drawing("greedy")
+    assert told["info"] == words.DRAWN_GREEDY
+    assert [update["value"] for update in values] == [0.0, 0, 1.0, 1.0]
+    told, *values = handlers.drawing("own")
+    assert (told["info"], [update for update in values if "value" in update]) == ("", [])
+    handlers.studio.recommended = Recommended(Sampling(repetition_penalty=1.1), PROJECT)
+    assert handlers.drawing("recommended")[0]["info"] == words.DRAWN_PROJECT.format(
+        values="Temperature 0, top-k off, top-p off, repetition penalty 1.1."
+    )
+    handlers.studio.recommended = Recommended()
+    assert handlers.drawing("recommended")[0]["info"] == words.DRAWN_NOTHING
+    handlers.studio.ready = False  # nobody knows yet
+    told, *values = handlers.drawing("recommended")
+    assert (told["info"], [update for update in values if "value" in update]) == ("", [])
+
+
+@pytest.mark.parametrize("chosen", ["", *words.CHOSEN])
+def test_the_header_says_what_is_loaded_and_why(handlers, chosen):
+    handlers.studio.chosen = chosen
+    status = json.loads(handlers.status())
+    assert status["text"] == "Ready: tiny, fp32"
+    assert (
+        status["more"] == [words.CHOSEN[chosen]][: bool(chosen)] if chosen else not status["more"]
+    )
+
+
+def test_loading_says_how_far_it_is_and_how_long_it_takes(handlers):
+    handlers.studio.ready = False
+    handlers.studio.loading = Progress("download", 0.1, "310 MB of 3.1 GB", 125.0)
+    status = json.loads(handlers.status())
+    assert (status["text"], status["done"]) == (words.LOADING["download"], 0.1)
+    assert status["more"] == ["310 MB of 3.1 GB", "about 2 min left"]
 
 
 def test_the_audit_arrives_as_it_was_written():
@@ -98,9 +139,18 @@ class SwitchingStudio(ScriptedStudio):
     """Loads another pair in two reports, unless it breaks."""
 
     breaks: Exception | None = None
+    missing: int | None = 0
+    asked = None
 
     def pairs(self):
-        return [PairInfo("big", "small", "Big", "")]
+        return [PairInfo("big", "small", "Big", "a small one", "Free")]
+
+    def outlooks(self, _precision):
+        return {"big": Outlook(10**9, 2 * 10**9, self.missing or 0, 19.6, 41.2)}
+
+    def to_download(self, target, draft, precision):
+        assert (target, draft, precision) == ("big", "small", "fp32")
+        return self.missing
 
     def switch(self, target, draft, precision):
         self.asked = (target, draft, precision)
@@ -128,3 +178,60 @@ def test_a_pair_that_cannot_be_loaded_is_a_sentence_and_the_button_is_free(break
     assert json.loads(status)["state"] == "failed"
     assert breaks.args[0] in json.loads(status)["text"]
     assert button.interactive
+
+
+def test_a_choice_that_must_download_asks_first():
+    handlers = ModelHandlers(SwitchingStudio())
+    handlers.studio.missing = 3_100_000_000
+    _, question, load, row = handlers.ask("big", "fp32")
+    assert json.loads(question) == [["missing", words.ASK.format(title="Big", size="3.1 GB")]]
+    assert (load.visible, row.visible) == (False, True)
+    *_, (_, button) = handlers.switch("big", "fp32")
+    assert (handlers.studio.asked, button.interactive) == (None, True)
+    list(handlers.download("big", "fp32"))
+    assert handlers.studio.asked == ("big", "small", "fp32")
+    handlers.studio.missing = None
+    assert words.ASK_UNKNOWN.format(title="Big") in handlers.ask("big", "fp32")[1]
+
+
+def test_what_is_here_is_loaded_without_a_question_and_what_is_not_allowed_is_looked_up_nowhere():
+    handlers = ModelHandlers(SwitchingStudio())
+    _, _, load, row = handlers.ask("big", "fp32")
+    assert (load.visible, row.visible) == (True, False)
+    _, note, load, row = handlers.ask("someone/else", "fp32")
+    assert (note, load.visible, row.visible) == ("[]", True, False)
+
+
+def sentences(note):
+    return dict(json.loads(note))
+
+
+def test_the_menu_says_what_loading_would_mean():
+    handlers = ModelHandlers(SwitchingStudio())
+    menu, note, *_ = handlers.look("big", "fp32")
+    assert menu["choices"][0] == ("Big", "big")
+    said = sentences(note)
+    assert said["summary"] == "Drafts come from a small one."
+    assert said["needs"] == "Fits: needs about 1.0 GB of memory, 2.0 GB are free."
+    assert said["rate"] == words.RATE.format(plain="20", drafted="41")
+    assert (said["here"], said["licence"]) == (words.ON_DISK, "Licence: Free.")
+    handlers.studio.missing = 3_100_000_000
+    menu, note, *_ = handlers.look("big", "fp32")
+    assert menu["choices"][0] == ("Big (download 3.1 GB)", "big")
+    assert sentences(note)["needs"] == words.DOWNLOAD_SIZE.format(size="3.1 GB")
+    handlers.studio.outlooks = lambda _: {"big": Outlook(3 * 10**9, 10**9, 0)}
+    menu, note, *_ = handlers.look("big", "fp32")
+    assert menu["choices"][0] == ("Big (too large here)", "big")
+    assert sentences(note)["missing"] == words.NO_ROOM.format(needed="3.0 GB", free="1.0 GB")
+    assert sentences(note)["rate"] == words.RATE_UNKNOWN
+    assert sentences(handlers.look("another", "fp32")[1]) == {}
+
+
+@pytest.mark.parametrize("path", ["/home/me/models/my-model", "/home/me/my-model.gguf"])
+def test_a_local_model_is_called_by_its_name(path):
+    studio = SwitchingStudio()
+    studio.settings = AppSettings(target=path, allow_model_switch="any")
+    with gr.Blocks():
+        menu = create_model_menu(studio)
+    assert menu.pair.value == path
+    assert menu.pair.choices == [("Big", "big"), (PurePath(path).name, path)]

@@ -5,7 +5,7 @@ const LANGUAGES = ["en", "de"];
 // Texts of models and visitors, and parts that the script draws from words that are already translated.
 const OWN = ".sd-mount, textarea, input, script, style, svg";
 // In those, what Python reports.
-const REPORTED = "#sd-model, #sd-note, .sd-problem, .sd-messages, .sd-waits";
+const REPORTED = "#sd-model, .sd-note, .sd-problem, .sd-messages, .sd-waits";
 const ATTRIBUTES = ["placeholder", "aria-label", "title"];
 
 /** @param {string | null} name */
@@ -55,15 +55,16 @@ const pattern = (text) => new RegExp(`^${text.split(/\{\w+\}/).map((part) => par
 let ready = null;
 
 /**
- * Words of a part in the page's language. base: where the page is served
+ * Words of a part in the page's language, and what says a sentence of Python in it. base: where the page is served
  * @template T
- * @param {T} words @param {string} base @returns {Promise<T>}
+ * @param {T} words @param {string} base @returns {Promise<{ words: T, say: (text: string) => string }>}
  */
 export async function translated(words, base) {
   const language = languageOf(location.search, navigator.language);
-  if (language === "en") return words;
+  if (language === "en") return { words, say: (text) => text };
   ready ??= begin(language, base);
-  return (await ready).words(words);
+  const made = await ready;
+  return { words: made.words(words), say: made.sentence };
 }
 
 /** @param {string} language @param {string} base */
@@ -73,6 +74,22 @@ async function begin(language, base) {
   document.documentElement.lang = language;
   follow(document.body, made.sentence);
   return made;
+}
+
+const VALUE = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value"));
+/** @type {WeakSet<HTMLInputElement>} */
+const closed = new WeakSet();
+
+// A closed menu of Gradio is a text box: whatever is put into it from now on is put in translated.
+/** @param {HTMLInputElement} input @param {(text: string) => string} sentence */
+function closedMenu(input, sentence) {
+  if (closed.has(input)) return;
+  closed.add(input);
+  const get = () => VALUE.get?.call(input);
+  /** @param {unknown} value */
+  const set = (value) => VALUE.set?.call(input, sentence(String(value ?? "")));
+  Object.defineProperty(input, "value", { get, set, configurable: true });
+  set(get());
 }
 
 // Translate what Gradio shows, now and whenever it changes.
@@ -93,6 +110,7 @@ function follow(root, sentence) {
   /** @param {Element} element */
   const attributes = (element) => {
     if (element.closest(".sd-mount")) return;
+    if (element instanceof HTMLInputElement && element.role === "listbox") closedMenu(element, sentence);
     for (const name of ATTRIBUTES) {
       const own = element.getAttribute(name);
       if (own && sentence(own) !== own) element.setAttribute(name, sentence(own));

@@ -15,6 +15,8 @@ import { Share } from "./share.js";
  * @typedef {Given & { send(query: string): void, server: Server }} Teaching
  */
 
+const DRAWN = ["temperature", "top_k", "top_p", "penalty"]; // what the preset of sampling stands for
+
 /** @type {Teach | null} */
 let part = null;
 
@@ -46,7 +48,7 @@ class Teach {
     this.fields = fields.map(([name]) => name);
     /** @type {Record<string, unknown>} */
     const defaults = { ...Object.fromEntries(fields), tab: "play", recorded: opening };
-    delete defaults.method; // always named: the default may change
+    for (const name of ["method", "sampling"]) delete defaults[name]; // always named: the default may change
     this.presenter = new Presenter((on) => this.#presenting(on));
     this.keys = keysDialog(/** @type {Record<string, Words>} */ (words).keys, words.close);
     this.dialog = new Share(words.share, words.close, server, defaults);
@@ -69,6 +71,7 @@ class Teach {
   /** @param {unknown[]} values */
   share(values) {
     const state = Object.fromEntries(this.fields.map((name, index) => [name, values[index]]));
+    if (state.sampling !== "own") for (const name of DRAWN) delete state[name];
     const tab = document.querySelector("#sd-tabs [role=tab][aria-selected=true]")?.id ?? "";
     const dark = document.body.classList.contains("dark");
     const theme = dark === matchMedia("(prefers-color-scheme: dark)").matches ? "" : dark ? "dark" : "light";

@@ -5,11 +5,15 @@ import type { Header, Piece, Step } from "../core/state";
 /** A text of the page, or a list or a table of them: which, its use says. */
 export type Words = string & Words[] & { [name: string]: Words };
 
-/** What a script is mounted with: its present value, a way to hear of another, and its words. */
+/**
+ * What a script is mounted with: its present value, a way to hear of another, its words, and what says a sentence of
+ * Python in the page's language.
+ */
 export interface Given {
   read(): string;
   watch(call: () => void): void;
   words: Words;
+  say?(text: string): string;
 }
 
 type Handlers = { [Name in keyof HTMLElementEventMap as `on${Name}`]?: (event: HTMLElementEventMap[Name]) => void };

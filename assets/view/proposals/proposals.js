@@ -32,16 +32,23 @@ const NOTHING = { source: "live", key: "", methods: [], tokens: [], position: 0,
  * Build the part in `element`; `words` are its own and the view's as `view`.
  * @param {HTMLElement} element @param {Given & { send(text: string): void }} given
  */
-export function mountProposals(element, { read, watch, send, words }) {
+export function mountProposals(element, { read, watch, send, words, say = (text) => text }) {
   const view = new ProposalsView(words, (position) => send(JSON.stringify({ position })));
   element.replaceChildren(view.root);
   const take = () => {
     const data = JSON.parse(read() || "{}");
-    if (data.source) view.take(data); // else it is what was sent
+    if (data.source) view.take(said(data, say)); // else it is what was sent
   };
   watch(take);
   take();
   return view;
+}
+
+/** What Python calls the methods, and why one drafted nothing, in the page's language. @param {Data} data @param {(text: string) => string} say */
+export function said(data, say) {
+  const methods = (data.methods ?? []).map((method) => ({ ...method, title: say(method.title) }));
+  const rows = (data.rows ?? []).map((row) => ({ ...row, title: say(row.title), why: say(row.why) }));
+  return { ...data, methods, rows, asking: say(data.asking ?? "") };
 }
 
 class ProposalsView {

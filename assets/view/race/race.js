@@ -23,8 +23,8 @@ import { standings } from "./standings.js";
  * Build the race in `element`; `read()` gives the stream's text, `words` the part's own and the view's as `view`.
  * @param {HTMLElement} element @param {Given} given
  */
-export function mountRace(element, { read, watch, words }) {
-  const race = new RaceView(element, words);
+export function mountRace(element, { read, watch, words, say = (text) => text }) {
+  const race = new RaceView(element, words, say);
   const reader = new LineReader();
   const consume = () => {
     const { restarted, items } = reader.read(read() ?? "");
@@ -37,6 +37,7 @@ export function mountRace(element, { read, watch, words }) {
 
 class RaceView {
   #words;
+  #say; // what Python calls a lane, in the page's language
   /** @type {LaneView[]} */
   #lanes = [];
   /** @type {number | null} */
@@ -49,9 +50,10 @@ class RaceView {
   #frame = 0;
   #stream = 0; // counts the streams, so that what was fetched for an earlier one is dropped
 
-  /** @param {HTMLElement} element @param {Words} words */
-  constructor(element, words) {
+  /** @param {HTMLElement} element @param {Words} words @param {(text: string) => string} say */
+  constructor(element, words, say) {
     this.#words = words;
+    this.#say = say;
     this.player = new Player(this.#course, () => this.#changed());
     this.head = new Head();
     this.problems = el("div", { class: "sd-problems" });
@@ -90,7 +92,7 @@ class RaceView {
       this.#state = "warming";
       this.#at = index;
     } else {
-      this.#lanes[index] = new LaneView(index, title, this.#words, run && lane ? { run, lane } : null);
+      this.#lanes[index] = new LaneView(index, this.#say(title), this.#words, run && lane ? { run, lane } : null);
       this.list.append(this.#lanes[index].root);
     }
   }

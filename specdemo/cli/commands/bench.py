@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
             studio,
             items,
             BenchOptions(**asked),
-            lambda lane: lane_settings(options, lane),
+            lambda lane: lane_settings(options, lane).drawn(studio.pair.recommended.sampling),
             listen=lambda sentence: console.note(sentence, style="yellow"),
             progress=report,
         )

@@ -18,6 +18,7 @@ from specdemo.cli.show import show_event, show_metrics
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.scenarios.batch import AT_ONCE
+from specdemo.settings import RECOMMENDED
 from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import SPECULATIVE, Event, RunFailed, Trace
 
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         about="what `online` has learned is read from this file and written back to it",
     )
-    add_run_settings(parser)
+    add_run_settings(parser, preset=RECOMMENDED)
     add_models(parser)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from specdemo.paths import ASSETS
 
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.json")
 DEFAULT_TARGET = "smollm2-135m-instruct"
-SPARE_GPU_GB = 2.0  # left for the KV caches, activations and the display
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,9 @@ class Entry:
     gguf: the file that is read in place of the repository's own weights
     draft: catalogue name of the partner that drafts for it
     menu: whether it is offered as a target
+    head_parameters: weights of the output head, which every pass reads unquantised; 0 where it is borrowed
+    own_head: whether the embedding is another matrix than the head
+    sampling: values that are recommended where the model's own files name none, and their `origin`, see `Recommended`
     """
 
     name: str
@@ -61,6 +65,9 @@ class Entry:
     shipped: str | None = None
     draft: str | None = None
     menu: bool = True
+    head_parameters: int = 0
+    own_head: bool = False
+    sampling: Mapping[str, Any] | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -101,16 +108,6 @@ class Pair:
         return self.target.wheel is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What matters for the automatic choice.
-
-    gpu_memory_gb: free memory of the CUDA device, 0 without one
-    """
-
-    gpu_memory_gb: float = 0.0
-
-
 @cache
 def entries() -> tuple[Entry, ...]:
     """Every model of the catalogue file, in its order."""
@@ -144,33 +141,3 @@ def partner(target: str) -> str | None:
     """The draft that suits a target given by catalogue name or hub id; None when none is known."""
     entry = find(target)
     return entry.draft if entry else None
-
-
-def find_machine() -> Machine:
-    """Ask torch for a CUDA device and its free memory."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return Machine()
-    free, _ = torch.cuda.mem_get_info()
-    return Machine(gpu_memory_gb=free / 1e9)
-
-
-def choose_default(machine: Machine | None = None) -> Pair:
-    """The pair to start with when the user named none.
-
-    A CPU gets the embedded pair. A CUDA device gets the largest pair that fits in 4-bit and whose
-    files are already on this disk: starting the program never begins to download gigabytes.
-    """
-    from specdemo.models.files.hub import is_cached
-
-    machine = machine or find_machine()
-    choice = next(pair for pair in pairs() if pair.name == DEFAULT_TARGET)
-    for pair in sorted(pairs(), key=lambda pair: pair.memory_4bit_gb):
-        fits = pair.memory_4bit_gb + SPARE_GPU_GB <= machine.gpu_memory_gb
-        if fits and all(
-            entry.repo and is_cached(entry.repo, entry.revision)
-            for entry in (pair.target, pair.draft)
-        ):
-            choice = pair
-    return choice

@@ -116,6 +116,12 @@ def fetch_gguf(
     )
 
 
+def has_gguf(file: HubGguf, cache_dir: Path) -> bool:
+    """Whether a GGUF file is on this disk, by its size alone."""
+    found = (_cached_file(file.repo, file.file), cache_dir / "gguf" / file.sha256[:12] / file.file)
+    return any(path and path.is_file() and path.stat().st_size == file.size for path in found)
+
+
 def generation_config(repo: str) -> Path | None:
     """How a model's authors recommend to sample it; None where that was not to be had."""
     return _cached_file(repo, GENERATION)

@@ -18,6 +18,7 @@ SETTINGS = {
     "lookahead": "Vorausschau",
     "nodes": "Knoten des Baums",
     "memory": "In dieser Sitzung Gelerntes nutzen",
+    "preset": "Ziehen der Token",
     "temperature": "Temperatur",
     "max_new_tokens": "Höchstzahl der Token",
     "threshold": "Schwelle der Zuversicht",
@@ -34,7 +35,28 @@ SETTING_HINTS = {
 }
 SYSTEM = "System-Prompt (freiwillig)"
 MORE, MODEL = "Weitere Einstellungen", "Modelle"
-PAIR, PRECISION, LOAD = "Zielmodell + Entwurf", "Genauigkeit des Zielmodells", "Laden"
+PAIR, PRECISION, LOAD = "Modell", "Genauigkeit des Zielmodells", "Laden"
+TOO_LARGE, TO_DOWNLOAD = "{title} (hier zu groß)", "{title} (Download {size})"
+PAIR_DRAFT = "Die Entwürfe macht {draft}."
+SHIPPED_DRAFT = "das mitgelieferte Entwurfsmodell"
+LOADED = "Jetzt geladen; braucht etwa {needed} Speicher."
+ROOM = "Passt: braucht etwa {needed} Speicher, {free} sind frei."
+NO_ROOM = "Passt nicht: braucht etwa {needed} Speicher, {free} sind frei."
+ON_DISK = "Liegt schon auf dieser Platte."
+DOWNLOAD_SIZE = "Muss zuerst heruntergeladen werden: etwa {size}."
+RATE = (
+    "Etwa {plain} Token/s ohne Entwurf und {drafted} mit: modelliert nach der Größe, aus Durchgängen eines anderen "
+    "Modells auf diesem Rechner."
+)
+RATE_MEASURED = (
+    "Etwa {plain} Token/s ohne Entwurf und {drafted} mit: modelliert aus seinen eigenen Durchgängen, auf diesem "
+    "Rechner gemessen."
+)
+RATE_UNKNOWN = "Wie schnell es hier ist, wurde noch nicht gemessen."
+LICENCE = "Lizenz: {licence}."
+ASK = "{title} liegt nicht auf dieser Platte. Zum Laden werden etwa {size} heruntergeladen."
+ASK_UNKNOWN = "{title} liegt nicht auf dieser Platte. Zum Laden wird es vom Hub heruntergeladen."
+DOWNLOAD, NOT_NOW = "Herunterladen und laden", "Jetzt nicht"
 POLICIES = {
     "constant": "Fest",
     "heuristic": "Heuristik (+2 / -1)",
@@ -42,6 +64,16 @@ POLICIES = {
     "learned": "Gelernte Regel",
     "cost": "Nach Kosten",
 }
+PRESETS = {
+    "recommended": "Wie vom Modell empfohlen",
+    "greedy": "Immer das wahrscheinlichste",
+    "own": "Eigene Werte",
+}
+DRAWN = "Temperatur {temperature}, Top-k {top_k}, Top-p {top_p}, Wiederholungsstrafe {repetition_penalty}."
+DRAWN_GREEDY = "Immer das wahrscheinlichste Token."
+DRAWN_NOTHING = "Wer das Modell gemacht hat, empfiehlt nichts. Immer das wahrscheinlichste Token."
+DRAWN_PROJECT = "Von diesem Projekt gewählt, denn das Modell nennt nichts: {values}"
+OFF = "aus"
 FORGET, FORGOTTEN = "Gelerntes löschen", "Das Gelernte ist gelöscht."
 UNAVAILABLE, LOSSY = "hier nicht verfügbar", "verlustbehaftet"
 NEEDS = "Braucht {need}."
@@ -72,6 +104,10 @@ LOADING = {
 }
 TIME_LEFT = "noch etwa {time}"
 READY = "Bereit: {target}, {precision}"
+CHOSEN = {
+    "largest": "das größte auf dieser Platte, das hineinpasst",
+    "usual": "nichts Größeres liegt auf dieser Platte und passt hinein",
+}
 FAILED = "Das Modell konnte nicht geladen werden. {message}"
 REPLAY_ONLY = "Nur aufgezeichnete Läufe"
 WAIT_LOADING = "Das Modell wird noch geladen. Der Lauf beginnt, sobald es bereit ist."

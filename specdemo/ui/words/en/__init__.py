@@ -19,6 +19,7 @@ SETTINGS = {
     "lookahead": "Lookahead",
     "nodes": "Tree nodes",
     "memory": "Reuse what this session learned",
+    "preset": "Sampling",
     "temperature": "Temperature",
     "max_new_tokens": "Maximum tokens",
     "threshold": "Confidence threshold",
@@ -35,7 +36,22 @@ SETTING_HINTS = {
 }
 SYSTEM = "System prompt (optional)"
 MORE, MODEL = "More settings", "Models"
-PAIR, PRECISION, LOAD = "Target + draft", "Precision of the target", "Load"
+PAIR, PRECISION, LOAD = "Model", "Precision of the target", "Load"
+TOO_LARGE, TO_DOWNLOAD = "{title} (too large here)", "{title} (download {size})"
+PAIR_DRAFT = "Drafts come from {draft}."
+SHIPPED_DRAFT = "the draft that ships with specdemo"
+LOADED = "Loaded now; needs about {needed} of memory."
+ROOM = "Fits: needs about {needed} of memory, {free} are free."
+NO_ROOM = "Does not fit: needs about {needed} of memory, {free} are free."
+ON_DISK = "Already on this disk."
+DOWNLOAD_SIZE = "To be downloaded first: about {size}."
+RATE = "About {plain} tokens/s plain and {drafted} drafted: modelled from another model's passes on this machine, by size."
+RATE_MEASURED = "About {plain} tokens/s plain and {drafted} drafted: modelled from its own passes, measured on this machine."
+RATE_UNKNOWN = "How fast it is here has not been measured."
+LICENCE = "Licence: {licence}."
+ASK = "{title} is not on this disk. Loading it downloads about {size}."
+ASK_UNKNOWN = "{title} is not on this disk. Loading it downloads it from the hub."
+DOWNLOAD, NOT_NOW = "Download and load", "Not now"
 POLICIES = {
     "constant": "Constant",
     "heuristic": "Heuristic (+2 / -1)",
@@ -43,6 +59,13 @@ POLICIES = {
     "learned": "Learned classifier",
     "cost": "Cost-aware",
 }
+PRESETS = {"recommended": "As the model recommends", "greedy": "Greedy", "own": "Own values"}
+# Which values the preset stands for.
+DRAWN = "Temperature {temperature}, top-k {top_k}, top-p {top_p}, repetition penalty {repetition_penalty}."
+DRAWN_GREEDY = "Always the most likely token."
+DRAWN_NOTHING = "The model's authors recommend nothing. Always the most likely token."
+DRAWN_PROJECT = "Chosen by this project, as the authors say nothing: {values}"
+OFF = "off"
 FORGET, FORGOTTEN = "Clear what was learned", "What was learned is cleared."
 UNAVAILABLE, LOSSY = "not available here", "lossy"
 NEEDS = "Needs {need}."
@@ -73,6 +96,11 @@ LOADING = {
 }
 TIME_LEFT = "about {time} left"
 READY = "Ready: {target}, {precision}"
+# Why a target was taken that nobody named.
+CHOSEN = {
+    "largest": "the largest on this disk that fits",
+    "usual": "nothing larger is on this disk and fits",
+}
 FAILED = "The model could not be loaded. {message}"
 REPLAY_ONLY = "Recorded runs only"
 WAIT_LOADING = "The model is still loading. Your run starts as soon as it is ready."
