@@ -22,6 +22,9 @@ from specdemo.ui.visits import switch_allowed, tell
 from specdemo.ui.words.en import limits
 
 
+AUTO = "auto"  # the target that the program chooses
+
+
 @dataclass(frozen=True, slots=True)
 class ModelMenu:
     """What can be loaded instead, what that would mean on this machine, and the button that does it.
@@ -55,7 +58,7 @@ def create_model_menu(studio: Door) -> ModelMenu | None:
         return None
     with gr.Accordion(words.MODEL, open=False, elem_id="sd-models") as box:
         target, pairs = studio.settings.target, studio.pairs()
-        named = _any_model(studio)
+        named = _any_model(studio) and target != AUTO
         known = named or any(pair.target == target for pair in pairs)
         pair = gr.Dropdown(
             present.pair_choices(pairs, {}, target, named=named),
@@ -84,7 +87,9 @@ def wire_model_menu(
     menu.decline.click(*look, **QUICK)
     asked = menu.load.click(handlers.ask, menu.chosen, menu.told, **QUICK)
     agreed = menu.agree.click(lambda: gr.Row(visible=False), None, menu.question, **QUICK)
-    for begun, switch in ((asked, handlers.switch), (agreed, handlers.download)):
+    settled = (handlers.settle, menu.chosen, menu.told)
+    ways = ((asked, handlers.switch, settled), (agreed, handlers.download, look))
+    for begun, switch, last in ways:
         event = begun.then(
             switch,
             menu.chosen,
@@ -93,7 +98,7 @@ def wire_model_menu(
             concurrency_limit=1,
             concurrency_id="sd-switch",
         )
-        for each in (*loaded, look):
+        for each in (*loaded, last):
             event = event.then(*each, **QUICK)
 
 
@@ -152,15 +157,27 @@ class ModelHandlers:
         pairs, current = self.studio.pairs(), self.studio.settings
         precision = precision if precision in PRECISIONS else current.precision
         outlooks = self.studio.outlooks(precision)
+        target = current.target if target in (None, "", AUTO) else target
         pair = next((pair for pair in pairs if pair.target == target), None)
         loaded = self.studio.ready and (target, precision) == (current.target, current.precision)
         named = _any_model(self.studio)
         return (
-            gr.update(choices=present.pair_choices(pairs, outlooks, current.target, named=named)),
+            gr.update(
+                choices=present.pair_choices(pairs, outlooks, current.target, named=named),
+                value=target if named or pair else None,
+            ),
             present.pair_note(pair, outlooks.get(target or ""), loaded=loaded),
             gr.Button(visible=True),
             gr.Row(visible=False),
         )
+
+    def settle(self, target: str | None, precision: str | None) -> tuple[object, ...]:
+        """Load was pressed and has done its work. returns: as `look`, but a question stands until it is answered"""
+        asked = (
+            self._may_load(target, precision)
+            and self._to_download(target or "", precision or "") != 0
+        )
+        return (gr.skip(),) * 4 if asked else self.look(target, precision)
 
     def ask(self, target: str | None, precision: str | None) -> tuple[object, ...]:
         """Load was pressed. returns: updates of `ModelMenu.told`: a question where loading must download"""

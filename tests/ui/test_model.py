@@ -188,6 +188,7 @@ def test_a_choice_that_must_download_asks_first():
     assert (load.visible, row.visible) == (False, True)
     *_, (_, button) = handlers.switch("big", "fp32")
     assert (handlers.studio.asked, button.interactive) == (None, True)
+    assert all("visible" not in update for update in handlers.settle("big", "fp32"))  # still asked
     list(handlers.download("big", "fp32"))
     assert handlers.studio.asked == ("big", "small", "fp32")
     handlers.studio.missing = None
@@ -198,6 +199,7 @@ def test_what_is_here_is_loaded_without_a_question_and_what_is_not_allowed_is_lo
     handlers = ModelHandlers(SwitchingStudio())
     _, _, load, row = handlers.ask("big", "fp32")
     assert (load.visible, row.visible) == (True, False)
+    assert handlers.settle("big", "fp32")[2].visible
     _, note, load, row = handlers.ask("someone/else", "fp32")
     assert (note, load.visible, row.visible) == ("[]", True, False)
 
@@ -225,6 +227,9 @@ def test_the_menu_says_what_loading_would_mean():
     assert sentences(note)["missing"] == words.NO_ROOM.format(needed="3.0 GB", free="1.0 GB")
     assert sentences(note)["rate"] == words.RATE_UNKNOWN
     assert sentences(handlers.look("another", "fp32")[1]) == {}
+    handlers.studio.settings = AppSettings(target="big", precision="fp32")
+    menu, note, *_ = handlers.look("auto", "fp32")  # what the page was opened with
+    assert (menu["value"], sentences(note)["here"]) == ("big", words.LOADED.format(needed="3.0 GB"))
 
 
 @pytest.mark.parametrize("path", ["/home/me/models/my-model", "/home/me/my-model.gguf"])
