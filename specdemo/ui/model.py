@@ -21,7 +21,6 @@ from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
 from specdemo.ui.words.en import limits
 
-
 AUTO = "auto"  # the target that the program chooses
 
 
