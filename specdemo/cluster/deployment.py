@@ -11,6 +11,7 @@ import os
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
@@ -35,6 +36,7 @@ STORE_BYTES = 80_000_000  # of Ray's object store here: nothing large crosses it
 DRAIN_SECONDS = 600.0  # that runs of a replica may go on when it is no longer needed
 HEALTH_SECONDS = 5.0  # between two looks of Serve at a replica's health
 STATUS_SECONDS = 1.0  # between two looks at how many replicas answer
+END_SECONDS = 20.0  # that leaving Ray may take, on a busy machine
 START_SECONDS = 600.0  # that the first engine may take to load
 BUSY = 0.75  # share of a replica's runs at once from which on there are to be more replicas
 UPSCALE_SECONDS, DOWNSCALE_SECONDS = 5.0, 300.0
@@ -141,23 +143,29 @@ class ServeStream:
 
 
 class ServeLink:
-    """The handle of the deployment."""
+    """The handle of the deployment. Raises UserError when there is no Ray or no engine starts.
+
+    One thread joins Ray, looks at the replicas and leaves Ray. The system ends the processes of a Ray of this process's
+    own with the thread that started them, and a process breaks that leaves Ray while another of its threads asks it.
+    """
 
     whole = False
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-        self._replicas = running_replicas()
+    def __init__(self, settings: AppSettings, report: Callable[[Progress], None]) -> None:
+        self._replicas = 0
         self._closed = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="specdemo-replicas", daemon=True)
-        self._watcher.start()
-        # Before Ray ends: asked while it does, it answers after a minute.
-        atexit.register(self.close)
+        self._deployed: Future[Any] = Future()
+        self._thread = threading.Thread(
+            target=self._live, args=(settings, report), name="specdemo-ray", daemon=True
+        )
+        self._thread.start()
+        self._handle = self._deployed.result()
+        atexit.register(self.close)  # before Ray's own end, as it was registered later
 
     def close(self) -> None:
-        """Stop looking at the replicas."""
+        """Leave Ray: one of this process's own ends with its engines, those of a cluster go on."""
         self._closed.set()
-        self._watcher.join(STATUS_SECONDS)
+        self._thread.join(END_SECONDS)
 
     def about(self) -> Plain:
         """See `Engine.about`."""
@@ -177,12 +185,26 @@ class ServeLink:
         """Replicas that answered a moment ago; returns at once."""
         return self._replicas
 
-    def _watch(self) -> None:
-        import ray
-
-        while ray.is_initialized() and not self._closed.wait(STATUS_SECONDS):
+    def _live(self, settings: AppSettings, report: Callable[[Progress], None]) -> None:
+        joined = False
+        try:
+            report(Progress("start", None, "Ray"))
+            joined = _join(settings)
+            handle = _deploy(settings, report)
             self._replicas = running_replicas()
-        self._replicas = 0
+            self._deployed.set_result(handle)
+            while not self._closed.wait(STATUS_SECONDS):
+                self._replicas = running_replicas()
+        except BaseException as error:
+            if self._deployed.done():
+                raise
+            self._deployed.set_exception(error)
+        finally:
+            self._replicas = 0
+            if joined:
+                import ray
+
+                ray.shutdown()
 
 
 def running_replicas() -> int:
@@ -236,27 +258,21 @@ def cluster_door(settings: AppSettings) -> RemoteStudio:
 
 def connect(settings: AppSettings, report: Callable[[Progress], None]) -> ServeLink:
     """Start Ray here, or find it, and deploy the engines; returns when all of the least number answer. Raises UserError."""
-    report(Progress("start", None, "Ray"))
-    cpus = processors(settings)
-    _join(settings, cpus)
+    return ServeLink(settings, report)
+
+
+def _deploy(settings: AppSettings, report: Callable[[Progress], None]) -> Any:
+    """The handle of the deployment, once its engines answer. Raises UserError."""
     from ray import serve
 
     serve.start(proxy_location="Disabled", logging_config={"log_level": "WARNING"})
     report(Progress("load", None, f"{settings.replicas} engines"))
     try:
-        handle = serve.run(_application(settings, cpus), name=NAME, route_prefix=None)
+        return serve.run(_application(settings), name=NAME, route_prefix=None)
     except RuntimeError as error:
         raise UserError(
             f"The engines did not start: {error}.", advice="Run python -m specdemo doctor there."
         ) from error
-    return ServeLink(handle)
-
-
-def disconnect() -> None:
-    """End what runs in a Ray of this process's own; engines of a cluster go on."""
-    import ray
-
-    ray.shutdown()
 
 
 def processors(settings: AppSettings) -> int:
@@ -268,8 +284,8 @@ def processors(settings: AppSettings) -> int:
     return max(1, (os.cpu_count() or 1) // settings.replicas)
 
 
-def _join(settings: AppSettings, cpus: int) -> None:
-    """Be part of a Ray. Raises UserError where there is none."""
+def _join(settings: AppSettings) -> bool:
+    """Be part of a Ray. returns: whether it was not before. Raises UserError where there is none."""
     local = settings.cluster == LOCAL
     for name, value in {**QUIET, **(ALONE if local else {})}.items():
         os.environ.setdefault(name, value)
@@ -283,12 +299,12 @@ def _join(settings: AppSettings, cpus: int) -> None:
     import ray
 
     if ray.is_initialized():
-        return
+        return False
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     try:
         if local:
             ray.init(
-                num_cpus=cpus * most_replicas(settings),
+                num_cpus=processors(settings) * most_replicas(settings),
                 include_dashboard=False,
                 object_store_memory=STORE_BYTES,
                 **quiet,
@@ -301,6 +317,7 @@ def _join(settings: AppSettings, cpus: int) -> None:
             f"Ray did not answer {where}: {error}.",
             advice="docs/scaling.md says how a cluster is started.",
         ) from error
+    return True
 
 
 def most_replicas(settings: AppSettings) -> int:
@@ -340,10 +357,11 @@ def deployment_options(settings: AppSettings, cpus: int) -> dict[str, Any]:
     }
 
 
-def _application(settings: AppSettings, cpus: int) -> Any:
+def _application(settings: AppSettings) -> Any:
     from ray import serve
     from ray.serve.config import RequestRouterConfig
 
+    cpus = processors(settings)
     # What an engine is told; whatever else changes lets the engines that run go on.
     own = replace(settings, threads=cpus, cluster="", replicas=1, most_replicas=0, port=0)
     plain: Mapping[str, Any] = {**asdict(own), "cache_dir": str(settings.cache_dir)}

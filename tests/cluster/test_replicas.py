@@ -16,7 +16,7 @@ import pytest
 from tiny_files import make_tiny_model
 
 from specdemo.cluster import deployment
-from specdemo.cluster.deployment import cluster_door, connect, disconnect, running_replicas
+from specdemo.cluster.deployment import cluster_door, connect, running_replicas
 from specdemo.errors import UserError
 from specdemo.models.doctor import installed
 from specdemo.session.studio import Studio
@@ -34,6 +34,7 @@ LONG = replace(PLAIN, max_new_tokens=4096)
 CONTEXT = 8192  # so that a run lasts for seconds
 SLOTS = 4
 WAIT = 90.0
+END_SECONDS = 30.0  # on a busy machine; a Ray whose processes have died takes a minute
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +55,15 @@ def remote(settings):
     patch = pytest.MonkeyPatch()
     patch.setattr(deployment, "UPSCALE_SECONDS", 0.5)
     studio = cluster_door(settings)
-    studio.load()
+    studio.start()  # in a thread that ends, as the page does it
+    until(lambda: studio.ready or studio.error, "no engine answers")
     assert studio.error is None, studio.error
     yield studio
-    disconnect()
+    begun = time.monotonic()
+    studio.link.close()
+    assert time.monotonic() - begun < END_SECONDS
+    assert not studio.ready
+    assert not engines()
     patch.undo()
 
 

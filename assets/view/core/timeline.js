@@ -77,14 +77,30 @@ export class Timeline {
   seek(to) {
     const at = Math.max(0, Math.min(this.last, to));
     const count = this.#countAt(at);
-    if (count < this.#applied || this.stops[at]?.judged || this.stops[this.#at]?.judged) this.#rewind(count);
+    this.#leaveJudged();
+    if (count < this.#applied) this.#rewind(count);
     this.#at = Math.max(0, at);
     for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.events[this.#applied]);
     const stop = this.stops[at];
     if (!stop?.judged) return;
-    const event = /** @type {Verified} */ (this.events[stop.count]);
-    reduce(this.#state, { ...event, type: "judging", count: stop.judged });
+    this.#judge(/** @type {Verified} */ (this.events[stop.count]), stop.judged);
   }
+
+  // A half judged step stands where the drafted one stood, which comes back when the place moves on.
+  /** @param {Verified} event @param {number} count */
+  #judge(event, count) {
+    const lane = this.#state.lanes[event.lane];
+    const drafted = lane?.steps.at(-1);
+    reduce(this.#state, { ...event, type: "judging", count });
+    this.#leaveJudged = () => {
+      this.#leaveJudged = () => {};
+      if (!lane) return this.#rewind(this.#applied);
+      lane.steps.pop();
+      if (drafted?.open && drafted.index === event.step) lane.steps.push(drafted);
+    };
+  }
+
+  #leaveJudged = () => {};
 
   /**
    * Milliseconds of the run's own clock at a stop.
@@ -142,6 +158,7 @@ export class Timeline {
   /** @param {number} count */
   #rewind(count) {
     this.#state = emptyState();
+    this.#leaveJudged = () => {};
     for (const item of this.preface) reduce(this.#state, item);
     this.#applied = 0;
     for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.events[this.#applied]);
