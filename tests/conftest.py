@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import random
 import shutil
 import tempfile
@@ -39,6 +40,7 @@ VOCABULARY = 64
 # As on a small machine: five rows cost a fifth more than one, a draft step a tenth of a target's.
 PROFILE = CostProfile(((1, 0.020), (5, 0.024), (32, 0.060)), 0.002)
 ALL_METHODS = sorted(METHODS)
+LOOKED = pytest.StashKey[Path]()  # the file whose tests run
 LONGEST = "test_a_part_of_the_script[timeline]"
 
 # Models this small are slower with several threads, and each worker has a core of its own.
@@ -57,6 +59,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("real"))
         elif item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What stays from file to file, libraries above all, is looked through once and not at each collection.
+
+    With all libraries a collection takes 0.2 s, and every loaded pair and many a test asks for one.
+    """
+    if item.path != item.session.stash.get(LOOKED, None):
+        item.session.stash[LOOKED] = item.path
+        gc.collect()
+        gc.freeze()
 
 
 class Clock:
@@ -178,7 +192,7 @@ def drafter_for(
     toy_text: what a toy target has counted, in place of a target
     """
     if toy_text is None:
-        target = target or open_target(tiny_llama(0))
+        target = target or open_target(_same_llama())
         features = target.features
         trained = tiny_trained(vocabulary, features, target)
     else:
@@ -213,6 +227,12 @@ def drafter_for(
 def decoder_of(model: LlamaForCausalLM) -> LeanDecoder:
     """The decoder that a session uses for such a model: a pass takes half of what the module's own takes."""
     return LeanDecoder(model)
+
+
+@cache
+def _same_llama() -> LlamaForCausalLM:
+    """One for every test that changes nothing of it."""
+    return tiny_llama(0)
 
 
 def open_draft(model: LlamaForCausalLM) -> CachedModel:

@@ -56,7 +56,7 @@ def remote(settings):
     patch.setattr(deployment, "UPSCALE_SECONDS", 0.5)
     studio = cluster_door(settings)
     studio.start()  # in a thread that ends, as the page does it
-    until(lambda: studio.ready or studio.error, "no engine answers")
+    until(lambda: studio.ready or studio.error, "no engine answers", deployment.START_SECONDS)
     assert studio.error is None, studio.error
     yield studio
     begun = time.monotonic()
@@ -74,8 +74,8 @@ def two(remote):
     return remote
 
 
-def until(true, what):
-    end = time.monotonic() + WAIT
+def until(true, what, seconds=WAIT):
+    end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, what
         time.sleep(0.1)
