@@ -233,11 +233,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    for name, value in asdict(found).items():
-        if isinstance(value, float):
-            sys.stdout.write(f"{name:>10} {value:7.1f} s\n")
+    figures = {name: value for name, value in asdict(found).items() if isinstance(value, float)}
+    for name, value in figures.items():
+        sys.stdout.write(f"{name:>10} {value:7.1f} s\n")
     if options.json:
-        options.json.write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     return int(found.ready is None or found.ready > MOST_READY)
 
 
