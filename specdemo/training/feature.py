@@ -29,6 +29,25 @@ NOISE = 0.1  # share of each number of the states that is random in training, ag
 DEPTH = 5  # drafted tokens that the evaluation looks at
 
 
+class Norm(nn.Module):
+    """An RMS norm whose weights are learnt as shares of what they began as: a target's are of very different sizes."""
+
+    def __init__(self, hidden: int, epsilon: float) -> None:
+        super().__init__()
+        self.register_buffer("base", torch.ones(hidden))
+        self.share = nn.Parameter(torch.ones(hidden))
+        self.epsilon = epsilon
+
+    @property
+    def weight(self) -> Tensor:
+        """(H,)"""
+        return self.get_buffer("base") * self.share
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., H) to the same."""
+        return F.rms_norm(x, x.shape[-1:], self.weight, self.epsilon)
+
+
 class Attention(nn.Module):
     """The projections of a layer's attention, named as transformers names them."""
 
@@ -67,9 +86,9 @@ class Layer(nn.Module):
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        self.input_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.input_layernorm = Norm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)
-        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = Norm(config.hidden_size, config.rms_norm_eps)
         self.mlp = GatedMlp(config.hidden_size, config.intermediate_size)
 
 
@@ -103,7 +122,7 @@ class FeatureNetwork(nn.Module):
         hidden = config.hidden_size
         self.config, self.scale = config, scale
         self.layers = nn.ModuleList([Layer(config)])
-        self.norm = nn.RMSNorm(hidden, config.rms_norm_eps)
+        self.norm = Norm(hidden, config.rms_norm_eps)
         self.inject = Inject(num_states, hidden)
         self.feedback = nn.Parameter(torch.zeros(hidden))
         self.__dict__["embedding"] = embedding  # the target's: neither trained nor saved
@@ -213,13 +232,14 @@ class FeatureNetwork(nn.Module):
         Of a wider inner part the first outputs are taken: `narrowed` puts those that matter first.
         """
         inner = self.config.intermediate_size
+        layer = _begun_norms(layer)
         own = {
             name: layer[name][:, :inner] if name.endswith("down_proj.weight")
             else layer[name][: len(value)]
             for name, value in self.layer.state_dict().items()
         }  # fmt: skip
         self.layer.load_state_dict(own)
-        self.norm.weight.copy_(norm)
+        self.norm.get_buffer("base").copy_(norm)
 
     @torch.no_grad()
     def settle(self, token_ids: Tensor, features: Tensor, rows: Tensor) -> None:
@@ -240,6 +260,8 @@ class FeatureNetwork(nn.Module):
     def folded(self) -> dict[str, Tensor]:
         """The tensors that the runtime takes: without the scale of embeddings, which norms make up for."""
         state = {name: tensor.detach().cpu() for name, tensor in self.state_dict().items()}
+        for name in [name.removesuffix("base") for name in state if name.endswith(".base")]:
+            state[f"{name}weight"] = state.pop(f"{name}base") * state.pop(f"{name}share")
         for name in (
             "inject.project.weight", "layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"
         ):  # fmt: skip
@@ -249,14 +271,27 @@ class FeatureNetwork(nn.Module):
 
     def unfold(self, state: Mapping[str, Tensor]) -> None:
         """Go on from tensors that `folded` gave."""
-        own = {name: tensor.float() for name, tensor in state.items() if name in self.state_dict()}
+        known, state = self.state_dict(), _begun_norms(state)
+        own = {name: tensor.float() for name, tensor in state.items() if name in known}
         for name in (
             "inject.project.weight", "layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"
         ):  # fmt: skip
             own[name] = own[name] * self.scale
-        size = own["norm.weight"].pow(2).mean().sqrt()
+        size = own["norm.base"].pow(2).mean().sqrt()
         own["feedback"] = own["feedback"] * size * self.scale
         self.load_state_dict(own)
+
+
+def _begun_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors with the weights of norms as `Norm` keeps them before anything is learnt."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        stem = name.removesuffix("weight")
+        if stem.endswith(("norm.", "layernorm.")):
+            found |= {f"{stem}base": tensor, f"{stem}share": torch.ones_like(tensor)}
+        else:
+            found[name] = tensor
+    return found
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
