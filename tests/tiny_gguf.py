@@ -12,7 +12,7 @@ from tiny_files import make_tiny_tokenizer
 
 KINDS = ("llama", "qwen2")
 QUANTISED = ("Q4_K", "Q5_0", "Q6_K", "Q8_0", "Q4_1")
-HIDDEN, INNER, HEADS, KV_HEADS, LAYERS = 256, 512, 4, 2, 2
+HIDDEN, INNER, HEADS, KV_HEADS, LAYERS = 256, 256, 4, 2, 1
 
 
 def tiny_gguf(path: Path, kind: str) -> Path:
