@@ -22,7 +22,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -73,7 +73,7 @@ class ColdStart:
     answer: str = ""
 
 
-def measure(*, whole: bool = True, **variables: str) -> ColdStart:
+def measure(variables: Mapping[str, str], *, whole: bool = True) -> ColdStart:
     """Start the page and visit it. variables: of the page's environment
 
     whole: also start Gradio's own page before, wait for the model and have a prompt answered; else these are None
@@ -229,7 +229,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="where to write the figures")
     options = parser.parse_args(argv)
     try:
-        found = measure(**({"SPECDEMO_TARGET": options.target} if options.target else {}))
+        found = measure({"SPECDEMO_TARGET": options.target} if options.target else {})
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -12,8 +12,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits a proces
 def test_the_page_and_its_recorded_runs_wait_for_no_model_and_need_no_rights():
     from specdemo.bench.cold_start import measure
 
-    found = measure(
-        whole=False, PIP_NO_INDEX="1", SPECDEMO_WHEEL="/nowhere"
-    )  # nothing is downloaded
+    nothing_downloaded = {"PIP_NO_INDEX": "1", "SPECDEMO_WHEEL": "/nowhere"}
+    found = measure(nothing_downloaded, whole=False)
     assert found.state in ("loading", "failed")
     assert found.page <= found.recorded
