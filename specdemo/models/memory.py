@@ -60,7 +60,8 @@ def leave_to_file(*tensors: Tensor) -> None:
 
 def _unchanged_files() -> list[tuple[int, int]]:
     """Where files are mapped of which no page has been written to, begins and ends; nothing where the system does not tell."""
-    found, place = [], None
+    found: list[tuple[int, int]] = []
+    place: tuple[int, int] | None = None
     with suppress(OSError, ValueError):
         for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
             if mapping := MAPPING.match(line):

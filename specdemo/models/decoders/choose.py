@@ -251,4 +251,7 @@ def _compared_states(model: Any, token_ids: list[int]) -> Tensor:
     positions = [*range(PROBE - 1), PROBE - 2]
     rows = ForwardInput(token_ids, positions, seen, RollbackCache(layers), 0, depth=layers)
     (states,) = module.run([rows])[0].states
-    return model.model.norm(states)[[PROBE // 2 - 1, PROBE - 4, PROBE - 3, PROBE - 2, PROBE - 1]]
+    normed: Tensor = model.model.norm(states)[
+        [PROBE // 2 - 1, PROBE - 4, PROBE - 3, PROBE - 2, PROBE - 1]
+    ]
+    return normed
