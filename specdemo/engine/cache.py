@@ -31,7 +31,7 @@ class Counted:
     skipped: int = 0
 
 
-class RollbackLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+class RollbackLayer(CacheLayerMixin):
     """Keys and values of one layer: (batch, heads, capacity, head_dim); positions behind those that count are spare room."""
 
     keys: Tensor  # there from the first row on

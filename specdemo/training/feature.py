@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ class Norm(nn.Module):
 class Attention(nn.Module):
     """The projections of a layer's attention, named as transformers names them."""
 
-    def __init__(self, config: LlamaConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
         hidden, width = config.hidden_size, config.head_dim
         queries, keys = (
@@ -74,11 +75,13 @@ class GatedMlp(nn.Module):
 
     def inside(self, x: Tensor) -> Tensor:
         """(..., H) to (..., inner)."""
-        return F.silu(self.gate_proj(x)) * self.up_proj(x)
+        inside: Tensor = F.silu(self.gate_proj(x)) * self.up_proj(x)
+        return inside
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., H) to the same."""
-        return self.down_proj(self.inside(x))
+        out: Tensor = self.down_proj(self.inside(x))
+        return out
 
 
 class Layer(nn.Module):
@@ -115,9 +118,7 @@ class FeatureNetwork(nn.Module):
     scale: that embeddings are multiplied by, so that their numbers are about 1; the runtime needs none
     """
 
-    def __init__(
-        self, config: LlamaConfig, num_states: int, embedding: Tensor, scale: float
-    ) -> None:
+    def __init__(self, config: Any, num_states: int, embedding: Tensor, scale: float) -> None:
         super().__init__()
         hidden = config.hidden_size
         self.config, self.scale = config, scale
@@ -136,7 +137,8 @@ class FeatureNetwork(nn.Module):
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """(..., H) float32."""
-        return self.embedding[token_ids].float() * self.scale
+        embedding: Tensor = self.embedding  # type: ignore[assignment]
+        return embedding[token_ids].float() * self.scale
 
     def begin(self, token_ids: Tensor, features: Tensor, rows: Tensor) -> tuple[Draft, Tensor]:
         """Read texts.
@@ -172,7 +174,8 @@ class FeatureNetwork(nn.Module):
 
     def _fed(self, x: Tensor) -> Tensor:
         """Normed states as numbers of about 1."""
-        return self.norm(x) / self._norm_size()
+        normed: Tensor = self.norm(x)
+        return normed / self._norm_size()
 
     def _norm_size(self) -> Tensor:
         return self.norm.weight.detach().pow(2).mean().sqrt()
@@ -202,7 +205,8 @@ class FeatureNetwork(nn.Module):
         """(1, heads, m, head_dim) at the places where drafts begin: (batch, heads, length, head_dim), else zeros."""
         table = part.new_zeros(batch * length, *part.shape[1::2])
         table = table.index_copy(0, rows, part[0].transpose(0, 1))
-        return table.unflatten(0, (batch, length)).transpose(1, 2)
+        placed: Tensor = table.unflatten(0, (batch, length)).transpose(1, 2)
+        return placed
 
     def _look(
         self, queries: Tensor, keys: Tensor, values: Tensor, own: Sequence[tuple[Tensor, Tensor]]
@@ -223,7 +227,8 @@ class FeatureNetwork(nn.Module):
     def _rest(self, x: Tensor, found: Tensor) -> Tensor:
         """The layer behind its attention. x, found: (n, H) and (n, heads x head_dim)"""
         x = x + self.layer.self_attn.o_proj(found)
-        return x + self.layer.mlp(self.layer.post_attention_layernorm(x))
+        inner: Tensor = self.layer.mlp(self.layer.post_attention_layernorm(x))
+        return x + inner
 
     @torch.no_grad()
     def begin_as(self, layer: Mapping[str, Tensor], norm: Tensor) -> None:
@@ -335,7 +340,9 @@ class FeatureTask:
         for depth, states, at in self._drafts(batch, UNROLLED, SHARE):
             wanted = self.shared.hidden.final(there[at], device).float()
             weights = torch.from_numpy(np.where(answers[at], 1.0, IN_PROMPTS)).float().to(device)
-            distance = DistilledHead.apply(states, wanted, self.head, own, weights, depth == 0)
+            distance = DistilledHead.apply(  # type: ignore[no-untyped-call]
+                states, wanted, self.head, own, weights, depth == 0
+            )
             loss = loss + FADING**depth * (distance + normalised_error(states, wanted))
             first = distance.detach() if depth == 0 else first
         return loss, first

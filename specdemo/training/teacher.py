@@ -179,7 +179,7 @@ class HiddenStates:
     word_mass: (V,) float64 — the target's probability of each word, summed over the answers
     """
 
-    arrays: Mapping[int, np.ndarray]
+    arrays: Mapping[int, Any]
     word_mass: np.ndarray
 
     @property

@@ -232,7 +232,7 @@ def test_the_menu_says_what_loading_would_mean():
     assert (menu["value"], sentences(note)["here"]) == ("big", words.LOADED.format(needed="3.0 GB"))
 
 
-@pytest.mark.parametrize("path", ["/home/me/models/my-model", "/home/me/my-model.gguf"])
+@pytest.mark.parametrize("path", ["/models/models/my-model", "/models/my-model.gguf"])
 def test_a_local_model_is_called_by_its_name(path):
     studio = SwitchingStudio()
     studio.settings = AppSettings(target=path, allow_model_switch="any")

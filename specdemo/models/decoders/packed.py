@@ -157,9 +157,11 @@ def _pack_layer(layer: Any) -> runtime.LayerWeights:
     leave_to_file(*stored_in)
     del stored_in
     return_freed()  # what the layer took before, and what was decoded of it
+    qkv, output, gate_up, down = matrices
+    query_norm, key_norm = norms or (None, None)
     return runtime.LayerWeights(
         layer.input_layernorm.weight.float(), layer.post_attention_layernorm.weight.float(),
-        *matrices, *norms,
+        qkv, output, gate_up, down, query_norm, key_norm,
     )  # fmt: skip
 
 

@@ -90,7 +90,7 @@ def matrices(model: PreTrainedModel) -> list[str]:
     """Paths of the layers that are quantised: every linear one but the output head, as when loading in NF4."""
     from torch import nn
 
-    head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    head = model.get_output_embeddings()
     return [
         path
         for path, layer in model.named_modules()

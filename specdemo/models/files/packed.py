@@ -66,10 +66,10 @@ def plan(folder: Path, dtype: torch.dtype) -> Plan:
     """The tensors of the model that a folder's config.json describes. Raises NotReadable for what is not quantised so simply."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.quantizers import AutoHfQuantizer
+    from transformers.quantizers.auto import AutoHfQuantizer
 
     import_bitsandbytes()
-    from bitsandbytes.nn import Linear4bit
+    from bitsandbytes.nn.modules import Linear4bit
 
     with quiet_transformers():
         config = AutoConfig.from_pretrained(

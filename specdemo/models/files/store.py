@@ -103,7 +103,8 @@ def write_marker(folder: Path, recipe: str) -> None:
 
     recipe: what the content was made from and how; another recipe makes the folder stale
     """
-    known, files = _read_marker(folder).get("files", {}), {}
+    known = _read_marker(folder).get("files", {})
+    files: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.iterdir()):
         if path.name != MARKER:
             status = path.stat()
@@ -149,7 +150,7 @@ def _is_whole(path: Path, known: dict[str, Any]) -> bool:
         return False
     if status.st_size != known["size"]:
         return False
-    return status.st_mtime_ns == known["modified"] or file_sha256(path) == known["sha256"]
+    return bool(status.st_mtime_ns == known["modified"] or file_sha256(path) == known["sha256"])
 
 
 @contextmanager
