@@ -39,19 +39,22 @@ class Start:
 
 
 def start(settings: AppSettings, began: float) -> Start:
-    """Load a pair in this process and read a prompt. began: when the process was asked for, `time.time()`"""
+    """Load a pair in this process and read a prompt.
+
+    began: when the process was asked for, by `time.monotonic()`, which all processes of a machine share
+    """
     from specdemo.models.pair import load_pair
 
     stages: dict[str, float] = {}
 
     def report(progress: Progress) -> None:
-        stages.setdefault(progress.stage, round(time.time() - began, 1))
+        stages.setdefault(progress.stage, round(time.monotonic() - began, 1))
 
     pair = load_pair(settings, report)
     pair.open_target().read(pair.tokenizer.encode(PROMPT))
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return Start(time.time() - began, time.process_time(), peak, stages)
+    return Start(time.monotonic() - began, time.process_time(), peak, stages)
 
 
 def measure(target: str, draft: str, later: int, cache: Path) -> list[Start]:
@@ -59,7 +62,7 @@ def measure(target: str, draft: str, later: int, cache: Path) -> list[Start]:
     found = []
     for _ in range(1 + later):
         command = [sys.executable, "-m", __spec__.name, target, "--draft", draft]
-        command += ["--cache", str(cache), "--began", str(time.time())]
+        command += ["--cache", str(cache), "--began", str(time.monotonic())]
         found.append(Start(**json.loads(_answer(command))))
     return found
 

@@ -32,7 +32,7 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.errors import UserError
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import AppSettings, RunSettings
+from specdemo.settings import AppSettings, Recommended, RunSettings
 from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 
@@ -51,7 +51,9 @@ class Studio:
         self.weights, self.settings = weights, AppSettings(target="tiny", draft="none")
         info = ModelInfo("tiny", precision="fp32", kernel="PyTorch")
         target = SimpleNamespace(info=info, device=torch.device("cpu"))
-        self.pair = SimpleNamespace(target=target, draft_info=None, costs=CostProfile())
+        self.pair = SimpleNamespace(
+            target=target, draft_info=None, costs=CostProfile(), recommended=Recommended()
+        )
         self.runner = Runner()
 
     def methods(self):

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from conftest import ALL_METHODS, bound_target, drafter_for, header, reference_greedy
+from conftest import (
+    ALL_METHODS,
+    bound_target,
+    drafter_for,
+    header,
+    open_target,
+    reference_greedy,
+    tiny_llama,
+)
 
 from specdemo.engine import forward
 from specdemo.engine.forward import ForwardRequest, answer_together, piece_rows, pieces
@@ -32,7 +40,8 @@ def made(target_weights, draft_weights):
     """A method's drafter and the target that it reads with."""
 
     def make(method):
-        drafter = drafter_for(method, CachedModel(LeanDecoder(draft_weights)))
+        read = open_target(tiny_llama(0))  # a decoder of its own, whose pieces are small
+        drafter = drafter_for(method, CachedModel(LeanDecoder(draft_weights)), target=read)
         return drafter, bound_target(drafter) or CachedModel(LeanDecoder(target_weights))
 
     return make

@@ -56,7 +56,9 @@ def test_no_code_of_a_model_repository_runs():
 
 def test_every_model_of_the_catalogue_is_one_commit_or_one_file():
     for entry in entries():
-        if entry.repo:
+        if entry.gguf:
+            assert re.fullmatch(r"[0-9a-f]{64}", entry.gguf.sha256)
+        elif entry.repo:
             assert re.fullmatch(r"[0-9a-f]{40}", entry.revision or ""), entry.name
         if entry.wheel:
             assert re.fullmatch(r"[0-9a-f]{64}", entry.wheel.sha256)

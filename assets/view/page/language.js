@@ -76,7 +76,6 @@ async function begin(language, base) {
   return made;
 }
 
-const VALUE = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value"));
 /** @type {WeakSet<HTMLInputElement>} */
 const closed = new WeakSet();
 
@@ -85,9 +84,10 @@ const closed = new WeakSet();
 function closedMenu(input, sentence) {
   if (closed.has(input)) return;
   closed.add(input);
-  const get = () => VALUE.get?.call(input);
+  const own = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value"));
+  const get = () => own.get?.call(input);
   /** @param {unknown} value */
-  const set = (value) => VALUE.set?.call(input, sentence(String(value ?? "")));
+  const set = (value) => own.set?.call(input, sentence(String(value ?? "")));
   Object.defineProperty(input, "value", { get, set, configurable: true });
   set(get());
 }
