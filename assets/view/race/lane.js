@@ -39,7 +39,7 @@ export class LaneView {
     this.lossy = textEl("span", words.lossy, { class: "sd-lossy", hidden: true });
     this.fill = el("span", { class: "sd-race-fill" });
     this.flag = el("span", { class: "sd-race-flag" });
-    this.track = el("div", { class: "sd-race-track", role: "progressbar", "aria-valuemin": 0 }, this.fill, this.flag);
+    this.track = el("div", { class: "sd-race-track", role: "progressbar", "aria-label": title, "aria-valuemin": 0 }, this.fill, this.flag);
     this.facts = el("p", { class: "sd-race-facts" });
     this.root = el("article", { class: `sd-race-lane sd-race-lane-${index + 1}` },
       el("header", {}, sample(LOOKS[index]), textEl("h3", title), this.lossy, this.rank), this.track, this.facts, this.text.root);
