@@ -197,7 +197,7 @@ class Model:
         """Run plain decoding and methods in turn on one prompt, each warmed up by a short run.
 
         repeat: measured runs of each; the one of median speed is kept
-        settings: of all runs; a baseline of their own they do not need
+        settings: of all runs; they need no baseline of their own
         returns: the runs by method, "nothing" first; each one's `speedup` is over that one
         Raises UserError for what is not possible, and for a run that breaks.
         """
