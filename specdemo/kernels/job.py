@@ -105,7 +105,7 @@ JOB = np.dtype(
         ("epsilon", REAL),  # of the norms
         ("scale", REAL),  # of attention scores
         # Weights.
-        ("table", ADDRESS),  # what the 16 codes mean, see `packing.meanings`
+        ("table", ADDRESS),  # what the 16 codes mean, see `runtime.meanings`
         ("layers", ADDRESS),  # (layers,) LAYER
         ("norm", ADDRESS),  # (hidden,) float32, before the head
         ("head", MATRIX),  # in 16 bits as `products.laid_out` gives it

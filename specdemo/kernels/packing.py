@@ -100,11 +100,3 @@ def pairs_of(codes: Tensor) -> Tensor:
 def in_blocks(scales: Tensor) -> Tensor:
     """(groups, out) to (out // 32, groups, 32)."""
     return scales.reshape(len(scales), -1, 32).transpose(0, 1).contiguous()
-
-
-def meanings(code: Tensor) -> tuple[Tensor, float]:
-    """The numbers that the compiled pass turns 4-bit codes into, and the factor for the scales that this takes. code: (16,)"""
-    from specdemo.kernels.attention import products  # type: ignore[attr-defined]
-
-    found: tuple[Tensor, float] = products.meanings(code)
-    return found

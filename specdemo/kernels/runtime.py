@@ -26,7 +26,7 @@ from specdemo.kernels.weights import LayerWeights, Shape, address, fits, write_m
 
 __all__ = [
     "CHECK_JOBS", "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Results", "Rows",
-    "SequenceRows", "Shape", "digest", "fits", "runs_here",
+    "SequenceRows", "Shape", "digest", "fits", "meanings", "runs_here",
 ]  # fmt: skip
 
 CHECK_JOBS = "SPECDEMO_CHECK_JOBS"  # environment variable: check each job before it runs
@@ -34,10 +34,18 @@ LINE = 64  # bytes of a cache line
 MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 
 
+def meanings(code: Tensor) -> tuple[Tensor, float]:
+    """The numbers that the compiled pass turns 4-bit codes into, and the factor for the scales that this takes. code: (16,)"""
+    from specdemo.kernels.attention import products  # type: ignore[attr-defined]
+
+    found: tuple[Tensor, float] = products.meanings(code)
+    return found
+
+
 class CompiledLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
-    table: from `packing.meanings`; norm: (hidden,) float32, before the head
+    table: from `meanings`; norm: (hidden,) float32, before the head
     head: (V, hidden) bfloat16, laid out anew here, or a matrix of 4 or 8 bits
     feedback: (hidden,) float32, what a drafted token takes over of the normed state that it was drafted from, for
         each number of it; None for nothing

@@ -204,7 +204,7 @@ def product(x, matrix: packing.Packed, outputs: int, group: int) -> torch.Tensor
     into, own = torch.zeros(rows, outputs), torch.zeros(8192 + 128 * padded, dtype=torch.uint8)
     record = jobs.LayerStructure()
     weights.write_matrix(record.qkv, matrix)
-    table, _ = packing.meanings(packing.AFFINE)
+    table, _ = runtime.meanings(packing.AFFINE)
     shapes = runtime._tile_shapes()[min(rows, 16)]
     compiled_product()(
         shapes.ctypes.data, x.data_ptr(), y.data_ptr(), about.data_ptr(), ctypes.addressof(record),

@@ -15,7 +15,7 @@ from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.kernels import cpu_features, packing, runtime
+from specdemo.kernels import cpu_features, runtime
 from specdemo.models.decoders import graphs, heads, packed
 from specdemo.models.decoders.compiled import CompiledDecoder
 from specdemo.models.decoders.heads import AUTO, HeadChoice
@@ -123,7 +123,7 @@ def _way(bits: int) -> str:
 
 def _compiled(model: Any, layers: Sequence[runtime.LayerWeights], bits: int) -> CompiledDecoder:
     base, shape, coding = model.model, packed.shape_of(model), packed.coding_of(model)
-    table, _ = packing.meanings(coding.code)
+    table, _ = runtime.meanings(coding.code)
     head = heads.head_matrix(model.lm_head.weight, bits, coding)
     compiled = runtime.CompiledLayers(layers, shape, table, head, base.norm.weight.float())
     leave_to_file(model.lm_head.weight)

@@ -32,8 +32,8 @@ class Coding:
 
     @property
     def unit(self) -> float:
-        """The factor that the compiled pass wants in scales, see `packing.meanings`."""
-        return packing.meanings(self.code)[1]
+        """The factor that the compiled pass wants in scales, see `runtime.meanings`."""
+        return runtime.meanings(self.code)[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,7 +210,7 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
         LayerWeights(layer.input_norm.float(), layer.post_norm.float(), *packed[4 * n : 4 * n + 4])  # type: ignore[arg-type]
         for n, layer in enumerate(weights.layers)
     ]
-    table, _ = packing.meanings(packing.AFFINE)
+    table, _ = runtime.meanings(packing.AFFINE)
     feedback = None if weights.feedback is None else weights.feedback.float()
     return CompiledLayers(described, shape, table, packed[-1], weights.norm.float(), feedback)
 
