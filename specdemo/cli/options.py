@@ -108,6 +108,24 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, AppSettings, groups=("model",))
 
 
+def add_suite(parser: argparse.ArgumentParser) -> None:
+    """The prompts that a command measures."""
+    add_option(
+        parser,
+        "--suite",
+        type=Path,
+        metavar="FILE",
+        about="prompts as JSON lines; the bundled examples by default",
+    )
+    add_option(
+        parser,
+        "--limit",
+        type=int,
+        metavar="N",
+        about="prompts of each task, at most; all by default",
+    )
+
+
 def add_run_settings(
     parser: argparse.ArgumentParser, *, without: tuple[str, ...] = (), preset: str = OWN
 ) -> None:

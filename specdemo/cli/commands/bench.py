@@ -14,6 +14,7 @@ from specdemo.cli.options import (
     add_models,
     add_option,
     add_run_settings,
+    add_suite,
     check_folders,
     lane_settings,
 )
@@ -23,20 +24,7 @@ LANES = "draft_model:constant:4,draft_model:confidence,ngram"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to measure, how often, and what to write."""
-    add_option(
-        parser,
-        "--suite",
-        type=Path,
-        metavar="FILE",
-        about="prompts as JSON lines; the bundled examples by default",
-    )
-    add_option(
-        parser,
-        "--limit",
-        type=int,
-        metavar="N",
-        about="prompts of each task, at most; all by default",
-    )
+    add_suite(parser)
     add_option(
         parser,
         "--lanes",

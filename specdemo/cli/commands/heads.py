@@ -9,25 +9,12 @@ import sys
 from pathlib import Path
 
 from specdemo.cli import console
-from specdemo.cli.options import add_models, add_option, check_folders
+from specdemo.cli.options import add_models, add_option, add_suite, check_folders
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """On which prompts, and what to write."""
-    add_option(
-        parser,
-        "--suite",
-        type=Path,
-        metavar="FILE",
-        about="prompts as JSON lines; the bundled examples by default",
-    )
-    add_option(
-        parser,
-        "--limit",
-        type=int,
-        metavar="N",
-        about="prompts of each task, at most; all by default",
-    )
+    add_suite(parser)
     add_option(
         parser, "--tokens", type=int, default=48, metavar="N", about="new tokens of each answer"
     )
