@@ -186,7 +186,7 @@ class RemoteStudio(Starting):
         return self._catalogue.pairs()
 
     def outlooks(self, precision: str) -> dict[str, Outlook]:
-        """Of none: the engines' model is chosen when they are started."""
+        """Empty: the model of the engines is chosen when they start."""
         return {}
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:

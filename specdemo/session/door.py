@@ -100,11 +100,11 @@ class Door(Protocol):
 
     @property
     def chosen(self) -> str:
-        """Why the loaded target was taken, see `Loaded.chosen`; "" for one that was named."""
+        """Why `auto` chose the loaded target, see `Loaded.chosen`; "" for a target that was named."""
 
     @property
     def recommended(self) -> Recommended:
-        """How the loaded target's authors let it draw; greedy while nothing is loaded."""
+        """The sampling that the loaded target's authors recommend; greedy while nothing is loaded."""
 
     @property
     def stop_ids(self) -> frozenset[int]:

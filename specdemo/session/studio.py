@@ -101,12 +101,12 @@ class Studio(Starting):
 
     @property
     def chosen(self) -> str:
-        """Why the loaded target was taken, see `Loaded.chosen`; "" for one that was named."""
+        """Why `auto` chose the loaded target, see `Loaded.chosen`; "" for a target that was named."""
         return self._loaded.chosen if self._loaded else ""
 
     @property
     def recommended(self) -> Recommended:
-        """How the loaded target's authors let it draw; greedy while nothing is loaded."""
+        """The sampling that the loaded target's authors recommend; greedy while nothing is loaded."""
         return self._loaded.pair.recommended if self._loaded else Recommended()
 
     @property

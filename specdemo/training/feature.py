@@ -31,7 +31,7 @@ DEPTH = 5  # drafted tokens that the evaluation looks at
 
 
 class Norm(nn.Module):
-    """An RMS norm whose weights are learnt as shares of what they began as: a target's are of very different sizes."""
+    """An RMS norm that learns a factor for each initial weight: the weights of a target's norms differ widely in size."""
 
     def __init__(self, hidden: int, epsilon: float) -> None:
         super().__init__()
@@ -288,7 +288,7 @@ class FeatureNetwork(nn.Module):
 
 
 def _begun_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors with the weights of norms as `Norm` keeps them before anything is learnt."""
+    """Tensors with norm weights in the form in which `Norm` keeps them before training."""
     found: dict[str, Tensor] = {}
     for name, tensor in state.items():
         stem = name.removesuffix("weight")

@@ -80,7 +80,7 @@ def create_model_menu(studio: Door) -> ModelMenu | None:
 def wire_model_menu(
     menu: ModelMenu, handlers: ModelHandlers, status: gr.HTML, loaded: Sequence[Any]
 ) -> None:
-    """What the menu does. loaded: (handler, inputs, outputs) each, for what depends on the loaded model"""
+    """Connect the menu. loaded: (handler, inputs, outputs) each, for what depends on the loaded model"""
     look = (handlers.look, menu.chosen, menu.told)
     gr.on([menu.box.expand, menu.pair.input, menu.precision.input], *look, **QUICK)
     menu.decline.click(*look, **QUICK)
@@ -152,7 +152,7 @@ class ModelHandlers:
         )
 
     def look(self, target: str | None, precision: str | None) -> tuple[object, ...]:
-        """A model is looked at. returns: updates of `ModelMenu.told`: what loading it would mean now"""
+        """A model of the menu is selected. returns: updates of `ModelMenu.told`: what loading it would mean"""
         pairs, current = self.studio.pairs(), self.studio.settings
         precision = precision if precision in PRECISIONS else current.precision
         outlooks = self.studio.outlooks(precision)
@@ -171,7 +171,7 @@ class ModelHandlers:
         )
 
     def settle(self, target: str | None, precision: str | None) -> tuple[object, ...]:
-        """Load was pressed and has done its work. returns: as `look`, but a question stands until it is answered"""
+        """Loading has ended. returns: as `look`, but a question stays until it is answered"""
         asked = (
             self._may_load(target, precision)
             and self._to_download(target or "", precision or "") != 0
@@ -179,7 +179,7 @@ class ModelHandlers:
         return (gr.skip(),) * 4 if asked else self.look(target, precision)
 
     def ask(self, target: str | None, precision: str | None) -> tuple[object, ...]:
-        """Load was pressed. returns: updates of `ModelMenu.told`: a question where loading must download"""
+        """The Load button is pressed. returns: updates of `ModelMenu.told`: a question where loading needs a download"""
         size = (
             self._to_download(target or "", precision or "")
             if self._may_load(target, precision)
@@ -192,7 +192,7 @@ class ModelHandlers:
         return gr.skip(), question, gr.Button(visible=False), gr.Row(visible=True)
 
     def switch(self, target: str | None, precision: str | None) -> Iterator[object]:
-        """Load another pair, unless that must download: `ask` has asked. yields: status, and the button, disabled meanwhile
+        """Load another pair, unless that needs a download, which `ask` asks about. yields: status, and the button, disabled meanwhile
 
         Whatever is not in the catalogue gets the same answer, and nothing is looked up.
         """
@@ -259,7 +259,7 @@ class _Loading:
         return self.status or self.handlers.status(), gr.Button(interactive=not self.busy)
 
     def wait(self, sentence: str) -> None:
-        """Nothing: it stands in no line."""
+        """Nothing: loading waits in no line."""
 
     def end(self, status: str = "") -> None:
         """Nothing is being loaded any more."""

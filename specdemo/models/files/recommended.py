@@ -1,4 +1,4 @@
-"""How a model's authors let it draw its tokens: from its `generation_config.json`, else from the catalogue."""
+"""The sampling that a model's authors recommend: from its `generation_config.json`, else from the catalogue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE = "generation_config.json"
 
 
 def recommended(folder: Path, name: str) -> Recommended:
-    """What is recommended for a model: greedy where nobody says anything.
+    """The sampling recommended for a model; greedy where there is no recommendation.
 
     name: of the catalogue, or that of a file or a folder that begins with one
     """
@@ -32,7 +32,7 @@ def recommended(folder: Path, name: str) -> Recommended:
 
 
 def _published(folder: Path) -> Sampling | None:
-    """What the file of a model says; None for a file that is not there, is damaged or says nothing of drawing."""
+    """Sampling from a model's own file; None where the file is missing or damaged, or has no sampling values."""
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
         if not isinstance(found, dict) or not any(name in found for name in ("do_sample", *DRAWN)):
@@ -45,6 +45,6 @@ def _published(folder: Path) -> Sampling | None:
 
 
 def _taken(found: Mapping[str, Any]) -> Sampling:
-    """The values that are named; a sampled text has temperature 1 unless another is named. Raises UserError."""
+    """Sampling from named values; the temperature is 1 unless one is named. Raises UserError."""
     values = {name: found[name] for name in DRAWN if found.get(name) is not None}
     return RunSettings.from_values({"temperature": 1, **values}).sampling
