@@ -40,8 +40,13 @@ END_SECONDS = 20.0  # that leaving Ray may take, on a busy machine
 START_SECONDS = 600.0  # that the first engine may take to load
 BUSY = 0.75  # share of a replica's runs at once from which on there are to be more replicas
 UPSCALE_SECONDS, DOWNSCALE_SECONDS = 5.0, 300.0
-# Before Ray is imported: no statistics to its makers, and not the low priority that workers have by default.
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+# Before Ray is imported: no statistics to its makers, not the low priority that workers have by default, and no new Ray
+# because something asks for one after this process has left it.
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",
+}
 # A Ray of this process's own listens on the loopback address alone, whatever the variable is called.
 ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
@@ -186,7 +191,7 @@ class ServeLink:
         return self._replicas
 
     def _live(self, settings: AppSettings, report: Callable[[Progress], None]) -> None:
-        joined = False
+        joined, handle = False, None
         try:
             report(Progress("start", None, "Ray"))
             joined = _join(settings)
@@ -201,6 +206,8 @@ class ServeLink:
             self._deployed.set_exception(error)
         finally:
             self._replicas = 0
+            if handle is not None:
+                handle.shutdown()  # else its own thread goes on asking Ray
             if joined:
                 import ray
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import os
 import signal
 import threading
@@ -34,6 +35,7 @@ LONG = replace(PLAIN, max_new_tokens=4096)
 CONTEXT = 8192  # so that a run lasts for seconds
 SLOTS = 4
 WAIT = 90.0
+AFTERWARDS_SECONDS = 2.5  # Serve's own thread reports every second
 END_SECONDS = 30.0  # on a busy machine; a Ray whose processes have died takes a minute
 
 
@@ -65,6 +67,7 @@ def remote(settings):
     assert not studio.ready
     assert not engines()
     patch.undo()
+    threads_of_ray_are_silent()
 
 
 @pytest.fixture
@@ -79,6 +82,22 @@ def until(true, what, seconds=WAIT):
     while not true():
         assert time.monotonic() < end, what
         time.sleep(0.1)
+
+
+def threads_of_ray_are_silent():
+    """What Ray leaves behind in this process neither complains nor starts another Ray."""
+    import ray
+
+    said = []
+    handler = logging.Handler()
+    handler.emit = said.append
+    logging.getLogger("ray.serve").addHandler(handler)
+    time.sleep(AFTERWARDS_SECONDS)
+    logging.getLogger("ray.serve").removeHandler(handler)
+    assert [record.getMessage() for record in said] == []
+    assert not ray.is_initialized()
+    names = {one.name() for one in psutil.Process().children(recursive=True)}
+    assert not names & {"gcs_server", "raylet"}
 
 
 def engines():
@@ -148,6 +167,7 @@ def test_ray_listens_on_this_machine_alone(remote):
         known = ipaddress.ip_address(address)
         assert (getattr(known, "ipv4_mapped", None) or known).is_loopback
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert os.environ["RAY_ENABLE_AUTO_CONNECT"] == "0"
     assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
 
 
