@@ -206,12 +206,14 @@ class ServeLink:
             self._deployed.set_exception(error)
         finally:
             self._replicas = 0
-            if handle is not None:
-                handle.shutdown()  # else its own thread goes on asking Ray
-            if joined:
-                import ray
+            try:
+                if handle is not None:
+                    handle.shutdown()  # else its own thread goes on asking Ray
+            finally:
+                if joined:
+                    import ray
 
-                ray.shutdown()
+                    ray.shutdown()
 
 
 def running_replicas() -> int:
