@@ -13,6 +13,7 @@ from specdemo.ui.address import others_reach, own_address, qr
 from specdemo.ui.files import address
 from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.view import mounted
+from specdemo.ui.words import languages
 from specdemo.ui.words.en import teach as words
 
 _CALL = '(...values) => import(((window.gradio_config || {{}}).root || "") + "/" + {path}).then((module) => {{ module.{function}(values); }})'
@@ -39,6 +40,7 @@ def create_dialogs(studio: Door, share: gr.Button, fields: Mapping[str, Any]) ->
 
     given = {
         "fields": [[name, control.value] for name, control in fields.items()],
+        "languages": ["en", *languages()],
         "opening": next((run.name for run in recorded_runs()), ""),
     }
     teach = mounted(

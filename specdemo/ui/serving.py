@@ -117,6 +117,6 @@ def _player(_request: Request) -> HTMLResponse:
 def _words(request: Request) -> Response:
     """The page's texts in another language, by the English ones."""
     language = request.path_params["language"]
-    if language not in words.LANGUAGES:
+    if language not in words.languages():
         return Response(status_code=404)
     return JSONResponse(words.translations(language))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from html import escape
@@ -48,7 +49,7 @@ Static files, written by `python -m specdemo export-site`. Any web server can ha
 
 def write_site(folder: Path) -> None:
     """Write the site. Raises UserError for a folder with other things in it."""
-    from specdemo.ui.words import VIEW
+    from specdemo.ui.words import VIEW, languages, translations
 
     if folder.exists() and any(folder.iterdir()) and not _is_site(folder):
         raise UserError(
@@ -60,10 +61,16 @@ def write_site(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("*.d.ts"))
     shutil.copyfile(plotly_path(), folder / "plotly.min.js")
+    (folder / "words").mkdir(exist_ok=True)
+    for language in languages():
+        table = json.dumps(translations(language), ensure_ascii=False)
+        (folder / "words" / f"{language}.json").write_text(table, encoding="utf-8")
     words: Any = VIEW
     page = words["export"]["page"]
     for name, text in {
-        "index.html": index(page, {"words": VIEW, "parts": parts()}),
+        "index.html": index(
+            page, {"words": VIEW, "parts": parts(), "languages": ["en", *languages()]}
+        ),
         "player.html": player_page(VIEW),
         "README.md": README.format(title=page["title"], subtitle=page["subtitle"]),
     }.items():

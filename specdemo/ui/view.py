@@ -19,7 +19,7 @@ RUNS = ASSETS / "runs"
 _MOUNT = """
 const base = (window.gradio_config && window.gradio_config.root) || "";
 const file = (path) => import(base + "/" + path);
-Promise.all([file(%(path)s), file(%(language)s).then(({ translated }) => translated(%(words)s, base))]).then(
+Promise.all([file(%(path)s), file(%(language)s).then(({ translated }) => translated(%(words)s, base, %(languages)s))]).then(
   ([module, { words, say }]) => module.%(mount)s(element.querySelector(".sd-mount"), {
     read: () => props.value,
     watch: (call) => watch("value", call),
@@ -108,4 +108,5 @@ def _mount(file: str, function: str, given: dict[str, object]) -> str:
         "language": json.dumps(address("view/page/language.js")),
         "mount": function,
         "words": json.dumps(given, ensure_ascii=True),
+        "languages": json.dumps(["en", *words.languages()]),
     }

@@ -111,6 +111,14 @@ def test_the_replay_file_plays_from_a_disk(page, url, tmp_path):
     assert page.get_by_role("button", name="Replay (one HTML file)").count() == 0
 
 
+def test_it_is_german_where_the_browser_or_the_address_is(page, url):
+    page.goto(f"{url}?lang=de#lessons")
+    page.get_by_role("tab", name="Lektionen").wait_for()
+    page.locator(".sd-lesson h2", has_text="Warum Decodieren langsam ist").wait_for()
+    assert page.evaluate("document.documentElement.lang") == "de"
+    assert page.locator("#sd-tab-play").inner_text() != "Play"
+
+
 def test_it_fits_a_phone_and_changes_its_light(page, url):
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(url)

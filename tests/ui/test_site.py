@@ -53,6 +53,9 @@ def test_its_data_names_runs_that_are_there_and_its_parts(folder):
         assert (folder / "runs" / f"{run}.jsonl").is_file()
     assert json.loads(data["parts"]["lessons"]["value"])["live"] is False
     assert set(data["parts"]) <= set(data["words"]["export"]["page"]["tabs"])
+    assert data["languages"] == ["en", "de"]
+    table = json.loads((folder / "words" / "de.json").read_text(encoding="utf-8"))
+    assert {"Lessons", parts["play"]["choices"][0][1]} <= set(table)
 
 
 def test_its_readme_is_that_of_a_static_space(folder):

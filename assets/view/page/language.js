@@ -1,21 +1,19 @@
 // The page in another language: `?lang=de`, else the browser's. English texts are looked up in one table, which the
 // page fetches; what has no entry stays English.
 
-const LANGUAGES = ["en", "de"];
 // Texts of models and visitors, and parts that the script draws from words that are already translated.
 const OWN = ".sd-mount, textarea, input, script, style, svg";
 // In those, what Python reports.
 const REPORTED = "#sd-model, .sd-note, .sd-problem, .sd-messages, .sd-waits";
 const ATTRIBUTES = ["placeholder", "aria-label", "title"];
 
-/** @param {string | null} name */
-export const isLanguage = (name) => LANGUAGES.includes(name ?? "");
-
-/** The language for a query and the browser's own. @param {string} search @param {string | undefined} browser */
-export function languageOf(search, browser) {
-  const asked = new URLSearchParams(search).get("lang");
-  const wished = asked && isLanguage(asked) ? asked : (browser ?? "").slice(0, 2);
-  return isLanguage(wished) ? wished : "en";
+/**
+ * The language for a query and the browser's own, one of those that there are.
+ * @param {string} search @param {string | undefined} browser @param {string[]} languages
+ */
+export function languageOf(search, browser, languages) {
+  const asked = new URLSearchParams(search).get("lang") ?? "";
+  return [asked, (browser ?? "").slice(0, 2)].find((wished) => languages.includes(wished)) ?? "en";
 }
 
 /** A translator by a table of English texts; `{names}` in them stand for anything. @param {Record<string, string>} table */
@@ -57,21 +55,26 @@ let ready = null;
 /**
  * Words of a part in the page's language, and what says a sentence of Python in it. base: where the page is served
  * @template T
- * @param {T} words @param {string} base @returns {Promise<{ words: T, say: (text: string) => string }>}
+ * @param {T} words @param {string} base @param {string[]} languages @returns {Promise<{ words: T, say: (text: string) => string }>}
  */
-export async function translated(words, base) {
-  const language = languageOf(location.search, navigator.language);
+export async function translated(words, base, languages) {
+  const language = languageOf(location.search, navigator.language, languages);
   if (language === "en") return { words, say: (text) => text };
   ready ??= begin(language, base);
   const made = await ready;
   return { words: made.words(words), say: made.sentence };
 }
 
+/** The translator of a language; sets the document's. @param {string} language @param {string} base */
+export async function fetched(language, base) {
+  const answer = await fetch(`${base}/words/${language}.json`).catch(() => null);
+  document.documentElement.lang = language;
+  return translator(answer?.ok ? await answer.json() : {});
+}
+
 /** @param {string} language @param {string} base */
 async function begin(language, base) {
-  const answer = await fetch(`${base}/words/${language}.json`).catch(() => null);
-  const made = translator(answer?.ok ? await answer.json() : {});
-  document.documentElement.lang = language;
+  const made = await fetched(language, base);
   follow(document.body, made.sentence);
   return made;
 }

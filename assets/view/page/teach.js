@@ -3,7 +3,6 @@
 import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { keysDialog, listen } from "./keys.js";
-import { isLanguage } from "./language.js";
 import { onApply, readState, remembered } from "../core/permalink.js";
 import { Presenter, pageRoot } from "./presenter.js";
 import { Share } from "./share.js";
@@ -43,8 +42,9 @@ class Teach {
     this.words = words;
     /** @type {PageState} */
     this.asked = {};
-    /** @type {{ fields: [string, unknown][], opening: string }} */
-    const { fields, opening } = JSON.parse(read());
+    /** @type {{ fields: [string, unknown][], opening: string, languages: string[] }} */
+    const { fields, opening, languages } = JSON.parse(read());
+    this.languages = languages;
     this.fields = fields.map(([name]) => name);
     /** @type {Record<string, unknown>} */
     const defaults = { ...Object.fromEntries(fields), tab: "play", recorded: opening };
@@ -96,7 +96,7 @@ class Teach {
     const problems = [];
     if (["dark", "light"].includes(theme)) document.body.classList.toggle("dark", theme === "dark");
     else if (theme) problems.push(wrong("theme", theme));
-    if (lang && !isLanguage(lang)) problems.push(wrong("lang", lang));
+    if (lang && !this.languages.includes(lang)) problems.push(wrong("lang", lang));
     if (presenter !== undefined) this.presenter.set(presenter);
     for (const name of hide ?? []) {
       if (name in this.words.share.parts) pageRoot().classList.add(`sd-hide-${name}`);

@@ -69,7 +69,8 @@ function about(words, state, { header }) {
   const recorded = state.source.kind === "recorded";
   const how = [words.methods[header.method] ?? header.method, modelName(header.target)];
   const where = [recorded ? (header.started_at ?? "").slice(0, 10) : "", header.machine];
-  const parts = [state.source.title, ...(recorded ? [...where, ...how] : [...how, ...where])];
+  const { title } = state.source;
+  const parts = [words.runs?.[title] ?? title, ...(recorded ? [...where, ...how] : [...how, ...where])];
   if (header.cached_tokens) parts.push(fill(words.reused, { cached: header.cached_tokens, all: header.prompt_tokens }));
   return parts.filter(Boolean).join(" · ");
 }

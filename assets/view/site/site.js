@@ -2,11 +2,15 @@
 
 import { el } from "../parts/dom.js";
 import { frame, given, later } from "./frame.js";
+import { fetched, languageOf, translator } from "../page/language.js";
 import { mount } from "../play/view.js";
 
 /** @import { Given } from "../parts/page" */
 
-const data = given("sd-data");
+const offered = given("sd-data");
+const language = languageOf(location.search, navigator.language, offered.languages);
+const { words: inLanguage, sentence: say } = language === "en" ? translator({}) : await fetched(language, ".");
+const data = inLanguage(offered);
 const words = data.words.export.page;
 // Only the first tab's script is there from the beginning.
 /** @type {Record<string, () => Promise<(element: HTMLElement, given: Given) => unknown>>} */
@@ -31,7 +35,7 @@ class Part {
     element.append(place);
     /** @param {() => void} call */
     const watch = (call) => (this.#changed = call);
-    this.ready = MOUNTS[name]().then((mounted) => mounted(place, { read: () => this.#value, watch, words: { ...data.words, view: data.words, ...own } }));
+    this.ready = MOUNTS[name]().then((mounted) => mounted(place, { read: () => this.#value, watch, say, words: { ...data.words, view: data.words, ...own } }));
   }
 
   /** Show one of the recordings; the first where none of that name is known. @param {string | undefined} key */

@@ -11,7 +11,21 @@ from types import ModuleType
 from specdemo.ui.words import en
 from specdemo.ui.words.en import *  # noqa: F403 - English is what the page is built with
 
-LANGUAGES = ("de",)  # beside English
+
+def languages() -> list[str]:
+    """Languages beside English: one folder each, found by its name."""
+    found = pkgutil.iter_modules(importlib.import_module(__name__).__path__)
+    return sorted(info.name for info in found if info.ispkg and info.name != "en")
+
+
+def missing(language: str) -> list[str]:
+    """What a language does not say yet: the paths of English texts, a part's name before each."""
+    said = parts(importlib.import_module(f"{__name__}.{language}"))
+    return [
+        f"{part.removeprefix('.')}{path}"
+        for part in parts()
+        for path in set(texts(part, "en")) - set(texts(part, language) if part in said else ())
+    ]
 
 
 def parts(package: ModuleType = en) -> list[str]:

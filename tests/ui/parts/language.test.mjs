@@ -1,13 +1,13 @@
 // Another language: which one is wished for, words by their English texts, and sentences that Python has filled in.
 import assert from "node:assert/strict";
-import { isLanguage, languageOf, translator } from "../../../assets/view/page/language.js";
+import { languageOf, translator } from "../../../assets/view/page/language.js";
 
-assert.equal(languageOf("?lang=de", "en-GB"), "de");
-assert.equal(languageOf("?lang=en", "de-AT"), "en");
-assert.equal(languageOf("", "de-AT"), "de");
-assert.equal(languageOf("?lang=xx", "fr"), "en");
-assert.equal(languageOf("", undefined), "en");
-assert.ok(isLanguage("de") && !isLanguage("xx"));
+assert.equal(languageOf("?lang=de", "en-GB", ["en", "de"]), "de");
+assert.equal(languageOf("?lang=en", "de-AT", ["en", "de"]), "en");
+assert.equal(languageOf("", "de-AT", ["en", "de"]), "de");
+assert.equal(languageOf("?lang=xx", "fr", ["en", "de"]), "en");
+assert.equal(languageOf("", undefined, ["en", "de"]), "en");
+assert.equal(languageOf("?lang=fr", "de", ["en", "de", "fr"]), "fr"); // whatever the page offers
 
 const { sentence, words } = translator({
   Run: "Start",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from specdemo.trace.events import LARGEST_FILE
 from specdemo.ui.words.de.charts import WORDS as CHARTS
 from specdemo.ui.words.de.export import WORDS as EXPORT
+from specdemo.ui.words.de.runs import RUNS as _RUNS
 
 TITLE = "specdemo"
 SUBTITLE = "Spekulatives Decodieren, live: ein Entwurf rät, das Zielmodell prüft."
@@ -153,6 +154,7 @@ STATUS = {
 
 VIEW: dict[str, object] = {
     "source": {"live": "gemessen", "recorded": "aufgezeichnet"},
+    "runs": _RUNS,
     "methods": {
         "draft_model": "Entwurfsmodell",
         "tree": "Baum",

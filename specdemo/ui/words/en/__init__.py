@@ -6,6 +6,7 @@ from specdemo.session.menu import drafter_kinds, method_labels
 from specdemo.trace.events import LARGEST_FILE
 from specdemo.ui.words.en.charts import WORDS as CHARTS
 from specdemo.ui.words.en.export import WORDS as EXPORT
+from specdemo.ui.words.en.runs import RUNS as _RUNS
 
 TITLE = "specdemo"
 SUBTITLE = "Speculative decoding, live: a draft guesses, the target checks."
@@ -142,6 +143,7 @@ STATUS = {
 # What the script shows; names in braces are filled in by it.
 VIEW: dict[str, object] = {
     "source": {"live": "measured", "recorded": "recorded"},
+    "runs": _RUNS,  # their titles
     "methods": {**method_labels(), "plain": "plain decoding"},
     "phase": {
         "waiting": "Waiting…",
