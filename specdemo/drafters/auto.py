@@ -161,7 +161,7 @@ def _auto(context: DraftingContext) -> Auto:
 AUTO = Method(
     name="auto",
     title="Auto",
-    summary="Copies, asks the draft model or decodes plainly, step by step: what measured costs promise to be fastest.",
+    summary="Copies, asks the draft model or decodes plainly, step by step: whichever is fastest here.",
     make=_auto,
     takes=("draft", "store"),
     options=("lookahead", "memory"),

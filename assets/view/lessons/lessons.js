@@ -123,7 +123,7 @@ class Lessons {
       el("h3", {}, words.predict), ...(lesson.exercise ? rest : questions).map(({ root }) => root),
       this.screen.root, liveBox(lesson, this.#data.runs[lesson.live.run], { words, own, live: this.#data.live }),
       el("aside", { class: "sd-takeaway", "aria-label": words.takeaway }, el("b", {}, words.takeaway), el("p", {}, own.takeaway)),
-      el("p", { class: "sd-lesson-papers" }, fill(words.papers, { papers: own.papers.join(", ") })), this.#turn(place));
+      papersOf(words.papers, own.papers), this.#turn(place));
   }
 
   /** @param {Lesson} lesson @param {Asked} question @param {Words} own */
@@ -183,4 +183,14 @@ function rich(sentence) {
     node.append(tag ? el(tag, {}, part.slice(1, -1)) : part);
   }
   return node;
+}
+
+/** The papers of a lesson: one that begins with its arXiv number is a link. @param {string} label @param {Words} papers */
+function papersOf(label, papers) {
+  const items = papers.map((paper) => {
+    const [, number, title] = /^(\d{4}\.\d{5}) (.+)$/.exec(paper) ?? [];
+    const href = `https://arxiv.org/abs/${number}`;
+    return el("li", {}, number ? el("a", { href, target: "_blank", rel: "noreferrer" }, title) : paper);
+  });
+  return el("section", { class: "sd-lesson-papers" }, el("h3", {}, label), el("ul", {}, ...items));
 }

@@ -63,7 +63,7 @@ def find_trained(
     """Those that are there for a target, by kind: every folder of a drafter that reads the target's hidden states.
 
     Those that go on top of a draft model are found only together with it.
-    wanted: a folder that holds a folder a kind; "auto" for what is shipped; "none"
+    wanted: a folder with one subfolder per kind of drafter; "auto" for what is shipped; "none"
     Raises UserError for a named folder that is not there, and for drafters of another target.
     """
     from specdemo.models.drafts.compact_decoder import CompactDecoder

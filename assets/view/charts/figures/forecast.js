@@ -4,7 +4,7 @@ import { two } from "../../core/metrics.js";
 import { fill } from "../../core/sentence.js";
 import { forecastSteps } from "../../core/series.js";
 import { Pen } from "../pen.js";
-import { ceiling, indices, mean, middles, overSteps } from "./steps.js";
+import { ceiling, indices, mean, middles, nothing, overSteps } from "./steps.js";
 
 /** @import { FigureOf, Look } from "../figure" */
 
@@ -35,7 +35,7 @@ export function forecast(run, words, colours) {
   /** @param {(step: typeof steps[number]) => number} read */
   const average = (read) => two(mean(known.map(read)));
   return {
-    ...overSteps(run, words, { empty: known.length ? "" : steps.length ? words.no_forecast : words.no_steps }),
+    ...overSteps(run, words, { empty: known.length ? "" : steps.length ? words.no_forecast : nothing(run, words) }),
     looks: LOOKS,
     names,
     traces: [

@@ -3,7 +3,7 @@
 import { positions, two } from "../../core/metrics.js";
 import { fill } from "../../core/sentence.js";
 import { Pen } from "../pen.js";
-import { pick, zeros } from "./steps.js";
+import { nothing, pick, zeros } from "./steps.js";
 
 /** @import { FigureOf, Look } from "../figure" */
 
@@ -38,7 +38,7 @@ export function position(run, words, colours) {
     ],
     x: { title: words.across.position, range: [0.5, Math.max(8, places.length) + 0.5], dtick: places.length > 12 ? 2 : 1 },
     y: { title: words.share, range: [0, 105], dtick: 25 },
-    empty: places.length ? "" : words.no_drafts,
+    empty: places.length ? "" : nothing(run, words),
     label: fill(words.position_label, { shares: shares || "–" }),
     table: () => ({
       heads: [words.position, words.drafted, words.tested, words.kept, `${words.kept_tested}, %`, `${words.kept_drafted}, %`],

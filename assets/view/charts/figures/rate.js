@@ -4,7 +4,7 @@ import { tokensPerSecond, two } from "../../core/metrics.js";
 import { fill } from "../../core/sentence.js";
 import { plainRates, rateCurve } from "../../core/series.js";
 import { Pen } from "../pen.js";
-import { RECENT, ceiling, indices, overSteps } from "./steps.js";
+import { RECENT, ceiling, indices, nothing, overSteps } from "./steps.js";
 
 /** @import { FigureOf, Look, Run } from "../figure" */
 
@@ -29,7 +29,7 @@ export function rate(run, words, colours) {
     step: point.step + 1, fast: two(point.soFar), recent: two(point.recent), plain: two(beside[i]), count: RECENT,
   }));
   return {
-    ...overSteps(run, words, { empty: run.plain ? "" : words.no_steps }),
+    ...overSteps(run, words, { empty: run.plain ? "" : nothing(run, words) }),
     looks: LOOKS,
     names,
     traces: [

@@ -4,7 +4,7 @@ import { speedup as speedupOf, speedupCurve, two } from "../../core/metrics.js";
 import { fill } from "../../core/sentence.js";
 import { overlapBound, predictedCurve } from "../../core/series.js";
 import { Pen } from "../pen.js";
-import { indices, overSteps, pick } from "./steps.js";
+import { indices, nothing, overSteps, pick } from "./steps.js";
 
 /** @import { FigureOf, Look } from "../figure" */
 /** @typedef {{ step: number, seconds: number, speedup: number }[]} Curve */
@@ -45,7 +45,7 @@ export function speedup(run, words, colours) {
   /** @param {Curve} curve */
   const last = (curve) => two(curve.at(-1)?.speedup);
   return {
-    ...overSteps(run, words, { empty: points.length ? "" : state.lane === "plain" && !plain?.end ? words.wait_plain : words.no_plain }),
+    ...overSteps(run, words, { empty: points.length ? "" : state.lane === "plain" && !plain?.end ? words.wait_plain : plain ? nothing(run, words) : words.no_plain }),
     looks: LOOKS,
     names,
     traces: [...drawn, pen.hover(here, heights, texts, indices(all))],

@@ -12,10 +12,13 @@ export const RECENT = 8; // steps that a rate of late is measured over
 export const overSteps = (run, words, more = {}) => ({
   x: { title: words.across[run.axis], range: run.range },
   shared: true,
-  empty: run.steps.length ? "" : words.no_steps,
+  empty: run.steps.length ? "" : nothing(run, words),
   place: (i) => (i in run.starts ? [run.starts[i], run.ends[i]] : null),
   ...more,
 });
+
+/** Why there are no drafts to show: none so far, or none at all. @param {Run} run @param {Words} words @returns {string} */
+export const nothing = ({ lane, plain }, words) => ((lane ?? plain)?.end ? words.none_drafted : words.no_steps);
 
 /** @param {Words} words @param {...string} names */
 export const pick = (words, ...names) => Object.fromEntries(names.map((name) => [name, words[name]]));

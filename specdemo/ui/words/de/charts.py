@@ -81,7 +81,6 @@ WORDS: dict[str, object] = {
     "position": "Stelle",
     "tested": "geprüft",
     "kept": "behalten",
-    "no_drafts": "Noch nichts entworfen",
     "draft": "Entwurf {share} %",
     "verify": "Prüfen {share} %",
     "overhead": "Verwaltung {share} %",
@@ -107,4 +106,5 @@ WORDS: dict[str, object] = {
     "run": "Lauf",
     "no_history": "Nur für Verfahren, die von Lauf zu Lauf lernen",
     "no_steps": "Noch nichts entworfen",
+    "none_drafted": "In diesem Lauf wurde nichts entworfen",
 }

@@ -28,8 +28,8 @@ MARKED = [
     "{title} (verlustbehaftet, hier nicht verfügbar)",
 ]
 SUMMARIES = {
-    "auto": "Kopiert, fragt das Entwurfsmodell oder dekodiert ohne Entwurf, Schritt für Schritt: was nach den "
-    "gemessenen Kosten am schnellsten sein dürfte.",
+    "auto": "Kopiert, fragt das Entwurfsmodell oder dekodiert ohne Entwurf, Schritt für Schritt: was hier "
+    "am schnellsten ist.",
     "draft_model": "Ein kleines Sprachmodell rät die nächsten Token, eines nach dem anderen.",
     "tree": "Das Entwurfsmodell rät mehrere Fortsetzungen zugleich; das Zielmodell prüft alle Zweige in einem Durchgang.",
     "feature": "Ein Entwurfsmodell, das auch liest, was das Zielmodell ein Token früher wusste (nach EAGLE).",

@@ -85,7 +85,6 @@ WORDS: dict[str, object] = {
     "position": "position",
     "tested": "tested",
     "kept": "kept",
-    "no_drafts": "Nothing drafted yet",
     # Where the time goes
     "draft": "draft {share} %",
     "verify": "verify {share} %",
@@ -114,4 +113,5 @@ WORDS: dict[str, object] = {
     "run": "run",
     "no_history": "Only for methods that learn from run to run",
     "no_steps": "Nothing drafted yet",
+    "none_drafted": "Nothing was drafted in this run",
 }

@@ -29,7 +29,7 @@ WORDS: dict[str, object] = {
     "no_model": "Hier gibt es kein Modell, um es auszuführen. Wo specdemo mit einem läuft, den Prompt und diese "
     "Einstellungen in den Reiter Ausprobieren übernehmen.",
     "takeaway": "Zum Mitnehmen",
-    "papers": "Weiterlesen: {papers}.",
+    "papers": "Zum Weiterlesen",
     "turn": "Vorige und nächste Lektion",
     "previous": "Zurück: {title}",
     "next": "Weiter: {title}",

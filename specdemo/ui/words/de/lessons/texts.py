@@ -51,7 +51,10 @@ LESSONS: dict[str, object] = {
         "noch einmal starten und die Token je Sekunde vergleichen.",
         "takeaway": "Ein Token je Durchgang macht das Decodieren langsam; ein Durchgang über mehrere Token kostet viel "
         "weniger als mehrere Durchgänge. Wer die nächsten Token raten könnte, könnte sie zusammen prüfen lassen.",
-        "papers": ["2211.17192 (Leviathan)", "2302.01318 (Chen)"],
+        "papers": [
+            "2211.17192 Leviathan et al., Fast Inference from Transformers via Speculative Decoding",
+            "2302.01318 Chen et al., Accelerating Large Language Model Decoding with Speculative Sampling",
+        ],
     },
     "check": {
         "title": "Entwerfen und prüfen",
@@ -103,7 +106,10 @@ LESSONS: dict[str, object] = {
         "welche nicht?",
         "takeaway": "Ein kleines Modell rät, das Zielmodell prüft alles Geratene in einem Durchgang, und jeder Schritt "
         "gibt mindestens ein Token.",
-        "papers": ["2211.17192 (Leviathan)", "2302.01318 (Chen)"],
+        "papers": [
+            "2211.17192 Leviathan et al., Fast Inference from Transformers via Speculative Decoding",
+            "2302.01318 Chen et al., Accelerating Large Language Model Decoding with Speculative Sampling",
+        ],
     },
     "exact": {
         "title": "Warum sich nichts ändert",
@@ -158,7 +164,11 @@ LESSONS: dict[str, object] = {
         "stellen und sehen, wie viel mehr Entwürfe behalten werden.",
         "takeaway": "Mit min(1, p / q) behalten, aus dem Rest ersetzen: Die Summe ist p für jeden Entwurf. Ein schlechter "
         "Entwurf kostet Zeit und sonst nichts.",
-        "papers": ["2211.17192 (Leviathan)", "2302.01318 (Chen)", "docs/lossless.md"],
+        "papers": [
+            "2211.17192 Leviathan et al., Fast Inference from Transformers via Speculative Decoding",
+            "2302.01318 Chen et al., Accelerating Large Language Model Decoding with Speculative Sampling",
+            "docs/lossless.md",
+        ],
     },
     "ahead": {
         "title": "Wie weit vorausschauen",
@@ -217,7 +227,10 @@ LESSONS: dict[str, object] = {
         "Diagramme der Vorausschau vergleichen, und die Sekunden.",
         "takeaway": "Wie weit man entwirft, hängt von der Stelle, dem Entwurf und der Maschine ab. Veröffentlichte Gewinne "
         "dynamischer Regeln gegenüber der besten festen Zahl sind 7 bis 11 %: Die beste feste Zahl ist der ehrliche Gegner.",
-        "papers": ["2405.04304 (DISCO)", "2405.19715 (SpecDec++)"],
+        "papers": [
+            "2405.04304 DISCO, Dynamic Speculation Lookahead Accelerates Speculative Decoding",
+            "2405.19715 SpecDec++, Boosting Speculative Decoding via Adaptive Candidate Lengths",
+        ],
     },
     "slower": {
         "title": "Wenn es langsamer ist",
@@ -258,7 +271,9 @@ LESSONS: dict[str, object] = {
         "Entwerfen?",
         "takeaway": "Beschleunigung ist Token je Schritt durch die Kosten eines Schritts. Der Anteil angenommener Entwürfe "
         "allein sagt wenig: auf beides sehen, und auf Sekunden.",
-        "papers": ["2211.17192 (Leviathan), zu den Kosten eines Schritts"],
+        "papers": [
+            "2211.17192 Leviathan et al., Fast Inference from Transformers via Speculative Decoding (die Kosten eines Schritts)"
+        ],
     },
     "other": {
         "title": "Entwürfe ohne zweites Modell",
@@ -333,12 +348,12 @@ LESSONS: dict[str, object] = {
         "takeaway": "Entwürfe können aus dem Text kommen, aus einem Vorrat oder aus dem Inneren des Zielmodells. Es zählt, "
         "was ein Entwurf kostet und wie oft er behalten wird, bei diesem Zielmodell und diesem Text.",
         "papers": [
-            "2311.08252 (REST)",
-            "2404.16710 (LayerSkip)",
-            "2309.08168 (Draft & Verify)",
-            "2401.10774 (Medusa)",
-            "2401.15077 (EAGLE)",
-            "2503.01840 (EAGLE-3)",
+            "2311.08252 REST, Retrieval-Based Speculative Decoding",
+            "2404.16710 LayerSkip, Enabling Early Exit Inference and Self-Speculative Decoding",
+            "2309.08168 Draft & Verify, Lossless Large Language Model Acceleration via Self-Speculative Decoding",
+            "2401.10774 Medusa, Simple LLM Inference Acceleration Framework with Multiple Decoding Heads",
+            "2401.15077 EAGLE, Speculative Sampling Requires Rethinking Feature Uncertainty",
+            "2503.01840 EAGLE-3, Scaling up Inference Acceleration via Training-Time Test",
         ],
     },
     "trees": {
@@ -397,7 +412,11 @@ LESSONS: dict[str, object] = {
         "Was ist auf dieser Maschine schneller?",
         "takeaway": "Ein Baum tauscht Zeilen gegen Token: Mehrere Zweige werden bezahlt, höchstens einer wird behalten. Das "
         "lohnt sich, wo Zeilen billig sind und die zweite Wahl oft stimmt.",
-        "papers": ["2305.09781 (SpecInfer)", "2406.16858 (EAGLE-2)", "2402.12374 (Sequoia)"],
+        "papers": [
+            "2305.09781 SpecInfer, Tree-based Speculative Inference and Verification",
+            "2406.16858 EAGLE-2, Faster Inference of Language Models with Dynamic Draft Trees",
+            "2402.12374 Sequoia, Scalable, Robust, and Hardware-aware Speculative Decoding",
+        ],
     },
     "latest": {
         "title": "Die Verfahren von 2026",
@@ -473,10 +492,10 @@ LESSONS: dict[str, object] = {
         "lohnt. Alle leben weiter von der Regel aus Lektion 3 und von gemessenen Kosten.",
         "papers": [
             "DSpark (DeepSeek-AI und Universität Peking, 2026)",
-            "2606.18394 (JetSpec)",
-            "2408.11850 (PEARL)",
-            "2603.03251 (SSD)",
-            "2310.07177 (OSD)",
+            "2606.18394 JetSpec",
+            "2408.11850 PEARL, Parallel Speculative Decoding with Adaptive Draft Length",
+            "2603.03251 SSD, Speculative Speculative Decoding",
+            "2310.07177 OSD, Online Speculative Decoding",
         ],
     },
 }

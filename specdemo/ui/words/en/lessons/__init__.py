@@ -28,7 +28,7 @@ WORDS: dict[str, object] = {
     },
     "no_model": "There is no model here to run this with. Where specdemo has one, enter the prompt and these settings on the Play tab.",
     "takeaway": "Take away",
-    "papers": "Read on: {papers}.",
+    "papers": "Papers",
     "turn": "Previous and next lesson",
     "previous": "Back: {title}",
     "next": "Next: {title}",

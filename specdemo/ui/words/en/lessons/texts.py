@@ -44,7 +44,10 @@ LESSONS: dict[str, object] = {
         "live": "Run the same question with plain decoding on your machine. Then choose the method Draft model, "
         "run again, and compare tokens per second.",
         "takeaway": "One token per pass makes decoding slow; a pass over several tokens costs far less than several passes. If the next tokens could be guessed, they could be checked together.",
-        "papers": ["2211.17192 (Leviathan)", "2302.01318 (Chen)"],
+        "papers": [
+            "2211.17192 Leviathan et al., Fast Inference from Transformers via Speculative Decoding",
+            "2302.01318 Chen et al., Accelerating Large Language Model Decoding with Speculative Sampling",
+        ],
     },
     "check": {
         "title": "Draft and verify",
@@ -88,7 +91,10 @@ LESSONS: dict[str, object] = {
         "and which are not?",
         "takeaway": "A small model guesses, the target checks all guesses in one pass, and each step gives at "
         "least one token.",
-        "papers": ["2211.17192 (Leviathan)", "2302.01318 (Chen)"],
+        "papers": [
+            "2211.17192 Leviathan et al., Fast Inference from Transformers via Speculative Decoding",
+            "2302.01318 Chen et al., Accelerating Large Language Model Decoding with Speculative Sampling",
+        ],
     },
     "exact": {
         "title": "Why nothing changes",
@@ -136,7 +142,11 @@ LESSONS: dict[str, object] = {
         "and see how many more drafts are kept.",
         "takeaway": "Keep with min(1, p / q), replace from the residual: the sum is p for every draft. A bad draft "
         "costs time and nothing else.",
-        "papers": ["2211.17192 (Leviathan)", "2302.01318 (Chen)", "docs/lossless.md"],
+        "papers": [
+            "2211.17192 Leviathan et al., Fast Inference from Transformers via Speculative Decoding",
+            "2302.01318 Chen et al., Accelerating Large Language Model Decoding with Speculative Sampling",
+            "docs/lossless.md",
+        ],
     },
     "ahead": {
         "title": "How far to look ahead",
@@ -189,7 +199,10 @@ LESSONS: dict[str, object] = {
         "live": "Run the same list with the cost-aware policy, then with a constant lookahead of 3, then of 12. "
         "Compare the lookahead charts, and the seconds.",
         "takeaway": "How far to draft depends on the position, the draft and the machine. Published gains of dynamic policies over the best constant are 7 to 11 %: the best constant is the honest rival.",
-        "papers": ["2405.04304 (DISCO)", "2405.19715 (SpecDec++)"],
+        "papers": [
+            "2405.04304 DISCO, Dynamic Speculation Lookahead Accelerates Speculative Decoding",
+            "2405.19715 SpecDec++, Boosting Speculative Decoding via Adaptive Candidate Lengths",
+        ],
     },
     "slower": {
         "title": "When it is slower",
@@ -226,7 +239,9 @@ LESSONS: dict[str, object] = {
         },
         "live": "Run the same poem with the cost-aware policy and the fallback. How short do drafts become, and does drafting pause?",
         "takeaway": "Speedup is tokens per step divided by the cost of a step. A share of accepted drafts alone says little: look at both, and at seconds.",
-        "papers": ["2211.17192 (Leviathan), on the cost of a step"],
+        "papers": [
+            "2211.17192 Leviathan et al., Fast Inference from Transformers via Speculative Decoding (the cost of a step)"
+        ],
     },
     "other": {
         "title": "Drafts without a second model",
@@ -293,12 +308,12 @@ LESSONS: dict[str, object] = {
         "helping?",
         "takeaway": "Guesses can come from the text, from a collection of texts, or from inside the target. What counts is what a guess costs and how often it is kept, on this target and this text.",
         "papers": [
-            "2311.08252 (REST)",
-            "2404.16710 (LayerSkip)",
-            "2309.08168 (Draft & Verify)",
-            "2401.10774 (Medusa)",
-            "2401.15077 (EAGLE)",
-            "2503.01840 (EAGLE-3)",
+            "2311.08252 REST, Retrieval-Based Speculative Decoding",
+            "2404.16710 LayerSkip, Enabling Early Exit Inference and Self-Speculative Decoding",
+            "2309.08168 Draft & Verify, Lossless Large Language Model Acceleration via Self-Speculative Decoding",
+            "2401.10774 Medusa, Simple LLM Inference Acceleration Framework with Multiple Decoding Heads",
+            "2401.15077 EAGLE, Speculative Sampling Requires Rethinking Feature Uncertainty",
+            "2503.01840 EAGLE-3, Scaling up Inference Acceleration via Training-Time Test",
         ],
     },
     "trees": {
@@ -348,7 +363,11 @@ LESSONS: dict[str, object] = {
         "faster on your machine?",
         "takeaway": "A tree trades rows for tokens: several branches are paid for, and at most one is kept. It pays "
         "where rows are cheap and the second choice is often right.",
-        "papers": ["2305.09781 (SpecInfer)", "2406.16858 (EAGLE-2)", "2402.12374 (Sequoia)"],
+        "papers": [
+            "2305.09781 SpecInfer, Tree-based Speculative Inference and Verification",
+            "2406.16858 EAGLE-2, Faster Inference of Language Models with Dynamic Draft Trees",
+            "2402.12374 Sequoia, Scalable, Robust, and Hardware-aware Speculative Decoding",
+        ],
     },
     "latest": {
         "title": "The methods of 2026",
@@ -413,10 +432,10 @@ LESSONS: dict[str, object] = {
         "takeaway": "New methods cut what a draft costs or hide it, and decide what is worth checking. All of them still rely on the rule of lesson 3 and on measured costs.",
         "papers": [
             "DSpark (DeepSeek-AI and Peking University, 2026)",
-            "2606.18394 (JetSpec)",
-            "2408.11850 (PEARL)",
-            "2603.03251 (SSD)",
-            "2310.07177 (OSD)",
+            "2606.18394 JetSpec",
+            "2408.11850 PEARL, Parallel Speculative Decoding with Adaptive Draft Length",
+            "2603.03251 SSD, Speculative Speculative Decoding",
+            "2310.07177 OSD, Online Speculative Decoding",
         ],
     },
 }
