@@ -1,0 +1,195 @@
+"""Auto beside single methods, on several pairs of models: one table of what drafting and choosing give.
+
+    python -m specdemo.bench.pairs --suite FILE --limit 2 [--targets A,B] [--json pairs.json]
+
+Each target runs greedily and as its authors recommend. Plain decoding and all lanes answer each prompt in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from specdemo.bench.lanes import PLAIN
+from specdemo.bench.report import aligned
+from specdemo.bench.run import BenchOptions, run_bench
+from specdemo.bench.suite import Item, read_suite
+from specdemo.cli import console
+from specdemo.models.progress import ProgressCallback
+from specdemo.session.machine import machine_name
+from specdemo.session.studio import Studio
+from specdemo.settings import GREEDY, RECOMMENDED, AppSettings, RunSettings
+
+TARGETS = "smollm2-135m-instruct,qwen2.5-coder-1.5b-instruct"
+AUTO = "auto"
+SINGLES = ("ngram", "draft_model", "feature")
+CHAIN = 4  # drafted tokens of the chain that always drafts
+PRESETS = (GREEDY, RECOMMENDED)
+CHOICE = (
+    "target", "sampling", "plain tokens/s", "auto", "worst task", "best single method",
+    "auto over it", "best choice, modelled", "same text",
+)  # fmt: skip
+DRAFTS = (
+    "target", "sampling", "lane", "speedup", "first accepted", "tokens/step", "draft ms/token",
+    "draft token over a pass",
+)  # fmt: skip
+TASKS = ("target", "sampling", "lane")
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """What one target gave with one preset of sampling.
+
+    rows: of the bench; hindsight: speedup, None where texts differ by chance
+    """
+
+    target: str
+    preset: str
+    rows: list[dict[str, Any]]
+    hindsight: float | None
+
+    def of(self, lane: str, task: str = "mean") -> dict[str, Any]:
+        """The row of a lane."""
+        return next(row for row in self.rows if (row["lane"], row["task"]) == (lane, task))
+
+    @property
+    def lanes(self) -> list[str]:
+        """All but plain decoding."""
+        return [row["lane"] for row in self.rows if row["task"] == "mean" and row["lane"] != PLAIN]
+
+    @property
+    def tasks(self) -> list[str]:
+        """In order."""
+        return [row["task"] for row in self.rows if row["lane"] == PLAIN and row["task"] != "mean"]
+
+    def choice(self) -> list[str]:
+        """Its line of the table of choices."""
+        auto = self.of(AUTO)
+        single = max((self.of(lane) for lane in SINGLES if lane in self.lanes), key=_speedup)
+        worst = min((self.of(AUTO, task) for task in self.tasks), key=_speedup)
+        best = "-" if self.hindsight is None else f"{self.hindsight:.2f}x"
+        return [
+            self.target, self.preset, f"{self.of(PLAIN)['tokens_per_second']:.1f}", _times(auto),
+            f"{worst['task'].replace('_', ' ')} {_times(worst)}",
+            f"{single['lane']} {_times(single)}", f"{_speedup(auto) / _speedup(single):.2f}", best,
+            f"{100 * auto['same_output_rate']:.0f} %" if self.preset == GREEDY else "-",
+        ]  # fmt: skip
+
+    def drafts(self) -> list[list[str]]:
+        """A line for each lane that drafts."""
+        one_pass = self.of(PLAIN)["verify_ms_per_step"]
+        lines = []
+        for lane in self.lanes:
+            row = self.of(lane)
+            draft = row["draft_ms_per_token"]
+            first = row["first_accept_rate"]
+            lines.append([
+                self.target, self.preset, lane, _times(row),
+                f"{100 * first:.0f} %" if first is not None else "-", f"{row['tokens_per_step']:.2f}",
+                f"{draft:.2f}" if draft else "-", f"1/{one_pass / draft:.0f}" if draft else "-",
+            ])  # fmt: skip
+        return lines
+
+    def by_task(self) -> list[list[str]]:
+        """A line for each lane: its speedup on each task."""
+        return [
+            [self.target, self.preset, lane, *(_times(self.of(lane, task)) for task in self.tasks)]
+            for lane in self.lanes
+        ]
+
+
+def _speedup(row: dict[str, Any]) -> float:
+    return float(row["speedup"] or 0.0)
+
+
+def _times(row: dict[str, Any]) -> str:
+    return f"{_speedup(row):.2f}x"
+
+
+def measure_pair(
+    studio: Studio,
+    items: Sequence[Item],
+    tokens: int,
+    preset: str,
+    progress: ProgressCallback,
+) -> PairResult:
+    """Run the lanes that this pair has."""
+    here = {method.name for method in studio.methods() if method.available}
+    singles = [lane for lane in SINGLES if lane in here]
+    chains = [f"{lane}:constant:{CHAIN}" for lane in singles if lane != SINGLES[0]]
+    recommended = studio.pair.recommended.sampling
+    usual = RunSettings(max_new_tokens=tokens, memory=False, preset=preset)
+
+    def settings_of(lane: str) -> RunSettings:
+        method, _, policy = lane.partition(":")
+        asked = replace(usual, method=method)
+        if policy:
+            asked = replace(asked, policy="constant", lookahead=CHAIN, fallback=False)
+        return asked.drawn(recommended)
+
+    options = BenchOptions(",".join([AUTO, *singles, *chains]), first_turns=True)
+    bench = run_bench(studio, items, options, settings_of, listen=console.note, progress=progress)
+    best = bench.hindsight.speedup() if preset == GREEDY else None
+    return PairResult(studio.pair.target.info.name, preset, bench.report.rows(), best)
+
+
+def as_file(results: Sequence[PairResult], about: str, command: str) -> dict[str, Any]:
+    """A file of measurements as the documents read it."""
+    tasks = [name.replace("_", " ") for name in results[0].tasks]
+    tables = [
+        (CHOICE, [result.choice() for result in results]),
+        (DRAFTS, [line for result in results for line in result.drafts()]),
+        ((*TASKS, *tasks), [line for result in results for line in result.by_task()]),
+    ]
+    return {
+        "title": "Auto beside single methods, both pairs",
+        "machine": machine_name(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "command": command,
+        "about": about,
+        "tables": [{"columns": list(columns), "rows": rows} for columns, rows in tables],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--targets", default=TARGETS, help="names, folders or GGUF files")
+    parser.add_argument("--suite", type=Path, required=True, help="prompts as JSON lines")
+    parser.add_argument("--limit", type=int, help="prompts of each task, at most")
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens of each answer")
+    parser.add_argument("--presets", default=",".join(PRESETS), help="of sampling")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    items, results = read_suite(options.suite, options.limit), []
+    for target in options.targets.split(","):
+        studio = console.load_studio(AppSettings(target=target))
+        for preset in options.presets.split(","):
+            with console.reporting() as report:
+                results.append(measure_pair(studio, items, options.tokens, preset, report))
+    about = (
+        f"{len(items)} prompts, first turns, {options.tokens} new tokens. The best choice takes the fastest way through each "
+        "text by steps that some lane took: modelled, greedy texts only."
+    )
+    asked = shlex.join(["python", "-m", __spec__.name, *(arguments or sys.argv[1:])])
+    found = as_file(results, about, asked)
+    for table in found["tables"]:
+        console.write(aligned(table["columns"], table["rows"]))
+        console.write("")
+    if options.json:
+        text = json.dumps(found, indent=1, ensure_ascii=False)
+        options.json.write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
