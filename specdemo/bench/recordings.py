@@ -31,13 +31,18 @@ UNDISTURBED = 1.05  # of the fastest plain run
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One entry of the index. settings: changes to the defaults of a run; precision: of the target"""
+    """One entry of the index.
+
+    settings: changes to the defaults of a run
+    target: catalogue name, the one that the command names where it is empty; precision: of the target
+    """
 
     name: str
     title: str
     prompt: str
     settings: dict[str, Any]
     precision: str = "nf4"
+    target: str = ""
 
     def run_settings(self) -> RunSettings:
         """The settings of its runs. Raises UserError for one that is out of range."""
@@ -79,19 +84,19 @@ def record(
 
 
 def record_all(
-    open_studio: Callable[[str], Studio],
+    open_studio: Callable[[str, str], Studio],
     folder: Path,
     *,
     names: tuple[str, ...] = (),
     takes: int = 4,
     listen: Callable[[str], None] = print,
 ) -> None:
-    """Record the folder's runs, or those named. open_studio: gives a loaded studio with the target in a precision"""
+    """Record the folder's runs, or those named. open_studio: gives a loaded studio with a target in a precision"""
     wanted = [entry for entry in read_index(folder) if not names or entry.name in names]
     if missing := set(names) - {entry.name for entry in wanted}:
         raise UserError(f"The index lists no run {', '.join(sorted(missing))}.")
-    for precision in dict.fromkeys(entry.precision for entry in wanted):
-        studio = open_studio(precision)
-        for entry in (one for one in wanted if one.precision == precision):
+    for pair in dict.fromkeys((entry.target, entry.precision) for entry in wanted):
+        studio = open_studio(*pair)
+        for entry in (one for one in wanted if (one.target, one.precision) == pair):
             events = record(studio, entry, takes=takes, listen=listen)
             (folder / f"{entry.name}.jsonl").write_text(dumps(events), encoding="utf-8")

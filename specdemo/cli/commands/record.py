@@ -38,8 +38,10 @@ def run(options: argparse.Namespace) -> int:
     """Write the traces and the index."""
     from specdemo.bench.recordings import RUNS, record_all
 
-    def open_studio(precision: str) -> Studio:
-        options.precision = precision
+    asked = options.target
+
+    def open_studio(target: str, precision: str) -> Studio:
+        options.target, options.precision = target or asked, precision
         return console.open_studio(options)
 
     record_all(
