@@ -1,37 +1,26 @@
-"""Auto beside single methods, on several pairs of models: one table of what drafting and choosing give.
+"""Auto beside single methods, on several pairs of models: what drafting and choosing give.
 
-    python -m specdemo.bench.pairs --suite FILE --limit 2 [--targets A,B] [--json pairs.json]
-
-Each target runs greedily and as its authors recommend. Plain decoding and all lanes answer each prompt in turn.
+Plain decoding and all lanes answer each prompt in turn.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import shlex
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from specdemo.bench.lanes import PLAIN
-from specdemo.bench.report import aligned
 from specdemo.bench.run import BenchOptions, run_bench
-from specdemo.bench.suite import Item, read_suite
-from specdemo.cli import console
-from specdemo.models.progress import ProgressCallback
+from specdemo.bench.suite import Item
+from specdemo.models.progress import ProgressCallback, silent
 from specdemo.session.machine import machine_name
 from specdemo.session.studio import Studio
-from specdemo.settings import GREEDY, RECOMMENDED, AppSettings, RunSettings
+from specdemo.settings import GREEDY, RunSettings
 
-TARGETS = "smollm2-135m-instruct,qwen2.5-coder-1.5b-instruct"
 AUTO = "auto"
 SINGLES = ("ngram", "draft_model", "feature")
 CHAIN = 4  # drafted tokens of the chain that always drafts
-PRESETS = (GREEDY, RECOMMENDED)
 CHOICE = (
     "target", "sampling", "plain tokens/s", "auto", "worst task", "best single method",
     "auto over it", "best choice, modelled", "same text",
@@ -118,9 +107,11 @@ def measure_pair(
     items: Sequence[Item],
     tokens: int,
     preset: str,
-    progress: ProgressCallback,
+    *,
+    listen: Callable[[str], None],
+    progress: ProgressCallback = silent,
 ) -> PairResult:
-    """Run the lanes that this pair has."""
+    """Run the lanes that this pair has. tokens: of each answer; listen: see `run.Bench`"""
     here = {method.name for method in studio.methods() if method.available}
     singles = [lane for lane in SINGLES if lane in here]
     chains = [f"{lane}:constant:{CHAIN}" for lane in singles if lane != SINGLES[0]]
@@ -135,13 +126,13 @@ def measure_pair(
         return asked.drawn(recommended)
 
     options = BenchOptions(",".join([AUTO, *singles, *chains]), first_turns=True)
-    bench = run_bench(studio, items, options, settings_of, listen=console.note, progress=progress)
+    bench = run_bench(studio, items, options, settings_of, listen=listen, progress=progress)
     best = bench.hindsight.speedup() if preset == GREEDY else None
     return PairResult(studio.pair.target.info.name, preset, bench.report.rows(), best)
 
 
-def as_file(results: Sequence[PairResult], about: str, command: str) -> dict[str, Any]:
-    """A file of measurements as the documents read it."""
+def as_file(results: Sequence[PairResult], prompts: int, tokens: int) -> dict[str, Any]:
+    """A file of measurements as the documents read it. prompts: of the suite; tokens: of each answer"""
     tasks = [name.replace("_", " ") for name in results[0].tasks]
     tables = [
         (CHOICE, [result.choice() for result in results]),
@@ -152,44 +143,7 @@ def as_file(results: Sequence[PairResult], about: str, command: str) -> dict[str
         "title": "Auto beside single methods, both pairs",
         "machine": machine_name(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "command": command,
-        "about": about,
+        "about": f"{prompts} prompts, first turns, {tokens} new tokens. The best choice takes the fastest way through each text "
+        "by steps that some lane took: modelled, for greedy texts only.",
         "tables": [{"columns": list(columns), "rows": rows} for columns, rows in tables],
     }
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--targets", default=TARGETS, help="names, folders or GGUF files")
-    parser.add_argument("--suite", type=Path, required=True, help="prompts as JSON lines")
-    parser.add_argument("--limit", type=int, help="prompts of each task, at most")
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens of each answer")
-    parser.add_argument("--presets", default=",".join(PRESETS), help="of sampling")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args(arguments)
-    items, results = read_suite(options.suite, options.limit), []
-    for target in options.targets.split(","):
-        studio = console.load_studio(AppSettings(target=target))
-        for preset in options.presets.split(","):
-            with console.reporting() as report:
-                results.append(measure_pair(studio, items, options.tokens, preset, report))
-    about = (
-        f"{len(items)} prompts, first turns, {options.tokens} new tokens. The best choice takes the fastest way through each "
-        "text by steps that some lane took: modelled, greedy texts only."
-    )
-    asked = shlex.join(["python", "-m", __spec__.name, *(arguments or sys.argv[1:])])
-    found = as_file(results, about, asked)
-    for table in found["tables"]:
-        console.write(aligned(table["columns"], table["rows"]))
-        console.write("")
-    if options.json:
-        text = json.dumps(found, indent=1, ensure_ascii=False)
-        options.json.write_text(text + "\n", encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

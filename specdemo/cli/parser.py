@@ -16,6 +16,7 @@ COMMANDS = {
     "run": "answer a prompt and show by colour what became of each drafted token",
     "compare": "compare methods with plain decoding on one prompt, as a table",
     "bench": "measure methods on a suite of prompts, against plain decoding and other programs",
+    "pairs": "measure auto beside single methods on several pairs, and what the best choice would give",
     "audit": "prove on this machine that methods do not change what the target says",
     "heads": "measure the output head in 16, 8 and 4 bits: size, speed, and how far its words move",
     "counterexample": "show with two words why a drafter may stop early but must not drop tokens that it has drawn",

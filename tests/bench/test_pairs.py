@@ -71,7 +71,7 @@ def test_the_table_says_the_worst_task_and_what_the_best_single_method_gives():
         ],
         2.5,
     )  # fmt: skip
-    line = dict(zip(as_file([found], "", "")["tables"][0]["columns"], found.choice(), strict=True))
+    line = dict(zip(as_file([found], 2, 128)["tables"][0]["columns"], found.choice(), strict=True))
     assert line["worst task"] == "qa 1.10x"
     assert line["best single method"] == "ngram 1.60x"
     assert line["auto over it"] == "1.25"
