@@ -14,10 +14,11 @@ from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.forward import Decoder
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.errors import UserError
-from specdemo.models.decoders.choose import COMPILED, open_decoder, packs
+from specdemo.kernels import cpu_features
+from specdemo.models.decoders.choose import COMPILED, KNOWN, open_decoder, packs
 from specdemo.models.decoders.heads import AUTO, SAMPLE, HeadChoice
 from specdemo.models.decoders.verdicts import Verdicts
-from specdemo.models.files.folder import check_folder, count_parameters
+from specdemo.models.files.folder import check_folder, count_parameters, read_config
 from specdemo.models.files.packed import is_packed, quantisation
 from specdemo.models.files.sources import ModelFiles
 from specdemo.models.memory import free_ram, needed_bytes
@@ -95,7 +96,7 @@ def load_model(
 
     head: bits of the output head, see `AppSettings`; cache_dir: where it is kept what was found out about these weights
     """
-    placed = place_model(files, precision, device, progress)
+    placed = place_model(files, precision, device, progress, head=head)
     return warm(placed, progress, head=head, cache_dir=cache_dir)
 
 
@@ -104,12 +105,20 @@ def place_model(
     precision: str = "nf4",
     device: str = "auto",
     progress: ProgressCallback = silent,
+    *,
+    head: str = AUTO,
 ) -> LoadedModel:
-    """Load and quantise a model where it is to run, without a pass: `warm` makes it ready. Raises UserError."""
+    """Load and quantise a model where it is to run, without a pass: `warm` makes it ready. Raises UserError.
+
+    head: that `warm` will make, which says how much memory is needed
+    """
     where = choose_device(device)
     check_folder(files.folder, files.name)
     _check_precision(precision)
-    check_room(files.name, precision, needed_bytes(files.folder, files.name, precision), where)
+    kinds = read_config(files.folder, files.name).get("architectures") or ()
+    compiled = where.type == "cpu" and cpu_features.has_vectors() and {*kinds} <= {*KNOWN}
+    needed = needed_bytes(files.folder, files.name, precision, head, compiled=compiled)
+    check_room(files.name, precision, needed, where)
     with one_at_a_time, reporting_out_of_memory(files.name, precision):
         quantises = precision in QUANTISED and not is_packed(files.folder)
         progress(Progress("quantise" if quantises else "load", None, files.name))

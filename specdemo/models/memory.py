@@ -22,6 +22,8 @@ BYTES_PER_WEIGHT = {
     "fp32": 4.0,
     "int4": 0.625,  # a compact draft: groups of 32 with a scale and a zero each
 }  # quantised matrices; scales included
+HEAD_BYTES = {8: 1.0625, 4: 0.5625}  # of a weight of a smaller output head; scales included
+LARGE_HEAD = 100_000_000  # bytes of a bfloat16 head from which `auto` looks for a smaller one
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ *(/.*)?$")
 LIMITS = (  # container limit and use: cgroup 2, cgroup 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -31,14 +33,41 @@ PAGE, DONT_NEED = 4096, 4  # Linux
 MARGIN = 1.15  # buffers while loading, activations of a short run
 
 
-def needed_bytes(folder: Path, name: str, precision: str) -> int:
-    """Memory for a model's weights in a precision; embeddings and heads are never quantised."""
-    plain = 4.0 if precision == "fp32" else 2.0
-    rate = BYTES_PER_WEIGHT[precision]
-    total = sum(
-        count * (rate if quantised else plain) for _, count, quantised in tensors(folder, name)
-    )
-    return int(total * MARGIN)
+def needed_bytes(
+    folder: Path, name: str, precision: str, head: str = "16", *, compiled: bool = False
+) -> int:
+    """Memory for a model's weights in a precision. head, compiled: see `head_bits`"""
+    plain = BYTES_PER_WEIGHT["fp32" if precision == "fp32" else "bf16"]
+    stored = list(tensors(folder, name))
+    whole = [count for _, count, quantised in stored if not quantised]
+    largest = max(whole, default=0)  # the head, which an embedding of the same size may stand by
+    layers = BYTES_PER_WEIGHT[precision] * sum(
+        count for _, count, quantised in stored if quantised
+    ) + plain * sum(count for count in whole if count < largest)
+    bits = head_bits(largest, precision, head, compiled=compiled)
+    return loaded_bytes(layers, largest, plain, whole.count(largest), bits)
+
+
+def loaded_bytes(layers: float, head: int, plain: float, matrices: int, bits: int) -> int:
+    """Memory for a model. Beside a smaller head, the embedding's rows stay in their file until they are read.
+
+    layers: bytes of all but the head and the embedding; head: weights; plain: bytes of each in an unquantised head
+    matrices: 2 where the embedding is another matrix than the head
+    """
+    ends = plain * head * matrices if bits == 16 else HEAD_BYTES[bits] * head
+    return int(MARGIN * (layers + ends))
+
+
+def head_bits(parameters: int, precision: str, head: str, *, compiled: bool) -> int:
+    """Bits of the output head that is expected before it is loaded: `auto` nearly always takes 8 for a large one.
+
+    head: auto, 16, 8 or 4; compiled: whether the compiled pass runs on the device, which alone has smaller heads
+    """
+    if not compiled or precision != "nf4":
+        return 16
+    if head != "auto":
+        return int(head)
+    return 8 if parameters * BYTES_PER_WEIGHT["bf16"] >= LARGE_HEAD else 16
 
 
 def return_freed() -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdemo.engine.cost import CostProfile
+from specdemo.kernels import cpu_features
 from specdemo.models.files import hub
-from specdemo.models.files.catalogue import DEFAULT_TARGET, Entry, Pair, find, pairs, partner
+from specdemo.models.files.catalogue import DEFAULT_TARGET, Entry, Pair, draft_of, find, pairs
 from specdemo.models.files.here import missing_bytes
 from specdemo.models.files.sources import HUB_ID
-from specdemo.models.memory import BYTES_PER_WEIGHT, free_ram
+from specdemo.models.memory import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_bits, loaded_bytes
 from specdemo.settings import AppSettings
 
 SPARE_BYTES = 2_000_000_000  # left for the KV caches, activations and whatever else runs
-KEPT = 0.65  # of first drafted tokens, assumed for a draft of the target's own family
+KEPT = 0.65  # of drafted tokens, assumed for a draft of the target's own family
 LONGEST = 8  # drafted tokens a step
+MEASURE = "greedy_agreement"  # of a card: how often the drafter's likeliest word is the target's; also by place in the draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,9 @@ class Outlook:
 
     needed, free: bytes of memory; free is None where it is unknown
     download: bytes that are not on this disk
-    plain, drafted: tokens a second, None where nothing is known of this machine. Drafts are assumed to be as good as
-        `KEPT` says.
+    plain, drafted: tokens a second, None where nothing is known of this machine; drafted also where nothing drafts
     measured: whether passes of this target were timed here; else times of another are scaled by the bytes of a pass
+    kept: share of first drafted tokens that the drafted speed is made from, and whether the drafter's card has it
     """
 
     needed: int
@@ -46,6 +49,8 @@ class Outlook:
     plain: float | None = None
     drafted: float | None = None
     measured: bool = False
+    kept: float = KEPT
+    recorded: bool = False
 
     @property
     def fits(self) -> bool:
@@ -53,29 +58,57 @@ class Outlook:
         return self.free is None or self.needed <= self.free
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How models are loaded. head: as of settings; compiled: whether the compiled pass runs on the device"""
+
+    precision: str
+    head: str = "auto"
+    compiled: bool = True
+
+    def head_bits(self, entry: Entry) -> int:
+        """The head that is expected of a model."""
+        return head_bits(entry.head_parameters, self.precision, self.head, compiled=self.compiled)
+
+
+def way(settings: AppSettings, precision: str = "") -> Way:
+    """How the settings load models. precision: in place of theirs"""
+    compiled = not on_gpu(settings.device) and cpu_features.has_vectors()
+    return Way(precision or settings.precision, settings.head, compiled)
+
+
 def outlook(
-    pair: Pair, precision: str, cache_dir: Path, free: int | None, known: Sequence[Measured]
+    pair: Pair, way: Way, cache_dir: Path, free: int | None, known: Sequence[Measured]
 ) -> Outlook:
     """What a pair of the catalogue means here. free: bytes of memory; known: what was timed with the same device, the newest last"""
-    both = (pair.target, pair.draft)
     found = Outlook(
-        sum(memory_bytes(entry, precision) for entry in both),
+        _together(pair, way),
         free,
-        sum(missing_bytes(entry, cache_dir, precision) for entry in both),
+        sum(missing_bytes(entry, cache_dir, way.precision) for entry in pair.models),
     )
-    own = [one for one in known if (one.target, one.precision) == (pair.name, precision)]
-    profile = own[-1].profile if own else _scaled(pair, precision, known)
+    own = [one for one in known if (one.target, one.precision) == (pair.name, way.precision)]
+    profile = own[-1].profile if own else _scaled(pair, way, known)
     if profile is None:
         return found
-    plain, drafted = rates(profile)
-    return replace(found, plain=plain, drafted=drafted, measured=bool(own))
+    recorded = acceptance(pair)
+    kept = recorded or (KEPT,)
+    plain, drafted = rates(profile, kept)
+    return replace(
+        found,
+        plain=plain,
+        drafted=drafted if pair.draft else None,
+        measured=bool(own),
+        kept=kept[0],
+        recorded=bool(recorded),
+    )
 
 
-def to_download(target: str, draft: str, precision: str, cache_dir: Path) -> int | None:
+def to_download(
+    target: str, draft: str, precision: str, cache_dir: Path, trained: str = "auto"
+) -> int | None:
     """Bytes that loading these models would download, named as settings name them; None where only the hub knows."""
-    names = [target, (partner(target) or "none") if draft == "auto" else draft]
     total = 0
-    for name in names:
+    for name in (target, draft_of(target, draft, trained) or "none"):
         if entry := find(name):
             total += missing_bytes(entry, cache_dir, precision)
         elif HUB_ID.fullmatch(name) and not Path(name).exists() and not hub.is_cached(name, None):
@@ -83,52 +116,77 @@ def to_download(target: str, draft: str, precision: str, cache_dir: Path) -> int
     return total
 
 
-def rates(profile: CostProfile) -> tuple[float, float]:
-    """Tokens a second without drafts, and with those of the best length."""
-    speeds = [1 / profile.verify_seconds(1)]
-    if profile.draft_step:
-        speeds += [
-            (1 - KEPT ** (1 + drafted))
-            / (1 - KEPT)
-            / (profile.verify_seconds(1 + drafted) + drafted * profile.draft_step)
-            for drafted in range(1, LONGEST + 1)
-        ]
-    return speeds[0], max(speeds)
+def acceptance(pair: Pair) -> tuple[float, ...]:
+    """How often a drafted token is the target's own, greedy, if those before it are: by place in the draft.
+
+    From the card that `train` wrote; past the last place it holds on. Empty for pairs without a card of their own.
+    """
+    card = pair.draft.recorded.get("card", {}) if pair.draft else {}
+    if card.get("target") != pair.name:
+        return ()
+    results: Mapping[str, float] = card.get("results", {})
+    names = (f"{MEASURE}_{place}" for place in range(1, LONGEST + 1))
+    by_place = tuple(itertools.takewhile(bool, map(results.get, names)))
+    return by_place or tuple(filter(None, (results.get(MEASURE),)))
 
 
-def _scaled(pair: Pair, precision: str, known: Sequence[Measured]) -> CostProfile | None:
+def rates(profile: CostProfile, kept: Sequence[float] = (KEPT,)) -> tuple[float, float]:
+    """Tokens a second without drafts, and with those of the best length. kept: see `acceptance`"""
+    plain = best = 1 / profile.verify_seconds(1)
+    tokens = survival = 1.0
+    for drafted in range(1, LONGEST + 1) if profile.draft_step else ():
+        survival *= kept[min(drafted, len(kept)) - 1]
+        tokens += survival
+        seconds = profile.verify_seconds(1 + drafted) + drafted * (profile.draft_step or 0.0)
+        best = max(best, tokens / seconds)
+    return plain, best
+
+
+def _scaled(pair: Pair, way: Way, known: Sequence[Measured]) -> CostProfile | None:
     """The times of the target that is nearest in size, by the bytes that a pass reads."""
-    wanted = pass_bytes(pair.target, precision)
+    wanted = pass_bytes(pair.target, way)
     bases = [
         (abs(math.log(size / wanted)), size, one.profile)
         for one in known
-        if (entry := find(one.target)) and (size := pass_bytes(entry, one.precision))
+        if (entry := find(one.target))
+        and (size := pass_bytes(entry, replace(way, precision=one.precision)))
     ]
     if not bases:
         return None
     _, size, profile = min(bases, key=lambda base: base[0])
     factor = wanted / size
     verify = tuple((rows, factor * seconds) for rows, seconds in profile.verify)
-    step = pass_bytes(pair.draft, precision) / size * profile.verify_seconds(1)
+    step = pass_bytes(pair.draft, way) / size * profile.verify_seconds(1) if pair.draft else None
     return CostProfile(verify, step)
 
 
-def pass_bytes(entry: Entry, precision: str) -> float:
-    """What a pass of one token reads of a model's weights; those of a draft that ships with specdemo are 8-bit."""
+def pass_bytes(entry: Entry, way: Way) -> float:
+    """What a pass of one token reads of a model's weights; those of a drafter that ships with specdemo are 8-bit."""
     if entry.folder:
         return float(sum(file.stat().st_size for file in entry.folder.glob("*.safetensors")))
-    heads = entry.head_parameters * (2 if entry.own_head else 1)
-    unquantised = BYTES_PER_WEIGHT["fp32" if precision == "fp32" else "bf16"]
-    layers = (entry.parameters - heads) * BYTES_PER_WEIGHT[precision]
-    return layers + entry.head_parameters * unquantised
+    bits = way.head_bits(entry)
+    rate = _plain(way) if bits == 16 else HEAD_BYTES[bits]
+    return _layers(entry, way) + entry.head_parameters * rate
 
 
-def memory_bytes(entry: Entry, precision: str) -> int:
+def memory_bytes(entry: Entry, way: Way) -> int:
     """What a model takes when it is loaded."""
-    four_bit = entry.memory_4bit_gb * 1e9
     if entry.folder:
-        return int(four_bit)
-    return int(four_bit * pass_bytes(entry, precision) / pass_bytes(entry, "nf4"))
+        return int(pass_bytes(entry, way))
+    matrices = 2 if entry.own_head else 1
+    layers, bits = _layers(entry, way), way.head_bits(entry)
+    return loaded_bytes(layers, entry.head_parameters, _plain(way), matrices, bits)
+
+
+def _layers(entry: Entry, way: Way) -> float:
+    """Bytes of all but the head and the embedding."""
+    ends = entry.head_parameters * (2 if entry.own_head else 1)
+    return (entry.parameters - ends) * BYTES_PER_WEIGHT[way.precision]
+
+
+def _plain(way: Way) -> float:
+    """Bytes of a weight that is not quantised."""
+    return BYTES_PER_WEIGHT["fp32" if way.precision == "fp32" else "bf16"]
 
 
 def free_memory(device: str) -> int | None:
@@ -158,15 +216,14 @@ def choose(settings: AppSettings) -> tuple[Pair, bool]:
 
     returns: the pair, and whether it is another than the one that is there for any machine
     """
-    free = free_memory(settings.device)
+    free, loaded = free_memory(settings.device), way(settings)
     here = [
         pair
-        for pair in sorted(pairs(), key=lambda pair: pair.memory_4bit_gb)
+        for pair in sorted(pairs(), key=lambda pair: _together(pair, loaded))
         if free is not None
-        and SPARE_BYTES + _together(pair, settings.precision) <= free
+        and SPARE_BYTES + _together(pair, loaded) <= free
         and not any(
-            missing_bytes(entry, settings.cache_dir, settings.precision)
-            for entry in (pair.target, pair.draft)
+            missing_bytes(entry, settings.cache_dir, settings.precision) for entry in pair.models
         )
     ]
     usual = next(pair for pair in pairs() if pair.name == DEFAULT_TARGET)
@@ -174,5 +231,5 @@ def choose(settings: AppSettings) -> tuple[Pair, bool]:
     return chosen, chosen is not usual
 
 
-def _together(pair: Pair, precision: str) -> int:
-    return memory_bytes(pair.target, precision) + memory_bytes(pair.draft, precision)
+def _together(pair: Pair, way: Way) -> int:
+    return sum(memory_bytes(entry, way) for entry in pair.models)

@@ -24,7 +24,7 @@ from specdemo.models.drafts.compact_files import (
 from specdemo.models.drafts.copy import QuantisedCopy, no_copy_why
 from specdemo.models.drafts.exit import ExitModel
 from specdemo.models.drafts.trained import Trained, find_trained, stands_alone
-from specdemo.models.files.catalogue import DEFAULT_TARGET, partner
+from specdemo.models.files.catalogue import DEFAULT_TARGET, draft_of
 from specdemo.models.files.recommended import recommended
 from specdemo.models.files.sources import ModelFiles, resolve
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
@@ -218,7 +218,7 @@ def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallbac
 def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> LoadedPair:
     files = model_files(settings.target, settings, progress)
     tokenizer = load_tokenizer(files)
-    target = ready(place_model(files, settings.precision, settings.device, progress))
+    target = ready(_placed(files, settings, progress))
     check_vocabulary(files, tokenizer, target.vocabulary_size)
     check_rollback(target.model.config)
     alone = stands_alone(find_trained(target, None, settings.trained))
@@ -241,6 +241,10 @@ def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> Lo
         trained=trained,
         recommended=recommended(files.folder, files.name),
     )
+
+
+def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:
+    return place_model(files, settings.precision, settings.device, progress, head=settings.head)
 
 
 def model_files(
@@ -275,9 +279,8 @@ def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> No
 
 
 def _wanted_draft(settings: AppSettings) -> str | None:
-    """The draft that the settings name, or the target's partner; None for none."""
-    wanted = settings.draft if settings.draft != "auto" else partner(settings.target)
-    return None if wanted in (None, "", "none") else wanted
+    """The draft that the settings name, or the target's partner where it has no drafter of its own; None for none."""
+    return draft_of(settings.target, settings.draft, settings.trained)
 
 
 def _find_draft(
@@ -315,7 +318,7 @@ def _load_draft(
         files = model_files(wanted, settings, progress)
     if is_compact(files.folder):
         return _compact(files, target_files, target, tokenizer, settings, progress)
-    draft = ready(place_model(files, settings.precision, settings.device, progress))
+    draft = ready(_placed(files, settings, progress))
     check_rollback(draft.model.config)
     check_pair(
         target_files,

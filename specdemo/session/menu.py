@@ -28,7 +28,10 @@ class MethodInfo:
 
 @dataclass(frozen=True, slots=True)
 class PairInfo:
-    """One entry of the menu of pairs: names of both models, titles of both, their licence and what they suit."""
+    """One entry of the menu of pairs: names of both models, titles of both, their licence and what they suit.
+
+    draft: "auto" where no other model drafts; draft_title: "" where nothing is trained to draft
+    """
 
     target: str
     draft: str

@@ -265,9 +265,9 @@ class Studio(Starting):
         return [
             PairInfo(
                 pair.target.name,
-                pair.draft.name,
+                (pair.draft and pair.draft.name) or "auto",
                 pair.target.title,
-                pair.draft.title,
+                pair.draft.title if pair.draft else "",
                 pair.licence,
                 pair.target.suits,
             )
@@ -276,7 +276,7 @@ class Studio(Starting):
 
     def outlooks(self, precision: str) -> dict[str, Outlook]:
         """What loading each of the catalogue's pairs would mean on this machine now, by its target."""
-        from specdemo.models.outlook import free_memory, on_gpu, outlook
+        from specdemo.models.outlook import free_memory, on_gpu, outlook, way
 
         device, cache = self.settings.device, self.settings.cache_dir
         known: list[Measured] = []
@@ -285,13 +285,15 @@ class Studio(Starting):
 
             known = known_costs(cache, gpu=on_gpu(device))
         free = free_memory(device)
-        return {pair.name: outlook(pair, precision, cache, free, known) for pair in pairs()}
+        how = way(self.settings, precision)
+        return {pair.name: outlook(pair, how, cache, free, known) for pair in pairs()}
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
         """Bytes that loading these models would download; None where only the hub knows."""
         from specdemo.models.outlook import to_download
 
-        return to_download(target, draft, precision, self.settings.cache_dir)
+        settings = self.settings
+        return to_download(target, draft, precision, settings.cache_dir, settings.trained)
 
     def open(self, visitor: str = "") -> Conversation:
         """A conversation for one visitor. visitor: whose caches are given back when they leave, see `Keeper.leave`"""

@@ -121,7 +121,8 @@ def pair_note(pair: PairInfo | None, found: Outlook | None, *, loaded: bool) -> 
     """Value of the note under the menu of models: what loading the chosen pair would mean on this machine."""
     if pair is None or found is None:
         return json.dumps([])
-    note = [("summary", words.PAIR_DRAFT.format(draft=pair.draft_title))]
+    drafts = words.PAIR_DRAFT.format(draft=pair.draft_title) if pair.draft_title else words.NO_DRAFT
+    note = [("summary", drafts)]
     sizes = {"needed": megabytes(found.needed), "free": megabytes(found.free or 0)}
     if loaded:
         note.append(("here", words.LOADED.format(**sizes)))
@@ -133,15 +134,21 @@ def pair_note(pair: PairInfo | None, found: Outlook | None, *, loaded: bool) -> 
         note.append(("needs", words.DOWNLOAD_SIZE.format(size=megabytes(found.download))))
     elif not loaded:
         note.append(("here", words.ON_DISK))
-    if found.plain and found.drafted:
-        rates = {"plain": _rate(found.plain), "drafted": _rate(found.drafted)}
-        note.append(
-            ("rate", (words.RATE_MEASURED if found.measured else words.RATE).format(**rates))
-        )
-    else:
-        note.append(("rate", words.RATE_UNKNOWN))
+    note += _speed(found)
     note.append(("licence", words.LICENCE.format(licence=pair.licence)))
     return json.dumps(note)
+
+
+def _speed(found: Outlook) -> list[tuple[str, str]]:
+    """What speed is expected, and what that is made from."""
+    if found.plain is None:
+        return [("rate", words.RATE_UNKNOWN)]
+    made_from = ("basis", words.BY_PASSES if found.measured else words.BY_SIZE)
+    if found.drafted is None:
+        return [("rate", words.RATE_PLAIN.format(plain=_rate(found.plain))), made_from]
+    rates = words.RATE.format(plain=_rate(found.plain), drafted=_rate(found.drafted))
+    kept = words.KEPT_RECORDED if found.recorded else words.KEPT_ASSUMED
+    return [("rate", rates), made_from, ("basis", kept.format(kept=round(100 * found.kept)))]
 
 
 def _rate(rate: float) -> str:

@@ -11,6 +11,8 @@ from specdemo.models.outlook import (
     KEPT,
     SPARE_BYTES,
     Measured,
+    Way,
+    acceptance,
     choose,
     memory_bytes,
     pass_bytes,
@@ -47,7 +49,7 @@ def disk(monkeypatch):
 )
 def test_the_largest_that_is_here_and_fits(monkeypatch, disk, device, free, whole, choice):
     if whole:
-        disk |= {entry.name for pair in pairs() for entry in (pair.target, pair.draft)}
+        disk |= {entry.name for pair in pairs() for entry in pair.models}
         disk -= {name for name in disk if "coder" in name}
     monkeypatch.setattr(
         outlook, "free_memory", lambda asked: free and asked == device and free * GB
@@ -71,15 +73,29 @@ def test_more_precise_weights_take_more_room(monkeypatch, disk):
     assert chosen == [LARGER, USUAL]
 
 
-def test_what_a_pass_reads_and_what_a_model_takes():
-    entry = find("qwen2.5-1.5b-instruct")
+@pytest.mark.parametrize(
+    ("bits", "weight"), [("16", 2.0), ("8", 1.0625), ("4", 0.5625), ("auto", 1.0625)]
+)
+def test_what_a_pass_reads_and_what_a_model_takes(bits, weight):
+    entry, coder = find("qwen2.5-1.5b-instruct"), find("qwen2.5-coder-1.5b-instruct")
     head = 151_936 * 1536
-    assert pass_bytes(entry, "bf16") == 2 * entry.parameters
-    assert pass_bytes(entry, "nf4") == 0.5625 * (entry.parameters - head) + 2 * head
-    assert memory_bytes(entry, "nf4") == 1.3 * GB
-    assert 2.4 < memory_bytes(entry, "bf16") / memory_bytes(entry, "nf4") < 2.7
+    layers = 0.5625 * (entry.parameters - head)
+    way = Way("nf4", bits)
+    assert pass_bytes(entry, way) == pass_bytes(coder, way) == layers + weight * head
+    embedding = 2 * head if bits == "16" else 0  # else its rows stay in their file
+    assert memory_bytes(entry, way) == int(1.15 * (layers + weight * head))
+    assert memory_bytes(coder, way) == int(1.15 * (layers + weight * head + embedding))
+
+
+def test_only_the_compiled_pass_has_smaller_heads_and_auto_only_for_large_ones():
+    entry = find("qwen2.5-1.5b-instruct")
+    assert pass_bytes(entry, Way("bf16")) == 2 * entry.parameters
+    whole = Way("nf4", "16")
+    assert pass_bytes(entry, Way("nf4", "4", compiled=False)) == pass_bytes(entry, whole)
+    assert 2.4 < memory_bytes(entry, Way("bf16")) / memory_bytes(entry, whole) < 2.7
+    assert memory_bytes(USUAL.target, Way("nf4")) == memory_bytes(USUAL.target, whole)
     own = find("qwen3-8b")  # its embedding is not read by a pass
-    assert pass_bytes(own, "bf16") == 2 * (own.parameters - own.head_parameters)
+    assert pass_bytes(own, Way("bf16")) == 2 * (own.parameters - own.head_parameters)
 
 
 def test_rates_of_a_profile_by_hand():
@@ -93,8 +109,39 @@ def test_rates_of_a_profile_by_hand():
     assert rates(CostProfile(((1, 0.1),))) == pytest.approx((10, 10))
 
 
+def test_a_card_says_how_much_of_a_draft_is_kept():
+    profile = CostProfile(((1, 0.1), (9, 0.1)), 0.01)
+    known = [Measured(USUAL.name, "nf4", profile)]
+    results = USUAL.draft.recorded["card"]["results"]
+    assert acceptance(USUAL) == (results["greedy_agreement"],)
+    found = looked(known, USUAL)
+    assert (found.recorded, found.kept) == (True, results["greedy_agreement"])
+    assert found.drafted == rates(profile, acceptance(USUAL))[1]
+    assert acceptance(PAIRS["smollm2-360m-instruct"]) == ()  # the card is of another target
+    assumed = looked(known)
+    assert (assumed.recorded, assumed.kept) == (False, KEPT)
+
+
+def test_each_place_of_a_draft_has_its_own_share():
+    profile = CostProfile(((1, 0.1), (2, 0.1), (3, 0.1), (4, 9.0)), 0.01)
+    assert rates(profile, (0.8, 0.5))[1] == pytest.approx((1 + 0.8 + 0.8 * 0.5) / 0.12)
+    free = CostProfile(((1, 0.1), (9, 0.1)), 1e-9)  # past the last place its share holds on
+    tokens = 1 + 0.8 * sum(0.5**more for more in range(8))
+    assert rates(free, (0.8, 0.5))[1] == pytest.approx(tokens / 0.1, rel=1e-3)
+
+
+@pytest.mark.usefixtures("disk")
+def test_a_target_without_a_draft_counts_no_partner():
+    pair = PAIRS["qwen2.5-coder-0.5b-instruct"]
+    known = [Measured(pair.name, "nf4", CostProfile(((1, 0.05), (9, 0.1))))]
+    found = looked(known, pair)
+    assert (found.download, found.plain, found.drafted) == (7, pytest.approx(20), None)
+    assert looked([Measured(USUAL.name, "nf4", known[0].profile)], pair).drafted is None
+    assert to_download(pair.name, "auto", "nf4", AppSettings().cache_dir) == 7
+
+
 def looked(known, pair=LARGER, free=80 * GB):
-    return outlook.outlook(pair, "nf4", AppSettings().cache_dir, free, known)
+    return outlook.outlook(pair, Way("nf4"), AppSettings().cache_dir, free, known)
 
 
 def test_an_outlook_says_what_its_rates_are_made_from(disk):
@@ -102,7 +149,7 @@ def test_an_outlook_says_what_its_rates_are_made_from(disk):
     own = Measured(LARGER.name, "nf4", CostProfile(((1, 0.05), (9, 0.1)), 0.005))
     nothing, scaled, measured = looked([]), looked([usual]), looked([own, usual])
     assert (nothing.plain, nothing.drafted, nothing.measured) == (None, None, False)
-    ratio = pass_bytes(LARGER.target, "nf4") / pass_bytes(USUAL.target, "nf4")
+    ratio = pass_bytes(LARGER.target, Way("nf4")) / pass_bytes(USUAL.target, Way("nf4"))
     assert scaled.plain == pytest.approx(200 / ratio)
     assert scaled.drafted > scaled.plain
     assert not scaled.measured

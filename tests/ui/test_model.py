@@ -216,6 +216,9 @@ def test_the_menu_says_what_loading_would_mean():
     assert said["summary"] == "Drafts come from a small one."
     assert said["needs"] == "Fits: needs about 1.0 GB of memory, 2.0 GB are free."
     assert said["rate"] == words.RATE.format(plain="20", drafted="41")
+    assert [text for kind, text in json.loads(note) if kind == "basis"] == [
+        words.BY_SIZE, words.KEPT_ASSUMED.format(kept=65),
+    ]  # fmt: skip
     assert (said["here"], said["licence"]) == (words.ON_DISK, "Licence: Free.")
     handlers.studio.missing = 3_100_000_000
     menu, note, *_ = handlers.look("big", "fp32")
@@ -230,6 +233,21 @@ def test_the_menu_says_what_loading_would_mean():
     handlers.studio.settings = AppSettings(target="big", precision="fp32")
     menu, note, *_ = handlers.look("auto", "fp32")  # what the page was opened with
     assert (menu["value"], sentences(note)["here"]) == ("big", words.LOADED.format(needed="3.0 GB"))
+
+
+def test_what_a_speed_is_made_from_is_said():
+    handlers = ModelHandlers(SwitchingStudio())
+    recorded = Outlook(1, 2, 0, 10.0, 24.0, measured=True, kept=0.748, recorded=True)
+    handlers.studio.outlooks = lambda _: {"big": recorded}
+    said = [text for kind, text in json.loads(handlers.look("big", "fp32")[1]) if kind == "basis"]
+    assert said == [words.BY_PASSES, words.KEPT_RECORDED.format(kept=75)]
+    handlers.studio.pairs = lambda: [PairInfo("big", "auto", "Big", "", "Free")]
+    handlers.studio.outlooks = lambda _: {"big": Outlook(1, 2, 0, 10.0, None, measured=True)}
+    note = json.loads(handlers.look("big", "fp32")[1])
+    assert note[0] == ["summary", words.NO_DRAFT]
+    assert [text for kind, text in note if kind in ("rate", "basis")] == [
+        words.RATE_PLAIN.format(plain="10"), words.BY_PASSES,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ["/models/models/my-model", "/models/my-model.gguf"])

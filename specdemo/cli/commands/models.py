@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(_options: argparse.Namespace) -> int:
     """Print a block for each pair."""
     from specdemo.models.files.catalogue import pairs
-    from specdemo.models.outlook import KEPT, Outlook
+    from specdemo.models.outlook import Outlook
     from specdemo.models.progress import megabytes
     from specdemo.session.studio import Studio
     from specdemo.settings import AppSettings
@@ -28,10 +28,12 @@ def run(_options: argparse.Namespace) -> int:
         room = "fits now" if found.fits else "does not fit now"
         download = f"downloads {megabytes(found.download)}" if found.download else "on this disk"
         rate = "speed not measured"
-        if found.plain and found.drafted:
-            by_size = "" if found.measured else " by size"
-            plain, drafted = (f"{float(f'{one:.2g}'):g}" for one in (found.plain, found.drafted))
-            rate = f"{plain} tokens/s plain, {drafted} drafted{by_size}"
+        if found.plain:
+            rate = f"{float(f'{found.plain:.2g}'):g} tokens/s plain"
+            if found.drafted:
+                origin = "recorded" if found.recorded else "assumed"
+                rate += f", {float(f'{found.drafted:.2g}'):g} drafted ({found.kept:.0%} accepted, {origin})"
+            rate += "" if found.measured else ", by size"
         return f"needs {megabytes(found.needed)}, {room}; {download}; {rate}"
 
     for pair in pairs():
@@ -43,7 +45,7 @@ def run(_options: argparse.Namespace) -> int:
         ):
             console.out.print(f"  {line}", soft_wrap=True, markup=False)
     console.note(
-        f"In {settings.precision}. Tokens a second are modelled from passes that were measured on this machine, with drafts of which "
-        f"{KEPT:.0%} of the first tokens are accepted; `by size` is scaled from another target's passes."
+        f"In {settings.precision}. Tokens a second are modelled, greedy, from passes that were measured on this machine; `by size` is scaled "
+        "from another target's passes. How many first drafted tokens are accepted is recorded in the drafter's card, or else assumed."
     )
     return 0

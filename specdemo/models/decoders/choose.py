@@ -23,7 +23,7 @@ from specdemo.models.decoders.lean import LeanDecoder, rotary_of
 from specdemo.models.decoders.operators import Nf4Stack, rms_norm
 from specdemo.models.decoders.rotary import RotaryTables
 from specdemo.models.decoders.verdicts import Verdict, Verdicts
-from specdemo.models.memory import free_ram, leave_to_file
+from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
 
 KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # whose tables do not depend on the text
@@ -142,7 +142,7 @@ def _with_head(
     weight = model.lm_head.weight
     if choice.bits != AUTO:
         return _compiled(model, layers, int(choice.bits)), Verdict(True, int(choice.bits))
-    if weight.nbytes < heads.LARGE or choice.sample is None:
+    if weight.nbytes < LARGE_HEAD or choice.sample is None:
         return _compiled(model, layers, 16), Verdict(True)
     decoder = _compiled(model, layers, 8)
     states = heads.states_of(decoder, choice.sample()[: heads.SAMPLE_ROWS])

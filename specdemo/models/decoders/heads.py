@@ -16,7 +16,6 @@ from specdemo.models.decoders.packed import Coding, PackedStack
 from specdemo.models.memory import leave_to_file
 
 AUTO = "auto"
-LARGE = 100_000_000  # bytes of a bfloat16 head from which `auto` looks for a smaller one
 MOST_VARIATION = (
     0.01  # total variation to the bfloat16 head, the mean of all rows, that `auto` takes
 )

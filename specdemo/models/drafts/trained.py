@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.errors import UserError
-from specdemo.paths import ASSETS
+from specdemo.models.files.catalogue import OWN_KIND, trained_folder
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from specdemo.models.drafts.compact_weights import CompactWeights
     from specdemo.models.loading import LoadedModel
-
-DRAFTS = ASSETS / "drafts"
 
 
 @dataclass(slots=True)
@@ -73,7 +71,7 @@ def find_trained(
     if wanted == "none":
         return {}
     auto = wanted == "auto"
-    folder = DRAFTS / f"{target.info.name}-trained" if auto else Path(wanted).expanduser()
+    folder = trained_folder(target.info.name, wanted)
     if not auto and not folder.is_dir():
         raise UserError(f"There is no folder {folder}.", advice="Check the path of --trained.")
     embedding: Any = target.model.get_input_embeddings().weight
@@ -108,5 +106,5 @@ def find_trained(
 
 def stands_alone(found: Mapping[str, Trained]) -> Trained | None:
     """The feature drafter among some trained drafters, where it needs no draft model."""
-    feature = found.get("feature")
+    feature = found.get(OWN_KIND)
     return feature if feature and feature.config["specdemo"].get("feedback") else None

@@ -13,6 +13,8 @@ from specdemo.paths import ASSETS
 
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.json")
 DEFAULT_TARGET = "smollm2-135m-instruct"
+OWN_KIND = "feature"  # the kind of drafter that may need no draft model beside it
+OWN_TITLE = "a drafter of its own that ships with specdemo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,6 @@ class Entry:
     title: str
     licence: str
     parameters: int
-    memory_4bit_gb: float
     suits: str
     repo: str | None = None
     revision: str | None = None
@@ -74,13 +75,23 @@ class Entry:
         """Where shipped weights lie, whether or not they are there."""
         return ASSETS / self.shipped if self.shipped else None
 
+    @property
+    def recorded(self) -> Mapping[str, Any]:
+        """What `train` wrote about a shipped drafter, its card included; empty for others."""
+        try:
+            text = (self.folder / "config.json").read_text("utf-8") if self.folder else "{}"
+            found = json.loads(text).get("specdemo")
+        except (OSError, ValueError, AttributeError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target and its draft: one choice in the menu."""
+    """A target and what drafts for it: one choice in the menu. draft: None where only methods without one work"""
 
     target: Entry
-    draft: Entry
+    draft: Entry | None
 
     @property
     def name(self) -> str:
@@ -89,18 +100,18 @@ class Pair:
 
     @property
     def title(self) -> str:
-        """Both models in words."""
-        return f"{self.target.title} + {self.draft.title}"
+        """Its models in words."""
+        return " + ".join(entry.title for entry in self.models)
 
     @property
-    def memory_4bit_gb(self) -> float:
-        """Gigabytes that both need in 4-bit."""
-        return round(self.target.memory_4bit_gb + self.draft.memory_4bit_gb, 1)
+    def models(self) -> tuple[Entry, ...]:
+        """What is loaded: the target, and the draft if there is one."""
+        return (self.target, self.draft) if self.draft else (self.target,)
 
     @property
     def licence(self) -> str:
-        """Both licences, said once when they are the same."""
-        return " and ".join(dict.fromkeys((self.target.licence, self.draft.licence)))
+        """Its licences, said once when they are the same."""
+        return " and ".join(dict.fromkeys(entry.licence for entry in self.models))
 
     @property
     def embedded(self) -> bool:
@@ -130,14 +141,44 @@ def find(name: str) -> Entry | None:
 
 @cache
 def pairs() -> tuple[Pair, ...]:
-    """The choices of the menu: every target together with the draft that suits it."""
+    """The choices of the menu: every target together with what drafts for it."""
     known = {entry.name: entry for entry in entries()}
     return tuple(
-        Pair(entry, known[entry.draft]) for entry in entries() if entry.menu and entry.draft
+        Pair(entry, own_drafter(entry.name) or known.get(entry.draft or ""))
+        for entry in entries()
+        if entry.menu and not entry.shipped
     )
 
 
 def partner(target: str) -> str | None:
-    """The draft that suits a target given by catalogue name or hub id; None when none is known."""
+    """The draft model that suits a target given by catalogue name or hub id; None when none is known."""
     entry = find(target)
     return entry.draft if entry else None
+
+
+def trained_folder(target: str, wanted: str = "auto") -> Path:
+    """Where drafters that were trained for a target lie, a folder each kind. wanted: "auto" for what is shipped, else that folder"""
+    shipped = ASSETS / "drafts" / f"{target}-trained"
+    return shipped if wanted == "auto" else Path(wanted).expanduser()
+
+
+def own_drafter(target: str, wanted: str = "auto") -> Entry | None:
+    """The drafter of a target that needs no draft model beside it, as an entry without a name; None where there is none.
+
+    wanted: as of `trained_folder`, or "none"
+    """
+    if wanted == "none":
+        return None
+    entry = find(target)
+    folder = trained_folder(entry.name if entry else target, wanted) / OWN_KIND
+    about = Entry("", OWN_TITLE, "Apache-2.0", 0, "", shipped=str(folder))
+    return about if about.recorded.get("feedback") else None
+
+
+def draft_of(target: str, draft: str, trained: str) -> str | None:
+    """The draft model that is loaded for settings of these names; None for none."""
+    if draft != "auto":
+        wanted: str | None = draft
+    else:
+        wanted = None if own_drafter(target, trained) else partner(target)
+    return None if wanted in (None, "", "none") else wanted

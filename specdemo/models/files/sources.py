@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from specdemo.errors import UserError
 from specdemo.models.files import hub
-from specdemo.models.files.catalogue import Entry, HubGguf, Wheel, entries, find
+from specdemo.models.files.catalogue import Entry, HubGguf, Wheel, entries, find, pairs
 from specdemo.models.files.convert import (
     RECIPE,
     check_gguf,
@@ -289,5 +289,5 @@ def _unknown(text: str) -> UserError:
 
 
 def _choices() -> str:
-    names = ", ".join(entry.name for entry in entries() if entry.menu and entry.draft)
+    names = ", ".join(pair.name for pair in pairs())
     return f"one of {names}; a hub id like owner/name; a model folder; or a .gguf file"

@@ -120,7 +120,7 @@ def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tm
 
 
 def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
-    monkeypatch.setattr(heads, "LARGE", 0)
+    monkeypatch.setattr(choose, "LARGE_HEAD", 0)
     weights, verdicts = fresh(), Verdicts(tmp_path, "weights")
     first, way = open_decoder(weights, SAMPLE, verdicts)
     assert way.endswith(", 8-bit head")
@@ -184,7 +184,7 @@ def test_auto_takes_8_bits_for_a_large_head_that_says_the_same(monkeypatch):
     """A head with one huge number in each group has no room for the others in 8 bits."""
     model = fresh()
     assert "head" not in open_decoder(model, SAMPLE)[1]  # a small one
-    monkeypatch.setattr(heads, "LARGE", model.lm_head.weight.nbytes)
+    monkeypatch.setattr(choose, "LARGE_HEAD", model.lm_head.weight.nbytes)
     assert open_decoder(model, SAMPLE)[1].endswith(", 8-bit head")
     assert "head" not in open_decoder(model, HeadChoice())[1]  # nothing to measure on
     model.lm_head.weight *= 40  # distributions are sharp, and rounding is not small any more

@@ -40,19 +40,24 @@ PAIR, PRECISION, LOAD = "Modell", "Genauigkeit des Zielmodells", "Laden"
 TOO_LARGE, TO_DOWNLOAD = "{title} (hier zu groß)", "{title} (Download {size})"
 PAIR_DRAFT = "Die Entwürfe macht {draft}."
 SHIPPED_DRAFT = "das mitgelieferte Entwurfsmodell"
+OWN_DRAFTER = "ein eigener, mitgelieferter Entwerfer"
+NO_DRAFT = (
+    "Kein Modell entwirft für dieses. Methoden, die aus dem Text kopieren, gehen, etwa N-Gramme; was sie bringen, hängt "
+    "vom Text ab."
+)
 LOADED = "Jetzt geladen; braucht etwa {needed} Speicher."
 ROOM = "Passt: braucht etwa {needed} Speicher, {free} sind frei."
 NO_ROOM = "Passt nicht: braucht etwa {needed} Speicher, {free} sind frei."
 ON_DISK = "Liegt schon auf dieser Platte."
 DOWNLOAD_SIZE = "Muss zuerst heruntergeladen werden: etwa {size}."
-RATE = (
-    "Etwa {plain} Token/s ohne Entwurf und {drafted} mit: modelliert nach der Größe, aus Durchgängen eines anderen "
-    "Modells auf diesem Rechner."
+RATE, RATE_PLAIN = (
+    "Etwa {plain} Token/s ohne Entwurf und {drafted} mit, greedy.",
+    "Etwa {plain} Token/s ohne Entwurf.",
 )
-RATE_MEASURED = (
-    "Etwa {plain} Token/s ohne Entwurf und {drafted} mit: modelliert aus seinen eigenen Durchgängen, auf diesem "
-    "Rechner gemessen."
-)
+BY_SIZE = "Modelliert nach der Größe, aus Durchgängen eines anderen Modells auf diesem Rechner."
+BY_PASSES = "Modelliert aus seinen eigenen Durchgängen, auf diesem Rechner gemessen."
+KEPT_RECORDED = "Entwürfe: {kept} % der ersten Token werden angenommen, gemessen nach dem Training."
+KEPT_ASSUMED = "Entwürfe: {kept} % der Token werden angenommen; das ist nur geschätzt, denn niemand hat dieses Paar gemessen."
 RATE_UNKNOWN = "Wie schnell es hier ist, wurde noch nicht gemessen."
 LICENCE = "Lizenz: {licence}."
 ASK = "{title} liegt nicht auf dieser Platte. Zum Laden werden etwa {size} heruntergeladen."

@@ -41,13 +41,23 @@ PAIR, PRECISION, LOAD = "Model", "Precision of the target", "Load"
 TOO_LARGE, TO_DOWNLOAD = "{title} (too large here)", "{title} (download {size})"
 PAIR_DRAFT = "Drafts come from {draft}."
 SHIPPED_DRAFT = "the draft that ships with specdemo"
+OWN_DRAFTER = "a drafter of its own that ships with specdemo"
+NO_DRAFT = "No model drafts for it. Methods that copy from the text work, such as n-gram; what they gain depends on the text."
 LOADED = "Loaded now; needs about {needed} of memory."
 ROOM = "Fits: needs about {needed} of memory, {free} are free."
 NO_ROOM = "Does not fit: needs about {needed} of memory, {free} are free."
 ON_DISK = "Already on this disk."
 DOWNLOAD_SIZE = "To be downloaded first: about {size}."
-RATE = "About {plain} tokens/s plain and {drafted} drafted: modelled from another model's passes on this machine, by size."
-RATE_MEASURED = "About {plain} tokens/s plain and {drafted} drafted: modelled from its own passes, measured on this machine."
+RATE, RATE_PLAIN = (
+    "About {plain} tokens/s plain and {drafted} drafted, greedy.",
+    "About {plain} tokens/s plain.",
+)
+BY_SIZE = "Modelled by size, from another model's passes on this machine."
+BY_PASSES = "Modelled from its own passes, measured on this machine."
+KEPT_RECORDED = "Drafts: {kept} % of first tokens are accepted, as measured after training."
+KEPT_ASSUMED = (
+    "Drafts: {kept} % of tokens are assumed to be accepted; nobody has measured this pair."
+)
 RATE_UNKNOWN = "How fast it is here has not been measured."
 LICENCE = "Licence: {licence}."
 ASK = "{title} is not on this disk. Loading it downloads about {size}."
