@@ -26,6 +26,7 @@ COMMANDS = {
     "replay": "show a saved trace; needs no model and no torch",
     "export": "write a saved trace as a table or as one HTML file that plays it; needs no torch",
     "export-site": "write recorded runs, lab and lessons as static files for any web server",
+    "class-pack": "write what a teacher takes home: worksheets, answers, questions for an LMS, figures, SCORM",
     "export-draft": "write a compact draft model as an ordinary transformers model",
     "record": "record the runs that the page plays, as listed in assets/runs/index.json",
     "datastore": "build a datastore for `retrieval` from text files, saved runs or the target's own answers",

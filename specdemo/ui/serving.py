@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from specdemo.errors import UserError
@@ -20,6 +21,7 @@ from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost
 from specdemo.ui.monitor import Watched, monitor_routes
+from specdemo.ui.site import NOTEBOOK, lesson_package
 from specdemo.ui.theme import create_theme
 
 THREADS = 40  # of Gradio's own accord
@@ -52,6 +54,8 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
             "routes": [
                 Route("/player.html", _player),
                 Route("/words/{language}.json", _words),
+                Route("/class/{language}/lessons-scorm-1.2.zip", _lessons),
+                Route("/class/{language}/speculative_decoding.ipynb", _notebook),
                 files_route(),
                 *watched,
             ],
@@ -112,6 +116,26 @@ class Preload:
 def _player(_request: Request) -> HTMLResponse:
     """The one-file player, into which the script puts the run that is exported."""
     return HTMLResponse(player_page(words.VIEW))
+
+
+def _lessons(request: Request) -> Response:
+    """The static site as a SCORM package, for the class pack that a browser makes."""
+    language = request.path_params["language"]
+    if language not in ("en", *words.languages()):
+        return Response(status_code=404)
+    return Response(_package(language), media_type="application/zip")
+
+
+@cache
+def _package(language: str) -> bytes:
+    return lesson_package(language)
+
+
+def _notebook(_request: Request) -> Response:
+    """The notebook, where it is: a wheel does not hold it."""
+    if not NOTEBOOK.is_file():
+        return Response(status_code=404)
+    return FileResponse(NOTEBOOK, media_type="application/x-ipynb+json")
 
 
 def _words(request: Request) -> Response:

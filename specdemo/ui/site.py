@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from specdemo.errors import UserError
+from specdemo.export.scorm import scorm_package
 from specdemo.export.table import (
     SCRIPTS,
     data_block,
@@ -24,6 +26,7 @@ from specdemo.settings import AppSettings
 
 ASSETS = SCRIPTS.parent
 RUNS = ASSETS / "runs"
+NOTEBOOK = ASSETS.parent / "notebooks" / "speculative_decoding.ipynb"
 MARK = "specdemo-site"
 # Nothing is loaded from another place, whatever a trace holds; Plotly sets styles of its own.
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
@@ -47,8 +50,11 @@ Static files, written by `python -m specdemo export-site`. Any web server can ha
 """
 
 
-def write_site(folder: Path) -> None:
-    """Write the site. Raises UserError for a folder with other things in it."""
+def write_site(folder: Path, *, lms: str = "") -> None:
+    """Write the site. Raises UserError for a folder with other things in it.
+
+    lms: for a learning platform, to which it reports, in this language; "" for a site by itself
+    """
     from specdemo.ui.words import VIEW, languages, translations
 
     if folder.exists() and any(folder.iterdir()) and not _is_site(folder):
@@ -66,15 +72,29 @@ def write_site(folder: Path) -> None:
         table = json.dumps(translations(language), ensure_ascii=False)
         (folder / "words" / f"{language}.json").write_text(table, encoding="utf-8")
     words: Any = VIEW
+    asked = {"lms": True, "language": lms} if lms else {}
+    shown = {"words": VIEW, "parts": parts(), "languages": ["en", *languages()], **asked}
     page = words["export"]["page"]
     for name, text in {
-        "index.html": index(
-            page, {"words": VIEW, "parts": parts(), "languages": ["en", *languages()]}
-        ),
+        "index.html": index(page, shown),
         "player.html": player_page(VIEW),
         "README.md": README.format(title=page["title"], subtitle=page["subtitle"]),
     }.items():
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def lesson_package(language: str) -> bytes:
+    """The site as a SCORM 1.2 package in a language."""
+    from specdemo.ui.words import VIEW, translations
+
+    words: Any = VIEW
+    page = words["export"]["page"]
+    known = {} if language == "en" else translations(language)
+    title = f"{page['title']}: {known.get(page['subtitle'], page['subtitle'])}"
+    with tempfile.TemporaryDirectory() as held:
+        folder = Path(held) / "site"
+        write_site(folder, lms=language)
+        return scorm_package(folder, title)
 
 
 def parts() -> dict[str, dict[str, Any]]:

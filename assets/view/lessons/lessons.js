@@ -51,8 +51,11 @@ class Lessons {
     this.list = el("ol", { class: "sd-lesson-list" });
     this.forget = button(words.forget, () => this.#forget(), "sd-lesson-quiet");
     this.article = el("article", { class: "sd-lesson" });
+    this.pack = button(words.pack.button, () => this.#takeHome(), "sd-lesson-quiet");
+    this.pack.title = words.pack.hint;
+    this.packed = el("p", { class: "sd-live-done", role: "status" });
     this.root = el("div", { class: "sd-lessons" },
-      el("nav", { "aria-label": words.list }, this.list, this.forget), this.article, this.live);
+      el("nav", { "aria-label": words.list }, this.list, this.forget, this.pack, this.packed), this.article, this.live);
     this.items = LESSONS.map((lesson, place) => this.#item(lesson, place));
     this.list.append(...this.items.map(({ root }) => root));
     element.replaceChildren(this.root);
@@ -160,6 +163,22 @@ class Lessons {
       return node;
     };
     return el("nav", { class: "sd-turn", "aria-label": words.turn }, to(place - 1, words.previous), to(place + 1, words.next));
+  }
+
+  // The scripts of the pack come when they are asked for.
+  async #takeHome() {
+    const { pack } = this.#words;
+    this.pack.disabled = true;
+    this.packed.textContent = pack.making;
+    try {
+      const { savePack } = await import("./pack/pack.js");
+      const language = document.documentElement.lang || "en";
+      const count = await savePack(this.#words, { runs: this.#data.runs, language });
+      this.packed.textContent = fill(pack.done, { count });
+    } catch (error) {
+      this.packed.textContent = fill(pack.failed, { problem: error instanceof Error ? error.message : String(error) });
+    }
+    this.pack.disabled = false;
   }
 
   /** @param {string} sentence */

@@ -6,6 +6,9 @@ import { LESSONS } from "./curriculum.js";
 
 const STORE = "specdemo-lessons";
 
+/** The event that says that progress was made. */
+export const PROGRESS = "specdemo-progress";
+
 /** Index of the lesson to open: the one that the address names, else where the visitor was. @param {Progress} progress */
 export function firstPlace(progress) {
   const asked = Number(new URLSearchParams(location.search).get("lesson"));
@@ -31,4 +34,5 @@ export function saveProgress(progress) {
   } catch {
     // nothing is lost but the memory of it
   }
+  dispatchEvent(new Event(PROGRESS));
 }

@@ -10,7 +10,7 @@ import { two } from "../core/metrics.js";
  * @typedef {{ announce(sentence: string): void, done(): void, show(step: number): void }} Act
  */
 
-const CLOSE = 0.1; // of the scale: a guess nearer than this is called close
+export const CLOSE = 0.1; // of the scale: a guess nearer than this is called close
 
 let made = 0; // for ids that are unique on the page
 

@@ -1,16 +1,12 @@
 // The whole of it as static files: recorded runs and races, the lab and the lessons, without Gradio or Python.
 
 import { el } from "../parts/dom.js";
-import { frame, given, later } from "./frame.js";
-import { fetched, languageOf, translator } from "../page/language.js";
+import { data, say } from "./data.js";
+import { frame, later } from "./frame.js";
 import { mount } from "../play/view.js";
 
 /** @import { Given } from "../parts/page" */
 
-const offered = given("sd-data");
-const language = languageOf(location.search, navigator.language, offered.languages);
-const { words: inLanguage, sentence: say } = language === "en" ? translator({}) : await fetched(language, ".");
-const data = inLanguage(offered);
 const words = data.words.export.page;
 // Only the first tab's script is there from the beginning.
 /** @type {Record<string, () => Promise<(element: HTMLElement, given: Given) => unknown>>} */
@@ -106,5 +102,9 @@ class Site {
   }
 }
 
+if (data.lms) {
+  (await import("./scorm.js")).report();
+  location.hash ||= "lessons";
+}
 new Site();
 later({ src: "plotly.min.js" });

@@ -10,6 +10,7 @@ import { count, PERCENT } from "./evidence.js";
 export const ahead = {
   id: "ahead",
   runs: ["07-constant-three", "01-guess-and-check", "06-too-far"],
+  figure: "lookahead",
   live: { run: "07-constant-three", changes: { policy: "cost", lookahead: 8 } },
   questions: [
     {

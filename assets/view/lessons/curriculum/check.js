@@ -10,6 +10,7 @@ import { acceptPercent, count, has, PERCENT } from "./evidence.js";
 export const check = {
   id: "check",
   runs: ["01-guess-and-check"],
+  figure: "position",
   live: { run: "01-guess-and-check" },
   questions: [
     {

@@ -12,6 +12,7 @@ import { count, PERCENT, tokenIds } from "./evidence.js";
 export const exact = {
   id: "exact",
   runs: ["03-story-sampled"],
+  figure: "rate",
   live: { run: "03-story-sampled" },
   exercise: true,
   questions: [

@@ -10,6 +10,7 @@ import { acceptPercent, compared } from "./evidence.js";
 export const latest = {
   id: "latest",
   runs: ["12-dspark", "13-jetspec", "14-parallel", "15-online"],
+  figure: "lookahead",
   live: { run: "12-dspark" },
   questions: [
     {

@@ -37,6 +37,8 @@ export interface Question {
 export interface Lesson {
   id: string;
   runs: string[];
+  /** the chart of its first run that a printed page shows, by name */
+  figure?: string;
   /** the recorded run whose settings one tries on the page, and what is changed in them */
   live: { run: string; changes?: Record<string, unknown> };
   /** whether the rejection rule is tried by hand */

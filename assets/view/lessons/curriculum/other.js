@@ -10,6 +10,7 @@ import { acceptPercent, compared, compareRuns } from "./evidence.js";
 export const other = {
   id: "other",
   runs: ["02-copy-and-edit", "08-early-exit", "09-medusa", "10-feature"],
+  figure: "speedup",
   live: { run: "02-copy-and-edit" },
   questions: [
     {

@@ -9,6 +9,7 @@ import { compared } from "./evidence.js";
 export const slower = {
   id: "slower",
   runs: ["06-too-far"],
+  figure: "speedup",
   live: { run: "06-too-far", changes: { policy: "cost", fallback: true } },
   questions: [
     {

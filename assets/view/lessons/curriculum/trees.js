@@ -10,6 +10,7 @@ import { acceptPercent, PERCENT, SAME, sidestepped } from "./evidence.js";
 export const trees = {
   id: "trees",
   runs: ["04-tree", "11-feature-tree"],
+  figure: "position",
   live: { run: "04-tree" },
   questions: [
     {

@@ -1,0 +1,120 @@
+"""Writes what a teacher takes home: worksheets, answers, questions for a learning platform, figures, SCORM, notebook.
+
+The page's own scripts make it, in Chromium without a window: what is printed is what the page shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import mimetypes
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from specdemo.cli import console
+from specdemo.errors import UserError
+
+ORIGIN = "http://class-pack.invalid/"  # nothing is served: Chromium's requests are answered here
+INSTALL = "pip install -r requirements-class-pack.txt; without a Chromium also: playwright install chromium"
+_MAKE = """async ([language, png]) => {
+  const { data } = await import("/view/site/data.js");
+  const { packFiles } = await import("/view/lessons/pack/pack.js");
+  const { value, words } = data.parts.lessons;
+  const { runs } = JSON.parse(value);
+  const files = await packFiles({ ...data.words, view: data.words, ...words }, { runs, language, png });
+  const text = (bytes) => bytes.reduce((all, byte) => all + String.fromCharCode(byte), "");
+  return files.map(([name, content]) => [name, typeof content === "string" ? content : { base64: btoa(text(content)) }]);
+}"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to, and in which language."""
+    from specdemo.ui.words import languages
+
+    parser.add_argument("folder", type=Path, help="folder to write to, a new or an empty one")
+    parser.add_argument(
+        "--language", choices=["en", *languages()], default="en", help="default: en"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the pack."""
+    folder: Path = options.folder
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(
+            f"{folder} holds other things.",
+            unharmed="Nothing was written.",
+            advice="Name a new or an empty folder.",
+        )
+    written = write_class_pack(folder, options.language)
+    console.note(f"Wrote {written} files to {folder}.")
+    return 0
+
+
+def write_class_pack(folder: Path, language: str, *, png: bool = True) -> int:
+    """Write the pack into a folder. png: figures as pixels too; returns: how many files
+
+    Raises UserError without Playwright or a Chromium.
+    """
+    from specdemo.ui.site import NOTEBOOK, lesson_package, write_site
+
+    with tempfile.TemporaryDirectory() as held:
+        site = Path(held) / "site"
+        write_site(site)
+        files = _printed(site, language, png=png)
+    files["lessons-scorm-1.2.zip"] = lesson_package(language)
+    if NOTEBOOK.is_file():  # a checkout has it, a wheel has not
+        files[NOTEBOOK.name] = NOTEBOOK.read_bytes()
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return len(files)
+
+
+def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
+    """What the page's scripts make of a site's lessons, by name, its sheets as PDF too."""
+    from specdemo.bench.page_speed import FLAGS, chromium
+
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError as error:
+        raise UserError(
+            "The class pack is printed by Chromium, which Playwright drives; it is not installed.",
+            unharmed="Nothing was written.",
+            advice=INSTALL,
+        ) from error
+    with sync_playwright() as play:
+        try:
+            browser = play.chromium.launch(executable_path=chromium(), args=FLAGS)
+        except Error as error:
+            raise UserError(
+                "Chromium did not start.", unharmed="Nothing was written.", advice=INSTALL
+            ) from error
+        page = browser.new_page(color_scheme="light")
+        page.route(f"{ORIGIN}**", lambda route: _answer(route, site))
+        page.goto(f"{ORIGIN}?lang={language}#lessons")
+        made = page.evaluate(_MAKE, [language, png])
+        files = {
+            name: content.encode()
+            if isinstance(content, str)
+            else base64.b64decode(content["base64"])
+            for name, content in made
+        }
+        for name in ("worksheets", "answers"):
+            page.set_content(files[f"{name}.html"].decode())
+            files[f"{name}.pdf"] = page.pdf(prefer_css_page_size=True, tagged=True, outline=True)
+        browser.close()
+    return files
+
+
+def _answer(route: Any, site: Path) -> None:
+    """A file of the site, as a server would send it."""
+    name = route.request.url.removeprefix(ORIGIN).partition("?")[0].partition("#")[0]
+    path = (site / (name or "index.html")).resolve()
+    if not path.is_file() or not path.is_relative_to(site.resolve()):
+        route.fulfill(status=404)
+        return
+    kind = "text/javascript" if path.suffix == ".js" else mimetypes.guess_type(path.name)[0]
+    route.fulfill(body=path.read_bytes(), content_type=kind or "application/octet-stream")
