@@ -1,0 +1,33 @@
+// The class pack as far as it needs no browser: questions, packages, worksheets without charts. Prints its files as JSON.
+import assert from "node:assert/strict";
+import { fold } from "../../assets/view/core/reducer.js";
+import { recordedState } from "../../assets/view/lessons/pack/figures.js";
+import { qti12 } from "../../assets/view/lessons/pack/qti12.js";
+import { qti21 } from "../../assets/view/lessons/pack/qti21.js";
+import { quizTable, readQuizzes } from "../../assets/view/lessons/pack/quiz.js";
+import { sheets } from "../../assets/view/lessons/pack/sheets.js";
+import { zipped } from "../../assets/view/lessons/pack/zip.js";
+import { recordedRuns } from "./parts/fixtures.mjs";
+
+const words = JSON.parse(process.env.SPECDEMO_LESSONS);
+const runs = new Map(recordedRuns().map(({ name, items }) => [name.replace(".jsonl", ""), items]));
+const lanes = async (name) => {
+  const { plain, speculative } = fold(runs.get(name)).lanes;
+  return { plain, fast: speculative };
+};
+const quizzes = await readQuizzes(words, lanes);
+assert.equal(quizzes.length, 8);
+const svg = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><title>a chart</title></svg>';
+const shown = Object.fromEntries(quizzes.map(({ id, lesson }) => [id, {
+  state: recordedState(runs.get(lesson.runs[0]), words.lessons[id].runs[lesson.runs[0]].title),
+  picture: lesson.figure && { name: id, chart: lesson.figure, title: "A chart", svg, png: null },
+}]));
+const [language] = process.argv.slice(2);
+const files = {
+  "worksheets.html": sheets(quizzes, words, shown, { answers: false, language }),
+  "answers.html": sheets(quizzes, words, shown, { answers: true, language }),
+  "questions.csv": quizTable(quizzes),
+};
+const packages = { "qti-1.2": qti12(quizzes, "Title & <more>"), "qti-2.1": qti21(quizzes, "Title", language) };
+const archive = Buffer.from(zipped([...packages["qti-2.1"], ["ü.bin", Uint8Array.from([0, 255, 10])]])).toString("base64");
+console.log(JSON.stringify({ quizzes, files, packages, archive }));

@@ -1,0 +1,410 @@
+"""What a teacher takes home: the lessons' own questions, in forms that a platform or a printer takes.
+
+The schemas of QTI are not among the packages that the tests install. What they say of the elements that are used
+stands here instead: what each may hold, in which order, and its attributes.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+
+from specdemo.cli import parser as cli
+from specdemo.cli.commands import class_pack
+from specdemo.errors import UserError
+from specdemo.export.scorm import ADL, CONTENT, scorm_package
+from specdemo.ui import words
+from specdemo.ui.site import ASSETS, RUNS
+from specdemo.ui.tabs.lessons import lessons_words
+
+needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
+LANGUAGES = pytest.mark.parametrize("language", ["en", "de"])
+# Of each element its content as a regular expression over the names of its children, "#" for text; its attributes,
+# those that must be there first. From the information models of QTI 1.2.1 (ASI XML binding) and QTI 2.1 (assessment
+# test, section and item), and of IMS content packaging.
+MANIFEST = {
+    "manifest": ("metadata organizations resources", "identifier", ""),
+    "metadata": ("schema schemaversion", "", ""),
+    "schema": ("#", "", ""),
+    "schemaversion": ("#", "", ""),
+    "organizations": ("", "", ""),
+    "resources": ("resource( resource)*", "", ""),
+    "resource": ("file( file)*( dependency)*", "identifier type", "href"),
+    "file": ("", "href", ""),
+    "dependency": ("", "identifierref", ""),
+}
+QTI12 = {
+    "questestinterop": ("assessment", "", ""),
+    "assessment": ("section( section)*", "ident", "title"),
+    "section": ("item( item)*", "ident", "title"),
+    "item": ("itemmetadata presentation resprocessing itemfeedback", "ident", "title"),
+    "itemmetadata": ("qtimetadata", "", ""),
+    "qtimetadata": ("qtimetadatafield", "", ""),
+    "qtimetadatafield": ("fieldlabel fieldentry", "", ""),
+    "fieldlabel": ("#", "", ""),
+    "fieldentry": ("#", "", ""),
+    "presentation": ("material (response_lid|response_str)", "", ""),
+    "material": ("mattext", "", ""),
+    "mattext": ("#", "", "texttype"),
+    "response_lid": ("render_choice", "ident", "rcardinality"),
+    "response_str": ("render_fib", "ident", "rcardinality"),
+    "render_choice": ("response_label( response_label)+", "", ""),
+    "render_fib": ("response_label", "", "fibtype"),
+    "response_label": ("(material)?", "ident", ""),
+    "resprocessing": ("outcomes respcondition( respcondition)*", "", ""),
+    "outcomes": ("decvar", "", ""),
+    "decvar": ("", "", "varname vartype minvalue maxvalue"),
+    "respcondition": ("conditionvar( setvar)*( displayfeedback)*", "", "continue"),
+    "conditionvar": ("(other|varequal|or)", "", ""),
+    "other": ("", "", ""),
+    "or": ("varequal and", "", ""),
+    "and": ("vargte varlte", "", ""),
+    "varequal": ("#", "respident", ""),
+    "vargte": ("#", "respident", ""),
+    "varlte": ("#", "respident", ""),
+    "setvar": ("#", "", "varname action"),
+    "displayfeedback": ("", "linkrefid", "feedbacktype"),
+    "itemfeedback": ("flow_mat", "ident", ""),
+    "flow_mat": ("material", "", ""),
+}
+QTI21 = {
+    "assessmentTest": ("testPart", "identifier title", ""),
+    "testPart": (
+        "assessmentSection( assessmentSection)*",
+        "identifier navigationMode submissionMode",
+        "",
+    ),
+    "assessmentSection": ("assessmentItemRef( assessmentItemRef)*", "identifier title visible", ""),
+    "assessmentItemRef": ("", "identifier href", ""),
+    "assessmentItem": (
+        "responseDeclaration outcomeDeclaration outcomeDeclaration itemBody responseProcessing modalFeedback",
+        "identifier title adaptive timeDependent",
+        "lang",
+    ),
+    "responseDeclaration": ("correctResponse", "identifier cardinality", "baseType"),
+    "correctResponse": ("value", "", ""),
+    "value": ("#", "", ""),
+    "outcomeDeclaration": ("(defaultValue)?", "identifier cardinality", "baseType"),
+    "defaultValue": ("value", "", ""),
+    "itemBody": ("(choiceInteraction|p p)", "", ""),
+    "p": ("(#|textEntryInteraction)", "", ""),
+    "textEntryInteraction": ("", "responseIdentifier", "expectedLength"),
+    "choiceInteraction": (
+        "prompt simpleChoice( simpleChoice)+",
+        "responseIdentifier shuffle maxChoices",
+        "",
+    ),
+    "prompt": ("#", "", ""),
+    "simpleChoice": ("#", "identifier", ""),
+    "responseProcessing": ("responseCondition setOutcomeValue", "", ""),
+    "responseCondition": ("responseIf responseElse", "", ""),
+    "responseIf": ("(match|and) setOutcomeValue", "", ""),
+    "responseElse": ("setOutcomeValue", "", ""),
+    "match": ("variable correct", "", ""),
+    "and": ("gte lte", "", ""),
+    "gte": ("variable baseValue", "", ""),
+    "lte": ("variable baseValue", "", ""),
+    "variable": ("", "identifier", ""),
+    "correct": ("", "identifier", ""),
+    "baseValue": ("#", "baseType", ""),
+    "setOutcomeValue": ("baseValue", "identifier", ""),
+    "modalFeedback": ("#", "outcomeIdentifier identifier showHide", ""),
+}
+NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+def said(language: str) -> dict[str, Any]:
+    """The lessons' words in a language, as the script of the page has them."""
+    table = {} if language == "en" else words.translations(language)
+
+    def deep(value: Any) -> Any:
+        if isinstance(value, str):
+            return table.get(value, value)
+        if isinstance(value, list | tuple):
+            return [deep(item) for item in value]
+        return {name: deep(item) for name, item in value.items()}
+
+    return deep(lessons_words())
+
+
+@cache
+def pack(language: str) -> dict[str, Any]:
+    """What the script makes without a browser."""
+    result = subprocess.run(
+        [shutil.which("node"), Path(__file__).with_name("pack.test.mjs"), language],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "SPECDEMO_WORDS": "{}",
+            "SPECDEMO_RUNS": str(RUNS),
+            "SPECDEMO_LESSONS": json.dumps(said(language)),
+        },
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def checked(text: str, space: str, model: dict[str, tuple[str, str, str]]) -> Element:
+    """The root of a document all of whose elements are as the model has them."""
+    root = fromstring(text)
+    for element in root.iter():
+        assert element.tag.startswith(f"{{{space}}}"), element.tag
+        content, must, may = model[local(element)]
+        children = " ".join(local(child) for child in element)
+        own = "#" if not children and (element.text or "").strip() else children
+        assert re.fullmatch(content, own), f"{local(element)}: {own}"
+        attributes = {name.rpartition("}")[2] for name in element.attrib} - {"schemaLocation"}
+        assert set(must.split()) <= attributes <= {*must.split(), *may.split()}, local(element)
+    return root
+
+
+def local(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def asked(language: str) -> list[dict[str, Any]]:
+    return [question for quiz in pack(language)["quizzes"] for question in quiz["questions"]]
+
+
+@needs_node
+@LANGUAGES
+def test_the_questions_are_those_of_the_lessons(language: str) -> None:
+    lessons = said(language)["lessons"]
+    own = {
+        f"{lesson}-{name}": question
+        for lesson, texts in lessons.items()
+        for name, question in texts["questions"].items()
+    }
+    assert [question["id"] for question in asked(language)] == list(own)
+    for question in asked(language):
+        assert question["ask"] == own[question["id"]]["ask"]
+        options = {option["id"]: option["text"] for option in question["options"]}
+        assert options == own[question["id"]].get("options", {})
+        if question["range"]:
+            assert question["range"]["low"] <= question["range"]["value"]
+            assert question["range"]["value"] <= question["range"]["high"]
+        else:
+            assert question["told"] == options[question["answer"]]
+        assert not re.search(r"\{\w+\}|undefined|NaN", json.dumps(question))
+
+
+@needs_node
+@LANGUAGES
+def test_the_table_has_a_line_for_each(language: str) -> None:
+    table = list(csv.DictReader(io.StringIO(pack(language)["files"]["questions.csv"], newline="")))
+    assert [row["id"] for row in table] == [question["id"] for question in asked(language)]
+    assert {row["lesson"] for row in table} == set("12345678")
+    assert all(row["answer"] and row["evidence"] for row in table)
+
+
+@needs_node
+@LANGUAGES
+def test_qti_1_2_is_as_its_binding_has_it_and_scores_the_answer(language: str) -> None:
+    files = dict(pack(language)["packages"]["qti-1.2"])
+    manifest = checked(
+        files["imsmanifest.xml"], "http://www.imsglobal.org/xsd/imscp_v1p1", MANIFEST
+    )
+    assert {file.get("href") for file in manifest.iter() if local(file) == "file"} == {*files} - {
+        "imsmanifest.xml"
+    }
+    root = checked(
+        files["specdemo/questions.xml"], "http://www.imsglobal.org/xsd/ims_qtiasiv1p2", QTI12
+    )
+    assert root[0].get("title") == "Title & <more>"
+    items = [element for element in root.iter() if local(element) == "item"]
+    for item, question in zip(items, asked(language), strict=True):
+        assert item.get("ident") == question["id"]
+        found = {local(element): element.text for element in item.iter() if element.text}
+        assert found["varequal"] == question["answer"]
+        labels = [each.get("ident") for each in item.iter() if local(each) == "response_label"]
+        if question["range"]:
+            assert float(found["vargte"]) == question["range"]["low"]
+            assert float(found["varlte"]) == question["range"]["high"]
+        else:
+            assert labels == [option["id"] for option in question["options"]]
+            assert question["answer"] in labels
+
+
+@needs_node
+@LANGUAGES
+def test_qti_2_1_is_as_its_model_has_it_and_scores_the_answer(language: str) -> None:
+    files = dict(pack(language)["packages"]["qti-2.1"])
+    space = "http://www.imsglobal.org/xsd/imsqti_v2p1"
+    manifest = checked(
+        files["imsmanifest.xml"], "http://www.imsglobal.org/xsd/imscp_v1p1", MANIFEST
+    )
+    resources = {
+        each.get("identifier"): each for each in manifest.iter() if local(each) == "resource"
+    }
+    assert {each.get("href") for each in resources.values()} == {*files} - {"imsmanifest.xml"}
+    assert {
+        each.get("identifierref") for each in resources["test"] if local(each) == "dependency"
+    } == {*resources} - {"test"}
+    test = checked(files["test.xml"], space, QTI21)
+    named = [each.get("identifier") for each in test.iter()]
+    assert len(named) == len(set(named))
+    assert [each.get("href") for each in test.iter() if local(each) == "assessmentItemRef"] == [
+        f"items/{question['id']}.xml" for question in asked(language)
+    ]
+    for question in asked(language):
+        item = checked(files[f"items/{question['id']}.xml"], space, QTI21)
+        assert item.get("{http://www.w3.org/XML/1998/namespace}lang") == language
+        for element in item.iter():
+            assert NAME.fullmatch(element.get("identifier", "x"))
+        right = next(element for element in item.iter() if local(element) == "correctResponse")
+        choices = [each.get("identifier") for each in item.iter() if local(each) == "simpleChoice"]
+        if question["range"]:
+            assert float(right[0].text or "") == question["range"]["value"]
+            bounds = [each.text for each in item.iter() if local(each) == "baseValue"][:2]
+            assert list(map(float, filter(None, bounds))) == [
+                question["range"]["low"],
+                question["range"]["high"],
+            ]
+        else:
+            assert right[0].text == f"option-{question['answer']}"
+            assert right[0].text in choices
+
+
+class Sheet(HTMLParser):
+    """Text of a page, and what lies open in it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text, self.tags = "", []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in ("meta", "path"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+
+@needs_node
+@LANGUAGES
+def test_worksheets_ask_and_only_the_answers_tell(language: str) -> None:
+    files = pack(language)["files"]
+    sheet, answers = Sheet(files["worksheets.html"]), Sheet(files["answers.html"])
+    assert sheet.open == answers.open == []
+    assert sheet.tags.count("section") == answers.tags.count("section") == 8
+    assert sheet.tags.count("svg") == 7  # plain decoding has no chart of drafts
+    for question in asked(language):
+        assert question["ask"] in sheet.text
+        assert question["evidence"] in answers.text
+        assert question["evidence"] not in sheet.text
+        assert all(option["text"] in sheet.text for option in question["options"])
+    assert "☒" not in sheet.text
+    assert answers.text.count("☒") == sum(not question["range"] for question in asked(language))
+    for name in ("worksheets.html", "answers.html"):
+        page = files[name]
+        assert f'<html lang="{language}">' in page
+        assert not re.search(r"""(src|href)=|url\(|<script""", page)  # nothing from elsewhere
+        for colour in re.findall(r"#[0-9a-f]{3,6}\b", page.split("</style>")[0]):
+            assert len(set(colour[1:])) == 1, f"{colour} is not grey"
+    for status in ("accepted", "rejected", "unreached", "correction", "bonus"):
+        rule = re.findall(rf"\.{status}\b[^{{]*\{{([^}}]*)\}}", files["worksheets.html"])
+        assert any(re.search("text-decoration|border", found) for found in rule), status
+
+
+@needs_node
+def test_an_archive_of_the_script_is_one_that_others_read() -> None:
+    archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(pack("de")["archive"])))
+    assert archive.testzip() is None
+    files = dict(pack("de")["packages"]["qti-2.1"])
+    assert {name: archive.read(name).decode() for name in files} == files
+    assert archive.read("ü.bin") == bytes([0, 255, 10])
+
+
+def test_a_scorm_package_names_its_files_and_its_one_activity(tmp_path: Path) -> None:
+    (tmp_path / "view").mkdir()
+    (tmp_path / "index.html").write_text("<p>", encoding="utf-8")
+    (tmp_path / "view" / "a b.js").write_text("1", encoding="utf-8")
+    package = scorm_package(tmp_path, 'A "title" & more')
+    assert package == scorm_package(tmp_path, 'A "title" & more')
+    archive = zipfile.ZipFile(io.BytesIO(package))
+    assert archive.namelist() == ["imsmanifest.xml", "index.html", "view/a b.js"]
+    root = fromstring(archive.read("imsmanifest.xml"))
+    spaces = {"c": CONTENT}
+    assert [local(child) for child in root] == ["metadata", "organizations", "resources"]
+    assert root.findtext("c:metadata/c:schema", "", spaces) == "ADL SCORM"
+    assert root.findtext("c:metadata/c:schemaversion", "", spaces) == "1.2"
+    course = root.find("c:organizations/c:organization", spaces)
+    assert course is not None
+    assert root[1].get("default") == course.get("identifier")
+    assert course.findtext("c:item/c:title", "", spaces) == 'A "title" & more'
+    resource = root.find("c:resources/c:resource", spaces)
+    assert resource is not None
+    item = course.find("c:item", spaces)
+    assert item is not None
+    assert item.get("identifierref") == resource.get("identifier")
+    assert resource.get(f"{{{ADL}}}scormtype") == "sco"
+    assert resource.get("href") == "index.html"
+    assert [file.get("href") for file in resource] == ["index.html", "view/a b.js"]
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys) -> None:
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    assert cli.main(["class-pack", str(tmp_path)]) == 1
+    assert "holds other things" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_without_playwright_it_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "playwright.sync_api", None)
+    with pytest.raises(UserError) as raised:
+        class_pack._printed(tmp_path, "en", png=False)
+    assert "requirements-class-pack.txt" in raised.value.advice
+    assert (ASSETS.parent / "requirements-class-pack.txt").is_file()
+
+
+@pytest.mark.browser
+def test_the_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+    pytest.importorskip("playwright.sync_api")
+    folder = tmp_path / "pack"
+    count = class_pack.write_class_pack(folder, "de", png=False)
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert len(files) == count
+    assert {
+        *("worksheets.pdf", "answers.pdf", "questions.csv", "lessons-scorm-1.2.zip"),
+        *("questions-qti-1.2.zip", "questions-qti-2.1.zip", "speculative_decoding.ipynb"),
+    } <= files
+    for name in ("worksheets.pdf", "answers.pdf"):
+        pdf = (folder / name).read_bytes()
+        assert pdf.startswith(b"%PDF-")
+        assert b"/StructTreeRoot" in pdf  # tagged: a screen reader finds headings and lists
+    figures = [name for name in files if name.startswith("figures/")]
+    assert {name[8] for name in figures} == set("2345678")
+    assert all((folder / name).read_text(encoding="utf-8").startswith("<svg") for name in figures)
+    sheet = (folder / "worksheets.html").read_text(encoding="utf-8")
+    assert "Warum Decodieren langsam ist" in sheet
+    assert sheet.count("<svg") >= 7
+    lessons = zipfile.ZipFile(folder / "lessons-scorm-1.2.zip")
+    page = lessons.read("index.html").decode()
+    assert '"lms": true, "language": "de"' in page
+    assert {"imsmanifest.xml", "view/site/scorm.js", "words/de.json"} <= set(lessons.namelist())
