@@ -399,7 +399,7 @@ def test_the_command_prints_what_the_page_shows(tmp_path: Path) -> None:
         assert pdf.startswith(b"%PDF-")
         assert b"/StructTreeRoot" in pdf  # tagged: a screen reader finds headings and lists
     figures = [name for name in files if name.startswith("figures/")]
-    assert {name[8] for name in figures} == set("2345678")
+    assert {name[8] for name in figures} == set("12345678")
     assert all((folder / name).read_text(encoding="utf-8").startswith("<svg") for name in figures)
     sheet = (folder / "worksheets.html").read_text(encoding="utf-8")
     assert "Warum Decodieren langsam ist" in sheet
