@@ -36,6 +36,7 @@ def load(
     threads: int | None = None,
     store: str | None = None,
     trained: str | None = None,
+    drafter: str | None = None,
     cache_dir: str | Path | None = None,
 ) -> Model:
     """Load a pair: a target, and what drafts for it. It reports on standard error.
@@ -44,6 +45,7 @@ def load(
     precision: of the target's weights: nf4, int8, bf16 or fp32
     device: cpu, cuda or auto; threads: 0 uses every core
     store, trained: folders of a datastore and of trained drafters
+    drafter: a published drafter for the target: a hub id or a folder
     cache_dir: where downloaded and converted models are kept
 
     What is not given comes from the environment, then from the defaults; docs/reference.md lists both.
@@ -59,6 +61,7 @@ def load(
         threads=threads,
         store=store,
         trained=trained,
+        drafter=drafter,
         cache_dir=None if cache_dir is None else Path(cache_dir),
     )
     return Model(load_studio(settings))

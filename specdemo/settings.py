@@ -350,6 +350,7 @@ class AppSettings:
     head "auto" measures what 8 bits change, see `models.decoders.heads`
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
     trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
+    drafter: one that others have published, which takes the place of a trained one of its kind
     replay: load no model; recorded runs alone are shown
     mcp: agents may call the page's one public call as a tool
     cluster, replicas, most_replicas: engines in other processes; "" is one in this process
@@ -375,6 +376,11 @@ class AppSettings:
         "auto", "folder of trained drafters", "model",
         "folder with one subfolder per kind of trained drafter; `auto` is the shipped one, `none` is none",
         flag="--trained", variable="SPECDEMO_TRAINED",
+    )  # fmt: skip
+    drafter: str = _row(
+        "none", "published drafter", "model",
+        "a drafter that others have published for the target: a hub id, with @ and a revision if need be, or a local folder; `none` is none",
+        flag="--drafter", variable="SPECDEMO_DRAFTER",
     )  # fmt: skip
     precision: str = _row(
         "nf4", "precision", "model", "precision of the target's weights",

@@ -23,6 +23,8 @@ from specdemo.models.drafts.compact_files import (
 )
 from specdemo.models.drafts.copy import QuantisedCopy, no_copy_why
 from specdemo.models.drafts.exit import ExitModel
+from specdemo.models.drafts.published.families import find_published
+from specdemo.models.drafts.published.source import drafter_files
 from specdemo.models.drafts.trained import Trained, find_trained, stands_alone
 from specdemo.models.files.catalogue import DEFAULT_TARGET, draft_of
 from specdemo.models.files.recommended import recommended
@@ -218,16 +220,18 @@ def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallbac
 def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> LoadedPair:
     files = model_files(settings.target, settings, progress)
     tokenizer = load_tokenizer(files)
+    published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
     target = ready(_placed(files, settings, progress))
     check_vocabulary(files, tokenizer, target.vocabulary_size)
     check_rollback(target.model.config)
-    alone = stands_alone(find_trained(target, None, settings.trained))
+    others = {published.reading.kind: published.trained(target)} if published else {}
+    alone = stands_alone({**find_trained(target, None, settings.trained), **others})
     if alone and settings.draft == "auto":
         info, open_draft, why = None, None, "Its feature drafter works without a draft model."
     else:
         info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress, ready)
     below = open_draft.decoder.weights if isinstance(open_draft, CompactDraft) else None
-    trained = find_trained(target, below, settings.trained)
+    trained = {**find_trained(target, below, settings.trained), **others}
     no_copy = no_copy_why(target.info.precision)
     copy = None if no_copy else QuantisedCopy(target)
     return LoadedPair(
@@ -268,6 +272,8 @@ def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> No
     A draft "auto" that cannot be had is left to `load_pair`, which goes on without it.
     """
     model_files(settings.target, settings, progress)
+    if settings.drafter not in ("", "none"):
+        drafter_files(settings.drafter, settings.cache_dir, progress)
     wanted = _wanted_draft(settings)
     if wanted is None or is_compact(Path(wanted).expanduser()):
         return

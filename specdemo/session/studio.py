@@ -149,7 +149,11 @@ class Studio(Starting):
         """
         if self.replay_only:
             raise self.replay_only
-        settings = replace(self.settings, target=target, draft=draft, precision=precision)
+        # A published drafter is for one target.
+        drafter = self.settings.drafter if target == self.settings.target else "none"
+        settings = replace(
+            self.settings, target=target, draft=draft, precision=precision, drafter=drafter
+        )
         reports: list[Progress] = []
         given_up = threading.Event()
         errors: list[BaseException] = []

@@ -71,8 +71,20 @@ def forward(
     x: (rows, H); angles: cosines and signed sines of each row, (rows, 1, head_dim)
     returns: (rows, H)
     """
-    attended = _attend(layer, index, sizes, rms_norm(x, layer.input_norm, sizes.eps), angles, rows)
-    x = x + layer.output(attended)
+    return after(layer, index, sizes, x, rms_norm(x, layer.input_norm, sizes.eps), angles, rows)
+
+
+def after(
+    layer: LlamaLayer,
+    index: int,
+    sizes: HeadSizes,
+    x: Tensor,
+    normed: Tensor,
+    angles: tuple[Tensor, Tensor],
+    rows: Sequence[CacheRows],
+) -> Tensor:
+    """A layer after its first norm. x: (rows, H), what goes past attention; normed: (rows, in), what goes into it"""
+    x = x + layer.output(_attend(layer, index, sizes, normed, angles, rows))
     gate, up = layer.gate_up(rms_norm(x, layer.post_norm, sizes.eps)).chunk(2, dim=-1)
     return x + layer.down(F.silu(gate).mul_(up))
 

@@ -28,8 +28,6 @@ from specdemo.models.drafts.compact_decoder import (
 )
 from specdemo.models.drafts.compact_weights import CompactWeights
 
-EPSILON = 1e-5  # of the norm over the target's states
-
 
 class CompactModel:
     """One conversation of a compact drafter; implements `LanguageModel`.
@@ -153,6 +151,7 @@ class CompactModel:
         positions = [length + depth - 1 for depth in depths(self._grown)[first:]]
         seen = torch.ones(len(token_ids), length + len(self._grown), dtype=torch.bool)
         seen[:, length:] = ancestor_mask(self._grown)[first:]
+        self._forget_first(seen, length)
         one = DraftInput(
             token_ids, positions, seen, self._cache, len(token_ids), text=self._text_words,
             states=states, injected=injected, adjust=self.adjust,
@@ -209,8 +208,9 @@ class CompactModel:
         start, rows = self.length, len(token_ids)
         end = start + rows
         seen = None
-        if rows + guesses > 1:
+        if rows + guesses > 1 or self.weights.beside:
             seen = torch.ones(rows + guesses, end + guesses, dtype=torch.bool).tril_(start)
+            self._forget_first(seen, start)
             if guesses and not self.weights.causal:
                 seen[rows:, end:] = True
         injected = self._injected(start, end) if self.weights.inject else None
@@ -218,6 +218,11 @@ class CompactModel:
             token_ids, range(start, end + guesses), seen, self._cache, 1 + guesses, text=self._text_words,
             states=states, injected=injected, guesses=guesses, adjust=self.adjust, plan=plan,
         )  # fmt: skip
+
+    def _forget_first(self, seen: Tensor, start: int) -> None:
+        """Hide the text's first token from rows that begin at a position, for weights whose text begins with the second."""
+        if self.weights.beside:
+            seen[0 if start else 1 :, 0] = False
 
     def _asking(self, one: DraftInput) -> Requesting[ForwardOutput]:
         """Ask for a pass."""
@@ -241,9 +246,8 @@ class CompactModel:
             states = self.features.read(before - 1, end - 1, self.weights.reads)
         if not len(states):
             return self._fed([-1])
-        hidden = self.weights.config.hidden_size
-        norm = F.rms_norm(states.unflatten(-1, (-1, hidden)), (hidden,), eps=EPSILON).flatten(-2)
-        return before - start, inject.project(norm.to(inject.gain.dtype) * inject.gain)
+        reads = self.weights.reads
+        return before - start, inject.of(states, len(reads), self.weights.norm.dtype)
 
     def _state_of(self, node: int) -> Tensor | None:
         """(1, H): what a grown node gave, or the text's last token for -1; None where that was not read by itself."""
@@ -261,6 +265,7 @@ class CompactModel:
             return None
         nothing = torch.zeros_like(feedback, dtype=torch.float32)[None]
         rows = torch.cat([nothing if final is None else final.float() for final in finals])
-        epsilon = self.weights.config.rms_norm_eps
-        normed = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
-        return 0, normed * feedback.float()
+        if self.weights.feeds_normed:
+            epsilon = self.weights.config.rms_norm_eps
+            rows = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
+        return 0, rows * feedback.float()

@@ -103,7 +103,8 @@ class CompactDecoder:
     def _run_torch(self, inputs: Sequence[DraftInput], x: Tensor) -> list[ForwardOutput]:
         weights = self.weights
         sizes = weights.config.sizes
-        joins = any(one.injected or one.guesses for one in inputs)
+        beside = weights.beside
+        joins = beside is None and any(one.injected or one.guesses for one in inputs)
         rows, angles = self._cache_rows(inputs, guesses=False), self._angles(inputs, guesses=False)
         for index, layer in enumerate(weights.layers):
             if index == weights.extends and joins:
@@ -112,12 +113,29 @@ class CompactDecoder:
                     self._cache_rows(inputs, guesses=True),
                     self._angles(inputs, guesses=True),
                 )
+            if beside and index == 0:
+                states = self._states(inputs, x)
+                normed = rms_norm(states, beside.norm, sizes.eps)
+                both = torch.cat([rms_norm(x, layer.input_norm, sizes.eps), normed], dim=-1)
+                x = normed if beside.normed else states
+                x = layers.after(layer, index, sizes, x, both, angles, rows)
+                continue
             x = layers.forward(layer, index, sizes, x, angles, rows)
         finals = [part[-one.answers :] for one, part in zip(inputs, _split(x, inputs), strict=True)]
         return [
             ForwardOutput(self._logits(one, final), (final,))
             for one, final in zip(inputs, finals, strict=True)
         ]
+
+    def _states(self, inputs: Sequence[DraftInput], like: Tensor) -> Tensor:
+        """(rows, H): the states that stand beside the rows' embeddings, zero where there are none."""
+        states, begin = torch.zeros_like(like), 0
+        for one in inputs:
+            if one.injected is not None:
+                first, more = one.injected
+                states[begin + first : begin + first + len(more)] = more
+            begin += len(one.token_ids)
+        return states
 
     def _cache_rows(self, inputs: Sequence[DraftInput], *, guesses: bool) -> list[CacheRows]:
         """Where the rows lie, with or without the guessed positions."""
@@ -197,7 +215,7 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     config = weights.config
     linear = [one for layer in weights.layers for one in layer.matrices()] + [weights.head]
     packed = [one.packed for one in linear if isinstance(one, FourBitLinear) and one.packed]
-    if not weights.layers or len(packed) < len(linear):
+    if not weights.compiles or len(packed) < len(linear):
         return None
     inner = len(packed[2].codes) * packing.BLOCK // 2
     shape = Shape(
@@ -264,8 +282,11 @@ def _tables(config: CompactConfig, like: Tensor) -> Callable[[int], tuple[Tensor
     def compute(length: int) -> tuple[Tensor, Tensor]:
         half = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
         positions = torch.arange(length, dtype=torch.float32)
-        angles = torch.outer(positions, config.rope_theta**-half)
+        frequencies, scale = config.rope_theta**-half, 1.0
+        if config.rope:
+            frequencies, scale = torch.tensor(config.rope.frequencies), config.rope.scale
+        angles = torch.outer(positions, frequencies)
         cos, sin = angles.cos().repeat(1, 2), torch.cat([-angles.sin(), angles.sin()], dim=-1)
-        return cos[:, None].to(like), sin[:, None].to(like)
+        return (cos * scale)[:, None].to(like), (sin * scale)[:, None].to(like)
 
     return compute

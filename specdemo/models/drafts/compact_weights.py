@@ -11,16 +11,27 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.decoders.layer import HeadSizes, LlamaLayer
 from specdemo.models.drafts.four_bit import FourBitLinear, Linear, pack, rounded
-from specdemo.models.drafts.text_words import TextWords
+from specdemo.models.drafts.text_words import MOST, TextWords
+
+EPSILON = 1e-5  # of the norm over the target's states
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """A rotary embedding that is stretched. frequencies: (head_dim / 2,), of each pair; scale: of cosines and sines"""
+
+    frequencies: tuple[float, ...]
+    scale: float
 
 
 @dataclass(frozen=True, slots=True)
 class CompactConfig:
-    """Shape of a compact draft, as in its config.json."""
+    """Shape of a compact draft, as in its config.json. rope: in place of `rope_theta`"""
 
     hidden_size: int
     num_heads: int
@@ -28,6 +39,7 @@ class CompactConfig:
     head_dim: int
     rms_norm_eps: float
     rope_theta: float
+    rope: Rope | None = None
 
     @property
     def sizes(self) -> HeadSizes:
@@ -43,13 +55,35 @@ class CompactConfig:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What is added to a draft's states from the target's, of the token before (after EAGLE-3, Li 2503.01840).
+    """What joins a draft's states from the target's, of the token before (after EAGLE-3, Li 2503.01840).
 
-    gain: (states x H,); project: states x H to H
+    gain: (states x H,), of a norm over each state; None for no norm; project: states x H to H
+    together: the norm is over all states as one; epsilon: of the norm
     """
 
-    gain: Tensor
+    gain: Tensor | None
     project: Linear
+    together: bool = False
+    epsilon: float = EPSILON
+
+    def of(self, states: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+        """(rows, H). states: (rows, states x H) of `count` layers; dtype: of the weights"""
+        if self.gain is not None:
+            parts = states if self.together else states.unflatten(-1, (count, -1))
+            normed = F.rms_norm(parts, parts.shape[-1:], eps=self.epsilon)
+            states = normed.reshape(states.shape).to(self.gain.dtype) * self.gain
+        return self.project(states.to(dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A first layer that reads a state beside the embedding, and not added to it: twice the inputs (EAGLE-3).
+
+    norm: (H,) of the state; normed: what goes past attention is the state behind that norm, not before it
+    """
+
+    norm: Tensor
+    normed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +121,12 @@ class CompactWeights:
     output: (V, H), the target's own head where that is another matrix; None for the embedding
     extends: how many of the layers are a draft model's, below those that were trained on top of it
     reads: hidden states of the target that go in, by layer; inject: how, between the draft model and the rest
-    feedback: (H,), what a token takes over of the drafter's own normed state before it, for each number of it, where
-        the target has not read that far; None for nothing
+    feedback: (H,), what a token takes over of the drafter's own state before it, for each number of it, where the
+        target has not read that far; None for nothing
+    feeds_normed: whether that is the state behind the last norm
+    beside: how states join the first layer; None where they are added to embeddings. The text then begins with its
+        second token, the first that a state stands before
+    own_head: the head is no part of the target's, so words of a text cannot be added to it
     depth: positions that it guesses at once; mask: (depth - 1, H), what is added to the last known state for each
     causal: whether guessed positions see only those before them
     """
@@ -103,18 +141,31 @@ class CompactWeights:
     reads: tuple[int, ...] = ()
     inject: Injection | None = None
     feedback: Tensor | None = None
+    feeds_normed: bool = True
+    beside: Beside | None = None
+    own_head: bool = False
     output: Tensor | None = None
     mask: Tensor | None = None
     depth: int = 1
     causal: bool = True
     markov: MarkovHead | None = None
 
+    @property
+    def compiles(self) -> bool:
+        """Whether the compiled pass can compute its layers."""
+        plain = all(layer.query_key_norms is None for layer in self.layers)
+        return bool(self.layers) and plain and self.beside is None
+
     def text_words(self, *, packed: bool) -> TextWords:
         """What one conversation's text adds to `words`. packed: also for the compiled pass"""
         four_bit = isinstance(self.head, FourBitLinear)
         rows = self.embedding if self.output is None else self.output
         return TextWords(
-            self.words, rows, rounded if four_bit else _as_is, pack if packed else None
+            self.words,
+            rows,
+            rounded if four_bit else _as_is,
+            pack if packed else None,
+            0 if self.own_head else MOST,
         )
 
 

@@ -24,6 +24,7 @@ class TextWords:
     words: the reduced vocabulary, then what the text has beside it
     embedding: (V, H), whose rows are the head's; rounded: to the values that the head computes with
     pack: rows as the compiled pass reads them; None where that does not run
+    most: words of a text; none for a drafter whose head is not the target's
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class TextWords:
         embedding: Tensor,
         rounded: Callable[[Tensor], Tensor],
         pack: Callable[[Tensor], Packed] | None,
+        most: int = MOST,
     ) -> None:
+        self._most = most
         self.words = self._reduced = words
         self._embedding, self._rounded, self._pack = embedding, rounded, pack
         self._met: list[int] = []  # position of each added word in the text
@@ -58,7 +61,7 @@ class TextWords:
         known = self.words.column_of
         new: dict[int, int] = {}
         for position, token in enumerate(token_ids, start):
-            if token not in known and len(self._met) + len(new) < MOST:
+            if token not in known and len(self._met) + len(new) < self._most:
                 new.setdefault(token, position)
         if not new:
             return

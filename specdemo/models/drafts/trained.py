@@ -44,8 +44,10 @@ class Trained:
     @property
     def info(self) -> ModelInfo:
         """Which weights draft."""
-        parameters = int(self.config["specdemo"].get("parameters", 0))
-        return ModelInfo(self.folder.name, "", "int4", "", parameters)
+        facts = self.config["specdemo"]
+        name, precision = facts.get("name", self.folder.name), facts.get("precision", "int4")
+        parameters = int(facts.get("parameters", 0))
+        return ModelInfo(name, facts.get("revision", ""), precision, "", parameters)
 
     def network(self) -> Any:
         """CompactDecoder, or MedusaWeights. Raises UserError for damaged files."""

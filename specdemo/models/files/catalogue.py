@@ -87,6 +87,20 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Drafter:
+    """A drafter that others have published. Its licence is what its card says, which comes with it.
+
+    repo: on the hub; revision: as of an entry
+    family: how its files are written; target: catalogue name of the model that it was made for, or a hub id
+    """
+
+    repo: str
+    family: str
+    target: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """A target and what drafts for it: one choice in the menu. draft: None where only methods without one work"""
 
@@ -148,6 +162,19 @@ def pairs() -> tuple[Pair, ...]:
         for entry in entries()
         if entry.menu and not entry.shipped
     )
+
+
+@cache
+def drafters() -> tuple[Drafter, ...]:
+    """Published drafters, in the catalogue's order."""
+    rows = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))["drafters"]
+    return tuple(Drafter(**row) for row in rows)
+
+
+def find_drafter(repo: str) -> Drafter | None:
+    """The published drafter with this hub id, whatever the case."""
+    wanted = repo.strip().lower()
+    return next((one for one in drafters() if one.repo.lower() == wanted), None)
 
 
 def partner(target: str) -> str | None:

@@ -36,6 +36,8 @@ FILES = [
     "LICENSE*",
 ]
 NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same weights
+CARD = "README.md"
+PICKLES = ("medusa_lm_head.pt", "pytorch_model.bin")  # of drafters, which are read as tensors alone
 HTTP_CLIENTS = ("http", "requests", "urllib3")
 ATTEMPTS = 2  # a file that arrives damaged is tried once more
 GENERATION = "generation_config.json"
@@ -120,6 +122,63 @@ def has_gguf(file: HubGguf, cache_dir: Path) -> bool:
     """Whether a GGUF file is on this disk, by its size alone."""
     found = (_cached_file(file.repo, file.file), cache_dir / "gguf" / file.sha256[:12] / file.file)
     return any(path and path.is_file() and path.stat().st_size == file.size for path in found)
+
+
+def fetch_drafter(
+    repo: str, revision: str | None, progress: ProgressCallback = silent
+) -> tuple[Path, str]:
+    """The folder of a published drafter and the commit it is at: config, weights, and the card that names its licence.
+
+    A pickle is fetched only where there are no safetensors.
+    """
+    if revision and (folder := _cached_drafter(repo, revision)):
+        return folder, revision
+    try:
+        with _reporting(repo, revision):
+            return _download_drafter(repo, revision, progress)
+    except Unreachable:
+        if folder := _cached_drafter(repo, revision):
+            return folder, folder.name
+        raise
+
+
+def _cached_drafter(repo: str, revision: str | None) -> Path | None:
+    """The folder of a drafter that is whole on this disk, without asking the network."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(snapshot_download(repo, revision=revision, local_files_only=True))
+        weights = weight_files(folder, repo) if any(folder.glob("*.safetensors")) else []
+    except (OSError, ValueError, UserError):
+        return None
+    pickled = any((folder / name).is_file() for name in PICKLES)
+    whole = not broken_files(weights) if weights else pickled
+    return folder if whole and (folder / "config.json").is_file() else None
+
+
+def _download_drafter(
+    repo: str, revision: str | None, progress: ProgressCallback
+) -> tuple[Path, str]:
+    from huggingface_hub import HfApi, constants, snapshot_download
+
+    endpoint = os.environ.get("HF_ENDPOINT")
+    progress(Progress("download", 0.0, f"asking the hub for {repo}"))
+    listing = HfApi(endpoint=endpoint).model_info(repo, revision=revision, files_metadata=True)
+    there = {file.rfilename: file.size or 0 for file in listing.siblings or []}
+    wanted = [name for name in there if _wanted(name) or name == CARD]
+    if not any(name.endswith(".safetensors") for name in wanted):
+        wanted += [name for name in PICKLES if name in there][:1]
+    total, blobs = sum(there[name] for name in wanted), _blobs(repo)
+    check_space(Path(constants.HF_HUB_CACHE), total, f"Downloading {repo}")
+    with watched(blobs, total, progress, repo):
+        folder = Path(
+            snapshot_download(
+                repo, revision=revision, endpoint=endpoint, allow_patterns=wanted,
+                tqdm_class=_no_bar(),
+            )
+        )  # fmt: skip
+    progress(bytes_progress("download", total, total, repo))
+    return folder, listing.sha or revision or folder.name
 
 
 def generation_config(repo: str) -> Path | None:

@@ -1,0 +1,211 @@
+"""EAGLE-3 (Li 2503.01840) as speculators, SafeAILab and SpecForge write it.
+
+One layer, or a few, reads a token's embedding beside a mix of three of the target's states before it, and its own
+state where the target has not read that far. The head speaks a reduced vocabulary.
+
+    speculators             sizes of the layers in `transformer_layer_config`; states counted as transformers does
+    SafeAILab, SpecForge    sizes at the top; `midlayer`; states counted by the layer that gives them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.models.drafts.compact_decoder import CompactDecoder
+from specdemo.models.drafts.compact_weights import (
+    Beside,
+    CompactConfig,
+    CompactWeights,
+    Injection,
+)
+from specdemo.models.drafts.four_bit import pack_linear
+from specdemo.models.drafts.published.family import (
+    Family,
+    Lent,
+    Loader,
+    Reading,
+    TargetFacts,
+    check_layers,
+    check_sizes,
+    check_tensors,
+    layer_config,
+    layer_extras,
+    layer_shapes,
+    refuse,
+)
+from specdemo.models.drafts.published.source import DrafterFiles
+
+SPECULATORS = "eagle3"
+TIED = ("verifier_norm.weight", "verifier_lm_head.weight")  # the target's own, kept for training
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Config:
+    """What a config says, whichever layout it has.
+
+    layers: their sizes; inner: of their gates; names: how each layer's tensors begin
+    reads: the target's hidden states, as transformers counts them
+    words: that the head speaks; target_hidden: numbers of a state of the target
+    normed_residual: what goes past the first attention has passed the norm of states (`norm_before_residual`)
+    normed_feedback: a state that is fed back has passed the last norm (`norm_output`, EAGLE 3.1)
+    norms: of queries and keys, as Qwen3 has them
+    """
+
+    layers: CompactConfig
+    inner: int
+    names: tuple[str, ...]
+    reads: tuple[int, ...]
+    words: int
+    vocabulary: int
+    target_hidden: int
+    normed_residual: bool
+    normed_feedback: bool
+    norms: bool
+
+
+def takes(config: Mapping[str, Any]) -> bool:
+    """Whether a config is of this family. SafeAILab's first ones name a plain Llama with a draft vocabulary."""
+    if "speculators_model_type" in config:
+        return bool(config["speculators_model_type"] == SPECULATORS)
+    kinds = " ".join(map(str, config.get("architectures") or ())).lower()
+    plain = "llamaforcausallm" in kinds and "draft_vocab_size" in config
+    return "eagle3" in kinds or plain
+
+
+def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
+    """The config of either layout. target: for the states that are read where none are named"""
+    config = files.config
+    nested = "speculators_model_type" in config
+    sizes = config.get("transformer_layer_config") if nested else config
+    if not isinstance(sizes, Mapping):
+        raise files.wrong("its config.json has no transformer_layer_config")
+    layers = layer_config(files, sizes)
+    count = files.number(sizes, "num_hidden_layers", 1)
+    if nested:
+        named = config.get("eagle_aux_hidden_state_layer_ids")
+        reads = named or [2, target.layers // 2, target.layers - 3]
+    else:
+        named = (config.get("eagle_config") or {}).get("eagle_aux_hidden_state_layer_ids")
+        reads = [one + 1 for one in named or [1, target.layers // 2 - 1, target.layers - 4]]
+    vocabulary = files.number(sizes, "vocab_size")
+    middle = any(name.startswith("midlayer.") for name in files.shapes)
+    return Eagle3Config(
+        layers=layers,
+        inner=files.number(sizes, "intermediate_size"),
+        names=("midlayer.",) if middle else tuple(f"layers.{index}." for index in range(count)),
+        reads=tuple(reads),
+        words=files.number(config, "draft_vocab_size", vocabulary),
+        vocabulary=vocabulary,
+        target_hidden=files.number(config, "target_hidden_size", layers.hidden_size),
+        normed_residual=bool(config.get("norm_before_residual", False)),
+        normed_feedback=config.get("norm_output") is True,
+        norms=sizes.get("model_type") == "qwen3",
+    )
+
+
+def read(files: DrafterFiles, target: TargetFacts) -> Reading:
+    """Check a drafter against its own config and the target. Raises UserError."""
+    if "mask_hidden" in files.shapes:
+        raise files.wrong("it is a P-EAGLE drafter, which guesses in parallel, and is not read yet")
+    config = read_config(files, target)
+    check_sizes(files, target, hidden=config.target_hidden, vocabulary=config.vocabulary)
+    check_layers(files, target, config.reads)
+    hidden, count = config.layers.hidden_size, len(config.reads)
+    width = config.target_hidden * count
+    if files.shapes.get("fc.weight", (0, width))[1] != width:
+        raise refuse(
+            files, target,
+            f"it mixes {files.shapes['fc.weight'][1]:,} numbers of states, and the {count} that it names have {width:,}",
+        )  # fmt: skip
+    check_tensors(files, *_shapes(files, config))
+    if "embed_tokens.weight" not in files.shapes and hidden != target.hidden_size:
+        raise files.wrong("it has no embedding of its own, and the target's is of another width")
+    return Reading("feature", config.reads, True, lambda lent: load(files, config, lent))
+
+
+def _shapes(
+    files: DrafterFiles, config: Eagle3Config
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """What must be there, and what may be."""
+    hidden, count, layers = config.layers.hidden_size, len(config.reads), config.layers
+    needed: dict[str, tuple[int, ...]] = {
+        "fc.weight": (hidden, count * config.target_hidden),
+        "norm.weight": (hidden,),
+        "lm_head.weight": (config.words, hidden),
+        f"{config.names[0]}hidden_norm.weight": (hidden,),
+    }
+    optional: dict[str, tuple[int, ...]] = {
+        "fc.bias": (hidden,),
+        "embed_tokens.weight": (config.vocabulary, hidden),
+        "t2d": (config.vocabulary,),
+    }
+    optional |= {name: files.shapes[name] for name in TIED if name in files.shapes}
+    for number, name in enumerate(config.names):
+        needed |= layer_shapes(name, layers, config.inner, hidden if number else 2 * hidden)
+        needed |= layer_extras(name, layers, norms=config.norms, biases=False)
+        optional |= layer_extras(name, layers, norms=True, biases=True)
+    (needed if config.words < config.vocabulary else optional)["d2t"] = (config.words,)
+    each = {f"fc_norm.{index}.weight": (config.target_hidden,) for index in range(count)}
+    named = files.config.get("fc_norm") or any(name in files.shapes for name in each)
+    (needed if named else optional).update(each)
+    named = files.config.get("norm_before_fc")
+    (needed if named else optional)["input_norm.weight"] = (count * config.target_hidden,)
+    return needed, optional
+
+
+def load(files: DrafterFiles, config: Eagle3Config, lent: Lent) -> CompactDecoder:
+    """What runs. Raises UserError for words that are not the target's."""
+    loader, first = Loader(files, lent), config.names[0]
+    embedding = loader.embedding()
+    weights = CompactWeights(
+        config=config.layers,
+        layers=tuple(loader.layer(name) for name in config.names),
+        norm=loader.vector("norm.weight"),
+        embedding=embedding,
+        head=pack_linear(loader.vector("lm_head.weight"), four_bit=lent.four_bit),
+        words=ReducedVocabulary(_words(files, config), config.vocabulary),
+        reads=config.reads,
+        inject=_injection(loader, config),
+        feedback=torch.ones(
+            config.layers.hidden_size, device=embedding.device, dtype=embedding.dtype
+        ),
+        feeds_normed=config.normed_feedback,
+        beside=Beside(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
+        own_head=True,
+    )
+    return CompactDecoder(weights)
+
+
+def _injection(loader: Loader, config: Eagle3Config) -> Injection:
+    """How states are mixed: as they are, behind a norm each (`fc_norm`), or behind one over all (`norm_before_fc`)."""
+    mix, epsilon = loader.matrix("fc"), config.layers.rms_norm_eps
+    if loader.has("fc_norm.0.weight"):
+        parts = [loader.vector(f"fc_norm.{index}.weight") for index in range(len(config.reads))]
+        return Injection(torch.cat(parts), mix, epsilon=epsilon)
+    if loader.has("input_norm.weight"):
+        return Injection(loader.vector("input_norm.weight"), mix, together=True, epsilon=epsilon)
+    return Injection(None, mix)
+
+
+def _words(files: DrafterFiles, config: Eagle3Config) -> Tensor:
+    """(W,) int64: the token of each row of the head. `d2t` holds how far each is from its own number."""
+    ids = torch.arange(config.words)
+    if "d2t" in files.shapes:
+        ids = ids + files.tensor("d2t").long()
+    inside = bool(((ids >= 0) & (ids < config.vocabulary)).all())
+    if not inside or len(ids.unique()) < len(ids):
+        raise files.wrong("its d2t does not name different tokens of the target")
+    if "t2d" in files.shapes:
+        known = files.tensor("t2d").bool().nonzero().flatten()
+        if not ids.sort().values.equal(known):
+            raise files.wrong("its d2t and its t2d name different tokens")
+    return ids
+
+
+EAGLE3 = Family("EAGLE-3", takes, read)

@@ -1,0 +1,261 @@
+"""Tiny EAGLE-3 checkpoints in the layouts that people publish, and what they compute, written from the format alone.
+
+Nothing of the package is used here: a drafter that runs as this file says runs as its format says.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+HEADS, KV_HEADS, HEAD, INNER, EPSILON = 4, 2, 8, 48, 1e-6
+
+
+@dataclass(frozen=True)
+class Eagle3:
+    """A checkpoint by what it means, and not by how it is written.
+
+    reads: the target's states, 0 = embeddings; words: how many the head speaks of `vocabulary`
+    """
+
+    hidden: int = 32
+    vocabulary: int = 64
+    words: int = 48
+    layers: int = 1
+    reads: tuple[int, ...] = (1, 2)
+    normed_residual: bool = False
+    norm_output: bool = False
+    fc_norm: bool = False
+    norm_before_fc: bool = False
+    qwen: bool = False
+    theta: float = 10_000.0
+    own_embedding: bool = False
+    skips_first: bool = True  # the text begins with its second token
+    embedding_first: bool = True
+    offsets: bool = True  # d2t holds offsets
+    tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
+
+
+def make(seed: int = 0, **facts: Any) -> Eagle3:
+    """Random weights, under the names of speculators."""
+    model = Eagle3(**facts)
+    generator = torch.Generator().manual_seed(seed)
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    def matrix(rows: int, columns: int) -> Tensor:
+        return noise(rows, columns) * 1.5 / columns**0.5
+
+    def norm(size: int) -> Tensor:
+        return 1 + 0.4 * noise(size)
+
+    hidden, found = model.hidden, model.tensors
+    found["fc.weight"] = matrix(hidden, len(model.reads) * hidden)
+    for number in range(model.layers):
+        begin, width = f"layers.{number}.", hidden if number else 2 * hidden
+        found[f"{begin}input_layernorm.weight"] = norm(hidden)
+        found[f"{begin}post_attention_layernorm.weight"] = norm(hidden)
+        for part, heads in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
+            found[f"{begin}self_attn.{part}_proj.weight"] = matrix(heads * HEAD, width)
+        found[f"{begin}self_attn.o_proj.weight"] = matrix(hidden, HEADS * HEAD)
+        found[f"{begin}mlp.gate_proj.weight"] = matrix(INNER, hidden)
+        found[f"{begin}mlp.up_proj.weight"] = matrix(INNER, hidden)
+        found[f"{begin}mlp.down_proj.weight"] = matrix(hidden, INNER)
+        if model.qwen:
+            found[f"{begin}self_attn.q_norm.weight"] = norm(HEAD)
+            found[f"{begin}self_attn.k_norm.weight"] = norm(HEAD)
+    found["layers.0.hidden_norm.weight"] = norm(hidden)
+    found["norm.weight"] = norm(hidden)
+    found["lm_head.weight"] = matrix(model.words, hidden) * 2
+    if model.fc_norm:
+        for number in range(len(model.reads)):
+            found[f"fc_norm.{number}.weight"] = norm(hidden)
+    if model.norm_before_fc:
+        found["input_norm.weight"] = norm(len(model.reads) * hidden)
+    if model.own_embedding:
+        found["embed_tokens.weight"] = noise(model.vocabulary, hidden)
+    if model.words < model.vocabulary:
+        chosen = torch.randperm(model.vocabulary, generator=generator)[: model.words].sort().values
+        found["d2t"] = chosen - torch.arange(model.words)
+        found["t2d"] = torch.zeros(model.vocabulary, dtype=torch.bool).index_fill(0, chosen, 1)
+    return model
+
+
+def sizes(model: Eagle3) -> dict[str, Any]:
+    """What both layouts say of the layers."""
+    return {
+        "model_type": "qwen3" if model.qwen else "llama",
+        "hidden_size": model.hidden,
+        "intermediate_size": INNER,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "num_hidden_layers": model.layers,
+        "head_dim": HEAD,
+        "rms_norm_eps": EPSILON,
+        "rope_theta": model.theta,
+        "vocab_size": model.vocabulary,
+        "hidden_act": "silu",
+        "tie_word_embeddings": True,  # as several published ones say, whose head is their own
+    }
+
+
+def write_speculators(folder: Path, model: Eagle3, **more: Any) -> Path:
+    """As speculators writes it. more: of config.json, in place of what is right"""
+    config = {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "speculators_config": {
+            "algorithm": "eagle3",
+            "default_proposal_method": "greedy",
+            "verifier": {"name_or_path": "owner/made-for-this"},
+        },
+        "transformer_layer_config": sizes(model),
+        "draft_vocab_size": model.words,
+        "norm_before_residual": model.normed_residual,
+        "norm_before_fc": model.norm_before_fc,
+        "fc_norm": model.fc_norm,
+        "norm_output": model.norm_output,
+        "eagle_aux_hidden_state_layer_ids": list(model.reads),
+    }
+    return _write(folder, config | more, model.tensors)
+
+
+def write_flat(folder: Path, model: Eagle3, **more: Any) -> Path:
+    """As SafeAILab and SpecForge write it: sizes at the top, `midlayer`, states by the layer that gives them."""
+    config = {
+        **sizes(model),
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "draft_vocab_size": model.words,
+        "eagle_config": {"eagle_aux_hidden_state_layer_ids": [one - 1 for one in model.reads]},
+    }
+    config |= {"fc_norm": True} if model.fc_norm else {}
+    config |= {"norm_output": True} if model.norm_output else {}
+    tensors = {
+        name.replace("layers.0.", "midlayer."): one for name, one in model.tensors.items()
+    }
+    return _write(folder, config | more, tensors)
+
+
+def _write(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    card = "---\nlicense: apache-2.0\nbase_model: owner/made-for-this\n---\n# A drafter\n"
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    return folder
+
+
+class Reference:
+    """What a checkpoint computes after a text, token by token and without any cache.
+
+    embedding: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
+    """
+
+    def __init__(self, model: Eagle3, embedding: Tensor, states: Tensor, **wrong: Any) -> None:
+        self.model = replace(model, **wrong)
+        self.tensors = model.tensors
+        self.embedding = self.tensors.get("embed_tokens.weight", embedding)
+        self.known = [self.mixed(row) for row in states]
+
+    def mixed(self, states: Tensor) -> Tensor:
+        """(H,): the target's states of a token as one."""
+        model, parts = self.model, states.split(self.model.hidden)
+        if model.fc_norm:
+            parts = tuple(
+                rms(part, self.tensors[f"fc_norm.{number}.weight"])
+                for number, part in enumerate(parts)
+            )
+        joined = torch.cat(parts)
+        if model.norm_before_fc:
+            joined = rms(joined, self.tensors["input_norm.weight"])
+        return self.tensors["fc.weight"] @ joined
+
+    def outputs(self, text: list[int]) -> list[Tensor]:
+        """(H,) for each token but the first: what the layers give there, before the last norm."""
+        outputs: list[Tensor] = []
+        seen: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(self.model.layers)]
+        begin = 1 if self.model.skips_first else 0
+        for place in range(begin, len(text)):
+            before = place - 1
+            if before < 0:
+                state = torch.zeros(self.model.hidden)
+            elif before < len(self.known):
+                state = self.known[before]
+            else:
+                state = outputs[-1]
+                if self.model.norm_output:
+                    state = rms(state, self.tensors["norm.weight"])
+            x = self.first(self.embedding[text[place]], state, place, seen[0])
+            for number in range(1, self.model.layers):
+                begin_of = f"layers.{number}."
+                normed = rms(x, self.tensors[f"{begin_of}input_layernorm.weight"])
+                x = self.rest(begin_of, x, normed, place, seen[number])
+            outputs.append(x)
+        return outputs
+
+    def logits(self, text: list[int]) -> Tensor:
+        """(tokens - 1, W): what follows each token but the first, by rows of the head."""
+        normed = rms(torch.stack(self.outputs(text)), self.tensors["norm.weight"])
+        return normed @ self.tensors["lm_head.weight"].T
+
+    def tokens(self) -> list[int]:
+        """The token of each row of the head."""
+        rows = range(self.model.words)
+        if "d2t" not in self.tensors:
+            return list(rows)
+        d2t = self.tensors["d2t"].tolist()
+        return [row + d2t[row] if self.model.offsets else d2t[row] for row in rows]
+
+    def first(self, embedding: Tensor, state: Tensor, place: int, seen: list) -> Tensor:
+        """The first layer: attention reads twice the numbers."""
+        normed_state = rms(state, self.tensors["layers.0.hidden_norm.weight"])
+        parts = [rms(embedding, self.tensors["layers.0.input_layernorm.weight"]), normed_state]
+        both = torch.cat(parts if self.model.embedding_first else parts[::-1])
+        past = normed_state if self.model.normed_residual else state
+        return self.rest("layers.0.", past, both, place, seen)
+
+    def rest(self, begin: str, past: Tensor, normed: Tensor, place: int, seen: list) -> Tensor:
+        """Attention over all tokens so far, and the gates."""
+        tensors = {
+            name.removeprefix(begin): one
+            for name, one in self.tensors.items()
+            if name.startswith(begin)
+        }  # of this layer
+        heads = {
+            part: (tensors[f"self_attn.{part}_proj.weight"] @ normed).view(-1, HEAD)
+            for part in "qkv"
+        }
+        for part in "qk" if self.model.qwen else "":
+            heads[part] = rms(heads[part], tensors[f"self_attn.{part}_norm.weight"])
+        query, key = (turned(heads[part], place, self.model.theta) for part in "qk")
+        seen.append((key, heads["v"]))
+        keys, values = (torch.stack(part, dim=1) for part in zip(*seen, strict=True))
+        found = []
+        for head in range(HEADS):
+            shared = head // (HEADS // KV_HEADS)
+            weights = (keys[shared] @ query[head] / HEAD**0.5).softmax(0)
+            found.append(weights @ values[shared])
+        x = past + tensors["self_attn.o_proj.weight"] @ torch.cat(found)
+        inner = rms(x, tensors["post_attention_layernorm.weight"])
+        gate, up = (tensors[f"mlp.{part}_proj.weight"] @ inner for part in ("gate", "up"))
+        return x + tensors["mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * up)
+
+
+def rms(x: Tensor, weight: Tensor) -> Tensor:
+    """RMS norm over the last dimension."""
+    return x / (x.pow(2).mean(-1, keepdim=True) + EPSILON).sqrt() * weight
+
+
+def turned(heads: Tensor, place: int, theta: float) -> Tensor:
+    """Rotary embedding: number i and number i + half are a complex number."""
+    half = heads.shape[-1] // 2
+    angles = place / theta ** (torch.arange(half) / half)
+    pairs = torch.complex(heads[:, :half], heads[:, half:]) * torch.polar(torch.ones(half), angles)
+    return torch.cat([pairs.real, pairs.imag], dim=-1)
