@@ -183,6 +183,7 @@ def drafter_for(
     memory: Memory | None = None,
     target: CachedModel | None = None,
     toy_text: Callable[[], Sequence[int]] | None = None,
+    published: Callable[..., dict[str, Callable[[], object]]] | None = None,
     **changes: object,
 ) -> Drafter:
     """A registered method, made as a session makes it, with everything that it may need.
@@ -190,6 +191,7 @@ def drafter_for(
     draft: drafts, and stands for the quantised copy too; store: one of nonsense texts by default
     target: whose states the trained drafters read, by default one of its own, see `bound_target`
     toy_text: what a toy target has counted, in place of a target
+    published: makes openers of published drafters, in place of trained ones of their kinds
     """
     if toy_text is None:
         target = target or open_target(_same_llama())
@@ -198,6 +200,8 @@ def drafter_for(
     else:
         features = TextFeatures(toy_text, vocabulary)
         trained = tiny_trained(vocabulary, features, None, draft)
+    if published:
+        trained |= published(vocabulary, features)
     settings = RunSettings(
         method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes}
     )

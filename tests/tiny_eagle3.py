@@ -42,10 +42,10 @@ class Eagle3:
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
-def make(seed: int = 0, **facts: Any) -> Eagle3:
+def make(**facts: Any) -> Eagle3:
     """Random weights, under the names of speculators."""
     model = Eagle3(**facts)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
 
     def noise(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
@@ -64,19 +64,17 @@ def make(seed: int = 0, **facts: Any) -> Eagle3:
         found[f"{begin}post_attention_layernorm.weight"] = norm(hidden)
         for part, heads in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
             found[f"{begin}self_attn.{part}_proj.weight"] = matrix(heads * HEAD, width)
+        if model.qwen:
+            found |= {f"{begin}self_attn.{part}_norm.weight": norm(HEAD) for part in "qk"}
         found[f"{begin}self_attn.o_proj.weight"] = matrix(hidden, HEADS * HEAD)
         found[f"{begin}mlp.gate_proj.weight"] = matrix(INNER, hidden)
         found[f"{begin}mlp.up_proj.weight"] = matrix(INNER, hidden)
         found[f"{begin}mlp.down_proj.weight"] = matrix(hidden, INNER)
-        if model.qwen:
-            found[f"{begin}self_attn.q_norm.weight"] = norm(HEAD)
-            found[f"{begin}self_attn.k_norm.weight"] = norm(HEAD)
     found["layers.0.hidden_norm.weight"] = norm(hidden)
     found["norm.weight"] = norm(hidden)
     found["lm_head.weight"] = matrix(model.words, hidden) * 2
-    if model.fc_norm:
-        for number in range(len(model.reads)):
-            found[f"fc_norm.{number}.weight"] = norm(hidden)
+    each = range(len(model.reads) if model.fc_norm else 0)
+    found |= {f"fc_norm.{number}.weight": norm(hidden) for number in each}
     if model.norm_before_fc:
         found["input_norm.weight"] = norm(len(model.reads) * hidden)
     if model.own_embedding:
@@ -137,9 +135,7 @@ def write_flat(folder: Path, model: Eagle3, **more: Any) -> Path:
     }
     config |= {"fc_norm": True} if model.fc_norm else {}
     config |= {"norm_output": True} if model.norm_output else {}
-    tensors = {
-        name.replace("layers.0.", "midlayer."): one for name, one in model.tensors.items()
-    }
+    tensors = {name.replace("layers.0.", "midlayer."): one for name, one in model.tensors.items()}
     return _write(folder, config | more, tensors)
 
 

@@ -86,7 +86,7 @@ class Medusa(Drafter):
         if not 0 <= before < self.features.length:
             return None
         state = self.features.read(before, before + 1, self.weights.reads)
-        logits = self.weights.guess(state.to(self.weights.blocks[0][1].dtype))
+        logits = self.weights.guess(state.to(self.weights.dtype))
         # The tokens between are not known: a repetition penalty looks at the committed text alone.
         probs = self.shaper.probs(logits, committed, [()] * len(logits), self.weights.words)
         self.costs.observe_draft(time.perf_counter() - begun)

@@ -22,6 +22,7 @@ from conftest import (
     reference_greedy,
     run_lane,
 )
+from tiny_published import published
 
 from specdemo.drafters.methods import METHODS
 from specdemo.drafters.oracle import Scripted
@@ -310,13 +311,51 @@ def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling
     assert not impossible
 
 
+PUBLISHED = [
+    ("speculators", "feature"), ("SpecForge", "feature_tree"), ("SafeAILab", "feature"), ("Medusa", "medusa"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "method"), PUBLISHED)
+def test_greedy_output_with_a_published_drafter_is_that_of_transformers(
+    target_weights, draft_weights, layout, method
+):
+    """Its draft is really its own, and the runs are as with trained ones: two after each other, with one interrupted."""
+    target = open_target(target_weights)
+    drafter = drafter_for(
+        method, open_draft(draft_weights), policy="constant", lookahead=3, target=target,
+        published=published(layout),
+    )  # fmt: skip
+    run_lane(target_weights, drafter, [9, 9, 8, 3, 9, 9, 8], target=target, max_new_tokens=5)
+    target.rollback(0)
+    events = run_lane(target_weights, drafter, PROMPT, target=target, max_new_tokens=24)
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 24)
+    trained = drafter_for(method, open_draft(draft_weights), policy="constant", lookahead=3)
+    for one in (drafter, trained):
+        answered(one.start(PROMPT))
+        bound_target(one).rollback(0)
+        bound_target(one).read(PROMPT[:-1])
+    drafts = [answered(one.propose(PROMPT, 8)).token_ids for one in (drafter, trained)]
+    assert drafts[0]
+    assert drafts[0] != drafts[1]
+
+
+@pytest.mark.parametrize(("layout", "method"), PUBLISHED[:2])
+def test_sampled_tokens_with_a_published_drafter_have_the_exact_joint_distribution(layout, method):
+    statistic, limit, impossible = chi_square(
+        method, SAMPLINGS[1], runs=600, published=published(layout)
+    )
+    assert statistic < limit
+    assert not impossible
+
+
 def test_a_lossy_method_is_found_out():
     assert [name for name in ALL_METHODS if METHODS[name].lossy] == ["look_back"]
     statistic, limit, _ = chi_square("look_back", Sampling(temperature=1.0), runs=2_000)
     assert statistic > 1.5 * limit
 
 
-def chi_square(method, sampling, *, words=4, runs=1_000):
+def chi_square(method, sampling, *, words=4, runs=1_000, published=None):
     """The statistic, its limit at p = 1e-4 (Wilson-Hilferty), and how often something impossible was said.
 
     Four words and 1,000 runs find as small an error as five words and 1,500 runs: 64 cells instead of 125.
@@ -340,6 +379,7 @@ def chi_square(method, sampling, *, words=4, runs=1_000):
                 lookahead=3,
                 nodes=6,
                 toy_text=lambda: target.ids,
+                published=published,
             )
         target.rollback(0)
         events = generate(

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace) -> int:
     """Print a block for each pair."""
-    from specdemo.models.files.catalogue import pairs
+    from specdemo.models.files.catalogue import drafters, pairs
     from specdemo.models.outlook import Outlook
     from specdemo.models.progress import megabytes
     from specdemo.session.studio import Studio
@@ -44,6 +44,13 @@ def run(_options: argparse.Namespace) -> int:
             pair.target.suits,
         ):
             console.out.print(f"  {line}", soft_wrap=True, markup=False)
+    console.out.print(Text("Published drafters, for --drafter", style="bold"))
+    for drafter in drafters():
+        console.out.print(
+            f"  {drafter.repo}; {drafter.family} for {drafter.target}; its licence comes with its card",
+            soft_wrap=True,
+            markup=False,
+        )
     console.note(
         f"In {settings.precision}. Tokens a second are modelled, greedy, from passes that were measured on this machine; `by size` is scaled "
         "from another target's passes. How many first drafted tokens are accepted is recorded in the drafter's card, or else assumed."

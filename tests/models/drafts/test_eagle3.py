@@ -107,7 +107,10 @@ def test_words_are_offsets_and_the_head_is_the_drafters_own(tmp_path):
     """Neither an absolute d2t nor tied weights, which the config of several published ones names, are believed."""
     model = make()
     drafter = opened(write_flat(tmp_path / "drafter", model))
-    assert list(drafter.words.tokens) != Reference(model, EMBEDDING, EMBEDDING[:0], offsets=False).tokens()
+    assert (
+        list(drafter.words.tokens)
+        != Reference(model, EMBEDDING, EMBEDDING[:0], offsets=False).tokens()
+    )
     drafter.expect([0, 1, 2, 3])
     assert len(drafter.words.tokens) == model.words
 
@@ -151,7 +154,9 @@ def test_stretched_positions_turn_as_transformers_turns_them(tmp_path):
     wanted, _ = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(40)[None])
     same(cos[:40], wanted[0])
     with pytest.raises(UserError, match="stretches its positions by dynamic"):
-        opened(write_flat(tmp_path / "other", make(), rope_scaling={"type": "dynamic", "factor": 2}))
+        opened(
+            write_flat(tmp_path / "other", make(), rope_scaling={"type": "dynamic", "factor": 2})
+        )
 
 
 WRONG_TARGETS = {
@@ -179,7 +184,9 @@ def test_tapped_layers_that_do_not_fit_the_mix_are_refused(tmp_path):
     folder = write_speculators(
         tmp_path / "drafter", make(), eagle_aux_hidden_state_layer_ids=[1, 2, 3]
     )
-    with pytest.raises(UserError, match="mixes 64 numbers of states, and the 3 that it names have 96"):
+    with pytest.raises(
+        UserError, match="mixes 64 numbers of states, and the 3 that it names have 96"
+    ):
         opened(folder)
 
 

@@ -174,11 +174,11 @@ class Loader:
         """A tensor in the dtype of the computation."""
         return self.files.tensor(name).to(self.lent.device, self.lent.dtype)
 
-    def matrix(self, *names: str) -> Linear:
-        """Matrices by the names of their modules, side by side, with their biases."""
+    def matrix(self, *names: str, biased: bool = True) -> Linear:
+        """Matrices by the names of their modules, side by side. biased: with their biases, where they have any"""
         weight = torch.cat([self.vector(f"{name}.weight") for name in names])
         biases = [self.vector(f"{name}.bias") for name in names if self.has(f"{name}.bias")]
-        bias = torch.cat(biases) if biases else None
+        bias = torch.cat(biases) if biases and biased else None
         return pack_linear(weight, bias, four_bit=self.lent.four_bit)
 
     def layer(self, prefix: str) -> LlamaLayer:

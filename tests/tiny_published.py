@@ -1,0 +1,80 @@
+"""Published drafters of a tiny target, read from folders as those of the hub are."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from tiny_eagle3 import make, write_flat, write_speculators
+from tiny_trained import HIDDEN, READS
+
+from specdemo.engine.features import Features
+from specdemo.engine.prefix import FeatureReader
+from specdemo.models.drafts.compact import CompactModel
+from specdemo.models.drafts.published.families import FAMILIES
+from specdemo.models.drafts.published.family import Lent, TargetFacts
+from specdemo.models.drafts.published.source import drafter_files
+
+HEADS = 4  # of Medusa
+
+
+def write_medusa(folder: Path, vocabulary: int, hidden: int = HIDDEN, **more: Any) -> Path:
+    """As Medusa's authors write it: a pickle, and a config that names fewer heads than there are."""
+    generator = torch.Generator().manual_seed(8)
+    tensors = {}
+    for head in range(HEADS):
+        for block in range(2):
+            tensors[f"{head}.{block}.linear.weight"] = torch.randn(
+                hidden, hidden, generator=generator
+            )
+            tensors[f"{head}.{block}.linear.bias"] = torch.randn(hidden, generator=generator)
+        tensors[f"{head}.2.weight"] = torch.randn(vocabulary, hidden, generator=generator)
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(tensors, folder / "medusa_lm_head.pt")
+    config = {"medusa_num_heads": 2, "medusa_num_layers": 2, "base_model_name_or_path": "owner/it"}
+    (folder / "config.json").write_text(json.dumps(config | more), encoding="utf-8")
+    return folder
+
+
+def _write(name: str, folder: Path, words: int) -> Path:
+    facts: dict[str, Any] = {"vocabulary": words, "words": max(2, 3 * words // 4), "reads": READS}
+    if name == "speculators":
+        return write_speculators(folder, make(normed_residual=True, qwen=True, **facts))
+    if name == "SpecForge":
+        return write_flat(folder, make(fc_norm=True, norm_output=True, **facts))
+    if name == "SafeAILab":
+        return write_flat(folder, make(**facts))
+    return write_medusa(folder, words)
+
+
+@cache
+def network(name: str, words: int) -> Any:
+    """What runs of a drafter for a target of two layers with so many words."""
+    folder = Path(tempfile.mkdtemp(prefix="specdemo-published-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    files = drafter_files(str(_write(name, folder / "it", words)), folder / "cache")
+    (family,) = [one for one in FAMILIES if one.takes(files.config)]
+    reading = family.read(files, TargetFacts("tiny", HIDDEN, words, 2))
+    embedding = torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(2))
+    cpu = torch.device("cpu")
+    return reading.load(Lent(embedding, embedding, cpu, torch.float32, four_bit=False))
+
+
+def published(name: str) -> Callable[[int, Features], dict[str, Callable[[], Any]]]:
+    """Makes openers by kind, for `drafter_for`."""
+
+    def openers(words: int, features: Features) -> dict[str, Callable[[], Any]]:
+        found = network(name, words)
+        if name == "Medusa":
+            return {"medusa": lambda: found}
+        reader = FeatureReader(CompactModel(found, features))
+        return {"feature": lambda: reader}
+
+    return openers
