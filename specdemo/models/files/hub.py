@@ -147,7 +147,11 @@ def _cached_drafter(repo: str, revision: str | None) -> Path | None:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(snapshot_download(repo, revision=revision, local_files_only=True))
+        folder = Path(
+            snapshot_download(
+                repo, revision=revision, local_files_only=True, allow_patterns=["config.json"]
+            )
+        )
         weights = weight_files(folder, repo) if any(folder.glob("*.safetensors")) else []
     except (OSError, ValueError, UserError):
         return None

@@ -109,6 +109,12 @@ def server(monkeypatch, tmp_path, tiny_folder):
         "owner/private": (401, "RepoNotFound"),
         "owner/broken": (500, ""),
     }
+    heads = {"config.json": b"{}", "medusa_lm_head.pt": b"tensors"}
+    drafter = {"model.safetensors": whole["model.safetensors"], "README.md": b"# A card"}
+    server.repos |= {
+        "owner/drafter": {**heads, **drafter, "onnx/model.onnx": b"never"},
+        "owner/heads": heads,
+    }
     server.requests, server.ranges = [], []
     server.cut = 0  # bytes after which the next longer answer breaks off, once
     with serving(server) as endpoint:
@@ -296,3 +302,18 @@ def test_a_gguf_file_on_disk_needs_no_network(unreachable, entry, tmp_path):
     hub.fetch_gguf(entry.gguf, tmp_path)
     unreachable()
     assert resolve(entry.name, tmp_path, pack_as=BF16).folder.is_dir()
+
+
+def test_a_drafter_comes_with_its_card_and_with_a_pickle_only_where_nothing_else_is(server):
+    folder, commit = hub.fetch_drafter("owner/drafter", None)
+    assert commit == COMMIT
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json", "model.safetensors", "README.md",
+    }  # fmt: skip
+    asked = len(server.requests)
+    assert hub.fetch_drafter("owner/drafter", COMMIT) == (folder, COMMIT)
+    assert len(server.requests) == asked  # a pinned revision that is here needs no network
+    heads, _ = hub.fetch_drafter("owner/heads", None)
+    assert (heads / "medusa_lm_head.pt").read_bytes() == b"tensors"
+    with pytest.raises(UserError, match="no model owner/none"):
+        hub.fetch_drafter("owner/none", None)
