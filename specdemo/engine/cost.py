@@ -143,6 +143,19 @@ def measure_costs(
     return CostProfile(tuple(verify), step, per_cached, per_cached_row, drafting)
 
 
+def glance(target: CachedModel, draft: LanguageModel | None) -> CostProfile:
+    """Only passes of FEW and MANY rows and a draft step, in place of all that `measure_costs` takes."""
+    target.read([0] * CONTEXT)
+    verify = tuple((rows, min(_pass(target, rows) for _ in range(REPEATS))) for rows in (FEW, MANY))
+    target.rollback(0)
+    if draft is None:
+        return CostProfile(verify)
+    answered(draft.reading([0] * CONTEXT))
+    step = min(_timed(lambda: answered(draft.reading([0]))) for _ in range(2 * REPEATS))
+    draft.rollback(0)
+    return CostProfile(verify, step)
+
+
 def _drafting(draft: LanguageModel, step: float, repeats: int) -> Points:
     """`draft_rows`: rows of one conversation stand for those of several. step: seconds of one row"""
     length = draft.length

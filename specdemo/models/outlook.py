@@ -126,7 +126,7 @@ def acceptance(pair: Pair) -> tuple[float, ...]:
         return ()
     results: Mapping[str, float] = card.get("results", {})
     names = (f"{MEASURE}_{place}" for place in range(1, LONGEST + 1))
-    by_place = tuple(itertools.takewhile(bool, map(results.get, names)))
+    by_place = tuple(results[name] for name in itertools.takewhile(results.__contains__, names))
     return by_place or tuple(filter(None, (results.get(MEASURE),)))
 
 

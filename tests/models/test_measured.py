@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from dataclasses import replace
 
 import pytest
@@ -26,7 +28,41 @@ def results(monkeypatch):
         return found.pop(0)
 
     monkeypatch.setattr(measured, "measure_costs", measure)
+    monkeypatch.setattr(measured, "glance", lambda *_: FAST)
     return rounds
+
+
+def test_what_is_known_is_not_measured_again_for_some_days(results, monkeypatch, tmp_path):
+    same = CostProfile(((1, 0.19), (8, 0.35)), 0.019)  # within the noise
+    monkeypatch.setattr(measured, "glance", lambda *_: same)
+    for _ in range(3):
+        assert measured.costs_of(None, INFO, None, DRAFT, tmp_path) == SLOW
+    assert results == [measured.REPEATS]
+    (file,) = (tmp_path / "costs").iterdir()
+    for moved in (-8, 1):  # too old; from a clock that was wrong
+        os.utime(file, 2 * (time.time() + moved * 24 * 3600,))
+        assert not measured._is_recent(file)
+    measured.costs_of(None, INFO, None, DRAFT, tmp_path)
+    assert results == [measured.REPEATS, 1]
+    assert measured._is_recent(file)
+
+
+@pytest.mark.parametrize("faster", [((1, 0.17), (8, 0.5)), ((1, 0.2), (8, 0.3)), ()])
+def test_what_was_measured_on_a_busy_machine_is_measured_again(
+    results, monkeypatch, tmp_path, faster
+):
+    seen = CostProfile(faster, 0.02) if faster else CostProfile(SLOW.verify, 0.017)
+    monkeypatch.setattr(measured, "glance", lambda *_: seen)
+    for _ in range(2):
+        measured.costs_of(None, INFO, None, DRAFT, tmp_path)
+    assert results == [measured.REPEATS, 1]
+
+
+def test_a_gpu_goes_through_its_passes_at_every_start(results, tmp_path):
+    info = replace(INFO, kernel="bitsandbytes NF4 on CUDA")
+    for _ in range(2):
+        measured.costs_of(None, info, None, DRAFT, tmp_path)
+    assert results == [measured.REPEATS, 1]
 
 
 def test_later_starts_measure_less_and_keep_the_best(results, tmp_path):

@@ -32,6 +32,7 @@ from specdemo.models.files.store import (
     check_space,
     file_sha256,
     is_complete,
+    known_sha256,
     making,
     resuming,
     scratch,
@@ -260,7 +261,7 @@ def _from_gguf(path: Path, work: _Work) -> ModelFiles:
     if not path.is_file():
         raise UserError(f"There is no file {path}.", advice="Check the path.")
     check_gguf(path)
-    digest = file_sha256(path, work.progress, path.name)
+    digest = known_sha256(path, work.models.parent / "digests", work.progress, path.name)
     opened = partial(nullcontext, path.resolve())
     folder = work.from_gguf(_Gguf(f"gguf-{digest[:16]}", digest, path.name, opened))
     check_folder(folder, path.name)

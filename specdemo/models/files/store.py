@@ -22,6 +22,7 @@ BLOCK = 1 << 22
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 STALE_SECONDS = 24 * 3600
+SETTLED_SECONDS = 2.0  # since a file's last change: two changes at once may have the same time
 
 
 def free_bytes(folder: Path) -> int:
@@ -96,6 +97,37 @@ def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "")
             if what:
                 progress(bytes_progress("check", done, total, what))
     return digest.hexdigest()
+
+
+def known_sha256(path: Path, memory: Path, progress: ProgressCallback, what: str) -> str:
+    """SHA-256 of a file, which is read only where the system says that it changed since it was read last.
+
+    memory: a folder that keeps, for each file, its digest with its size, times, inode and device. The time of the last
+        change (ctime) moves with every write, and no program can set it back. On Windows it is the time of creation.
+    """
+    path = path.resolve()
+    note = memory / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}.json"
+    began, before = time.time(), _state(path)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = json.loads(note.read_text(encoding="utf-8"))
+        if known["state"] == before:
+            return str(known["sha256"])
+    digest = file_sha256(path, progress, what)
+    settled = began - max(path.stat().st_mtime, path.stat().st_ctime) > SETTLED_SECONDS
+    if settled and _state(path) == before:
+        with suppress(OSError):
+            memory.mkdir(parents=True, exist_ok=True)
+            part = note.with_suffix(".part")
+            part.write_text(json.dumps({"state": before, "sha256": digest}), encoding="utf-8")
+            part.replace(note)
+    return digest
+
+
+def _state(path: Path) -> list[int]:
+    status = path.stat()
+    return [
+        status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev,
+    ]  # fmt: skip
 
 
 def write_marker(folder: Path, recipe: str) -> None:

@@ -115,3 +115,49 @@ def test_a_read_only_cache_is_told(monkeypatch, tmp_path, number):
         store.reporting_full_disk("downloading"),
     ):
         refuse()
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Names of the files whose content was read for their digest."""
+    found, read = [], store.file_sha256
+    monkeypatch.setattr(
+        store, "file_sha256", lambda path, *rest: (found.append(path.name), read(path, *rest))[1]
+    )
+    return found
+
+
+def known(path, tmp_path):
+    return store.known_sha256(path, tmp_path / "memory", store.silent, "")
+
+
+def test_a_digest_is_remembered_until_the_file_changes(reads, monkeypatch, tmp_path):
+    monkeypatch.setattr(store, "SETTLED_SECONDS", -1.0)
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"one")
+    first = known(file, tmp_path)
+    assert known(file, tmp_path) == first == store.hashlib.sha256(b"one").hexdigest()
+    assert reads == ["model.gguf"]
+    status = file.stat()
+    while file.stat().st_ctime_ns == status.st_ctime_ns:  # the same size and time of change
+        file.write_bytes(b"two")
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert known(file, tmp_path) == store.hashlib.sha256(b"two").hexdigest()
+    other = tmp_path / "other"
+    other.write_bytes(b"six")
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(file)
+    assert known(file, tmp_path) == store.hashlib.sha256(b"six").hexdigest()
+    (note,) = (tmp_path / "memory").iterdir()
+    for damage in ("", "[]", "{}"):
+        note.write_text(damage)
+        assert known(file, tmp_path) == store.hashlib.sha256(b"six").hexdigest()
+    assert len(reads) == 6
+
+
+def test_the_digest_of_a_file_that_changes_now_is_not_remembered(reads, tmp_path):
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"one")
+    assert known(file, tmp_path) == known(file, tmp_path)
+    assert len(reads) == 2
+    assert not (tmp_path / "memory").exists()
