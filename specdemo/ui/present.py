@@ -110,7 +110,7 @@ def pair_choices(
             pattern = words.TOO_LARGE
         elif found and found.download:
             pattern = words.TO_DOWNLOAD
-        size = megabytes(found.download) if found else ""
+        size = megabytes(found.download).replace(" ", "\u00a0") if found else ""
         choices.append((pattern.format(title=pair.title, size=size), pair.target))
     if named and loaded not in (pair.target for pair in pairs):
         choices.append((PurePath(loaded).name or loaded, loaded))

@@ -222,11 +222,11 @@ def test_the_menu_says_what_loading_would_mean():
     assert (said["here"], said["licence"]) == (words.ON_DISK, "Licence: Free.")
     handlers.studio.missing = 3_100_000_000
     menu, note, *_ = handlers.look("big", "fp32")
-    assert menu["choices"][0] == ("Big (download 3.1 GB)", "big")
+    assert menu["choices"][0] == ("Big (download\u00a03.1\u00a0GB)", "big")
     assert sentences(note)["needs"] == words.DOWNLOAD_SIZE.format(size="3.1 GB")
     handlers.studio.outlooks = lambda _: {"big": Outlook(3 * 10**9, 10**9, 0)}
     menu, note, *_ = handlers.look("big", "fp32")
-    assert menu["choices"][0] == ("Big (too large here)", "big")
+    assert menu["choices"][0] == ("Big (too\u00a0large\u00a0here)", "big")
     assert sentences(note)["missing"] == words.NO_ROOM.format(needed="3.0 GB", free="1.0 GB")
     assert sentences(note)["rate"] == words.RATE_UNKNOWN
     assert sentences(handlers.look("another", "fp32")[1]) == {}

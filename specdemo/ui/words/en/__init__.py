@@ -38,7 +38,8 @@ SETTING_HINTS = {
 SYSTEM = "System prompt (optional)"
 MORE, MODEL = "More settings", "Models"
 PAIR, PRECISION, LOAD = "Model", "Precision of the target", "Load"
-TOO_LARGE, TO_DOWNLOAD = "{title} (too large here)", "{title} (download {size})"
+# What follows a title in a narrow menu stays in one line.
+TOO_LARGE, TO_DOWNLOAD = "{title} (too\u00a0large\u00a0here)", "{title} (download\u00a0{size})"
 PAIR_DRAFT = "Drafts come from {draft}."
 SHIPPED_DRAFT = "the draft that ships with specdemo"
 OWN_DRAFTER = "a drafter of its own that ships with specdemo"
