@@ -269,7 +269,7 @@ class Studio(Starting):
         return [
             PairInfo(
                 pair.target.name,
-                (pair.draft and pair.draft.name) or "auto",
+                (pair.draft.name if pair.draft else "") or "auto",
                 pair.target.title,
                 pair.draft.title if pair.draft else "",
                 pair.licence,
