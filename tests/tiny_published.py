@@ -64,7 +64,7 @@ def network(name: str, words: int) -> Any:
     reading = family.read(files, TargetFacts("tiny", HIDDEN, words, 2))
     embedding = torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(2))
     cpu = torch.device("cpu")
-    return reading.load(Lent(embedding, embedding, cpu, torch.float32, four_bit=False))
+    return reading.load(Lent(embedding, cpu, torch.float32, four_bit=False))
 
 
 def published(name: str) -> Callable[[int, Features], dict[str, Callable[[], Any]]]:

@@ -47,7 +47,7 @@ def opened(folder: Path, states: torch.Tensor | None = None) -> CompactModel:
     """A drafter of a folder, in float32, beside a target that has these states."""
     files = drafter_files(str(folder), folder / "cache")
     reading = eagle3.read(files, TARGET)
-    lent = Lent(EMBEDDING, EMBEDDING, torch.device("cpu"), torch.float32, four_bit=False)
+    lent = Lent(EMBEDDING, torch.device("cpu"), torch.float32, four_bit=False)
     features = Features(reading.reads)
     if states is not None:
         features.write(0, list(states.split(HIDDEN, dim=-1)))

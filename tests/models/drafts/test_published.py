@@ -92,9 +92,7 @@ def test_medusa_guesses_as_its_format_says(tmp_path):
     files = drafter_files(str(folder), tmp_path / "cache")
     reading = medusa.read(files, TargetFacts("tiny", 32, 50, 6))
     assert reading.reads == (6,)
-    weights = reading.load(
-        Lent(torch.zeros(50, 32), torch.zeros(50, 32), CPU, torch.float32, False)
-    )
+    weights = reading.load(Lent(torch.zeros(50, 32), CPU, torch.float32, False))
     state = torch.randn(1, 32)
     wanted = []
     for head in range(HEADS):

@@ -42,6 +42,7 @@ from specdemo.models.drafts.published.family import (
 from specdemo.models.drafts.published.source import DrafterFiles
 
 SPECULATORS = "eagle3"
+STATES = "eagle_aux_hidden_state_layer_ids"
 TIED = ("verifier_norm.weight", "verifier_lm_head.weight")  # the target's own, kept for training
 
 
@@ -87,11 +88,12 @@ def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
         raise files.wrong("its config.json has no transformer_layer_config")
     layers = layer_config(files, sizes)
     count = files.number(sizes, "num_hidden_layers", 1)
+    named = (config if nested else config.get("eagle_config") or {}).get(STATES)
+    if named and not (isinstance(named, list) and all(type(one) is int for one in named)):
+        raise files.wrong(f"its {STATES} are no numbers of layers")
     if nested:
-        named = config.get("eagle_aux_hidden_state_layer_ids")
         reads = named or [2, target.layers // 2, target.layers - 3]
     else:
-        named = (config.get("eagle_config") or {}).get("eagle_aux_hidden_state_layer_ids")
         reads = [one + 1 for one in named or [1, target.layers // 2 - 1, target.layers - 4]]
     vocabulary = files.number(sizes, "vocab_size")
     middle = any(name.startswith("midlayer.") for name in files.shapes)

@@ -43,13 +43,12 @@ class Published:
 
     def trained(self, target: LoadedModel) -> Trained:
         """The drafter of a loaded target; its weights are read at first use."""
-        model = target.model
+        embedding: Any = target.model.get_input_embeddings().weight
         four_bit = target.info.precision == "nf4" and target.device.type == "cpu"
         whole = target.info.precision == "fp32"
         precision = "int4" if four_bit else "fp32" if whole else "bf16"
         lent = Lent(
-            embedding=model.get_input_embeddings().weight,
-            output=model.get_output_embeddings().weight,
+            embedding=embedding,
             device=target.device,
             dtype=torch.float32 if whole else torch.bfloat16,
             four_bit=four_bit,

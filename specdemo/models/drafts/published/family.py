@@ -32,12 +32,11 @@ class TargetFacts:
 class Lent:
     """What a loaded target lends to a drafter.
 
-    embedding: (V, H); output: (V, H), its head; dtype: to compute in
+    embedding: (V, H); dtype: to compute in
     four_bit: keep matrices in 4 bits where the processor's kernel takes them
     """
 
     embedding: Tensor
-    output: Tensor
     device: torch.device
     dtype: torch.dtype
     four_bit: bool
@@ -245,7 +244,7 @@ def _rope(
     if kind not in ("linear", "llama3", "yarn"):
         raise files.wrong(f"it stretches its positions by {kind}, which is not computed here")
     try:
-        embedding = LlamaRotaryEmbedding(
+        embedding: Any = LlamaRotaryEmbedding(
             LlamaConfig(
                 head_dim=head_dim,
                 max_position_embeddings=int(config.get("max_position_embeddings", 2048)),
@@ -254,5 +253,4 @@ def _rope(
         )
     except (KeyError, TypeError, ValueError) as error:
         raise files.wrong("its rope_scaling lacks a number") from error
-    frequencies: list[float] = embedding.inv_freq.tolist()  # type: ignore[operator, union-attr, assignment]
-    return theta, Rope(tuple(frequencies), float(embedding.attention_scaling))
+    return theta, Rope(tuple(embedding.inv_freq.tolist()), float(embedding.attention_scaling))

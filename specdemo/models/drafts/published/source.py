@@ -56,7 +56,8 @@ class DrafterFiles:
         value = default if value is None else value
         if type(value) is not int or value < 1:
             raise self.wrong(f"its config.json has no {key}")
-        return value
+        size: int = value
+        return size
 
     def wrong(self, why: str) -> UserError:
         """The sentence for files that cannot be read as a drafter."""
