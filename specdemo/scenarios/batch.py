@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from queue import SimpleQueue
 from typing import Any
@@ -18,7 +18,9 @@ from specdemo.session.admission import Turn, Waiting
 from specdemo.session.caches import failure
 from specdemo.session.conversation import Conversation, Host
 from specdemo.session.door import Changed, Door, Plain, perform
+from specdemo.session.meter import Meter, MeteredRun
 from specdemo.settings import RunSettings
+from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import (
     Event,
     FinishReason,
@@ -51,6 +53,7 @@ class Answer:
     seconds: decoding time of its run, in which it shared the device with the others
     error: what broke it, kept with what there is of its text
     waiting: its place in the line, where there is one
+    events: of its run, those since the answer before this one
     """
 
     number: int
@@ -61,6 +64,7 @@ class Answer:
     seconds: float = 0.0
     error: UserError | None = None
     waiting: Waiting | None = None
+    events: tuple[Event, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def ended(self) -> bool:
@@ -179,7 +183,7 @@ def _answer_there(
 ) -> Generator[Answer | Totals, None, None]:
     """The same as one request and one turn, so that all prompts have the same engine."""
     latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
-    with turn() if turn else nullcontext() as mine:
+    with turn() if turn else nullcontext() as mine, closing(_Counted(studio.meter)) as counted:
         for waiting in mine or ():
             yield replace(latest[0], waiting=waiting)
         asked = {"prompts": list(prompts), "settings": settings.values()}
@@ -189,6 +193,7 @@ def _answer_there(
                 if "prompts" in part:
                     yield Totals(**part)
                     return
+                counted.add(part["number"], [decode(line) for line in part.pop("events")])
                 error, state = part.pop("error"), State(part.pop("state"))
                 answer = Answer(**part, state=state, error=UserError(**error) if error else None)
                 latest[answer.number] = answer
@@ -209,7 +214,7 @@ def answers(
     at_once: int,
     system: str,
 ) -> Iterator[Plain]:
-    """What `answer_all` yields, where the models are: the fields of an Answer or of Totals."""
+    """What `answer_all` yields, where the models are: the fields of an Answer, its events as lines, or those of Totals."""
     run = RunSettings.from_values(settings)
     host = conversation.host
     asked = host.loaded.pair.target.info
@@ -221,7 +226,34 @@ def answers(
                 continue
             names = ("message", "unharmed", "advice")
             told = item.error and {name: getattr(item.error, name) for name in names}
-            yield {**asdict(replace(item, error=None)), "error": told}
+            lines = [encode(event) for event in item.events]
+            yield {**asdict(replace(item, error=None, events=())), "error": told, "events": lines}
+
+
+class _Counted:
+    """Runs elsewhere, counted here as their events come."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._runs: dict[int, MeteredRun] = {}
+
+    def add(self, number: int, events: Sequence[Event]) -> None:
+        """More events of a prompt's run."""
+        for event in events:
+            if isinstance(event, RunStarted):
+                self._runs[number] = self._meter.begin(event.prefill_seconds)
+            if number not in self._runs:  # it failed before it began, and is no run
+                continue
+            self._runs[number].count(event)
+            if isinstance(event, RunFinished | RunFailed):
+                self._runs.pop(number).end()
+
+    def close(self) -> None:
+        """Nobody looks any more, or there is nothing more to come: runs that go on were stopped."""
+        for run in self._runs.values():
+            run.reason = "abort"
+            run.end()
+        self._runs = {}
 
 
 class _Clock:
@@ -266,6 +298,7 @@ def _answer(
         return
     conversation = studio.open()
     last = ""  # the text of the last token
+    passed: list[Event] = []
     try:
         events: Any = conversation.run(
             answer.prompt, settings, system=system, cancel=cancel, every=LOOK_SECONDS
@@ -274,12 +307,14 @@ def _answer(
             for event in events:
                 if isinstance(event, RunStarted) and asked not in (None, event.target):
                     raise Changed(event.target)
+                passed.append(event)
                 grown = _after(answer, event, last)
                 if isinstance(event, Verified):
                     last = new_texts(event)[-1]
                 if grown is not answer:
                     answer = grown
-                    yield answer
+                    yield replace(answer, events=tuple(passed))
+                    passed = []
         if not answer.ended:  # cancelled before it began
             yield replace(answer, state=State.STOPPED)
     except UserError as error:

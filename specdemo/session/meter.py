@@ -69,9 +69,7 @@ class Meter:
 
     def watch(self, events: Iterator[Event], waited: float = 0.0) -> Iterator[Event]:
         """The same events. Time counts from the first look at them, and `waited` seconds in a line before it."""
-        figures, asked = self._made(), time.perf_counter() - waited
-        run = _Run(figures, asked)
-        figures.running.inc()
+        run = self.begin(waited)
         try:
             for event in events:
                 run.count(event)
@@ -80,9 +78,14 @@ class Meter:
             run.reason = "abort"
             raise
         finally:
-            figures.running.dec()
             run.end()
             _close(events)
+
+    def begin(self, waited: float = 0.0) -> MeteredRun:
+        """A run whose events come among those of others. waited: seconds since it was wished for"""
+        figures = self._made()
+        figures.running.inc()
+        return MeteredRun(figures, time.perf_counter() - waited)
 
     def waited(self, seconds: float) -> None:
         """A run's turn has come after so many seconds in the line."""
@@ -166,7 +169,7 @@ class _Figures:
         )
 
 
-class _Run:
+class MeteredRun:
     """One run while it passes. reason: how it ends, in vLLM's words"""
 
     def __init__(self, figures: _Figures, asked: float) -> None:
@@ -213,6 +216,7 @@ class _Run:
 
     def end(self) -> None:
         """The run is over; one that never began was refused, and is no run."""
+        self._figures.running.dec()
         if self._model:
             self._figures.latency.observe(time.perf_counter() - self._asked)
             self._figures.success.labels(self._model, self.reason).inc()

@@ -50,9 +50,15 @@ class Published:
 
 
 def connect() -> HfApi:
-    """The hub's client; HF_ENDPOINT may name another hub."""
-    from huggingface_hub import HfApi
+    """The hub's client; HF_ENDPOINT may name another hub. Raises UserError where there is no token."""
+    from huggingface_hub import HfApi, get_token
 
+    if not get_token():
+        raise UserError(
+            "There is no token of the hub on this machine.",
+            unharmed=NOTHING_CHANGED,
+            advice="Make one that may write, then set HF_TOKEN to it, or run: hf auth login.",
+        )
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
 
 
@@ -214,12 +220,6 @@ def told(unharmed: str = "") -> Iterator[None]:
         yield
     except UserError:
         raise
-    except errors.LocalTokenNotFoundError as error:
-        raise UserError(
-            "There is no token of the hub on this machine.",
-            unharmed=unharmed,
-            advice="Make one that may write, then set HF_TOKEN to it, or run: hf auth login.",
-        ) from error
     except errors.RepositoryNotFoundError as error:
         raise UserError(
             "The hub knows no such Space, or the token may not see it.",

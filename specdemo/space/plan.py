@@ -168,11 +168,20 @@ def _hardware(name: str) -> str:
 
 
 def _check_target(target: str) -> None:
+    """Raises UserError for what a Space cannot load. Whether the hub has a model is not asked."""
+    from specdemo.models.files.catalogue import find
+
     if Path(target).exists():
         raise UserError(
             f"The target {target} is a file or folder of this machine; a Space cannot read it.",
             unharmed=NOTHING_SENT,
             advice="Name a model of the catalogue or of the hub: --target smollm2-135m-instruct.",
+        )
+    if target != "auto" and "/" not in target and not find(target):
+        raise UserError(
+            f"There is no model called {target!r}.",
+            unharmed=NOTHING_SENT,
+            advice="Name one of the catalogue, which `python -m specdemo models` lists, or of the hub: owner/name.",
         )
 
 

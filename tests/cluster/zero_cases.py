@@ -81,6 +81,16 @@ def gpu(index, **changed):
     return 200, {**zero_space.GPU, "nvidiaIndex": index, **changed}, {}
 
 
+def counted(door):
+    """New tokens, runs that reached their length, and runs that go on, as /metrics says."""
+    names = ("generation_tokens_total", 'finished_reason="length"', "num_requests_running ")
+    lines = [line for line in door.meter.text().decode().splitlines() if line[0] != "#"]
+    return tuple(
+        sum(float(line.split()[-1]) for line in lines if name in line and "_created" not in line)
+        for name in names
+    )
+
+
 def seconds_asked():
     return [int(asked["durationSeconds"]) for asked in service.asked]
 
@@ -273,7 +283,9 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
     assert [place for place, event in race if isinstance(event, RunFinished)] == [0, 1]
     assert len(service.asked) == 1
 
+    before = counted(door)
     batch = list(answer_all(door, [PROMPT, "a bird", " "], SHORT))
+    assert counted(door) == (before[0] + 24, before[1] + 2, 0)
     last = {part.number: part for part in batch if isinstance(part, Answer)}
     assert [last[number].state for number in range(3)] == ["done", "done", "failed"]
     assert "empty" in str(last[2].error)
@@ -307,6 +319,7 @@ def test_experiments_work_there_and_a_batch_can_be_stopped(door):
     assert isinstance(totals, Totals)
     ends = {part.number: part.state for part in parts if isinstance(part, Answer)}
     assert set(ends.values()) == {"stopped"}
+    assert counted(door)[2] == 0
     until(lambda: len(service.released) == 2, "a GPU is not given back")
 
 

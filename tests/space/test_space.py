@@ -231,6 +231,10 @@ def test_a_front_matter_that_makes_no_space_is_told(name, value, said, laid_out)
         ("a/b/c", "no name"),
         ("me/demo --hardware abacus", "no hardware 'abacus'"),
         ("me/demo --target README.md", "file or folder of this machine"),
+        ("me/demo --target smolm2", "no model called 'smolm2'"),
+        ("logs", "which Space"),
+        ("delete demo", "whose Space"),
+        ("logs a/b/c", "no name"),
     ],
 )
 def test_what_cannot_be_is_told_before_anybody_is_asked(words, said, server, capsys, monkeypatch):
@@ -329,11 +333,13 @@ def test_what_the_hub_refuses_is_three_sentences(request_end, fault, said, serve
     assert space is None or space.commits == 1
 
 
-def test_without_a_token_the_way_to_one_is_told(server, plan, monkeypatch):
+@pytest.mark.parametrize("words", [NAME, f"logs {NAME}", f"delete {NAME}"])
+def test_without_a_token_the_way_to_one_is_told_first(words, server, monkeypatch, capsys):
     monkeypatch.delenv("HF_TOKEN")
-    with pytest.raises(UserError) as caught:
-        published(plan)
-    assert "no token" in sentences(caught.value)
+    assert main(["space", *words.split()]) == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err.splitlines()[0][:17]) == ("", "There is no token")
+    assert "hf auth login" in told.err
     assert not server.asked
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
@@ -16,6 +17,7 @@ from gradio_client.exceptions import AppError
 from ui.served import API, served
 
 from specdemo.errors import UserError
+from specdemo.models.doctor import installed
 from specdemo.session.studio import Studio
 from specdemo.settings import AppSettings, RunSettings, fields
 from specdemo.trace.codec import decode
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.xdist_group("endpoint")  # one page
 
 @pytest.fixture(scope="module")
 def page():
-    with served(answer_tokens=64) as client:
+    with served(answer_tokens=64, mcp=installed("mcp")) as client:
         yield client
 
 
@@ -161,6 +163,43 @@ def printed(command: str) -> str:
     return subprocess.run(
         shlex.split(command), capture_output=True, text=True, check=True, timeout=60
     ).stdout
+
+
+@pytest.mark.skipif(not installed("mcp"), reason="needs mcp, see requirements-mcp.txt")
+def test_an_agent_finds_the_call_as_its_one_tool(page):
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamable_http_client
+
+    written = re.search(r"```json\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.S)
+    place = json.loads(written[1])["mcpServers"]["specdemo"]["url"]
+    address = place.replace(PLACE, str(page.base_url).rstrip("/"))
+    settings = {"max_new_tokens": 8, "baseline": False}
+
+    async def talk():
+        async with (
+            streamable_http_client(address) as (heard, said, _),
+            ClientSession(heard, said) as agent,
+        ):
+            await agent.initialize()
+            tools = (await agent.list_tools()).tools
+            asked = {"prompt": "abcabc", "method": "ngram", "settings": settings, "trace": False}
+            good = await agent.call_tool(tools[0].name, asked)
+            bad = await agent.call_tool(tools[0].name, {"prompt": " "})
+            return tools, good, bad
+
+    (tool,), good, bad = asyncio.run(talk())
+    assert tool.name == "answer"
+    assert tool.description.startswith("Answer a prompt by speculative decoding")
+    assert set(tool.inputSchema["properties"]) == {
+        "prompt",
+        "method",
+        "settings",
+        "system",
+        "trace",
+    }
+    assert (good.isError, bad.isError) == (False, True)
+    assert "'new_tokens': 8" in "".join(part.text for part in good.content)
+    assert "prompt is empty" in bad.content[0].text
 
 
 def test_the_server_for_agents_needs_its_package(monkeypatch):

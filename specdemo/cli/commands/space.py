@@ -11,6 +11,8 @@ from specdemo.cli import console
 from specdemo.cli.options import add_option, app_settings
 from specdemo.errors import UserError
 
+ACTIONS = ("logs", "delete")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which Space, on which hardware, and how far to go."""
@@ -18,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "action",
         nargs="?",
-        choices=("logs", "delete"),
+        choices=ACTIONS,
         about="show what the Space has said, or delete it; without either it is made or updated",
     )
     add_option(parser, "name", metavar="OWNER/NAME", about="the Space")
@@ -55,6 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """returns: 0; failures are raised as UserError"""
+    from specdemo.space.plan import check_name
+
+    if not options.action and options.name in ACTIONS:
+        raise UserError(
+            f"`space {options.name}` does not say which Space.",
+            advice=f"Name it: python -m specdemo space {options.name} OWNER/NAME.",
+        )
+    check_name(options.name)
     if options.action == "logs":
         _logs(options.name)
     elif options.action == "delete":
@@ -69,6 +79,7 @@ def _publish(options: argparse.Namespace) -> None:
     from specdemo.space.plan import describe, make_plan
     from specdemo.space.visit import visit
 
+    api = None if options.dry_run else connect()  # without a token there is no need to plan
     with TemporaryDirectory(prefix="specdemo-space-") as folder:
         plan = make_plan(
             options.name,
@@ -78,12 +89,11 @@ def _publish(options: argparse.Namespace) -> None:
             private=options.private,
         )
         console.write(describe(plan))
-        if options.dry_run:
+        if api is None:
             console.note(
                 "Nothing was uploaded. Whether the hub takes name and token was not asked."
             )
             return
-        api = connect()
         published = publish(plan, api, console.note)
     console.write(published.address)
     if options.wait:
@@ -100,6 +110,7 @@ def _logs(name: str) -> None:
 def _delete(name: str) -> None:
     from specdemo.space.hub import connect, delete
 
+    api = connect()
     console.note(
         f"This deletes the Space {name} with its history for good. Type its name to go on:"
     )
@@ -107,5 +118,5 @@ def _delete(name: str) -> None:
         raise UserError(
             "That is not its name.", unharmed="The Space is as it was.", advice="Type OWNER/NAME."
         )
-    delete(name, connect())
+    delete(name, api)
     console.note(f"{name} is deleted.")
