@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import gradio as gr
 
@@ -22,7 +23,7 @@ from specdemo.ui.tabs.lessons import create_lessons
 from specdemo.ui.tabs.methods import create_methods
 from specdemo.ui.tabs.play import create_play
 from specdemo.ui.tabs.proposals import create_proposals
-from specdemo.ui.tabs.race import create_race
+from specdemo.ui.tabs.race import against_plain, create_race
 
 __all__ = ["create_app", "launch_options"]
 
@@ -42,7 +43,7 @@ def create_app(studio: Door) -> gr.Blocks:
                 play = create_play(studio)
                 create_batch(studio, play.settings)
             with _tab(words.TAB_RACE, "race"):
-                create_race(studio)
+                raced = create_race(studio)
             with _tab(words.TAB_PROPOSALS, "proposals"):
                 create_proposals(studio)
             with _tab(words.TAB_LAB, "lab"):
@@ -50,13 +51,13 @@ def create_app(studio: Door) -> gr.Blocks:
             with _tab(words.TAB_LESSONS, "lessons"):
                 create_lessons(studio)
             with _tab(words.TAB_METHODS, "methods"):
-                card = create_methods(studio)
+                methods = create_methods(studio)
         dialogs = create_dialogs(studio, share, play.fields)
         timer = gr.Timer(LOADING_SECONDS)
 
         # What depends on the loaded model and on the chosen method.
         model = ModelHandlers(studio)
-        menu = [*play.settings.menu, card]
+        menu = [*play.settings.menu, methods.card]
         refreshed = (model.menu, play.settings.method, menu)
         preset, drawing = play.settings.fields["preset"], play.settings.drawing
         redrawn = (model.drawing, preset, drawing)
@@ -74,6 +75,16 @@ def create_app(studio: Door) -> gr.Blocks:
             play.answered.then(model.status, None, status, **QUICK).then(*refreshed, **QUICK).then(
                 *redrawn, **QUICK
             )
+
+        # A method of the table is raced.
+        def race_it(asked: str) -> list[Any]:
+            known = {method.name for method in studio.methods()}
+            name = asked.removeprefix("race ")
+            if name not in known:
+                return [gr.skip()] * (1 + len(raced))
+            return [gr.Tabs(selected="race"), *against_plain(name)]
+
+        methods.table.sent(race_it, methods.table, [tabs, *raced], **QUICK)
 
         # What a link sets.
         names = tuple(tab.id for tab in tabs.children)

@@ -336,7 +336,6 @@ def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
 
 def test_the_last_audit_is_a_table_of_text(page):
     page.get_by_role("tab", name="Methods and proof").click()
-    page.get_by_role("button", name="Proof").click()
     page.locator("#sd-audit td").first.wait_for()
     assert HOSTILE[0] in page.locator("#sd-audit").inner_text()
     assert "3 of 4" in page.locator("#sd-audit").inner_text()

@@ -91,6 +91,23 @@ def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
     page.locator(".sd-qr path").wait_for(state="attached")
     page.get_by_text("Run the prompt immediately").click()
     assert "run=1" in page.locator(".sd-address").input_value()
+    # For a class: nothing to set, all of it named, one language; or the recorded run on a site that needs no model.
+    page.get_by_role("button", name="Fix everything for a class").click()
+    link = page.locator(".sd-address").input_value()
+    for wanted in (
+        "hide=prompt%2Ccontrols",
+        "lang=en",
+        "method=",
+        "seed=99",
+        "lookahead=3",
+        "sampling=",
+    ):
+        assert wanted in link, link
+    page.get_by_label("Address of your static site").fill("https://school.example/decoding/")
+    link = page.locator(".sd-address").input_value()
+    assert link.startswith("https://school.example/decoding/?lang=en&hide=prompt%2Ccontrols")
+    assert "#play/" in link
+    page.get_by_label("Address of your static site").fill("")
     page.get_by_role("button", name="Copy link").click()
     page.locator(".sd-dialog-note", has_text="link").first.wait_for()
     page.keyboard.press("Escape")

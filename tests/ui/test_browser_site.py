@@ -117,6 +117,11 @@ def test_it_is_german_where_the_browser_or_the_address_is(page, url):
     page.locator(".sd-lesson h2", has_text="Warum Decodieren langsam ist").wait_for()
     assert page.evaluate("document.documentElement.lang") == "de"
     assert page.locator("#sd-tab-play").inner_text() != "Play"
+    # A link for a class: one recorded run, and nothing to set.
+    page.goto(f"{url}?lang=en&hide=tabs,runs,charts#play/hostile")
+    page.locator(".sd-answer .sd-rejected").first.wait_for()
+    for part in (".sd-site-tabs", ".sd-site-choice", ".sd-charts"):
+        assert page.locator(part).is_hidden(), part
 
 
 def test_it_fits_a_phone_and_changes_its_light(page, url):

@@ -12,7 +12,7 @@ import { two } from "../core/metrics.js";
  *   greedy?: { equal: number, outputs: number, required?: boolean, same_share?: number | null, median_margin?: number | null },
  *   sampling?: { held?: boolean | null, p_uniform?: number | null, p_independent?: number | null, p_draft?: number | null }[],
  * }} Audited
- * @typedef {{ methods: Audited[], model?: string, precision?: string, machine?: string, date?: string, limit?: number | null }} Audit
+ * @typedef {{ methods: Audited[], model?: string, precision?: string, machine?: string, date?: string, limit?: number | null, recorded?: boolean }} Audit
  */
 
 /**
@@ -29,6 +29,7 @@ export function mountAudit(element, given) {
 function content(audit, words) {
   if (!audit?.methods?.length) return [textEl("p", words.none)];
   const about = [audit.model, audit.precision, audit.machine, (audit.date ?? "").slice(0, 10)].filter(Boolean).join(" · ");
+  const origin = audit.recorded ? [textEl("p", words.recorded)] : [];
   const head = el("tr", {}, ...words.columns.map((name) => textEl("th", name, { scope: "col" })));
   const rows = audit.methods.map((method) => {
     const name = textEl("th", method.title ?? method.name, { scope: "row" });
@@ -37,7 +38,7 @@ function content(audit, words) {
   });
   const table = el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows));
   const meaning = has(audit.limit) ? fill(words.meaning, { limit: two(audit.limit) }) : "";
-  return [textEl("p", about), el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table), textEl("p", meaning)];
+  return [...origin, textEl("p", about), el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table), textEl("p", meaning)];
 }
 
 /**

@@ -13,12 +13,15 @@ import { pageRoot } from "./presenter.js";
  * @typedef {{ qr(address: string): Promise<Code>, reach(origin: string): Promise<{ sentence: string, address: string }> }} Server
  */
 
+const CLASSROOM = ["prompt", "controls", "examples", "runs", "batch", "tabs"]; // what a class need not see
+
 export class Share {
   /**
-   * server: answers `qr(address)` and `reach(origin)`; defaults: values that a link need not name
-   * @param {Words} words @param {string} close @param {Server} server @param {Record<string, unknown>} defaults
+   * server: answers `qr(address)` and `reach(origin)`; defaults: values that a link need not name; languages: of the page
+   * @param {Words} words @param {string} close @param {Server} server
+   * @param {{ defaults: Record<string, unknown>, languages: string[] }} how
    */
-  constructor(words, close, server, defaults) {
+  constructor(words, close, server, { defaults, languages }) {
     this.words = words;
     this.server = server;
     this.defaults = defaults;
@@ -33,9 +36,14 @@ export class Share {
     const parts = Object.entries(words.parts).map(([name, label]) => this.#choice(name, label));
     const legend = textEl("legend", words.hide);
     const own = [this.#choice("run", words.start), this.#choice("presenter", words.presenter)];
+    this.language = el("select", { onchange: () => this.#update() }, textEl("option", words.any_language, { value: "" }),
+      ...languages.map((name) => textEl("option", new Intl.DisplayNames([name], { type: "language" }).of(name), { value: name })));
+    this.site = el("input", { type: "url", class: "sd-site-address", placeholder: "https://", oninput: () => this.#update() });
+    const classroom = textEl("button", words.classroom, { type: "button", class: "sd-button", onclick: () => this.#forClass() });
+    own.push(el("label", { class: "sd-choice" }, words.language, " ", this.language), el("label", { class: "sd-choice sd-choice-site" }, words.site, " ", this.site));
     const form = el("div", { class: "sd-share-form" },
       el("div", { class: "sd-share-row" }, this.link, this.copy), this.note, this.reach,
-      textEl("h3", words.class), ...own, el("fieldset", {}, legend, ...parts));
+      textEl("h3", words.class), classroom, ...own, el("fieldset", {}, legend, ...parts));
     this.root = dialog("share", words.title, close, el("div", { class: "sd-share" }, form, this.code));
     this.drawCode = calm(150, () => this.#drawCode());
   }
@@ -46,6 +54,7 @@ export class Share {
     const { classList } = pageRoot();
     for (const name of Object.keys(this.words.parts)) this.choices[name].checked = classList.contains(`sd-hide-${name}`);
     this.choices.presenter.checked = classList.contains("sd-presenter");
+    this.language.value = state.lang ?? "";
     this.#update();
     this.root.showModal();
     this.link.focus();
@@ -66,9 +75,26 @@ export class Share {
     /** @param {string} name */
     const chosen = (name) => this.choices[name].checked;
     const hide = Object.keys(this.words.parts).filter(chosen).join(",");
-    const state = { ...this.state, hide, presenter: chosen("presenter"), run: chosen("run") };
-    const query = writeState(state, { ...this.defaults, presenter: false, run: false });
+    const lang = this.language.value;
+    const { tab, recorded } = this.state ?? {};
+    const site = this.site.value.trim().replace(/[?#].*$/, "");
+    if (site) {
+      // A static site plays what is recorded: prompt, method, seed and all.
+      const query = writeState({ lang, hide });
+      return `${site}${query && `?${query}`}#${tab === "lessons" || tab === "lab" ? tab : `play/${recorded ?? ""}`}`;
+    }
+    const state = { ...this.state, lang, hide, presenter: chosen("presenter"), run: chosen("run") };
+    // Where settings cannot be seen, all are named: the page's defaults may change.
+    const left = { ...(chosen("controls") ? {} : this.defaults), presenter: false, run: false };
+    const query = writeState(state, left);
     return `${this.origin}${location.pathname}${query && `?${query}`}`;
+  }
+
+  // What thirty learners should all see: the run and nothing to set, in one language.
+  #forClass() {
+    for (const name of CLASSROOM) this.choices[name].checked = true;
+    this.language.value = document.documentElement.lang || "en";
+    this.#update();
   }
 
   /** @param {string} origin */

@@ -51,7 +51,7 @@ class Teach {
     for (const name of ["method", "sampling"]) delete defaults[name]; // always named: the default may change
     this.presenter = new Presenter((on) => this.#presenting(on));
     this.keys = keysDialog(/** @type {Record<string, Words>} */ (words).keys, words.close);
-    this.dialog = new Share(words.share, words.close, server, defaults);
+    this.dialog = new Share(words.share, words.close, server, { defaults, languages });
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
     this.list = el("div", { class: "sd-messages", role: "status" });
     element.replaceChildren(this.keys, this.dialog.root, this.live, this.list);

@@ -2,6 +2,7 @@
 
 import { el } from "../parts/dom.js";
 import { data, say } from "./data.js";
+import { readState } from "../core/permalink.js";
 import { frame, later } from "./frame.js";
 import { mount } from "../play/view.js";
 
@@ -106,5 +107,6 @@ if (data.lms) {
   (await import("./scorm.js")).report();
   location.hash ||= "lessons";
 }
+for (const name of readState(location.search).hide ?? []) document.body.classList.add(`sd-hide-${name}`);
 new Site();
 later({ src: "plotly.min.js" });

@@ -149,8 +149,8 @@ def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettin
     ]
 
 
-def create_race(studio: Door) -> None:
-    """The tab's components and what they do. Called inside its tab."""
+def create_race(studio: Door) -> list[Any]:
+    """The tab's components and what they do; called inside its tab. returns: what `against_plain` sets"""
     handlers = RaceHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
@@ -222,6 +222,7 @@ def create_race(studio: Door) -> None:
         )
     timer = gr.Timer(1)
     timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
+    return [prompt, *preset_of]
 
 
 def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, dict[str, Any]]:
@@ -253,6 +254,12 @@ def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, dict[s
 
 def _lanes_shown(count: int) -> list[object]:
     return [gr.update(visible=index < count) for index in range(MOST)]
+
+
+def against_plain(method: str) -> list[object]:
+    """A set-up: plain decoding, and a method by the name that the menu of methods has."""
+    lanes = (("nothing", "cost", 8), (method, "cost", 8))
+    return _preset(("", words.EXPLAIN, 0.0, 0, lanes))
 
 
 def _preset(preset: tuple[Any, ...]) -> list[object]:

@@ -94,6 +94,7 @@ TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
     "Verfahren und Beweis",
 )
 PROOF = "Beweis"
+METHODS_LEAD = "Jede eingebaute Art zu raten, was sie braucht und was sie in ihrem aufgezeichneten Lauf gewonnen hat. Keine außer den als verlustbehaftet markierten ändert, was das Zielmodell sagt: Der Beweis steht darunter."
 TRAINING = "Training"
 CARD_LOADING = "Die Trainingskarte erscheint, sobald das Modell geladen ist."
 CARD_NOTHING = "{title} hat keine eigenen Gewichte; es gibt also nichts zu trainieren."
@@ -404,6 +405,7 @@ VIEW: dict[str, object] = {
     },
     "export": EXPORT,
     "audit": {
+        "recorded": "Auf einer anderen Maschine aufgezeichnet; python -m specdemo audit macht einen von dieser.",
         "label": "Die letzte Prüfung",
         "none": "Hier lief noch keine Prüfung. python -m specdemo audit beweist am geladenen Modell, Verfahren für Verfahren, dass der Text der des Zielmodells bleibt; diese Tabelle zeigt dann das Ergebnis.",
         "columns": ["Verfahren", "gieriges Decodieren", "Ziehen"],

@@ -22,6 +22,10 @@ WORDS: dict[str, object] = {
         "copied": "Der Link ist kopiert.",
         "select": "Der Browser lässt diese Seite nicht kopieren. Der Link ist markiert: mit Strg+C kopieren.",
         "class": "Für eine Klasse",
+        "classroom": "Alles für eine Klasse festlegen",
+        "language": "Sprache",
+        "any_language": "wie der Browser es wünscht",
+        "site": "Adresse der eigenen statischen Seite, die kein Modell braucht",
         "hide": "Weglassen",
         "start": "Den Prompt gleich starten",
         "presenter": "Im Vorführmodus öffnen",
@@ -29,6 +33,7 @@ WORDS: dict[str, object] = {
         "qr_failed": "Der QR-Code konnte nicht gezeichnet werden: Der Link ist zu lang. Etwas weglassen oder den Prompt kürzen.",
         "use": "{address} verwenden",
         "parts": {
+            "prompt": "Prompt",
             "controls": "Einstellungen",
             "examples": "Beispiele",
             "runs": "aufgezeichnete Läufe",

@@ -92,6 +92,7 @@ TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
     "Methods and proof",
 )
 PROOF = "Proof"
+METHODS_LEAD = "Every way to guess that is built in, what it needs, and what it gained in its recorded run. None but those marked lossy changes what the target says: the proof is below."
 TRAINING = "Training"
 CARD_LOADING = "The training card appears once the model is loaded."
 CARD_NOTHING = "{title} has no weights of its own, so there is nothing to train."
@@ -372,6 +373,7 @@ VIEW: dict[str, object] = {
     },
     "export": EXPORT,
     "audit": {
+        "recorded": "Recorded on another machine; python -m specdemo audit makes one of this machine.",
         "label": "The last audit",
         "none": "No audit has been run here. python -m specdemo audit proves on the loaded model, method by method, that the text stays the target's own. This table then shows the result.",
         "columns": ["method", "greedy decoding", "sampling"],

@@ -20,6 +20,10 @@ WORDS: dict[str, object] = {
         "copied": "The link is copied.",
         "select": "The browser does not let this page copy. The link is selected: copy it with Ctrl+C.",
         "class": "For a class",
+        "classroom": "Fix everything for a class",
+        "language": "Language",
+        "any_language": "as each browser asks",
+        "site": "Address of your static site, which needs no model",
         "hide": "Leave out",
         "start": "Run the prompt immediately",
         "presenter": "Open in presenter mode",
@@ -27,6 +31,7 @@ WORDS: dict[str, object] = {
         "qr_failed": "The QR code could not be drawn: the link is too long. Leave something out, or shorten the prompt.",
         "use": "Use {address}",
         "parts": {
+            "prompt": "prompt",
             "controls": "settings",
             "examples": "examples",
             "runs": "recorded runs",

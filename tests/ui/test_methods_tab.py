@@ -1,0 +1,64 @@
+"""The table of methods: every one is in it with its recorded run, can be tried and raced, and the proof is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specdemo.drafters.methods import METHODS
+from specdemo.session.studio import Studio
+from specdemo.settings import AppSettings
+from specdemo.ui.tabs.methods import last_audit, methods_value
+from specdemo.ui.tabs.race import MOST, against_plain
+from specdemo.ui.view import RUNS
+from specdemo.ui.words.en.methods import WORDS
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory) -> Studio:
+    return Studio(AppSettings(replay=True, cache_dir=tmp_path_factory.mktemp("cache")))
+
+
+def test_the_table_has_every_method_and_runs_that_show_it(studio: Studio) -> None:
+    value = json.loads(methods_value(studio, RUNS))
+    assert [method["name"] for method in value["methods"]] == list(METHODS)
+    assert value["live"] is False
+    shown = {method["name"]: method["runs"] for method in value["methods"]}
+    assert shown["tree"]
+    for name, runs in shown.items():
+        for run in runs:
+            assert (RUNS / f"{run}.jsonl").is_file()
+            started = (RUNS / f"{run}.jsonl").read_text(encoding="utf-8")
+            assert f'"method": "{name}"' in started or f'"method":"{name}"' in started
+
+
+def test_what_is_said_of_methods_is_of_those_that_there_are() -> None:
+    for said in ("with", "pays"):
+        assert set(WORDS[said]) <= set(METHODS)
+        unsaid = set(METHODS) - set(WORDS[said])
+        if unsaid:
+            pytest.skip(f"{said}: nothing is said of {', '.join(sorted(unsaid))}")
+
+
+def test_a_race_of_a_method_begins_with_plain_decoding() -> None:
+    prompt, temperature, seed, count, *lanes = against_plain("tree")
+    assert prompt
+    assert (temperature, seed, count) == (0.0, 0, 2)
+    assert lanes[:6] == ["nothing", "cost", 8, "tree", "cost", 8]
+    assert len(lanes) == 3 * MOST
+
+
+def test_without_an_audit_of_this_machine_the_recorded_one_says_so(
+    studio: Studio, tmp_path: Path
+) -> None:
+    recorded = json.loads(last_audit(studio))
+    assert recorded["recorded"] is True
+    tested = [test for method in recorded["methods"] for test in method["sampling"]]
+    assert all(0 <= test["p_uniform"] <= 1 for test in tested)
+    assert last_audit(studio, tmp_path) == "null"
+    own = studio.settings.cache_dir / "audit.json"
+    own.write_text('{"methods": []}', encoding="utf-8")
+    assert json.loads(last_audit(studio)) == {"methods": []}
+    own.unlink()
