@@ -50,7 +50,7 @@ function row({ name, title, summary, needs, why, lossy, runs }, words, { live, s
   const gains = runs.map((run) => ({ run, cell: el("div", {}, words.reading) }));
   /** @param {string} label @param {() => void} act */
   const button = (label, act) => el("button", { type: "button", class: "sd-button", "aria-label": fill(words.of, { label, method: say(title) }), onclick: act }, label);
-  const acts = el("td", { class: "sd-methods-acts" });
+  const acts = el("div", { class: "sd-methods-acts" });
   if (live && !why) {
     acts.append(button(words.try, () => applyState({ tab: "play", method: name })));
     if (name !== "nothing") acts.append(button(words.race, () => send(`race ${name}`)));
@@ -58,7 +58,7 @@ function row({ name, title, summary, needs, why, lossy, runs }, words, { live, s
   if (runs.length) acts.append(button(words.watch, () => applyState({ tab: "play", recorded: runs[0] })));
   return {
     node: el("tr", {}, heading, textEl("td", words["with"][name] ?? words.unsaid), needed,
-      el("td", {}, ...gains.map(({ cell }) => cell)), textEl("td", words.pays[name] ?? words.unsaid), textEl("td", say(summary)), acts),
+      el("td", {}, ...gains.map(({ cell }) => cell)), textEl("td", words.pays[name] ?? words.unsaid), textEl("td", say(summary)), el("td", {}, acts)),
     gains,
   };
 }
