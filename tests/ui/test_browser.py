@@ -342,6 +342,18 @@ def test_the_last_audit_is_a_table_of_text(page):
     assert page.locator("#sd-audit img").count() == 0
 
 
+def test_a_method_of_the_table_is_raced_against_plain_decoding(page):
+    page.get_by_role("tab", name="Methods and proof").click()
+    page.get_by_role("button", name="Race it: Tree").click()
+    page.locator("#sd-race-method-2 input").wait_for()
+    page.wait_for_function("document.querySelector('#sd-race-method-2 input').value === 'Tree'")
+    assert page.locator("#sd-race-method-1 input").input_value() == "Plain decoding"
+    page.get_by_role("tab", name="Methods and proof").click()
+    page.get_by_role("button", name="Try it: Tree").click()
+    page.wait_for_function("document.querySelector('#sd-method input').value === 'Tree'")
+    assert page.problems == []
+
+
 def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
     choose(page, "Draft model")
     page.get_by_role("tab", name="Methods and proof").click()

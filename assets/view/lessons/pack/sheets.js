@@ -18,6 +18,7 @@ const TOKENS = 70; // of the run that a sheet shows
 // What happened to a token is told by lines and boxes, so that a copier keeps it.
 const STYLE = `
 @page { size: A4; margin: 16mm 18mm; }
+@media screen { body { max-width: 180mm; padding: 10mm; } }
 body { font: 10.5pt/1.45 "IBM Plex Sans", system-ui, sans-serif; color: #000; background: #fff; margin: 0; }
 section { break-before: page; } section:first-of-type { break-before: auto; }
 h1 { font-size: 17pt; margin: 0 0 2mm; } h2 { font-size: 12pt; margin: 5mm 0 2mm; } p { margin: 0 0 2mm; }
@@ -54,7 +55,7 @@ function sheet({ place, title, aim, text, takeaway, questions }, words, { state,
     tag("figcaption", {}, `${fill(pack.run, { title: state.source.title, prompt: header.prompt })} ${pack.marks}`));
   const chart = picture ? [tag("figure", {}, new Markup(picture.svg.replace(/^<\?xml[^>]*>/, "")), tag("figcaption", {}, picture.title))] : [];
   return tag("section", {},
-    tag("div", { class: "head" }, tag("span", {}, left), tag("span", {}, `specdemo · ${fill(words.place, { place, count: 8 })} ${right}`)),
+    tag("div", { class: "head" }, tag("span", {}, left), tag("span", {}, `specdemo · ${fill(words.place, { place, count: 8 })}   ${right}`)),
     tag("h1", {}, title), tag("p", { class: "aim" }, aim), ...(answers ? [] : text.map(paragraph)), run, ...chart,
     tag("h2", {}, pack.questions), tag("ol", {}, ...questions.map((question) => tag("li", { class: "question" }, ...asked(question, pack, answers)))),
     ...(answers ? [tag("div", { class: "takeaway" }, tag("b", {}, words.takeaway), tag("p", {}, takeaway))] : []),
@@ -81,7 +82,7 @@ function marked(state) {
   const all = steps.flatMap(pieces).filter(({ count }) => !count).slice(0, TOKENS);
   return all.flatMap(({ value, status, discarded }) => {
     const [, before, word, after] = /^(\s*)([^]*?)(\s*)$/.exec(value.text ?? "") ?? ["", "", "", ""];
-    return [discarded ? " " : before, tag("span", { class: status }, word), discarded ? "" : after];
+    return [discarded ? " " : before, ...(word ? [tag("span", { class: status }, word)] : []), discarded ? "" : after];
   });
 }
 
