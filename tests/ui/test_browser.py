@@ -347,12 +347,13 @@ def test_a_method_of_the_table_is_raced_against_plain_decoding_and_tried(page):
     page.locator("#sd-methods td", has_text="<b>There is</b>").wait_for()
     assert page.get_by_role("button", name="Race it: Tree").count() == 0  # it is not available
     page.get_by_role("button", name="Race it: Look back").click()
-    lane = "document.querySelector('#sd-race-method-2 input').value"
-    page.wait_for_function(f"{lane}.startsWith('Look back')")
+    page.get_by_role("button", name="Set up").click()
+    lane = "document.querySelector('#sd-race-method-2 input')?.value"
+    page.wait_for_function(f"{lane}?.startsWith('Look back')")
     page.get_by_role("tab", name="Methods and proof").click()
     page.get_by_role("button", name="Try it: Look back").click()
     page.wait_for_function(
-        "document.querySelector('#sd-method input').value.startsWith('Look back')"
+        "document.querySelector('#sd-method input')?.value.startsWith('Look back')"
     )
     assert page.problems == []
 
