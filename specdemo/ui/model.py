@@ -85,7 +85,7 @@ def wire_model_menu(
     gr.on([menu.box.expand, menu.pair.input, menu.precision.input], *look, **QUICK)
     menu.decline.click(*look, **QUICK)
     asked = menu.load.click(handlers.ask, menu.chosen, menu.told, **QUICK)
-    agreed = menu.agree.click(lambda: gr.Row(visible=False), None, menu.question, **QUICK)
+    agreed = menu.agree.click(handlers.agree, None, [menu.note, menu.question], **QUICK)
     settled = (handlers.settle, menu.chosen, menu.told)
     ways = ((asked, handlers.switch, settled), (agreed, handlers.download, look))
     for begun, switch, last in ways:
@@ -190,6 +190,10 @@ class ModelHandlers:
         titles = {pair.target: pair.title for pair in self.studio.pairs()}
         question = present.download_question(titles.get(target or "", target or ""), size)
         return gr.skip(), question, gr.Button(visible=False), gr.Row(visible=True)
+
+    def agree(self) -> tuple[object, ...]:
+        """The visitor agrees to a download. returns: the note and the question: what goes on, and nothing more is asked"""
+        return present.coming(), gr.Row(visible=False)
 
     def switch(self, target: str | None, precision: str | None) -> Iterator[object]:
         """Load another pair, unless that needs a download, which `ask` asks about. yields: status, and the button, disabled meanwhile

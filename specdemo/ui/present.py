@@ -165,6 +165,11 @@ def download_question(title: str, size: int | None) -> str:
     return json.dumps([("missing", sentence)])
 
 
+def coming() -> str:
+    """Value of the note while what was agreed to is downloaded and loaded."""
+    return json.dumps([("needs", words.COMING)])
+
+
 def visible(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
     """Visibility of a setting: one that the method does not read keeps its value out of sight."""
     return True if option in method.options else "hidden"

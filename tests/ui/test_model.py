@@ -235,6 +235,12 @@ def test_the_menu_says_what_loading_would_mean():
     assert (menu["value"], sentences(note)["here"]) == ("big", words.LOADED.format(needed="3.0 GB"))
 
 
+def test_the_question_makes_room_for_what_goes_on():
+    note, question = ModelHandlers(SwitchingStudio()).agree()
+    assert json.loads(note) == [["needs", words.COMING]]
+    assert not question.visible
+
+
 def test_what_a_speed_is_made_from_is_said():
     handlers = ModelHandlers(SwitchingStudio())
     recorded = Outlook(1, 2, 0, 10.0, 24.0, measured=True, kept=0.748, recorded=True)

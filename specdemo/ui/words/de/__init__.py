@@ -63,6 +63,7 @@ LICENCE = "Lizenz: {licence}."
 ASK = "{title} liegt nicht auf dieser Platte. Zum Laden werden etwa {size} heruntergeladen."
 ASK_UNKNOWN = "{title} liegt nicht auf dieser Platte. Zum Laden wird es vom Hub heruntergeladen."
 DOWNLOAD, NOT_NOW = "Herunterladen und laden", "Jetzt nicht"
+COMING = "Unterwegs: Oben auf der Seite steht, wie weit es ist. Bis dahin geht es mit dem alten Modell weiter."
 POLICIES = {
     "constant": "Fest",
     "heuristic": "Heuristik (+2 / -1)",

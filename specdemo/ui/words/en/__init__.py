@@ -64,6 +64,7 @@ LICENCE = "Licence: {licence}."
 ASK = "{title} is not on this disk. Loading it downloads about {size}."
 ASK_UNKNOWN = "{title} is not on this disk. Loading it downloads it from the hub."
 DOWNLOAD, NOT_NOW = "Download and load", "Not now"
+COMING = "On its way: the top of the page says how far it is. Until then the old model goes on."
 POLICIES = {
     "constant": "Constant",
     "heuristic": "Heuristic (+2 / -1)",
