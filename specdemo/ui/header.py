@@ -18,7 +18,7 @@ def create_header() -> tuple[gr.HTML, gr.Button]:
     """Name, one sentence, status and buttons. returns: status, Share"""
     with gr.Row(elem_id="sd-header"):
         gr.HTML(
-            f'<div class="sd-title"><h1>{words.TITLE}</h1><p>{words.SUBTITLE}</p></div>',
+            f'<a class="sd-skip" href="#sd-text">{words.SKIP}</a><div class="sd-title"><h1>{words.TITLE}</h1><p>{words.SUBTITLE}</p></div>',
             apply_default_css=False,
         )
         status = status_view()
@@ -32,4 +32,5 @@ def create_replay_note(why: UserError) -> None:
     """Why there are no live runs here, for as long as there are none."""
     sentences = (why.message, why.unharmed, why.advice)
     text = " ".join(escape(sentence) for sentence in sentences)
-    gr.HTML(f'<p class="sd-replay-note">{text}</p>', apply_default_css=False, padding=False)
+    note = f'<p class="sd-replay-note">{text}</p>'
+    gr.HTML(note, elem_id="sd-replay", apply_default_css=False, padding=False)

@@ -19,12 +19,22 @@ class RecordedRun:
 
     name: str
     title: str
+    prompt: str = ""
+    method: str = ""
 
 
 def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
     """The recorded runs in the order of the folder's index, without those whose file is missing."""
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
-    runs = [RecordedRun(entry["name"], entry["title"]) for entry in index]
+    runs = [
+        RecordedRun(
+            entry["name"],
+            entry["title"],
+            entry.get("prompt", ""),
+            entry.get("settings", {}).get("method", ""),
+        )
+        for entry in index
+    ]
     return [run for run in runs if (folder / f"{run.name}.jsonl").is_file()]
 
 
@@ -37,7 +47,7 @@ def opening_line() -> str:
 
 def create_runs() -> gr.HTML:
     """The menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
-    runs = [[run.name, run.title] for run in recorded_runs()]
+    runs = [[run.name, run.title, run.prompt, run.method] for run in recorded_runs()]
     return mounted(
         "", "play/runs.js", "mountRuns", "sd-runs", own_words={"label": WORDS["runs"], "runs": runs}
     )

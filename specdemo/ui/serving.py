@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from specdemo.errors import UserError
-from specdemo.export.table import modules, player_page, style_files
+from specdemo.export.table import SCRIPTS, modules, player_page, style_files
 from specdemo.models.doctor import installed
 from specdemo.paths import ASSETS
 from specdemo.settings import AppSettings
@@ -21,9 +21,11 @@ from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost
 from specdemo.ui.monitor import Watched, monitor_routes
+from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.site import NOTEBOOK, lesson_package
 from specdemo.ui.theme import create_theme
 
+UNTRANSLATED_MS = 8000  # the page waits for its words no longer
 THREADS = 40  # of Gradio's own accord
 
 # Scripts of what is seen first.
@@ -81,8 +83,21 @@ def _threads(settings: AppSettings) -> int:
 
 
 def _page_head() -> str:
-    """Plotly from the installed package, once the page is idle: no request leaves the machine, and text comes first."""
-    return f"""<script>
+    """The styles, so that the first paint has them, and no text in a language that is about to be replaced.
+
+    Plotly comes from the installed package once the page is idle: no request leaves the machine, and text comes first.
+    """
+    sheets = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
+    links = "".join(f'<link rel="stylesheet" href="{address(f"view/{name}")}">' for name in sheets)
+    return f"""{links}<style>.sd-translating gradio-app {{ visibility: hidden; }}</style>
+<script>
+{{
+  const asked = [new URLSearchParams(location.search).get("lang"), navigator.language.slice(0, 2)];
+  const known = {json.dumps(["en", *words.languages()])};
+  const language = asked.find((wished) => known.includes(wished)) ?? "en";
+  document.documentElement.classList.toggle("sd-translating", language !== "en");
+  setTimeout(() => document.documentElement.classList.remove("sd-translating"), {UNTRANSLATED_MS});
+}}
 (window.requestIdleCallback ?? setTimeout)(() => {{
   const script = document.createElement("script");
   script.src = {json.dumps(address(PLOTLY_NAME))};
@@ -97,7 +112,11 @@ class Preload:
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self.app = app
         scripts = [f"<{address(f'view/{name}')}>; rel=modulepreload" for name in modules(*OPENING)]
-        self.header = (b"link", ", ".join(scripts).encode())
+        first = [
+            f"<{address(f'runs/{run.name}.jsonl')}>; rel=preload; as=fetch; crossorigin"
+            for run in recorded_runs()[:1]
+        ]
+        self.header = (b"link", ", ".join([*scripts, *first]).encode())
 
     async def __call__(
         self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from specdemo.session.door import Door
+from specdemo.session.menu import MethodInfo
 from specdemo.settings import DRAWN, OWN, Widget, field, widget_order
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
@@ -48,11 +49,21 @@ class SettingsPanel:
         return {field(name).link: component for name, component in self.fields.items()}
 
 
-def create_settings(studio: Door) -> SettingsPanel:
-    """What can be chosen for a run: a widget for each row of the table of settings that has one."""
+def create_method(studio: Door, **given: Any) -> Any:
+    """The menu of methods. given: what the component takes instead of its row's own"""
     methods = studio.methods()
-    default = field("method").default
-    chosen = next((method for method in methods if method.name == default), methods[0])
+    chosen = _default(methods).name
+    choices = present.method_choices(methods)
+    return create_widget("method", choices, value=chosen, elem_id="sd-method", **given)
+
+
+def create_settings(studio: Door, method: Any = None) -> SettingsPanel:
+    """What can be chosen for a run: a widget for each row of the table of settings that has one.
+
+    method: the menu of methods where it stands elsewhere
+    """
+    methods = studio.methods()
+    chosen = _default(methods)
     seen = {option: present.visible(chosen, option) for option in OPTIONS}
     names = widget_order()
     folded = [name for name in names if _widget(name).folded]
@@ -64,8 +75,7 @@ def create_settings(studio: Door) -> SettingsPanel:
         given = limits.get(name, {})
         return create_widget(name, visible=seen.get(name, True), elem_id=f"sd-{name}", **given)
 
-    choices = present.method_choices(methods)
-    fields = {"method": create_widget("method", choices, value=chosen.name, elem_id="sd-method")}
+    fields = {"method": create_method(studio) if method is None else method}
     note = note_view(present.method_note(chosen))
     for name in names:
         if name == "memory":
@@ -83,6 +93,11 @@ def create_settings(studio: Door) -> SettingsPanel:
     return SettingsPanel(
         fields, [fields["method"], note, *(shown[name] for name in OPTIONS)], forget, system
     )
+
+
+def _default(methods: Sequence[MethodInfo]) -> MethodInfo:
+    default = field("method").default
+    return next((method for method in methods if method.name == default), methods[0])
 
 
 def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **given: Any) -> Any:

@@ -202,7 +202,11 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
     for status in ("accepted", "rejected", "unreached", "correction", "bonus"):
         assert page.locator(f".sd-answer .sd-{status}").count() > 0
     assert page.locator(".sd-answer .sd-name", has_text="RLO").count() > 0
+    page.locator(
+        ".sd-more summary"
+    ).click()  # each number says where it comes from, the others on demand
     page.locator(".sd-origin", has_text="measured").nth(6).wait_for()
+    page.locator(".sd-more summary").click()
     assert page.locator(".sd-number-speedup dd b").inner_text() != "\N{EN DASH}"
     page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 2")
     page.locator(".sd-answer .sd-token.sd-rejected").first.hover()
@@ -280,16 +284,18 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
 
 
 def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
+    page.get_by_role("button", name="Enlarge").click()
+    page.locator(".sd-more summary").click()
     run(page, "tree")
     finished(page)
     page.locator(".sd-chart-key", has_text="bound when fully overlapped (modelled)").wait_for()
     keys = page.locator(".sd-chart-key").all_inner_texts()
-    assert "best possible, in hindsight" in keys[0]
-    assert "predicted (modelled)" in keys[1]
-    page.wait_for_function("document.querySelector('.sd-plot').data?.[4].text.length === 8")
-    page.wait_for_function("document.querySelectorAll('.sd-plot')[1].data?.length === 4")
+    assert "best possible, in hindsight" in keys[1]
+    assert "predicted (modelled)" in keys[0]
+    page.wait_for_function("document.querySelectorAll('.sd-plot')[1].data?.[4].text.length === 8")
+    page.wait_for_function("document.querySelector('.sd-plot').data?.length === 4")
     plots = "[...document.querySelectorAll('.sd-plot')].map((plot) => plot.data)"
-    lookahead, speedup = page.evaluate(plots)[:2]
+    speedup, lookahead = page.evaluate(plots)[:2]
     assert "from: tree" in lookahead[4]["text"][0]
     assert "best possible, in hindsight: 1" in lookahead[4]["text"][0]
     assert len({trace["line"]["dash"] for trace in speedup[:3]}) == 3
@@ -299,7 +305,7 @@ def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
     finished(page)
     page.locator(".sd-number-prepared").wait_for(state="hidden")
     page.locator(".sd-tree").wait_for(state="hidden")
-    page.wait_for_function("document.querySelectorAll('.sd-chart-key')[1].children.length === 1")
+    page.wait_for_function("document.querySelector('.sd-chart-key').children.length === 1")
 
 
 def test_a_lossy_run_says_so_and_claims_nothing(page):
@@ -317,6 +323,7 @@ def test_a_lossy_run_says_so_and_claims_nothing(page):
 
 
 def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
+    page.get_by_role("button", name="Settings").click()
     page.locator("#sd-note", has_text="Guesses.").wait_for()
     assert page.locator("#sd-policy").is_visible()
     choose(page, "Tree (not available here)")
@@ -335,7 +342,7 @@ def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
 
 
 def test_the_last_audit_is_a_table_of_text(page):
-    page.get_by_role("tab", name="Methods and proof").click()
+    page.get_by_role("tab", name="Methods").click()
     page.locator("#sd-audit td").first.wait_for()
     assert HOSTILE[0] in page.locator("#sd-audit").inner_text()
     assert "3 of 4" in page.locator("#sd-audit").inner_text()
@@ -343,14 +350,14 @@ def test_the_last_audit_is_a_table_of_text(page):
 
 
 def test_a_method_of_the_table_is_raced_against_plain_decoding_and_tried(page):
-    page.get_by_role("tab", name="Methods and proof").click()
+    page.get_by_role("tab", name="Methods").click()
     page.locator("#sd-methods td", has_text="<b>There is</b>").wait_for()
     assert page.get_by_role("button", name="Race it: Tree").count() == 0  # it is not available
     page.get_by_role("button", name="Race it: Look back").click()
     page.get_by_role("button", name="Set up").click()
     lane = "document.querySelector('#sd-race-method-2 input')?.value"
     page.wait_for_function(f"{lane}?.startsWith('Look back')")
-    page.get_by_role("tab", name="Methods and proof").click()
+    page.get_by_role("tab", name="Methods").click()
     page.get_by_role("button", name="Try it: Look back").click()
     page.wait_for_function(
         "document.querySelector('#sd-method input')?.value.startsWith('Look back')"
@@ -360,7 +367,7 @@ def test_a_method_of_the_table_is_raced_against_plain_decoding_and_tried(page):
 
 def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
     choose(page, "Draft model")
-    page.get_by_role("tab", name="Methods and proof").click()
+    page.get_by_role("tab", name="Methods").click()
     page.get_by_role("button", name="Training").click()
     lines = "document.querySelectorAll('#sd-card .scatterlayer .trace').length"
     page.wait_for_function(f"{lines} === 2")
@@ -368,7 +375,7 @@ def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
     assert page.locator("#sd-card img").count() == 0
     page.get_by_role("tab", name="Play").click()
     choose(page, "Look back (lossy)")
-    page.get_by_role("tab", name="Methods and proof").click()
+    page.get_by_role("tab", name="Methods").click()
     page.locator("#sd-card", has_text="nothing to train").wait_for()
     assert page.locator("#sd-card svg").count() == 0
     assert page.problems == []
@@ -399,8 +406,19 @@ def test_an_error_is_a_block_of_sentences(page):
 
 
 def test_ctrl_enter_runs_and_the_theme_changes(page):
+    # The first visit: a recorded run, slowed, with a sentence; Esc shows it whole.
+    tour = page.locator(".sd-tour")
+    tour.wait_for()
+    assert "slowed" in page.locator(".sd-phase").inner_text()
+    page.keyboard.press("Escape")
+    tour.wait_for(state="detached")
+    page.locator(".sd-phase", has_text="Finished").wait_for()
+    assert page.evaluate("localStorage.getItem('specdemo.introduced')")  # and not again
+
     page.locator("#sd-prompt textarea").fill("hello")
+    page.locator(".sd-stage.sd-stale").wait_for()  # another question than the one that is answered
     page.keyboard.press("Control+Enter")
+    page.locator(".sd-stage.sd-stale").wait_for(state="detached")
     page.wait_for_function("document.querySelector('.sd-badge').textContent === 'measured'")
     before = page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor")
     page.locator("#sd-theme").click()
@@ -440,6 +458,10 @@ def test_nothing_overflows_sideways(page, width):
     page.set_viewport_size({"width": width, "height": 844})
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= width + 1
+    if width == 390:  # speedup, text and player on the first screen
+        for part in (".sd-number-speedup", ".sd-answer", ".sd-transport"):
+            box = page.locator(part).bounding_box()
+            assert 0 <= box["y"] < box["y"] + box["height"] <= 844 or part == ".sd-answer", part
 
 
 def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):

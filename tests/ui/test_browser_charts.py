@@ -57,7 +57,9 @@ def open_page(browser, url):
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.add_init_script(script)
         page.goto(url)
-        drawn(page, 0)
+        drawn(page, 0)  # one beside the text; both below it once they are enlarged
+        assert not chart(page, 1).is_visible()
+        page.get_by_role("button", name="Enlarge").click()
         drawn(page, 1)
         return page
 
@@ -83,9 +85,9 @@ def chosen(page):
 
 def test_every_chart_is_chosen_read_saved_and_remembered(open_page):
     page = open_page()
-    assert chosen(page) == [TABS["lookahead"], TABS["speedup"]]
+    assert chosen(page) == [TABS["speedup"], TABS["lookahead"]]
     first = chart(page, 0)
-    first.get_by_role("tab", name=TABS["lookahead"]).focus()
+    first.get_by_role("tab", name=TABS["lookahead"]).click()
     for name in ("rate", "speedup", "position", "time", "forecast"):
         page.keyboard.press("ArrowRight")
         assert chosen(page)[0] == TABS[name]
@@ -94,7 +96,7 @@ def test_every_chart_is_chosen_read_saved_and_remembered(open_page):
         first.get_by_role("img", name=said).wait_for(timeout=10_000)
         assert first.locator(".sd-chart-key li").count() >= 2
         assert first.locator(".sd-origin").inner_text() == "recorded"
-    assert chosen(page)[1] == TABS["speedup"]
+    assert chosen(page)[1] == TABS["lookahead"]
     first.locator("summary").click()
     rows = first.locator("tbody tr")
     first.get_by_role("button", name="seconds").click()
@@ -108,11 +110,13 @@ def test_every_chart_is_chosen_read_saved_and_remembered(open_page):
         assert (b"\x89PNG" if form == "PNG" else b"<svg") in head
     page.reload()
     drawn(page, 0)
-    assert chosen(page) == [TABS["forecast"], TABS["speedup"]]
+    assert chosen(page) == [TABS["forecast"], TABS["lookahead"]]
 
 
 def test_one_cursor_for_both_charts_and_the_text_and_the_way_back(open_page):
     page = open_page()
+    chart(page, 0).get_by_role("tab", name=TABS["lookahead"]).click()
+    page.wait_for_function("document.querySelector('.sd-plot').data.length === 5")
     box = chart(page, 0).locator(".sd-plot").bounding_box()
     here = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(*here)
@@ -144,7 +148,7 @@ def test_a_phone_in_the_dark_without_storage(open_page):
     page.evaluate("document.body.classList.add('dark')")
     page.wait_for_function(f"{ink} !== '{light}'")
     chart(page, 1).get_by_role("tab", name=TABS["time"]).click()
-    assert chosen(page) == [TABS["lookahead"], TABS["time"]]
+    assert chosen(page) == [TABS["speedup"], TABS["time"]]
     above, below = (chart(page, place).bounding_box() for place in (0, 1))
     assert above["y"] + above["height"] <= below["y"]
     assert page.evaluate("document.documentElement.scrollWidth") <= 391

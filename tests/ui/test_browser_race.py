@@ -193,7 +193,7 @@ def test_drafts_at_a_place_of_recorded_runs_and_of_a_written_text(page, monkeypa
 
     monkeypatch.setattr(Comparison, "write", write)
     monkeypatch.setattr(Comparison, "guesses", guesses)
-    open_tab(page, "Drafts side by side")
+    open_tab(page, "Drafts")
     view = page.locator(".sd-proposals")
     view.locator(".sd-badge", has_text="recorded").wait_for()
     view.locator(".sd-draft").nth(2).wait_for()  # the target's, and those of two runs

@@ -54,6 +54,8 @@ def test_axe_finds_nothing_serious_on_any_tab(visit, theme):
         page.locator(f"#sd-tab-{tab}-button").click()
         page.locator(f"#sd-tab-{tab}").wait_for()
         part = None if tab == "play" else f"#sd-tab-{tab}"  # what is around the tabs, once
+        if tab == "play":
+            page.locator("#sd-settings").click()  # the drawer is looked at too
         violations = axe.Axe().run(page, context=part).response["violations"]
         found += [
             f"{tab}: {violation['id']}: {node['html'][:160]} {node['any'][:1]}"
@@ -119,6 +121,7 @@ def test_a_recorded_run_opens_from_the_address_and_from_the_menu(visit):
     first, *_, last = recorded_runs()
     page = visit(f"?recorded={last.name}&tab=play")
     assert page.locator("#sd-view .sd-root").get_attribute("data-run") == last.name
+    assert share_of_text(page) >= 0.35
     page.locator("#sd-runs select").select_option(first.name)
     page.wait_for_function(
         f"document.querySelector('#sd-view .sd-root').dataset.run == '{first.name}'"
@@ -130,19 +133,28 @@ def test_a_recorded_run_opens_from_the_address_and_from_the_menu(visit):
     assert page.problems == []
 
 
+def share_of_text(page):
+    """The share of the screen that the text has."""
+    return page.locator("#sd-view .sd-text").evaluate(
+        "e => e.clientWidth * e.clientHeight / (innerWidth * innerHeight)"
+    )
+
+
 @pytest.mark.parametrize(("width", "height"), [(1024, 768), (1920, 1080)])
 def test_the_presenter_mode_fits_its_screen_and_keys_lead_in_and_out(visit, width, height):
     page = visit(width=width, height=height)
     small = page.locator(".sd-answer").evaluate("e => parseFloat(getComputedStyle(e).fontSize)")
     page.keyboard.press("p")
-    page.locator("#sd-controls").wait_for(state="hidden")
+    page.locator("#sd-settings").wait_for(state="hidden")
     assert page.locator("#sd-present").get_attribute("aria-pressed") == "true"
     large = page.locator(".sd-answer").evaluate("e => parseFloat(getComputedStyle(e).fontSize)")
     assert large >= max(24, small * 1.2)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("document.documentElement.scrollHeight") <= height
+    if width == 1920:
+        assert share_of_text(page) >= 0.5
     page.keyboard.press("Escape")
-    page.locator("#sd-controls").wait_for()
+    page.locator("#sd-settings").wait_for()
     page.keyboard.press("?")
     dialog = page.locator("dialog[open]")
     dialog.wait_for()
@@ -155,7 +167,7 @@ def test_the_presenter_mode_fits_its_screen_and_keys_lead_in_and_out(visit, widt
     page.locator("#sd-prompt textarea").fill("")
     page.locator("#sd-prompt textarea").press("p")
     assert page.locator("#sd-prompt textarea").input_value() == "p"
-    assert page.locator("#sd-controls").is_visible()
+    assert page.locator("#sd-settings").is_visible()
     assert page.problems == []
 
 
@@ -165,7 +177,7 @@ def test_the_page_speaks_german_and_leaves_no_known_english(visit):
     page.get_by_role("button", name="Start", exact=True).wait_for()
     assert page.evaluate("document.documentElement.lang") == "de"
     page.locator(".sd-model-text", has_text="Bereit: tiny, fp32").wait_for()
-    page.locator(".sd-legend", has_text="abgelehnt").wait_for()
+    page.locator(".sd-legend", has_text="durchgestrichen").wait_for()
     shown = """(known) => {
       const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
       const found = new Set();

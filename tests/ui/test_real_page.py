@@ -24,7 +24,9 @@ def test_a_real_run_is_shown_live_measured_and_stopped(browser):
         page.locator(".sd-badge", has_text="recorded").wait_for(timeout=60_000)
         page.locator(".sd-model-text", has_text="Ready").wait_for(timeout=300_000)
 
+        page.get_by_role("button", name="Enlarge").click()
         page.get_by_role("button", name="Why is the sky blue?").click()
+        page.locator(".sd-asked", has_text="Why is the sky blue?").wait_for()  # its recording
         page.get_by_role("button", name="Run", exact=True).click()
         page.locator(".sd-badge", has_text="measured").wait_for(timeout=60_000)
         page.locator(".sd-answer .sd-plain").first.wait_for(timeout=60_000)

@@ -32,7 +32,8 @@ def answered(path):
 
 
 def test_the_page_names_the_scripts_that_it_will_import():
-    links = answered("/")[b"link"].decode().split(", ")
+    *links, run = answered("/")[b"link"].decode().split(", ")
+    assert re.fullmatch(r"<files/.*/runs/.*\.jsonl>; rel=preload; as=fetch; crossorigin", run)
     shape = rf"<files/{version()}/view/(.*)>; rel=modulepreload"
     named = [re.fullmatch(shape, link)[1] for link in links]
     assert all((SCRIPTS / name).is_file() for name in named)

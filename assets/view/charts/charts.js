@@ -22,6 +22,8 @@ export class ChartsView {
   /** (place of a step among its lane's steps or -1, chosen): the pointer came upon it in a chart or left, or clicked. */
   /** @type {((at: number, chosen: boolean) => void) | null} */
   onselect = null;
+  /** () => whether they are large now: the charts are to be enlarged, or no longer. @type {(() => boolean) | null} */
+  onenlarge = null;
   #words;
   #methods; // titles
   /** @type {State | null} */
@@ -44,6 +46,10 @@ export class ChartsView {
       lit: () => this.#find(this.#lit),
     }));
     this.root = el("div", { class: "sd-charts" }, ...this.slots.map((slot) => slot.root));
+    const enlarge = el("button", { type: "button", class: "sd-chart-button", "aria-pressed": "false", title: this.#words.enlarge_hint, onclick: () => {
+      enlarge.setAttribute("aria-pressed", String(Boolean(this.onenlarge?.())));
+    } }, this.#words.enlarge);
+    this.slots[0].tools.append(enlarge);
     this.#apply();
   }
 

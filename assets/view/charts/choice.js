@@ -5,7 +5,7 @@ import { NAMES } from "./figures.js";
 /** @import { Choice } from "./figure" */
 
 /** @type {Choice} */
-const FIRST = { slots: ["lookahead", "speedup"], axis: "steps" };
+const FIRST = { slots: ["speedup", "lookahead"], axis: "steps" };
 const KEPT = "specdemo.charts"; // in the browser's storage
 
 /** What was chosen last time; a browser that keeps nothing, or something else, begins anew. @returns {Choice} */

@@ -7,7 +7,7 @@ import { MARGIN, layout } from "./axes.js";
 
 const COLOURS = ["ink", "soft", "line", "grid", "card", "accepted", "rejected", "correction", "bonus", "drafted"];
 const CONFIG = { displayModeBar: false };
-const REST = 50; // times as long as a drawing took, the next one waits: a slow machine draws less often
+const REST = 12; // times as long as a drawing took, the next one waits: a slow machine draws less often
 const MOST_REST = 2000; // milliseconds
 const LATE = 200; // milliseconds that a drawing may wait for a moment between two frames
 /** @param {() => void} call */

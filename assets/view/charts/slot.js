@@ -40,7 +40,8 @@ export class Slot {
     this.sheet = el("div", { class: "sd-chart-sheet", role: "region", tabindex: "0" });
     const summary = el("summary", {}, words.table);
     this.table = el("details", { class: "sd-chart-table", ontoggle: () => this.#fillSheet() }, summary, this.sheet);
-    const foot = el("div", { class: "sd-chart-foot" }, this.turn, this.across, this.origin, el("div", { class: "sd-chart-tools" }, this.table, save("png"), save("svg")));
+    this.tools = el("div", { class: "sd-chart-tools" }, this.table, save("png"), save("svg"));
+    const foot = el("div", { class: "sd-chart-foot" }, this.turn, this.across, this.origin, this.tools);
     this.panel = el("div", { class: "sd-chart-panel", role: "tabpanel", id }, this.key, this.plot.root, foot);
     this.root = el("section", { class: "sd-chart" }, row, this.panel);
   }

@@ -181,7 +181,8 @@ class Decision {
       for (const { token_id } of list) ids.add(token_id);
     }
     const rows = [...ids].map((id) => this.#row(id));
-    return rows.sort((one, other) => (other.target ?? -1) - (one.target ?? -1) || (other.draft ?? -1) - (one.draft ?? -1));
+    // What was rejected and what stands in its place first; then as the target thinks.
+    return rows.sort((one, other) => rank(other) - rank(one) || (other.target ?? -1) - (one.target ?? -1) || (other.draft ?? -1) - (one.draft ?? -1));
   }
 
   // The target's own token, where it stands at this place.
@@ -246,3 +247,6 @@ export function apart(one, other) {
   }
   return [two(one), two(other)];
 }
+
+/** @param {{ status: string | null | undefined, self: boolean }} row */
+const rank = ({ status, self }) => (status === "correction" ? 2 : status === "rejected" && self ? 1 : 0);

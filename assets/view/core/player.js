@@ -8,7 +8,10 @@ export const SPEEDS = [0.25, 0.5, 1, 2, 4];
 
 export class Player {
   speed = 1;
+  pace = 1; // seconds of the run in one of the player's, at speed 1
   moved;
+  /** Called with each frame while it plays. @type {(() => void) | null} */
+  ticked = null;
   #frame = 0;
   #from = { wall: 0, time: 0 };
 
@@ -23,6 +26,17 @@ export class Player {
 
   get playing() {
     return this.#frame !== 0;
+  }
+
+  /** Seconds of the run in one of the player's. */
+  get rate() {
+    return this.speed * this.pace;
+  }
+
+  /** Milliseconds of the run's clock: between two stops while it plays. */
+  get now() {
+    const { timeline } = this;
+    return this.playing ? this.#from.time + (performance.now() - this.#from.wall) * this.rate : timeline.timeAt(timeline.at);
   }
 
   /** Go on from where it stands; from the beginning when it stands at the end. */
@@ -78,11 +92,11 @@ export class Player {
 
   #tick() {
     const timeline = this.timeline;
-    const now = this.#from.time + (performance.now() - this.#from.wall) * this.speed;
-    const at = timeline.stopAt(now);
+    const at = timeline.stopAt(this.now);
     const due = at > timeline.at;
     if (due) timeline.seek(at);
     this.#frame = timeline.atEnd ? 0 : requestAnimationFrame(() => this.#tick());
     if (due || !this.playing) this.moved();
+    this.ticked?.();
   }
 }

@@ -76,6 +76,7 @@ export async function fetched(language, base) {
 async function begin(language, base) {
   const made = await fetched(language, base);
   follow(document.body, made.sentence);
+  document.documentElement.classList.remove("sd-translating"); // the page's head hides what is still English
   return made;
 }
 

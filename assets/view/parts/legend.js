@@ -1,10 +1,10 @@
-// The legend: each state that a token can have, in its own shape, and what it means.
+// The legend: one sentence about the marks of the text, each shown as it looks.
 
 import { el } from "./dom.js";
 
 /** @import { Words } from "./page" */
 
-const STATES = ["accepted", "rejected", "unreached", "correction", "bonus", "plain"];
+const STATES = ["accepted", "rejected", "correction", "unreached", "bonus"];
 
 /** words: the view's */
 export class Legend {
@@ -15,8 +15,9 @@ export class Legend {
   constructor(words) {
     this.#words = words;
     this.#entries = STATES.map((status) => {
-      const sample = el("span", { class: `sd-token sd-${status}` }, el("span", { class: "sd-mark" }, words.status[status]));
-      return { status, item: el("li", { title: words.meaning[status] }, sample) };
+      const [mark, means] = words.marks[status];
+      const sample = el("span", { class: `sd-token sd-${status}` }, el("span", { class: "sd-mark" }, mark));
+      return { status, item: el("li", { title: words.meaning[status] }, sample, ` ${means}`) };
     });
     this.root = el("ul", { class: "sd-legend", "aria-label": words.legend }, ...this.#entries.map(({ item }) => item));
   }

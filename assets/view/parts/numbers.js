@@ -9,7 +9,8 @@ import { acceptRate, draftPerStep, baselineRate, preparedRate, speedup, standIn,
  * @import { State } from "../core/state"
  */
 
-const CELLS = ["speedup", "fast", "plain", "accepted", "per_step", "draft", "verify", "prepared", "saved"];
+const FIRST = ["speedup", "accepted", "per_step"]; // always in sight
+const REST = ["fast", "plain", "draft", "verify", "prepared", "saved"]; // on demand
 const COMPARED = ["speedup", "plain"]; // with what a stand-in says where no plain lane was run
 const AHEAD = ["prepared", "saved"]; // shown for runs that draft while the target is busy
 
@@ -22,9 +23,11 @@ export class NumbersView {
   constructor(words) {
     this.#words = words.numbers;
     this.strip = el("dl", { class: "sd-numbers" });
+    const rest = el("dl", { class: "sd-numbers-rest" });
     this.shared = el("p", { class: "sd-shared", hidden: true });
-    this.root = el("div", {}, this.strip, this.shared);
-    for (const name of CELLS) {
+    this.more = el("details", { class: "sd-more" }, el("summary", { class: "sd-button" }, this.#words.more), rest);
+    this.root = el("div", { class: "sd-facts" }, this.strip, this.more);
+    for (const name of [...FIRST, ...REST]) {
       const [value, unit, label, origin] = ["b", "span", "span", "span"].map((tag) => el(tag));
       unit.className = "sd-unit";
       origin.className = "sd-origin";
@@ -32,7 +35,7 @@ export class NumbersView {
       label.textContent = this.#words[name].label;
       const term = el("dt", { title: this.#words[name].hint }, label, origin);
       const cell = el("div", { class: `sd-number sd-number-${name}` }, el("dd", {}, value, unit), term);
-      this.strip.append(cell);
+      (FIRST.includes(name) ? this.strip : rest).append(cell);
       this.#cells[name] = { cell, term, value, origin };
     }
   }
@@ -53,7 +56,6 @@ export class NumbersView {
       saved: speculative?.known ? two(1000 * speculative.savedSeconds) : "–",
     };
     for (const name of AHEAD) this.#cells[name].cell.hidden = !speculative?.known;
-    this.strip.classList.toggle("sd-ahead", Boolean(speculative?.known));
     const kind = `sd-origin sd-origin-${state.source.kind}`;
     for (const [name, { value, origin }] of Object.entries(this.#cells)) {
       if (origin.className !== kind) origin.className = kind;

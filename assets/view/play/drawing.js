@@ -28,7 +28,7 @@ export class Drawing {
     this.#words = words;
     this.drawNumbers = calm(250, () => view.numbers.render(view.state));
     this.drawTree = calm(120, () => view.tree.render(view.state, view.selection.lit));
-    this.drawCharts = calm(400, () => view.charts.render(view.state, { settled: !view.moving }));
+    this.drawCharts = calm(100, () => view.charts.render(view.state, { settled: !view.moving }));
     this.drawHighlight = calm(150, () => view.charts.highlight(this.#litStep));
     this.drawPlaced = calm(100, () => this.#drawInspector());
     this.drawLatest = calm(1500, () => this.#findLatest());
@@ -59,10 +59,13 @@ export class Drawing {
     text.render(state);
     strip.render(state);
     this.#view.transport.render({ live: running });
-    const phase = phaseOf(state, { playing: player.playing, atEnd: timeline.atEnd, running, held: timeline.held });
-    layout.headline.render(state, phase);
+    const { stale } = this.#view;
+    const phase = stale ? "stale" : phaseOf(state, { playing: player.playing || (this.#view.touring && !timeline.atEnd), atEnd: timeline.atEnd, running, held: timeline.held });
+    layout.headline.render(state, phase, player.rate);
+    layout.dim({ stale });
+    this.#view.next.render(phase);
     layout.warn({ lossy: Boolean(this.#view.lane?.header.lossy) });
-    layout.save.hidden = !this.#view.events.length;
+    layout.allowSaving(this.#view.events.length > 0);
     layout.showProblems(state.problems);
     this.#announce(phase);
     if (phase === "waiting") this.announceWaiting();

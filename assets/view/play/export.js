@@ -18,7 +18,7 @@ export function exportMenu(view, words, notify) {
   const list = el("div", { class: "sd-menu-list" });
   /** @param {string} name @param {() => Promise<void>} act */
   const entry = (name, act) => {
-    const button = el("button", { type: "button", class: "sd-button", title: words[`${name}_hint`], onclick: () => {
+    const button = el("button", { type: "button", class: "sd-button", "data-save": "", title: words[`${name}_hint`], onclick: () => {
       menu.open = false;
       summary.focus();
       act().catch(() => notify(words.failed));

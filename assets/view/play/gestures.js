@@ -38,6 +38,7 @@ export class Gestures {
     strip.root.addEventListener("pointerover", (event) => this.#hover(strip.find(event.target)));
     strip.root.addEventListener("pointerleave", () => this.#hover(-1));
     charts.onselect = (at, chosen) => (chosen ? this.choose(at) : this.#hover(at));
+    charts.onenlarge = () => this.#view.layout.enlarge();
     root.addEventListener("keydown", (event) => this.#escape(event));
     if (keys) this.#listenToPage(signal);
   }

@@ -10,22 +10,22 @@ import { el, setText } from "../parts/dom.js";
  * @import { ModelInfo } from "../types"
  */
 
-/** words: the view's; tools: buttons at its end */
+/** words: the view's; numbers and tools: what stands at its end */
 export class Headline {
   #words;
 
-  /** @param {Words} words @param {HTMLElement} tools */
-  constructor(words, tools) {
+  /** @param {Words} words @param {...HTMLElement} ends */
+  constructor(words, ...ends) {
     this.#words = words;
     this.badge = el("span", { class: "sd-badge" });
     this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint, hidden: true }, words.lossy);
     this.phase = el("span", { class: "sd-phase" });
     this.about = el("span", { class: "sd-about" });
-    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.phase, this.about, tools);
+    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
   }
 
-  /** phase: a name, see `phaseOf` @param {State} state @param {string} phase */
-  render(state, phase) {
+  /** phase: a name, see `phaseOf`; rate: seconds of the run in one of the player's @param {State} state @param {string} phase @param {number} rate */
+  render(state, phase, rate) {
     const words = this.#words;
     const lane = state.lanes[state.lane ?? ""] ?? null;
     const { kind } = state.source;
@@ -33,8 +33,10 @@ export class Headline {
     this.lossy.hidden = !lossy;
     setText(this.badge, lane ? words.source[kind] : "");
     this.badge.className = `sd-badge sd-badge-${kind}`;
-    const sentence = (lossy && words.phase_lossy[phase]) || words.phase[phase] || "";
+    const name = phase === "playing" && rate !== 1 ? (rate < 1 ? "playing_slowed" : "playing_faster") : phase;
+    const sentence = (lossy && words.phase_lossy[name]) || words.phase[name] || "";
     setText(this.phase, fill(sentence, {
+      times: two(rate < 1 ? 1 / rate : rate),
       speedup: two(speedup(state.lanes.plain, state.lanes.speculative)),
       minutes: Math.max(1, Math.round((standIn(lane)?.age_seconds ?? 0) / 60)),
     }));
@@ -70,7 +72,7 @@ function about(words, state, { header }) {
   const how = [words.methods[header.method] ?? header.method, modelName(header.target)];
   const where = [recorded ? (header.started_at ?? "").slice(0, 10) : "", header.machine];
   const { title } = state.source;
-  const parts = [words.runs?.[title] ?? title, ...(recorded ? [...where, ...how] : [...how, ...where])];
+  const parts = [...how, words.runs?.[title] ?? title, ...where];
   if (header.cached_tokens) parts.push(fill(words.reused, { cached: header.cached_tokens, all: header.prompt_tokens }));
   return parts.filter(Boolean).join(" · ");
 }

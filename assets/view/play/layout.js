@@ -32,8 +32,9 @@ export class Layout {
       hide.setAttribute("aria-pressed", String(hidden));
     });
     hide.setAttribute("aria-pressed", "false");
-    this.tools = el("div", { class: "sd-tools" }, hide, save, button(words.open, () => file.click()), file);
-    this.headline = new Headline(words, this.tools);
+    save.querySelector(".sd-menu-list")?.prepend(hide, button(words.open, () => file.click()));
+    this.tools = el("div", { class: "sd-tools" }, save, file);
+    this.headline = new Headline(words, parts.numbers.root, this.tools);
     this.problems = el("div", { class: "sd-problems" });
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
     this.tabs = el("div", { class: "sd-tabs", role: "group", "aria-label": words.inspector.tabs },
@@ -42,9 +43,23 @@ export class Layout {
     const foot = el("div", { class: "sd-foot" },
       el("div", { class: "sd-legends" }, this.legend.root, parts.strip.key),
       parts.strip.root, parts.transport.root);
-    this.stage = el("div", { class: "sd-stage" }, this.headline.root, this.problems, parts.text.root, foot, this.side);
-    this.root = el("div", { class: "sd-root" }, parts.numbers.root, this.stage, parts.charts.root, this.live);
+    const right = el("div", { class: "sd-right" }, this.side, parts.charts.root);
+    this.stage = el("div", { class: "sd-stage" }, this.headline.root, this.problems, parts.numbers.shared, parts.text.root, foot, right);
+    this.root = el("div", { class: "sd-root" }, this.stage, this.live);
     this.tab("tree");
+  }
+
+  /** Whether there is something to save. @param {boolean} some */
+  allowSaving(some) {
+    this.save.classList.toggle("sd-nothing", !some);
+  }
+
+  /** An entry of the menu above the text. @param {string} label @param {() => void} act */
+  entry(label, act) {
+    this.save.querySelector(".sd-menu-list")?.append(button(label, () => {
+      this.save.removeAttribute("open");
+      act();
+    }));
   }
 
   /** A button in the line above the text. returns: the button @param {string} label @param {() => void} act */
@@ -76,6 +91,16 @@ export class Layout {
     this.#lossy = lossy;
     this.root.classList.toggle("sd-is-lossy", lossy);
     this.legend.explain({ lossy });
+  }
+
+  /** Show the charts below the text, both of them, or one beside it. returns: whether they are large now */
+  enlarge() {
+    return this.stage.classList.toggle("sd-charts-large");
+  }
+
+  /** Dim what is shown, as another question is asked. @param {{ stale: boolean }} how */
+  dim({ stale }) {
+    this.stage.classList.toggle("sd-stale", stale);
   }
 
   /** Say a sentence to a screen reader. @param {string} sentence */

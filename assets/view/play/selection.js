@@ -85,6 +85,11 @@ export class Selection {
     this.#latest = step ? this.#subjectOf(at, step, step.nodes.findIndex((node) => node.status === "rejected")) : null;
   }
 
+  /** The latest rejected token, or null. */
+  get latest() {
+    return this.#latest;
+  }
+
   /** What the inspector is about, and why: pinned, pointed at, at the place where the player rests, or the latest refusal. */
   shown() {
     if (this.pins.length) {

@@ -14,8 +14,10 @@ import { Drawing } from "./drawing.js";
 import { exportMenu } from "./export.js";
 import { Gestures } from "./gestures.js";
 import { Layout } from "./layout.js";
+import { Next } from "./next.js";
 import { fetchRun, readFile } from "./opening.js";
 import { Selection } from "./selection.js";
+import { Tour, introduced } from "./tour.js";
 
 /**
  * @import { Line, Open } from "../core/state"
@@ -52,6 +54,10 @@ export class View {
   recorded = false;
   #words;
   #onselect;
+  #keys;
+  #asked = ""; // what the prompt box holds that was not run
+  /** @type {Tour | null} */
+  #tour = null;
   /** @type {Open | null} */
   #opening = null;
   #left = new AbortController(); // ends what listens outside of the root
@@ -60,6 +66,7 @@ export class View {
   constructor(words, { keys, onselect }) {
     this.#words = words;
     this.#onselect = onselect;
+    this.#keys = keys;
     this.player = new Player(this.timeline, () => this.#moved());
     this.selection = new Selection(this);
     this.transport = new Transport(this.timeline, this.player, words.transport);
@@ -69,8 +76,12 @@ export class View {
     this.inspector = new InspectorView(words, { unpin: () => this.gestures.unpin(), compare: () => this.gestures.arm() });
     this.numbers = new NumbersView(words);
     this.charts = new ChartsView(words);
+    this.next = new Next(this, words.next);
+    this.text.root.append(this.next.root);
+    if (keys) this.text.root.id = "sd-text";
     const save = exportMenu(this, words.export, (message) => this.take([{ type: "notice", message }], false));
     this.layout = new Layout(words, this, { save, open: (file) => this.#open(file) });
+    if (keys) this.layout.entry(words.tour.again, () => this.#introduce());
     this.drawing = new Drawing(this, words);
     this.gestures = new Gestures(this, this.drawing);
     this.gestures.listen(keys, this.#left.signal);
@@ -110,6 +121,36 @@ export class View {
   /** Whether the player rests at a place of its own, neither moving nor at the end. */
   get resting() {
     return !this.moving && !this.timeline.atEnd;
+  }
+
+  /** Whether another question is asked than the one that is answered here. */
+  get stale() {
+    const shown = this.lane?.header.prompt;
+    return Boolean(this.#asked) && shown !== undefined && !this.running && this.#asked !== shown.trim();
+  }
+
+  /** Whether the introduction is shown. */
+  get touring() {
+    return Boolean(this.#tour?.going);
+  }
+
+  /** The prompt box holds this text now. @param {string} prompt */
+  ask(prompt) {
+    this.#asked = prompt.trim();
+    if (this.stale) this.#tour?.end();
+    this.drawing.soon();
+  }
+
+  /** Rest at the first rejection, with the rejected token pinned. */
+  explain() {
+    const stop = this.timeline.stops.find(({ rejection }) => rejection);
+    if (!stop || !this.seekStep(stop.step)) return;
+    this.selection.unpin();
+    this.selection.findLatest();
+    const { latest } = this.selection;
+    if (latest) this.selection.pin(latest, { beside: false });
+    this.layout.tab("token");
+    this.drawing.inspect();
   }
 
   /** New lines of the stream; `restarted` when they begin another one. @param {Line[]} items @param {boolean} restarted */
@@ -169,6 +210,7 @@ export class View {
     this.#opening = opening;
     this.recorded = opening.source === "recorded";
     this.root.dataset.run = opening.run ?? "";
+    if (this.#keys) document.dispatchEvent(new CustomEvent("specdemo-shown", { detail: opening.run ?? "" }));
     if (!opening.run || items.length > 1) return;
     const lines = await fetchRun(opening, this.#words.trace);
     if (this.#opening === opening) this.take(lines, true);
@@ -182,6 +224,9 @@ export class View {
 
   #reset() {
     this.player.pause();
+    this.player.pace = 1;
+    this.#tour?.end();
+    this.#asked = "";
     this.timeline = this.player.timeline = this.transport.timeline = new Timeline();
     this.recorded = false;
     this.selection.clear();
@@ -190,8 +235,21 @@ export class View {
 
   // A recorded run plays by itself; where motion is not wanted it stands there whole.
   #begin() {
+    const first = this.#opening?.key === "opening" && this.#keys && !location.search;
+    if (this.#opening?.run) this.player.pace = paceOf(this.timeline.timeAt(this.timeline.last));
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.timeline.seek(this.timeline.last);
-    else this.player.play();
+    else if (!first) this.player.play();
+    else if (introduced()) this.timeline.seek(this.timeline.last);
+    else this.#introduce();
+  }
+
+  // The introduction, from the run's beginning: its first guess stands there at once.
+  #introduce() {
+    if (!this.recorded || !this.events.length) return;
+    this.#tour?.end();
+    this.player.pause();
+    this.player.seek(Math.min(1, this.timeline.last));
+    this.#tour = new Tour(this, this.#words.tour);
   }
 
   // Who moves the player looks at its place, not at what the pointer happens to rest on.
@@ -200,3 +258,9 @@ export class View {
     this.drawing.soon();
   }
 }
+
+const WATCHED = 8000; // milliseconds that the eye needs for a run of a hundred tokens
+const PACES = [1, 2, 4, 10, 20, 40, 100];
+
+/** How a recorded run of so many milliseconds is slowed: to what the eye can follow. @param {number} time */
+export const paceOf = (time) => 1 / (PACES.find((slowed) => slowed * time >= WATCHED) ?? 100);

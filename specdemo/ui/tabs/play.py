@@ -19,9 +19,10 @@ from specdemo.trace.events import Event, RunStarted
 from specdemo.trace.metrics import output_text
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
+from specdemo.ui.files import address
 from specdemo.ui.model import ModelMenu, create_model_menu
 from specdemo.ui.recorded import create_runs, opening_line, recorded_runs
-from specdemo.ui.settings_panel import SettingsPanel, by_name, create_settings
+from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
 from specdemo.ui.streaming import (
     IN_LINE,
     QUICK,
@@ -178,20 +179,25 @@ def create_play(studio: Door) -> Play:
             scale=8,
             elem_id="sd-prompt",
         )
-        run = gr.Button(words.RUN, variant="primary", scale=1, elem_id="sd-run")
+        live = not studio.replay_only
+        run = gr.Button(words.RUN, variant="primary", scale=1, elem_id="sd-run", interactive=live)
         stop = gr.Button(words.STOP, scale=1, elem_id="sd-stop")
         new = gr.Button(words.NEW, scale=1, elem_id="sd-new")
+        method = create_method(
+            studio, container=False, show_label=False, scale=1, min_width=120, info=None
+        )
+        drawer = gr.Button(words.DRAWER, scale=1, elem_id="sd-settings")
     with gr.Row(elem_id="sd-starts"):
         runs = create_runs()
         with gr.Row(elem_id="sd-examples"):
             for example in read_examples(EXAMPLES):
                 button = gr.Button(example["title"], size="sm")
-                button.click(None, None, prompt, js=f"() => {json.dumps(example['prompt'])}")
+                button.click(None, None, prompt, js=_example(example["prompt"]))
     with gr.Row(elem_classes="sd-page-row"):
         with gr.Column(scale=4, min_width=320):
             view = run_view(opening_line())
         with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
-            settings = create_settings(studio)
+            settings = create_settings(studio, method)
             model = create_model_menu(studio)
 
     gr.on(None, handlers.arrive, None, visitor, **QUICK)  # when the page is opened
@@ -212,11 +218,27 @@ def create_play(studio: Door) -> Play:
         **IN_LINE,
     )
     runs.sent(handlers.play, [visitor, runs], view, **QUICK)
+    prompts = {run.name: run.prompt for run in recorded_runs()}
+    runs.sent(None, runs, prompt, js=f"(name) => ({json.dumps(prompts)})[name] ?? ''")
+    drawer.click(None, js=_script("page/drawer.js", "turn", words.DRAWER_WORDS))
     stop.click(handlers.stop, visitor, None, **QUICK)
     new.click(handlers.new, visitor, [visitor, view, prompt], **QUICK)
     settings.forget.click(handlers.forget, visitor, None, show_progress="hidden")
     fields = {"prompt": prompt, "system": settings.system, **settings.links()}
     return Play(settings, model, answered, fields)
+
+
+def _script(file: str, function: str, value: object) -> str:
+    """JavaScript that calls a function of a script with a value."""
+    root = '((window.gradio_config || {}).root || "")'
+    called = f"module.{function}({json.dumps(value)})"
+    return f'() => import({root} + "/{address(f"view/{file}")}").then((module) => {{ {called}; }})'
+
+
+def _example(prompt: str) -> str:
+    """JavaScript of an example's button: its recording is played if there is one. gives: the prompt"""
+    shown = _script("play/runs.js", "example", prompt)
+    return f"() => {{ ({shown})(); return {json.dumps(prompt)}; }}"
 
 
 def read_examples(path: Path) -> list[dict[str, str]]:

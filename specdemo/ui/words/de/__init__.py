@@ -10,8 +10,11 @@ from specdemo.ui.words.de.runs import RUNS as _RUNS
 TITLE = "specdemo"
 SUBTITLE = "Spekulatives Decodieren, live: ein Entwurf rät, das Zielmodell prüft."
 PROMPT = "Prompt"
-PROMPT_HINT = "Etwas fragen oder unten ein Beispiel wählen. Strg+Enter startet, Esc hält an."
+PROMPT_HINT = "Etwas fragen oder unten ein Beispiel wählen."
 RUN, STOP, NEW = "Start", "Anhalten", "Leeren"
+SKIP = "Zum Text springen"
+DRAWER = "Einstellungen"
+DRAWER_WORDS = {"label": "Einstellungen", "close": "Schließen"}
 # What is asked for, by the name of the setting.
 SETTINGS = {
     "method": "Verfahren",
@@ -91,8 +94,8 @@ TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
     "Rennen",
     "Labor",
     "Lektionen",
-    "Entwürfe im Vergleich",
-    "Verfahren und Beweis",
+    "Entwürfe",
+    "Verfahren",
 )
 PROOF = "Beweis"
 METHODS_LEAD = "Jede eingebaute Art zu raten, was sie braucht und was sie in ihrem aufgezeichneten Lauf gewonnen hat, jede mit einem eigenen Prompt. Keine außer den als verlustbehaftet markierten ändert, was das Zielmodell sagt: Der Beweis steht darunter."
@@ -190,6 +193,9 @@ VIEW: dict[str, object] = {
         "plain_done": "Ohne Entwurf ist fertig; jetzt mit Entwürfen",
         "speculative": "Decodieren mit Entwürfen",
         "playing": "Ein aufgezeichneter Lauf in seinem eigenen Tempo",
+        "playing_slowed": "Ein aufgezeichneter Lauf, {times}-mal verlangsamt",
+        "playing_faster": "Ein aufgezeichneter Lauf, {times}-mal so schnell",
+        "stale": "Das beantwortet eine frühere Frage; Start beantwortet die obige",
         "paused": "Pause; Abspielen geht hier weiter",
         "behind": "Rückblick, während der Lauf weitergeht; Ende folgt ihm wieder",
         "held": "Hier angehalten, während der Lauf weitergeht; Abspielen geht hier weiter",
@@ -238,6 +244,32 @@ VIEW: dict[str, object] = {
         "fit": "Einpassen (0)",
     },
     "legend": "Was die Zeichen bedeuten",
+    "marks": {
+        "accepted": ["unterstrichen", "richtig geraten"],
+        "rejected": ["durchgestrichen", "falsch geraten"],
+        "correction": ["umrandet", "stattdessen das Wort des Zielmodells"],
+        "unreached": ["gepunktet", "nie geprüft"],
+        "bonus": ["doppelte Linie", "eins umsonst dazu"],
+    },
+    "next": {
+        "label": "Nach diesem Lauf",
+        "explain": "Die erste Ablehnung erklären",
+        "race": "Mit diesem Prompt ein Rennen",
+        "others": "Was hätten die anderen hier geraten?",
+        "drawn": "Mit Temperatur 1 versuchen",
+    },
+    "tour": {
+        "label": "Einführung",
+        "start": "Ein Entwurf rät die nächsten Token. Das Zielmodell, dessen Antwort man will, prüft sie alle in einem Durchgang.",
+        "rejected": "„{guess}“ war falsch geraten: Stattdessen steht nun „{own}“, das Token des Zielmodells. Was davor richtig geraten war, bleibt; der Text bleibt also der des Zielmodells.",
+        "same": "Derselbe Text, {speedup}× so schnell: {passes} Durchgänge des Zielmodells statt {tokens}.",
+        "done": "{speedup}× so schnell wie ohne Entwurf: {passes} Durchgänge des Zielmodells für {tokens} Token.",
+        "plain": "ohne Entwurf, {count} Token",
+        "drafted": "mit Entwurf, {count} Token",
+        "skip": "Überspringen",
+        "close": "Verstanden",
+        "again": "Die Einführung abspielen",
+    },
     "loading": "Das Modell wird geladen",
     "transport": {
         "label": "Abspielen",
@@ -342,6 +374,7 @@ VIEW: dict[str, object] = {
     "place_next": "Schritt {step}, das des Zielmodells",
     "part_of_character": "(Teil eines Zeichens)",
     "numbers": {
+        "more": "Alle Zahlen",
         "origin": {"live": "gemessen", "recorded": "aufgezeichnet", "stand_in": "Ersatzwert"},
         "speedup": {
             "label": "Beschleunigung",

@@ -38,6 +38,8 @@ WORDS: dict[str, object] = {
     "milliseconds": "ms",
     "save": "Dieses Diagramm als {format} speichern",
     "table": "Tabelle",
+    "enlarge": "Vergrößern",
+    "enlarge_hint": "Zwei Diagramme unter dem Text zeigen",
     "table_label": "Tabelle: {title}",
     "table_step": "Schritt",
     "table_sum": "Summe",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 WORDS: dict[str, object] = {
-    "menu": "Speichern",
+    "menu": "Mehr",
     "trace": "Lauf (JSON-Zeilen)",
     "trace_hint": "Alles, was geschah; „Gespeicherten Lauf öffnen…“ und python -m specdemo replay lesen es",
     "csv": "Tabelle (CSV)",

@@ -11,8 +11,11 @@ from specdemo.ui.words.en.runs import RUNS as _RUNS
 TITLE = "specdemo"
 SUBTITLE = "Speculative decoding, live: a draft guesses, the target checks."
 PROMPT = "Prompt"
-PROMPT_HINT = "Ask something, or pick an example below. Ctrl+Enter runs, Esc stops."
+PROMPT_HINT = "Ask something, or pick an example below."
 RUN, STOP, NEW = "Run", "Stop", "Clear"
+SKIP = "Skip to the text"
+DRAWER = "Settings"
+DRAWER_WORDS = {"label": "Settings", "close": "Close"}
 # What is asked for, by the name of the setting.
 SETTINGS = {
     "method": "Method",
@@ -89,8 +92,8 @@ TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
     "Race",
     "Lab",
     "Lessons",
-    "Drafts side by side",
-    "Methods and proof",
+    "Drafts",
+    "Methods",
 )
 PROOF = "Proof"
 METHODS_LEAD = "Every way to guess that is built in, what it needs, and what it gained in its recorded run, each on a prompt of its own. None but those marked lossy changes what the target says: the proof is below."
@@ -165,6 +168,9 @@ VIEW: dict[str, object] = {
         "plain_done": "Plain decoding is done; now with drafts",
         "speculative": "Decoding with drafts",
         "playing": "Playing a recorded run at its own speed",
+        "playing_slowed": "Playing a recorded run, slowed {times} times",
+        "playing_faster": "Playing a recorded run, {times} times as fast",
+        "stale": "This answers an earlier question; Run answers the one above",
         "paused": "Paused; Play continues from here",
         "behind": "Looking back while the run continues; End follows it again",
         "held": "Paused here while the run continues; Play continues from here",
@@ -213,6 +219,32 @@ VIEW: dict[str, object] = {
         "fit": "Fit (0)",
     },
     "legend": "What the marks mean",
+    "marks": {
+        "accepted": ["underlined", "guessed right"],
+        "rejected": ["struck", "guessed wrong"],
+        "correction": ["boxed", "the target's own word instead"],
+        "unreached": ["dotted", "never checked"],
+        "bonus": ["double line", "one more for free"],
+    },
+    "next": {
+        "label": "After this run",
+        "explain": "Explain the first rejection",
+        "race": "Race this prompt",
+        "others": "What would the others have guessed here?",
+        "drawn": "Try it at temperature 1",
+    },
+    "tour": {
+        "label": "Introduction",
+        "start": "A draft guesses the next tokens. The target, the model whose answer you want, checks all of them in one pass.",
+        "rejected": "“{guess}” was guessed wrong: the target's own “{own}” takes its place. What was guessed right before it is kept, so the text stays the target's.",
+        "same": "The same text, {speedup}× as fast: {passes} passes of the target instead of {tokens}.",
+        "done": "{speedup}× as fast as plain decoding: {passes} passes of the target for {tokens} tokens.",
+        "plain": "plain decoding, {count} tokens",
+        "drafted": "with drafts, {count} tokens",
+        "skip": "Skip",
+        "close": "Got it",
+        "again": "Play the introduction",
+    },
     "loading": "Loading the model",
     "transport": {
         "label": "Player",
@@ -314,6 +346,7 @@ VIEW: dict[str, object] = {
     "place_next": "step {step}, the target's own",
     "part_of_character": "(part of a character)",
     "numbers": {
+        "more": "All numbers",
         "origin": {"live": "measured", "recorded": "recorded", "stand_in": "stand-in"},
         "speedup": {
             "label": "speedup",

@@ -38,6 +38,8 @@ WORDS: dict[str, object] = {
     "milliseconds": "ms",
     "save": "Save this chart as {format}",
     "table": "Table",
+    "enlarge": "Enlarge",
+    "enlarge_hint": "Show two charts below the text",
     "table_label": "Table: {title}",
     "table_step": "step",
     "table_sum": "sum",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 WORDS: dict[str, object] = {
-    "menu": "Export",
+    "menu": "More",
     "trace": "Trace (JSON lines)",
     "trace_hint": "Everything that happened; “Open a saved run…” and python -m specdemo replay read it",
     "csv": "Table (CSV)",

@@ -1,0 +1,54 @@
+// What one may do after a run: look at the first rejection, race the prompt, see the other drafts, draw instead of choosing.
+
+import { applyState } from "../core/permalink.js";
+import { el } from "../parts/dom.js";
+
+/**
+ * @import { Words } from "../parts/page"
+ * @import { View } from "./view"
+ */
+
+export class Next {
+  #view;
+
+  /** words: `next` of the view's @param {View} view @param {Words} words */
+  constructor(view, words) {
+    this.#view = view;
+    /** @param {string} name @param {() => void} act */
+    const button = (name, act) => el("button", { type: "button", class: "sd-button", onclick: act }, words[name]);
+    this.explain = button("explain", () => view.explain());
+    this.live = [
+      button("race", () => askTab("race", this.#prompt)),
+      button("others", () => askTab("proposals", this.#prompt)),
+      button("drawn", () => applyState({ prompt: this.#prompt, sampling: "own", temperature: 1, run: true })),
+    ];
+    this.root = el("div", { class: "sd-next", role: "group", "aria-label": words.label, hidden: true }, this.explain, ...this.live);
+  }
+
+  get #prompt() {
+    return this.#view.lane?.header.prompt ?? "";
+  }
+
+  /** phase: see `phaseOf` @param {string} phase */
+  render(phase) {
+    const { timeline, root } = this.#view;
+    this.root.hidden = !phase.startsWith("done");
+    if (this.root.hidden) return;
+    this.explain.hidden = !timeline.stops.some((stop) => stop.rejection);
+    const run = /** @type {HTMLButtonElement | null} */ (document.getElementById("sd-run"));
+    const here = Boolean(run && !run.disabled && root.closest("#sd-view"));
+    for (const button of this.live) button.hidden = !here;
+  }
+}
+
+/** Ask a prompt on another tab of the page. @param {string} tab @param {string} prompt */
+function askTab(tab, prompt) {
+  document.getElementById(`sd-tab-${tab}-button`)?.click();
+  const box = /** @type {HTMLTextAreaElement | null} */ (document.querySelector(`#sd-${tab}-prompt textarea`));
+  if (!box) return;
+  box.value = prompt;
+  box.dispatchEvent(new Event("input", { bubbles: true }));
+  box.dispatchEvent(new Event("change", { bubbles: true }));
+  const start = { race: "sd-race-start", proposals: "sd-proposals-write" }[tab] ?? "";
+  setTimeout(() => document.getElementById(start)?.click(), 100); // the prompt reaches the page first
+}
