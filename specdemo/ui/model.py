@@ -85,7 +85,7 @@ def wire_model_menu(
     gr.on([menu.box.expand, menu.pair.input, menu.precision.input], *look, **QUICK)
     menu.decline.click(*look, **QUICK)
     asked = menu.load.click(handlers.ask, menu.chosen, menu.told, **QUICK)
-    agreed = menu.agree.click(handlers.agree, None, [menu.note, menu.question], **QUICK)
+    agreed = menu.agree.click(lambda: handlers.agree(), None, [menu.note, menu.question], **QUICK)
     settled = (handlers.settle, menu.chosen, menu.told)
     ways = ((asked, handlers.switch, settled), (agreed, handlers.download, look))
     for begun, switch, last in ways:
