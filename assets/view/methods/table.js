@@ -57,7 +57,7 @@ function row({ name, title, summary, needs, why, lossy, runs }, words, { live, s
   }
   if (runs.length) acts.append(button(words.watch, () => applyState({ tab: "play", recorded: runs[0] })));
   return {
-    node: el("tr", {}, heading, textEl("td", words["with"][name] ?? words.unsaid), needed,
+    node: el("tr", {}, heading, textEl("td", words.guesses[name] ?? words.unsaid), needed,
       el("td", {}, ...gains.map(({ cell }) => cell)), textEl("td", words.pays[name] ?? words.unsaid), textEl("td", say(summary)), el("td", {}, acts)),
     gains,
   };

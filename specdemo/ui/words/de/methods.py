@@ -93,7 +93,7 @@ WORDS: dict[str, object] = {
     "race": "Rennen",
     "watch": "Zeigen",
     "of": "{label}: {method}",
-    "with": {
+    "guesses": {
         "auto": "Suche oder Entwurfsmodell",
         "draft_model": "einem kleinen Sprachmodell",
         "tree": "einem kleinen Sprachmodell, mehrere Zweige",

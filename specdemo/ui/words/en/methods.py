@@ -37,7 +37,7 @@ WORDS: dict[str, object] = {
     "race": "Race it",
     "watch": "Watch it",
     "of": "{label}: {method}",
-    "with": {
+    "guesses": {
         "auto": "a lookup or the draft model",
         "draft_model": "a small language model",
         "tree": "a small language model, several branches",
