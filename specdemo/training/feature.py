@@ -20,12 +20,13 @@ from specdemo.models.drafts.four_bit import rounded
 from specdemo.training.chain import Shared
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.evaluate import Tally
-from specdemo.training.student import DistilledHead, Inject, normalised_error
+from specdemo.training.student import EPSILON, DistilledHead, Inject, normalised_error
 
 UNROLLED = 3  # drafted tokens in training, the first included
 SHARE = 0.5  # of the answers' places from which drafts are unrolled
 FADING = 0.8  # weight of a drafted token next to the one before it
-IN_PROMPTS = 0.3  # weight of a place in a prompt: the target's distribution is known there too
+FITTED = 60_000  # places to which the linear start is fitted
+RIDGE = 0.003  # of the mean square of its inputs, against a fit by heart
 NOISE = 0.1  # share of each number of the states that is random in training, against learning them by heart
 DEPTH = 5  # drafted tokens that the evaluation looks at
 
@@ -125,6 +126,7 @@ class FeatureNetwork(nn.Module):
         self.layers = nn.ModuleList([Layer(config)])
         self.norm = Norm(hidden, config.rms_norm_eps)
         self.inject = Inject(num_states, hidden)
+        self.mix = nn.Linear(hidden, hidden, bias=False)
         self.feedback = nn.Parameter(torch.zeros(hidden))
         self.__dict__["embedding"] = embedding  # the target's: neither trained nor saved
 
@@ -136,7 +138,12 @@ class FeatureNetwork(nn.Module):
         return layer
 
     def embed(self, token_ids: Tensor) -> Tensor:
-        """(..., H) float32."""
+        """(..., H) float32: embeddings mixed, so that their own direction, the token that was just said, can go."""
+        mixed: Tensor = self.mix(self.looked_up(token_ids))
+        return mixed
+
+    def looked_up(self, token_ids: Tensor) -> Tensor:
+        """(..., H) float32, of numbers of about 1."""
         embedding: Tensor = self.embedding  # type: ignore[assignment]
         return embedding[token_ids].float() * self.scale
 
@@ -247,20 +254,15 @@ class FeatureNetwork(nn.Module):
         self.norm.get_buffer("base").copy_(norm)
 
     @torch.no_grad()
-    def settle(self, token_ids: Tensor, features: Tensor, rows: Tensor) -> None:
-        """Scale what attention and the inner part add to about 1 on a batch, as `begin` takes it.
+    def begin_linear(self, features: Tensor, embeddings: Tensor) -> None:
+        """Start as a linear guess, to which the layer adds nothing yet.
 
-        In the target they are added to states of another size.
+        features: (H, states x H), of normed states; embeddings: (H, H)
         """
-        layer = self.layer
-        for matrix in (layer.self_attn.o_proj, layer.mlp.down_proj):
-            sizes: list[Tensor] = []
-            handle = matrix.register_forward_hook(
-                lambda *parts, sizes=sizes: sizes.append(parts[2].pow(2).mean().sqrt())
-            )
-            self.begin(token_ids, features, rows)
-            handle.remove()
-            matrix.weight /= sizes[0].clamp(min=1e-6)
+        self.inject.project.weight.copy_(features)
+        self.mix.weight.copy_(embeddings)
+        for matrix in (self.layer.self_attn.o_proj, self.layer.mlp.down_proj):
+            nn.init.zeros_(matrix.weight)
 
     def folded(self) -> dict[str, Tensor]:
         """The tensors that the runtime takes: without the scale of embeddings, which norms make up for."""
@@ -335,22 +337,44 @@ class FeatureTask:
         own = self.coarse_head if coarse else None
         device = self.shared.device
         first = loss = torch.zeros((), device=device)
-        _, there = positions(batch, answers_only=not self.module.training)
-        answers = _in_answers(batch, answers_only=not self.module.training)
+        _, there = positions(batch, answers_only=True)
         for depth, states, at in self._drafts(batch, UNROLLED, SHARE):
             wanted = self.shared.hidden.final(there[at], device).float()
-            weights = torch.from_numpy(np.where(answers[at], 1.0, IN_PROMPTS)).float().to(device)
             distance = DistilledHead.apply(  # type: ignore[no-untyped-call]
-                states, wanted, self.head, own, weights, depth == 0
+                states, wanted, self.head, own, None, depth == 0
             )
             loss = loss + FADING**depth * (distance + normalised_error(states, wanted))
             first = distance.detach() if depth == 0 else first
         return loss, first
 
-    def settle(self, rows: Sequence[Row]) -> None:
-        """See `FeatureNetwork.settle`."""
-        batch = batches(rows, self.shared.batch_tokens, 0)[0]
-        self.module.settle(*self._begun(batch))
+    @torch.no_grad()
+    def fit(self, rows: Sequence[Row]) -> None:
+        """Begin as the linear map that comes nearest to the target's states, by ridge regression: no training finds it as fast."""
+        network, inputs, wanted = self.module, None, None
+        count = 0
+        for batch in batches(rows, self.shared.batch_tokens, 0):
+            texts, features, places = self._begun(batch)
+            _, there = positions(batch, answers_only=True)
+            states = features.flatten(0, 1)[places].unflatten(-1, (-1, network.inject.hidden_size))
+            states = F.rms_norm(states, states.shape[-1:], eps=EPSILON).flatten(-2)
+            x = torch.cat([states, network.looked_up(texts).flatten(0, 1)[places]], dim=-1)
+            y = self.shared.hidden.final(there, self.shared.device).float()
+            y = y / network.norm.get_buffer("base")
+            if inputs is None or wanted is None:
+                inputs, wanted = (
+                    x.new_zeros(x.shape[1], x.shape[1]),
+                    x.new_zeros(x.shape[1], y.shape[1]),
+                )
+            inputs.addmm_(x.T, x)
+            wanted.addmm_(x.T, y)
+            count += len(x)
+            if count >= FITTED:
+                break
+        assert inputs is not None
+        assert wanted is not None
+        inputs.diagonal().add_(RIDGE * inputs.diagonal().mean())
+        found = torch.cholesky_solve(wanted, torch.linalg.cholesky(inputs)).T
+        network.begin_linear(*found.split([found.shape[1] - len(found), len(found)], dim=1))
 
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
@@ -378,19 +402,16 @@ class FeatureTask:
     ) -> Iterator[tuple[int, Tensor, np.ndarray]]:
         """Drafts from all places of the answers: the token drafted first, the next from a share of them, and so on.
 
-        In training the first is drafted in prompts too.
         yields: tokens before it in the draft, (n, H) states, and (n,) which of the answers' places each says on from
         """
-        answers_only = not self.module.training
-        here, _ = positions(batch, answers_only=answers_only)
-        counts = [len(row.token_ids) - (max(row.first, 1) if answers_only else 1) for row in batch]
+        here, _ = positions(batch, answers_only=True)
+        counts = [len(row.token_ids) - max(row.first, 1) for row in batch]
         left = np.concatenate([np.arange(count)[::-1] for count in counts])
         texts, features, rows = self._begun(batch)
         draft, states = self.module.begin(texts, features, rows)
         at = np.arange(len(here))
         yield 0, states, at
-        going = _in_answers(batch, answers_only=answers_only)
-        going &= self.random.random(len(at)) < share
+        going = self.random.random(len(at)) < share
         for depth in range(1, depths):
             kept = np.flatnonzero(going & (left[at] >= depth))
             if not len(kept):
@@ -403,15 +424,9 @@ class FeatureTask:
     def _begun(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
         """What `FeatureNetwork.begin` takes, with drafts from all places; in training states are disturbed a little."""
         device = self.shared.device
-        here, _ = positions(batch, answers_only=not self.module.training)
+        here, _ = positions(batch, answers_only=True)
         features = self.shared.hidden.texts(batch, self.layers, device, shift=1).float()
         if self.module.training:
             features *= 1 + NOISE * torch.randn_like(features)
         texts = torch.from_numpy(padded(batch)).to(device)
         return texts, features, torch.from_numpy(here).to(device)
-
-
-def _in_answers(batch: Sequence[Row], *, answers_only: bool) -> np.ndarray:
-    """(n,) bool: which of `positions` say on in the answer, not in the prompt."""
-    parts = [np.arange(1, len(row.token_ids)) >= row.first for row in batch]
-    return np.concatenate([part[part] if answers_only else part for part in parts])

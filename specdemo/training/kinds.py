@@ -51,7 +51,7 @@ def alone_task(
 ) -> tuple[FeatureTask, dict[str, object], tuple[int, ...]]:
     """As `make_task`, for a feature drafter without a draft model. rows: to train on
 
-    It begins as the target's last layer, or goes on from an earlier drafter of its kind.
+    It begins as a linear guess with the target's last layer, or goes on from an earlier drafter of its kind.
     """
     layers, last = shared.hidden.layers, config.num_hidden_layers - 1
     narrow = draft_config(config, 1)
@@ -64,7 +64,7 @@ def alone_task(
     else:
         layer, norm = read_layer(folder, last), read_tensor(folder, "model.norm.weight")
         network.begin_as(narrowed(layer, layer["post_attention_layernorm.weight"]), norm)
-        task.settle(rows)
+        task.fit(rows)
     network.to(shared.device)
     return task, {"reads": list(layers), "feedback": True}, (last,)
 

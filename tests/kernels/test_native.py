@@ -38,7 +38,7 @@ from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Joined
 from specdemo.models.drafts.compact import CompactModel
 from specdemo.models.drafts.compact_decoder import CompactDecoder
-from specdemo.models.drafts.compact_weights import Injection
+from specdemo.models.drafts.compact_weights import Injection, MixedEmbedding
 from specdemo.models.drafts.copy import matrices
 from specdemo.settings import RunSettings, Sampling
 
@@ -296,7 +296,8 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
         weights = replace(weights, reads=(3,), inject=inject)
         if reads == "own":
             feedback = torch.randn(128).bfloat16()
-            weights = replace(weights, extends=0, feedback=feedback)
+            mixed = MixedEmbedding(weights.embedding, torch.randn(128, 128) / 11, weights.words.ids)
+            weights = replace(weights, extends=0, feedback=feedback, mixed=mixed)
         features.write(0, [torch.randn(60, 128).bfloat16()])
     model = CompactModel(weights, features)
     reader = FeatureReader(model) if reads else PrefixReader(model)

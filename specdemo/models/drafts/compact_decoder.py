@@ -87,6 +87,8 @@ class CompactDecoder:
     def _embedded(self, one: DraftInput) -> Tensor:
         if one.states is not None:
             return one.states
+        if self.weights.mixed:
+            return self.weights.mixed.rows(one.token_ids)
         if len(one.token_ids) == 1:  # a view: looking rows up takes ten times as long
             return self.weights.embedding[one.token_ids[0] : one.token_ids[0] + 1]
         return self.weights.embedding[list(one.token_ids)]
@@ -199,7 +201,7 @@ class CompactDecoder:
             )
             for one in inputs
         ]  # fmt: skip
-        rows = Rows(x, cos, sin, sequences, weights.extends, weights.embedding)
+        rows = Rows(x, cos, sin, sequences, weights.extends, self._drafted_from(inputs))
         found = compiled.run(rows, begun, final=True)
         outputs: list[ForwardOutput] = []
         parts = _split(_final(found), inputs)
@@ -208,6 +210,15 @@ class CompactDecoder:
             logits = self._logits(one, final) if one.adjust else logits
             outputs.append(ForwardOutput(logits, (final,), chain))
         return outputs
+
+    def _drafted_from(self, inputs: Sequence[DraftInput]) -> Tensor:
+        """(V, H): the rows of all tokens that may be drafted in a pass."""
+        if not self.weights.mixed:
+            return self.weights.embedding
+        for one in inputs:
+            if one.plan and one.text:
+                self.weights.mixed.rows(one.text.words.ids)
+        return self.weights.mixed.table
 
 
 def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:

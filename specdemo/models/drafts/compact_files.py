@@ -25,6 +25,7 @@ from specdemo.models.drafts.compact_weights import (
     CompactWeights,
     Injection,
     MarkovHead,
+    MixedEmbedding,
 )
 from specdemo.models.drafts.four_bit import (
     PARTS,
@@ -226,6 +227,9 @@ def load_compact(
             constant=float(state["markov.confidence.bias"]),
             temperatures=tuple(state["temperatures"].tolist()),
         )
+    mixed = None
+    if "mix.weight" in state:
+        mixed = MixedEmbedding(embedding, state["mix.weight"].to(device), word_ids.cpu())
     return CompactWeights(
         config=shape,
         layers=(
@@ -239,6 +243,7 @@ def load_compact(
         extends=len(base.layers) if base else 0,
         reads=tuple(facts.get("reads", ())),
         inject=inject,
+        mixed=mixed,
         feedback=vector("feedback") if "feedback" in state else None,
         output=output,
         mask=state["mask"].to(device, torch.bfloat16) if "mask" in state else None,

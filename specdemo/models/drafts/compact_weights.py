@@ -7,6 +7,7 @@ so only the rows of words that the target often says are kept.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -113,11 +114,42 @@ class MarkovHead:
         return 1 / (1 + math.exp(-logit / self.temperatures[guess]))
 
 
+PIECE = 1024  # rows that are made together
+
+
+class MixedEmbedding:
+    """Embeddings multiplied by a drafter's own matrix, each when its token is first read.
+
+    table: (V, H) bfloat16; rows of tokens that were not read yet are zero and take no memory
+    """
+
+    def __init__(self, embedding: Tensor, matrix: Tensor, token_ids: Tensor) -> None:
+        """matrix: (H, H) float32; token_ids: (N,), those that may be drafted."""
+        self._embedding = embedding
+        # In float64 a row is the same whichever rows it is made with.
+        self._matrix = matrix.T.double()
+        self.table = torch.zeros_like(embedding)
+        self._known = torch.zeros(len(embedding), dtype=torch.bool)
+        self.rows(token_ids)
+
+    def rows(self, token_ids: Sequence[int] | Tensor) -> Tensor:
+        """(N, H) bfloat16."""
+        index = torch.as_tensor(token_ids)
+        new = index[~self._known[index]].unique()
+        if len(new):
+            for some in new.to(self.table.device).split(PIECE):
+                mixed = self._embedding[some].double() @ self._matrix
+                self.table[some] = mixed.to(self.table)
+            self._known[new] = True
+        return self.table[index.to(self.table.device)]
+
+
 @dataclass(frozen=True, slots=True)
 class CompactWeights:
     """Shared, immutable weights.
 
     embedding: (V, H), the target's; words: what the head speaks
+    mixed: what goes into the first layer in place of embeddings; None for the embeddings themselves
     output: (V, H), the target's own head where that is another matrix; None for the embedding
     extends: how many of the layers are a draft model's, below those that were trained on top of it
     reads: hidden states of the target that go in, by layer; inject: how, between the draft model and the rest
@@ -140,6 +172,7 @@ class CompactWeights:
     extends: int = 0
     reads: tuple[int, ...] = ()
     inject: Injection | None = None
+    mixed: MixedEmbedding | None = None
     feedback: Tensor | None = None
     feeds_normed: bool = True
     beside: Beside | None = None
