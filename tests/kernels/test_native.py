@@ -296,7 +296,11 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
         weights = replace(weights, reads=(3,), inject=inject)
         if reads == "own":
             feedback = torch.randn(128).bfloat16()
-            mixed = MixedEmbedding(weights.embedding, torch.randn(128, 128) / 11, weights.words.ids)
+            weights = replace(weights, extends=0, feedback=feedback)
+        if reads == "mixed":
+            blend = torch.randn(128, 128) / 11
+            mixed = MixedEmbedding(weights.embedding, blend, weights.words.ids)
+            feedback = torch.randn(128).bfloat16() / 8
             weights = replace(weights, extends=0, feedback=feedback, mixed=mixed)
         features.write(0, [torch.randn(60, 128).bfloat16()])
     model = CompactModel(weights, features)
@@ -318,7 +322,7 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
     return found
 
 
-@pytest.mark.parametrize("reads", [False, True, "own"])
+@pytest.mark.parametrize("reads", [False, True, "own", "mixed"])
 @pytest.mark.parametrize("policy", ["constant", "confidence", "cost"])
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0), Sampling(0.6)])
 def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, reads):
@@ -327,12 +331,14 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
         drafting(sampling, policy, alone=False, reads=reads),
         strict=True,
     )
+    # A state that is fed back differs in its last bit, which may round a cached key or value the other way.
+    near = (2e-3, 1e-4) if reads == "mixed" else (1e-5, 1e-6)
     for one, other in pairs:
         assert one.token_ids == other.token_ids
         assert one.reason == other.reason
-        torch.testing.assert_close(one.confidences, other.confidences, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(one.confidences, other.confidences, rtol=near[0], atol=near[1])
         for row, wanted in zip(one.draft_probs, other.draft_probs, strict=True):
-            torch.testing.assert_close(row, wanted, rtol=1e-5, atol=1e-7)
+            torch.testing.assert_close(row, wanted, rtol=near[0], atol=near[1] / 10)
 
 
 def test_a_draft_that_memory_corrects_is_made_token_by_token():
