@@ -107,7 +107,7 @@ LESSONS: dict[str, object] = {
             "A word can come out in two ways. Drafted and kept: min(p, q). Refused, then drawn from the "
             "residual: exactly the rest, p - min(p, q). Together they are p, whatever q is. This is what "
             "*lossless* means: the same probability for every text, not the same draw.",
-            "Don't take our word for it: `python -m specdemo audit` tests every method on the model that is loaded, and the Methods and proof tab shows the last result. In low precision a pass over several rows rounds differently from a pass over one, so with greedy decoding a near-tie can go the other way; the audit reports how often.",
+            "Don't take our word for it: `python -m specdemo audit` tests every method on the model that is loaded, and the Methods tab shows the last result. In low precision a pass over several rows rounds differently from a pass over one, so with greedy decoding a near-tie can go the other way; the audit reports how often.",
         ],
         "runs": {
             "03-story-sampled": {
