@@ -125,7 +125,7 @@ LESSONS: dict[str, object] = {
             "Ein Wort kann auf zwei Wegen herauskommen. Entworfen und behalten: min(p, q). Abgelehnt, dann aus dem Rest "
             "gezogen: genau das Übrige, p - min(p, q). Zusammen sind sie p, was q auch ist. Das bedeutet *verlustfrei*: "
             "dieselbe Wahrscheinlichkeit für jeden Text, nicht derselbe Zug.",
-            "Nachprüfen statt glauben: `python -m specdemo audit` prüft jedes Verfahren am geladenen Modell, und der Reiter Verfahren und Beweis zeigt das letzte Ergebnis. In geringer Genauigkeit rundet ein Durchgang über mehrere Zeilen anders als einer über eine; beim gierigen Decodieren kann ein Beinahe-Gleichstand also anders ausgehen. Die Prüfung sagt, wie oft.",
+            "Nachprüfen statt glauben: `python -m specdemo audit` prüft jedes Verfahren am geladenen Modell, und der Reiter Verfahren zeigt das letzte Ergebnis. In geringer Genauigkeit rundet ein Durchgang über mehrere Zeilen anders als einer über eine; beim gierigen Decodieren kann ein Beinahe-Gleichstand also anders ausgehen. Die Prüfung sagt, wie oft.",
         ],
         "runs": {
             "03-story-sampled": {
