@@ -75,7 +75,7 @@ saveProgress({ done: [], at: "check" });
 assert.equal(platform.values.get("cmi.core.lesson_status"), "completed");
 assert.equal(platform.values.get("cmi.core.lesson_location"), "check");
 saveProgress({ done: ["slow", "check"], at: "exact" });
-dispatchEvent(new Event("pagehide"));
+globalThis.dispatchEvent(new Event("pagehide"));
 assert.equal(platform.calls.at(-1), "finish");
 assert.match(platform.values.get("cmi.core.session_time"), /^0000:00:0\d$/);
 

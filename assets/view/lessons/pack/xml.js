@@ -18,11 +18,11 @@ const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt
 
 /**
  * An element; what holds other elements alone begins a line for each.
- * @param {string} tag @param {Record<string, string | number>} [attributes] @param {...Child} children
+ * @param {string} name @param {Record<string, string | number>} [attributes] @param {...Child} children
  */
-export function tag(tag, attributes = {}, ...children) {
-  const named = Object.entries(attributes).map(([name, value]) => ` ${name}="${escaped(String(value))}"`).join("");
-  return new Markup(children.length ? `<${tag}${named}>${children.map(written).join("")}</${tag}>` : `<${tag}${named}/>`);
+export function tag(name, attributes = {}, ...children) {
+  const named = Object.entries(attributes).map(([key, value]) => ` ${key}="${escaped(String(value))}"`).join("");
+  return new Markup(children.length ? `<${name}${named}>${children.map(written).join("")}</${name}>` : `<${name}${named}/>`);
 }
 
 /** A document. @param {Markup} root */
@@ -30,8 +30,8 @@ export const document_ = (root) => `<?xml version="1.0" encoding="UTF-8"?>\n${ro
 
 /**
  * The attributes of a root: its namespace, and the schema that describes it.
- * @param {string} space @param {string} schema
+ * @param {string} uri @param {string} schema
  */
-export const space = (space, schema) => ({
-  xmlns: space, "xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance", "xsi:schemaLocation": `${space} ${schema}`,
+export const space = (uri, schema) => ({
+  xmlns: uri, "xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance", "xsi:schemaLocation": `${uri} ${schema}`,
 });
