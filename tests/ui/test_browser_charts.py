@@ -113,13 +113,19 @@ def test_every_chart_is_chosen_read_saved_and_remembered(open_page):
     assert chosen(page) == [TABS["forecast"], TABS["lookahead"]]
 
 
+def middle(one):
+    """Where the middle of a chart is, once it is in sight."""
+    plot = one.locator(".sd-plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
 def test_one_cursor_for_both_charts_and_the_text_and_the_way_back(open_page):
     page = open_page()
     chart(page, 0).get_by_role("tab", name=TABS["lookahead"]).click()
     page.wait_for_function("document.querySelector('.sd-plot').data.length === 5")
-    box = chart(page, 0).locator(".sd-plot").bounding_box()
-    here = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(*here)
+    page.mouse.move(*middle(chart(page, 0)))
     page.wait_for_function(f"{MARKS}.join() === 'true,true'")
     lit = int(page.locator(".sd-column.sd-lit").get_attribute("data-step"))
     assert f"step {lit + 1}:" in chart(page, 0).locator(".hoverlayer").text_content()
@@ -132,6 +138,7 @@ def test_one_cursor_for_both_charts_and_the_text_and_the_way_back(open_page):
     steps = "document.querySelector('.sd-plot').data.at(-1).x.length"
     ends = "document.querySelector('.sd-plot').layout.xaxis.range[1]"
     whole, axis = page.evaluate(steps), page.evaluate(ends)
+    here = middle(chart(page, 0))
     page.mouse.move(*here)
     page.mouse.click(*here)
     page.wait_for_function(f"{steps} === {lit + 1}")
