@@ -316,21 +316,21 @@ PUBLISHED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("layout", "method"), PUBLISHED)
+@pytest.mark.parametrize(("layout", "name"), PUBLISHED)
 def test_greedy_output_with_a_published_drafter_is_that_of_transformers(
-    target_weights, draft_weights, layout, method
+    target_weights, draft_weights, layout, name
 ):
     """Its draft is really its own, and the runs are as with trained ones: two after each other, with one interrupted."""
     target = open_target(target_weights)
     drafter = drafter_for(
-        method, open_draft(draft_weights), policy="constant", lookahead=3, target=target,
+        name, open_draft(draft_weights), policy="constant", lookahead=3, target=target,
         published=published(layout),
     )  # fmt: skip
     run_lane(target_weights, drafter, [9, 9, 8, 3, 9, 9, 8], target=target, max_new_tokens=5)
     target.rollback(0)
     events = run_lane(target_weights, drafter, PROMPT, target=target, max_new_tokens=24)
     assert output_ids(events) == reference_greedy(target_weights, PROMPT, 24)
-    trained = drafter_for(method, open_draft(draft_weights), policy="constant", lookahead=3)
+    trained = drafter_for(name, open_draft(draft_weights), policy="constant", lookahead=3)
     for one in (drafter, trained):
         answered(one.start(PROMPT))
         bound_target(one).rollback(0)
@@ -340,10 +340,10 @@ def test_greedy_output_with_a_published_drafter_is_that_of_transformers(
     assert drafts[0] != drafts[1]
 
 
-@pytest.mark.parametrize(("layout", "method"), PUBLISHED[:2])
-def test_sampled_tokens_with_a_published_drafter_have_the_exact_joint_distribution(layout, method):
+@pytest.mark.parametrize(("layout", "name"), PUBLISHED[:2])
+def test_sampled_tokens_with_a_published_drafter_have_the_exact_joint_distribution(layout, name):
     statistic, limit, impossible = chi_square(
-        method, SAMPLINGS[1], runs=200, published=published(layout)
+        name, SAMPLINGS[1], runs=200, published=published(layout)
     )
     assert statistic < limit
     assert not impossible

@@ -241,7 +241,7 @@ def entry(server, monkeypatch, gguf_file):
     """A model of the catalogue whose weights are in a GGUF file of the hub."""
     digest = hashlib.sha256(gguf_file).hexdigest()
     file = HubGguf("owner/gguf", "tiny.gguf", digest, len(gguf_file))
-    entry = Entry("tiny-coder", "Tiny", "MIT", 1, 0.1, "", repo="owner/main", gguf=file)
+    entry = Entry("tiny-coder", "Tiny", "MIT", 1, "", repo="owner/main", gguf=file)
     server.repos["owner/gguf"] = {"tiny.gguf": gguf_file}
     monkeypatch.setattr(sources, "find", lambda name: entry if name == entry.name else None)
     return entry
