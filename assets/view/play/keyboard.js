@@ -5,7 +5,8 @@ import { closest } from "../parts/dom.js";
 /** @import { Transport } from "../parts/transport" */
 
 // What has the focus wants all keys, or those that press a button.
-const TYPING = "input, textarea, select, [role=slider], [role=listbox], [role=tab], [role=menu], [role=combobox], [contenteditable]";
+const TYPING = "input, textarea, select, [role=slider], [role=listbox], [role=menu], [role=combobox], [contenteditable]";
+const TABS = "[role=tab]"; // walked with the arrows
 const PRESSED = "button, a, summary";
 
 /**
@@ -17,6 +18,7 @@ export function takeKey(event, { root, transport, unpin }) {
   if (event.key === "Escape" && event.target === document.body && unpin()) return;
   runKeys(event);
   if (!root.getClientRects().length || closest(event.target, TYPING)) return;
+  if (event.key.startsWith("Arrow") && closest(event.target, TABS)) return;
   if ((event.key === " " || event.key === "Enter") && closest(event.target, PRESSED)) return;
   transport.key(event);
 }
