@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -28,3 +29,19 @@ def browser() -> Iterator[object]:
         running = play.chromium.launch(executable_path=path, args=FLAGS)
         yield running
         running.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds to what is told of a failure what the pages said at that moment."""
+    report = yield
+    running = getattr(item, "funcargs", {}).get("browser")
+    if report.failed and call.when == "call" and running:
+        for context in running.contexts:
+            for page in context.pages:
+                with suppress(Exception):
+                    said = page.evaluate("document.body.innerText")
+                    report.sections.append((f"Page {page.url}", said[:4000]))
+    return report
