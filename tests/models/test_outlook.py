@@ -61,9 +61,9 @@ def test_the_largest_that_is_here_and_fits(monkeypatch, disk, device, free, whol
 def test_a_model_without_its_draft_is_not_chosen(monkeypatch, disk):
     monkeypatch.setattr(outlook, "free_memory", lambda _device: 80 * GB)
     disk.add(LARGER.target.name)
-    assert choose(AppSettings(target="auto"))[0] is USUAL
+    assert choose(AppSettings(target="auto"))[0] == USUAL
     disk.add(LARGER.draft.name)
-    assert choose(AppSettings(target="auto"))[0] is LARGER
+    assert choose(AppSettings(target="auto"))[0] == LARGER
 
 
 def test_more_precise_weights_take_more_room(monkeypatch, disk):

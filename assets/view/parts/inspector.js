@@ -89,9 +89,10 @@ export class InspectorView {
 /** @param {Subject} subject */
 const keyOf = ({ lane, step, node, count, header }) => [lane, step.index, step.open ? (step.judged ?? 0) : "done", step.places?.length, node, count, header.method].join(" ");
 
+const LEAST = 1e-5; // probabilities below it are not told apart
 /** @param {number | null} value @param {string} name */
 function bar(value, name) {
-  const cell = el("td", {}, span("", two(value)));
+  const cell = el("td", {}, span("", value && value < LEAST ? `< ${two(LEAST)}` : two(value)));
   if (value !== null) cell.append(el("i", { class: `sd-bar sd-bar-${name}`, style: `--share:${value.toFixed(4)}` }));
   return cell;
 }

@@ -4,6 +4,7 @@ import { append } from "./characters.js";
 import { closest, el } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { pieces } from "../core/reducer.js";
+import { isTree } from "../core/tree.js";
 import { Steps } from "./steps.js";
 
 /**
@@ -113,13 +114,17 @@ export class TextView {
   #draw(step, i) {
     const element = el("span", { class: step.open ? "sd-step sd-open" : "sd-step", "data-step": i });
     let group = element;
+    const tree = isTree(step.nodes);
     for (const part of pieces(step)) {
       const wanted = part.discarded ? "sd-discarded" : part.node < 0 ? "" : "sd-kept";
       if (group.className !== wanted || !wanted) {
         group = wanted ? el("span", { class: wanted }) : element;
         if (wanted) element.append(group);
       }
-      group.append(this.#token(part, step));
+      const token = this.#token(part, step);
+      // Words that were drafted for the same place do not read as one.
+      if (tree && part.discarded && group.childElementCount) token.classList.add("sd-sibling");
+      group.append(token);
     }
     return element;
   }
