@@ -15,6 +15,9 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE = (
+    60_000  # milliseconds that a page may take for anything, beside other tests on a slow machine
+)
 
 
 # Not for a whole session: while Playwright runs, nothing else can wait in this thread, as Ray does.
@@ -27,6 +30,14 @@ def browser() -> Iterator[object]:
         pytest.skip("no Chromium")
     with sync_api.sync_playwright() as play:
         running = play.chromium.launch(executable_path=path, args=FLAGS)
+        new_context = running.new_context
+
+        def patient(**options: object) -> object:
+            context = new_context(**options)
+            context.set_default_timeout(PATIENCE)
+            return context
+
+        running.new_context = patient
         yield running
         running.close()
 

@@ -192,7 +192,7 @@ def choose(page, title):
 def test_hostile_tokens_stay_text_and_every_state_shows(page):
     run(page, "<img src=x onerror=window.hacked=1>")
     page.wait_for_function(
-        "document.querySelector('.sd-phase')?.textContent.startsWith('Finished')", timeout=20_000
+        "document.querySelector('.sd-phase')?.textContent.startsWith('Finished')"
     )
     text = page.locator(".sd-answer").inner_text()
     for hostile in ("<img src=x onerror=1>", "${6*7}", "C:\\users", "evil"):
@@ -219,7 +219,7 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
 
 def finished(page):
     page.wait_for_function(
-        "document.querySelector('.sd-phase')?.textContent.startsWith('Finished')", timeout=20_000
+        "document.querySelector('.sd-phase')?.textContent.startsWith('Finished')"
     )
 
 
@@ -383,18 +383,12 @@ def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
 
 def test_stop_keeps_what_there_is_and_the_page_goes_on(page):
     run(page, "forever")
-    page.wait_for_function(
-        "document.querySelectorAll('.sd-answer .sd-token').length > 20", timeout=20_000
-    )
+    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 20")
     page.keyboard.press("Escape")
-    page.wait_for_function(
-        "document.querySelector('.sd-phase').textContent.startsWith('Stopped')", timeout=5_000
-    )
+    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Stopped')")
     assert page.locator(".sd-answer .sd-token").count() > 20
     run(page, "again")
-    page.wait_for_function(
-        "document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000
-    )
+    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')")
     assert page.problems == []
 
 
@@ -430,9 +424,7 @@ def test_ctrl_enter_runs_and_the_theme_changes(page):
 
 def test_a_trace_can_be_saved_opened_and_a_broken_one_is_told(page, tmp_path):
     run(page, "hello")
-    page.wait_for_function(
-        "document.querySelector('.sd-phase').textContent.startsWith('Finished')", timeout=20_000
-    )
+    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')")
     with page.expect_download() as download:
         page.locator(".sd-menu summary").click()
         page.get_by_role("button", name="Trace (JSON lines)").click()
@@ -469,16 +461,12 @@ def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
     other.goto(url)
     other.wait_for_selector("#sd-view .sd-numbers")
     run(page, "forever")
-    page.wait_for_function(
-        "document.querySelectorAll('.sd-answer .sd-token').length > 5", timeout=20_000
-    )
+    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 5")
     run(other, "second")
     finished(other)
     assert "Stopped" not in page.locator(".sd-phase").inner_text()
     page.get_by_role("button", name="Stop", exact=True).click()
-    page.wait_for_function(
-        "document.querySelector('.sd-phase').textContent.startsWith('Stopped')", timeout=5_000
-    )
+    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Stopped')")
     assert "second" in other.locator(".sd-asked").inner_text()
     assert "second" not in page.locator(".sd-text").inner_text()
 
@@ -505,7 +493,7 @@ def test_several_prompts_are_answered_as_text_and_added_up(page, url):
     hostile = "<img src=x onerror=window.hacked=1>"
     batch(page, hostile, "fail", "hello")
     total = page.locator(".sd-batch-total", has_text="3 prompts, 32 tokens, ")
-    total.wait_for(timeout=20_000)
+    total.wait_for()
     cards = page.locator("#sd-batch li")
     assert cards.locator("h4").all_inner_texts() == [hostile, "fail", "hello"]
     states = page.locator(".sd-batch-state").all_inner_texts()
@@ -524,10 +512,10 @@ def test_several_prompts_are_answered_as_text_and_added_up(page, url):
     other.goto(url)
     other.wait_for_selector("#sd-view .sd-numbers")
     batch(page, "forever", "forever", "hello")
-    page.locator(".sd-batch-running .sd-batch-text", has_text="C:").nth(1).wait_for(timeout=20_000)
+    page.locator(".sd-batch-running .sd-batch-text", has_text="C:").nth(1).wait_for()
     assert other.locator("#sd-batch li").count() == 0
     page.get_by_role("button", name="Stop all").click()
-    page.locator(".sd-batch-total", has_text="3 prompts").wait_for(timeout=5_000)
+    page.locator(".sd-batch-total", has_text="3 prompts").wait_for()
     assert page.locator(".sd-batch-stopped").count() == 2
 
     page.set_viewport_size({"width": 390, "height": 844})

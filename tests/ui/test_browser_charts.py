@@ -74,9 +74,7 @@ def chart(page, place):
 
 
 def drawn(page, place):
-    chart(page, place).locator(".scatterlayer path").first.wait_for(
-        state="attached", timeout=30_000
-    )
+    chart(page, place).locator(".scatterlayer path").first.wait_for(state="attached")
 
 
 def chosen(page):
@@ -93,7 +91,7 @@ def test_every_chart_is_chosen_read_saved_and_remembered(open_page):
         assert chosen(page)[0] == TABS[name]
         assert page.evaluate("document.activeElement.textContent") == TABS[name]
         said = words.VIEW["charts"][f"{name}_label"].split("{")[0]
-        first.get_by_role("img", name=said).wait_for(timeout=10_000)
+        first.get_by_role("img", name=said).wait_for()
         assert first.locator(".sd-chart-key li").count() >= 2
         assert first.locator(".sd-origin").inner_text() == "recorded"
     assert chosen(page)[1] == TABS["lookahead"]
@@ -103,7 +101,7 @@ def test_every_chart_is_chosen_read_saved_and_remembered(open_page):
     assert page.locator(".sd-chart-axis [aria-pressed=true]").all_inner_texts() == ["seconds"] * 2
     assert rows.count() == page.locator(".sd-column").count()
     for form in ("PNG", "SVG"):
-        with page.expect_download(timeout=30_000) as download:
+        with page.expect_download() as download:
             first.get_by_role("button", name=f"Save this chart as {form}").click()
         assert download.value.suggested_filename == f"specdemo-forecast.{form.lower()}"
         head = download.value.path().read_bytes()[:200]

@@ -37,7 +37,6 @@ def url():
 def page(browser):
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    page.set_default_timeout(60_000)
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
     yield page

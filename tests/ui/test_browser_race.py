@@ -95,7 +95,6 @@ def page(browser, url):
         viewport={"width": 1280, "height": 800}, reduced_motion="reduce"
     )  # a replay stands at its end
     page = context.new_page()
-    page.set_default_timeout(30_000)
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
     page.goto(url)

@@ -38,7 +38,7 @@ def visit(browser, url):
         page.problems = []
         page.on("pageerror", lambda error: page.problems.append(str(error)))
         page.goto(url + query)
-        page.locator("#sd-view .sd-answer .sd-token").first.wait_for(timeout=30_000)
+        page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
         return page
 
     yield open_page
@@ -71,7 +71,7 @@ def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
     page = visit(
         "?prompt=A%20%26%20%3Cb%3E&lookahead=3&seed=99&temperature=9&hide=controls,charts,foo&run=1"
     )
-    page.locator(".sd-badge", has_text="measured").wait_for(timeout=20_000)
+    page.locator(".sd-badge", has_text="measured").wait_for()
     assert page.locator("#sd-prompt textarea").input_value() == "A & <b>"
     assert page.locator(".sd-asked").inner_text().strip().endswith("A & <b>")
     for part in ("#sd-controls", ".sd-charts"):
