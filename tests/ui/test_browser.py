@@ -485,6 +485,9 @@ def batch(page, *prompts):
     box = page.locator("#sd-batch-prompts textarea")
     if not box.is_visible():
         page.get_by_role("button", name="Several prompts at once").click()
+        # What opens is made then, and takes its first values for a moment longer than it is seen.
+        page.locator("#sd-batch .sd-batch").wait_for(state="attached")
+        page.wait_for_timeout(1000)
     box.fill("\n".join(prompts))
     page.get_by_role("button", name="Run all").click()
 
