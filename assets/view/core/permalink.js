@@ -10,7 +10,7 @@ import * as settings from "./settings.js";
 const FLAGS = new Set([...settings.FLAGS, "presenter", "run"]);
 const NUMBERS = new Set(settings.NUMBERS);
 const LISTS = new Set(["hide"]);
-const TEXTS = new Set([...settings.TEXTS, "prompt", "system", "recorded", "tab", "lesson", "theme", "lang"]);
+const TEXTS = new Set([...settings.TEXTS, "prompt", "system", "recorded", "tab", "lesson", "lab", "theme", "lang"]);
 
 /**
  * The state that a query asks for; names that are not ours and values that cannot be read are left out.

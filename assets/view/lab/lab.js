@@ -1,8 +1,10 @@
 // The lab: the cost model with sliders on one chart, its formulas with their numbers, and measured points of runs beside it.
 
 import { two } from "../core/metrics.js";
+import { remember } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
+import { readLab, writeLab } from "./address.js";
 import { Controls, button } from "./controls.js";
 import { CostChart } from "./costchart.js";
 import { best, breakEven, chains, trees } from "./model.js";
@@ -25,7 +27,9 @@ const TRIED = 8; // the longest chain of the experiments
  */
 export function mountLab(element, { words, server }) {
   const lab = new Lab(element, words);
+  lab.open(new URLSearchParams(location.search).get("lab") ?? "");
   lab.begin();
+  remember("lab", () => lab.address);
   if (server?.machine) lab.ask(server);
   return lab;
 }
@@ -39,13 +43,14 @@ class Lab {
   /** @type {TriedPoints[]} */
   #tried = [];
   #guessing = false;
+  #asked = false; // an address asked for these settings: the first recorded run does not replace them
 
   /** @param {HTMLElement} element @param {Words} words */
   constructor(element, words) {
     this.words = words;
     this.chart = new CostChart(words.chart, (k) => this.#change({ k }));
     this.controls = new Controls(words.model, { edge: EDGE, wide: WIDE }, { change: (values) => this.#change(values), from: (name) => this.#from(name) });
-    this.card = new RunCard(words, () => this.#from("run"));
+    this.card = new RunCard(words, () => this.#fromRun());
     const { model, terms } = this.words;
     this.verdict = el("p", { class: "sd-lab-verdict", "aria-live": "polite" });
     this.even = el("p", { class: "sd-lab-even" });
@@ -70,6 +75,18 @@ class Lab {
   /** Name the recorded runs, and show the first. */
   begin() {
     return this.card.begin();
+  }
+
+  /** Show the settings that an address asks for, if it asks for any. @param {string} address */
+  open(address) {
+    if (!address) return;
+    this.#asked = true;
+    this.#change({ a: this.#set.a, ...readLab(address) });
+  }
+
+  /** The settings as an address has them; empty while nobody sees them or they are a preset's. */
+  get address() {
+    return this.#preset === "own" && !this.#guessing && this.root.getClientRects().length ? writeLab(this.#set) : "";
   }
 
   /** Ask for this machine's costs when the lab is looked at, and again while no model is loaded. @param {Server} server */
@@ -101,6 +118,12 @@ class Lab {
     this.#guessing = false;
     Object.assign(this.#set, this.#presets[preset]());
     this.#draw();
+  }
+
+  #fromRun() {
+    if (this.#asked) this.#draw();
+    else this.#from("run");
+    this.#asked = false;
   }
 
   /** @type {Record<string, () => Partial<Setting> | undefined>} */

@@ -50,12 +50,13 @@ class Lessons {
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
     this.list = el("ol", { class: "sd-lesson-list" });
     this.forget = button(words.forget, () => this.#forget(), "sd-lesson-quiet");
+    this.print = button(words.print, () => print(), "sd-lesson-quiet");
     this.article = el("article", { class: "sd-lesson" });
     this.pack = button(words.pack.button, () => this.#takeHome(), "sd-lesson-quiet");
     this.pack.title = words.pack.hint;
     this.packed = el("p", { class: "sd-live-done", role: "status" });
     this.root = el("div", { class: "sd-lessons" },
-      el("nav", { "aria-label": words.list }, this.list, this.forget, this.pack, this.packed), this.article, this.live);
+      el("nav", { "aria-label": words.list }, this.list, this.forget, this.print, this.pack, this.packed), this.article, this.live);
     this.items = LESSONS.map((lesson, place) => this.#item(lesson, place));
     this.list.append(...this.items.map(({ root }) => root));
     element.replaceChildren(this.root);

@@ -1,6 +1,7 @@
 // The cost model against numbers worked out by hand and published ones, and what recorded runs say of its terms.
 import assert from "node:assert/strict";
 import { byLookahead } from "../../../assets/view/lab/experiments.js";
+import { readLab, writeLab } from "../../../assets/view/lab/address.js";
 import { best, bestTrees, breakEven, chainTokens, chains, step, trees, verifyCost } from "../../../assets/view/lab/model.js";
 import { firstWord } from "../../../assets/view/lab/firstword.js";
 import { foresee, measure } from "../../../assets/view/lab/measure.js";
@@ -100,3 +101,10 @@ const [row] = byLookahead([lane(0, 10, 1), lane(3, 30, 1), lane(0, 10, 3)]);
 near(row.speedup, 6);
 near(row.plain, 5);
 assert.equal(byLookahead([lane(3, 30, 1)])[0].speedup, null);
+
+// An address holds the sliders; what it cannot ask for is left out.
+const set = { a: 0.8, c: 0.05, kind: "linear", slope: 0.1, points: null, k: 4, tree: true, budget: 12, gain: 0.3, overlapped: false };
+const { points: _, ...asked } = set;
+assert.deepEqual(readLab(writeLab(set)), asked);
+assert.match(writeLab(set), /^[\w.-]+$/);
+assert.deepEqual(readLab("a-2_c-x_k-3.4_kind-measured_slope-_hack-1"), { k: 3, tree: false, overlapped: false });

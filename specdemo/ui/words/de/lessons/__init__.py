@@ -7,6 +7,7 @@ from specdemo.ui.words.de.lessons.texts import LESSONS
 WORDS: dict[str, object] = {
     "list": "Lektionen",
     "done": "fertig",
+    "print": "Diese Lektion drucken",
     "forget": "Fortschritt vergessen",
     "place": "Lektion {place} von {count}",
     "predict": "Zuerst vorhersagen",

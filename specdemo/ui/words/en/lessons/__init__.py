@@ -7,6 +7,7 @@ from specdemo.ui.words.en.lessons.texts import LESSONS
 WORDS: dict[str, object] = {
     "list": "Lessons",
     "done": "done",
+    "print": "Print this lesson",
     "forget": "Forget progress",
     "place": "Lesson {place} of {count}",
     "predict": "Predict first",
