@@ -20,6 +20,8 @@ POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
 OWN, RECOMMENDED, GREEDY = "own", "recommended", "greedy"
 PRESETS = (RECOMMENDED, GREEDY, OWN)
 AUTHORS, PROJECT = "authors", "project"  # who recommends values of sampling
+TOKEN, BLOCK = "token", "block"
+VERIFICATIONS = (TOKEN, BLOCK)  # how drawn chains are judged
 MAX_LOOKAHEAD = 32
 MAX_NODES = 64
 MAX_DETAIL = 20
@@ -233,6 +235,7 @@ class RunSettings:
     baseline: also run plain decoding of the same prompt, for a measured speedup
     stand_in: while others wait, a recent plain run of another prompt may stand in for that one
     preset: where the values of `sampling` come from, see `drawn`
+    verification: which verifier judges while sampling; those of `engine.verify.VERIFIERS`
     """
 
     method: str = _row(
@@ -288,6 +291,11 @@ class RunSettings:
         OWN, "sampling", "sampling",
         "as the target's authors recommend, always the most likely token, or by the values below, which are greedy unless they are named",
         choices=PRESETS, link="sampling", flag="--sampling", widget=Widget("radio", begins=RECOMMENDED),
+    )  # fmt: skip
+    verification: str = _row(
+        TOKEN, "verification", "sampling",
+        "judge a drafted chain token by token, or as a block, which keeps at least as many tokens on average; trees, copies and greedy decoding are always judged token by token",
+        choices=VERIFICATIONS, link="verification", flag="--verification", widget=Widget("radio", folded=True),
     )  # fmt: skip
     sampling: Sampling = Sampling()
 

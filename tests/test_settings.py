@@ -73,8 +73,9 @@ def test_methods_read_settings_that_exist():
     assert tuple(name for name in widget_order() if name in read) == OPTIONS
 
 
-def test_every_choice_of_a_policy_has_a_word():
+def test_every_choice_has_a_word():
     assert tuple(words.POLICIES) == field("policy").choices
+    assert tuple(words.VERIFICATIONS) == field("verification").choices
 
 
 def test_settings_survive_the_way_through_plain_values():

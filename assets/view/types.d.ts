@@ -111,6 +111,7 @@ export interface Node {
   survival?: number;
   confidence?: number;
   origin?: Origin;
+  block_prob?: number;
 }
 
 /** What was thought of the token that follows a node of a step, likeliest first; a few of the whole distribution. */

@@ -165,16 +165,18 @@ def _given(options: argparse.Namespace, settings: type) -> dict[str, Any]:
 
 
 def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
-    """Settings of a lane written METHOD[:POLICY[:LOOKAHEAD]]; what it leaves out comes from the options."""
+    """Settings of a lane written METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]]; what it leaves out comes from the options."""
     method, _, rest = lane.partition(":")
-    policy, _, lookahead = rest.partition(":")
+    policy, _, rest = rest.partition(":")
+    lookahead, _, verification = rest.partition(":")
     settings = run_settings(options, method)
     if lookahead and not lookahead.isdigit():
-        raise UserError(f"The lane {lane!r} is not METHOD[:POLICY[:LOOKAHEAD]].")
+        raise UserError(f"The lane {lane!r} is not METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]].")
     return replace(
         settings,
         policy=policy or settings.policy,
         lookahead=int(lookahead) if lookahead else settings.lookahead,
+        verification=verification or settings.verification,
     ).checked()
 
 

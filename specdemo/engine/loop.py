@@ -18,7 +18,7 @@ from specdemo.engine.limits import Limits
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Drafter, Outcome, Proposal, TargetOutput, Verdict
-from specdemo.engine.verify import verify_greedy, verify_sampling
+from specdemo.engine.verify import Verifier, verify_greedy, verify_sampling
 from specdemo.trace.events import (
     Drafted,
     Event,
@@ -53,12 +53,14 @@ def steps(
     started: RunStarted,
     cancelled: Callable[[], bool] = lambda: False,
     detail: int = 0,
+    verifier: Verifier = verify_sampling,
 ) -> Generator[Event | ForwardRequest, None, None]:
     """Decode one lane, a step at a time. Each request must be answered before the next item is taken.
 
     started: the lane's header; its prompt counts and times are filled in here
     cancelled: asked before each step, and before each pass that reads the prompt or drafts
     detail: alternatives to report for each position that was reached; 0 for none
+    verifier: judges drafts while sampling
 
     Invariant: the target has cached `committed[:-1]`; the last id is pending. The drafter is closed in any case.
     """
@@ -104,7 +106,9 @@ def steps(
                 proposal.saved_seconds,
             )
             with clock.running():
-                verifying = _verify(target, drafter, proposal, committed, shaper, generator)
+                verifying = _verify(
+                    target, drafter, proposal, committed, shaper, verifier, generator
+                )
                 sharing, shaped, verdict = yield from clock.verify.of(verifying)
                 new_ids, reason = _new_ids(proposal, verdict, limits, len(committed) - num_prompt)
                 path = verdict.path[: len(new_ids)]
@@ -183,13 +187,14 @@ def _verify(
     proposal: Proposal,
     committed: Sequence[int],
     shaper: Shaper,
+    verifier: Verifier,
     generator: torch.Generator,
 ) -> Requesting[tuple[Sharing, Tensor, Verdict]]:
     """Who shared the target's pass, its answers as the logits that are judged by, and the verdict."""
     drafter.verifying(proposal)
     output = yield from target.judging(committed[-1], proposal)
     shaped = _shaped(output, proposal, committed, shaper)
-    return output.sharing, shaped, _judge(shaped, proposal, shaper, generator)
+    return output.sharing, shaped, _judge(shaped, proposal, shaper, verifier, generator)
 
 
 def _shaped(
@@ -204,11 +209,15 @@ def _shaped(
 
 
 def _judge(
-    shaped: Tensor, proposal: Proposal, shaper: Shaper, generator: torch.Generator
+    shaped: Tensor,
+    proposal: Proposal,
+    shaper: Shaper,
+    verifier: Verifier,
+    generator: torch.Generator,
 ) -> Verdict:
     if shaper.sampling.greedy:
         return verify_greedy(proposal, shaped)
-    return verify_sampling(proposal, shaped.softmax(dim=-1), generator)
+    return verifier(proposal, shaped.softmax(dim=-1), generator)
 
 
 def _new_ids(
@@ -254,6 +263,7 @@ def _judged(drafted: Sequence[Node], verdict: Verdict, path: Sequence[int]) -> t
             target_prob=verdict.target_probs[index],
             accept_prob=verdict.accept_probs[index],
             draw=verdict.draws[index],
+            block_prob=verdict.block_probs[index] if verdict.block_probs else None,
         )
         for index, node in enumerate(drafted)
     )

@@ -29,6 +29,7 @@ class Proposal:
         from (after removing siblings drawn before it), or only chosen from when `chosen`
     words: what the columns of those rows stand for; None where they are all V tokens
     chosen: nothing was drawn by chance; the rows, if any, are for pictures only
+    chained: it would be a chain whatever was drawn, and may be judged as a block; a tree may be one by chance
     confidences: each node's own probability under the drafter, for policies and pictures only
     lookahead, reason: what the lookahead policy allowed for this step, and why, in words
     source: the drafter it came from, where a method chooses among several
@@ -42,6 +43,7 @@ class Proposal:
     draft_probs: Sequence[Tensor] | Tensor | None = None
     words: ReducedVocabulary | None = None
     chosen: bool = False
+    chained: bool = False
     confidences: tuple[float | None, ...] = ()
     lookahead: int = 0
     reason: str = ""
@@ -55,7 +57,8 @@ class Proposal:
     @classmethod
     def chain(cls, token_ids: Sequence[int], **fields: object) -> Proposal:
         """A proposal in which each token follows the one before."""
-        return cls(tuple(token_ids), tuple(range(-1, len(token_ids) - 1)), **fields)  # type: ignore[arg-type]
+        parents = tuple(range(-1, len(token_ids) - 1))
+        return cls(tuple(token_ids), parents, chained=True, **fields)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -112,6 +115,8 @@ class Verdict:
     accept_probs, draws: per node, None where the node was not tested
     target_probs: per node, its probability under the target; next_prob: that of next_id
     residual: (V,) what next_id was drawn from after a refusal; None otherwise, and when decoding is greedy
+    block_probs: per node, probability to keep it and all before it given the whole draft; empty where the draft was
+        not judged as a block
     """
 
     path: tuple[int, ...]
@@ -122,6 +127,7 @@ class Verdict:
     target_probs: tuple[float, ...] = ()
     next_prob: float = 1.0
     residual: Tensor | None = None
+    block_probs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,21 @@ Both walks start at the pending token and go down the tree of drafted nodes; a c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from specdemo.engine.sampling import ReducedVocabulary, draw, likeliest
 from specdemo.engine.types import Proposal, Verdict
+from specdemo.settings import BLOCK, TOKEN
 from specdemo.trace.events import Status
+
+# How drafts are judged while sampling: (proposal, target_probs, generator) to a verdict.
+Verifier = Callable[[Proposal, Tensor, torch.Generator], Verdict]
+# Tested nodes: the chance to be kept, and the uniform number that it was tested with.
+Tests = Mapping[int, tuple[float, float]]
 
 
 def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:
@@ -66,8 +74,7 @@ def verify_sampling(
     """
     probs = target_probs.float().cpu()  # sync: one per step
     drawn_from, words = proposal.drawn_from, proposal.words
-    accept: list[float | None] = [None] * len(proposal)
-    draws: list[float | None] = [None] * len(proposal)
+    tests: dict[int, tuple[float, float]] = {}
     path: list[int] = []
     node = -1
     while True:
@@ -77,8 +84,9 @@ def verify_sampling(
             drawn = drawn_from[child] if drawn_from is not None else None
             column = words.column_of[token] if words else token
             chance = float(left[token]) / (float(drawn[column]) if drawn is not None else 1.0)
-            accept[child] = chance = min(1.0, chance)
-            draws[child] = uniform = float(torch.rand((), generator=generator))
+            chance = min(1.0, chance)
+            uniform = float(torch.rand((), generator=generator))
+            tests[child] = chance, uniform
             if uniform < chance:
                 match = child
                 break
@@ -88,29 +96,119 @@ def verify_sampling(
             break
         path.append(match)
         node = match
-    next_id = draw(left, generator)
+    return _sampled(proposal, probs, path, tests, left if refused else None, generator)
+
+
+def verify_block(proposal: Proposal, target_probs: Tensor, generator: torch.Generator) -> Verdict:
+    """Judge a drawn chain as a whole: as exact as `verify_sampling`, and never fewer tokens kept on average.
+
+    target_probs: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
+
+    Block verification (Sun 2403.10444). A token that the draft overrates costs nothing when the tokens after it
+    make up for it. What is no drawn chain is judged by `verify_sampling`: trees, copies, chosen tokens.
+
+        target (1/3, 2/3) and draft (2/3, 1/3) at both places, drafted 0, 1
+        token by token   0 is kept with 1/2, then 1 with 1; both with 1/2
+        as a block       both are kept with min(1, 1/2 x 2) = 1
+
+    The chain is walked from the front here, each token with its probability given the whole draft.
+    """
+    drawn_from = proposal.drawn_from
+    if drawn_from is None or not proposal.chained or len(proposal) < 2:
+        return verify_sampling(proposal, target_probs, generator)
+    probs = target_probs.float().cpu()  # sync: one per step
+    prefixes, keep = _block(proposal, drawn_from, probs)
+    tests: dict[int, tuple[float, float]] = {}
+    path: list[int] = []
+    residual = None
+    for node, token in enumerate(proposal.token_ids):
+        chance = min(1.0, keep[node] / (keep[node - 1] if node else 1.0))
+        uniform = float(torch.rand((), generator=generator))
+        tests[node] = chance, uniform
+        if uniform >= chance:
+            residual = _residual(
+                prefixes[node] * probs[node], drawn_from[node], token, proposal.words
+            )
+            break
+        path.append(node)
+    return _sampled(proposal, probs, path, tests, residual, generator, tuple(keep))
+
+
+def _block(
+    proposal: Proposal, drawn_from: Sequence[Tensor] | Tensor, probs: Tensor
+) -> tuple[list[float], list[float]]:
+    """What a drawn chain of N tokens is judged by as a block.
+
+    probs: (1 + N, V) float32 — the target's
+    returns: N + 1 prefixes and N probabilities to keep
+        prefixes[i]: probability to keep the first i tokens, whatever follows: the product of
+            target / drawn_from over them, never above 1 on the way
+        keep[i]: probability to keep token i and all before it, given the whole draft; falls with i
+    """
+    words = proposal.words
+    prefixes = [1.0]
+    for node, token in enumerate(proposal.token_ids):
+        drawn = float(drawn_from[node][words.column_of[token] if words else token])
+        prefixes.append(min(1.0, prefixes[-1] * float(probs[node, token]) / drawn))
+    keep = [prefixes[-1]]
+    for node in range(len(proposal) - 1, 0, -1):
+        prefix, token = prefixes[node], proposal.token_ids[node]
+        rest = float(_rest(prefix * probs[node], drawn_from[node], token, words).sum())
+        # Chance that the draft ends before `node` when it is not kept beyond: 1 where the next is kept anyway.
+        ends = rest / (rest + 1 - prefix) if rest + 1 - prefix > 0 else 1.0
+        keep.append(ends + (1 - ends) * keep[-1])
+    return prefixes, keep[::-1]
+
+
+VERIFIERS: Mapping[str, Verifier] = {TOKEN: verify_sampling, BLOCK: verify_block}
+
+
+def _sampled(
+    proposal: Proposal,
+    probs: Tensor,
+    path: Sequence[int],
+    tests: Tests,
+    residual: Tensor | None,
+    generator: torch.Generator,
+    block_probs: tuple[float, ...] = (),
+) -> Verdict:
+    """The verdict after a walk, with the target's own token drawn. residual: after a refusal"""
+    row = probs[path[-1] + 1 if path else 0]
+    next_id = draw(row if residual is None else residual, generator)
     node_probs = tuple(
         float(probs[parent + 1, token])
         for token, parent in zip(proposal.token_ids, proposal.parents, strict=True)
     )
+    tested = [tests.get(node, (None, None)) for node in range(len(proposal))]
     return Verdict(
         tuple(path),
         next_id,
-        _kind(proposal, refused),
-        tuple(accept),
-        tuple(draws),
+        _kind(proposal, residual is not None),
+        tuple(chance for chance, _ in tested),
+        tuple(uniform for _, uniform in tested),
         node_probs,
-        float(probs[node + 1, next_id]),
-        left if refused else None,
+        float(row[next_id]),
+        residual,
+        block_probs,
     )
 
 
 def _residual(
     left: Tensor, drawn_from: Tensor | None, token: int, words: ReducedVocabulary | None = None
 ) -> Tensor:
-    """What the target still has to give after `token` was refused: (V,) that sums to one.
+    """What the target still has to give after `token` was refused: (V,) that sums to one."""
+    rest = _rest(left, drawn_from, token, words)
+    total = rest.sum()
+    # Nothing is left only by rounding (the two distributions are equal): the target's own row is right then.
+    return rest / total if total > 0 else left
 
-    drawn_from: over `words`, or over all tokens
+
+def _rest(
+    left: Tensor, drawn_from: Tensor | None, token: int, words: ReducedVocabulary | None
+) -> Tensor:
+    """What is in `left` beyond what was drafted: (V,).
+
+    drawn_from: over `words`, or over all tokens; None where `token` was chosen
     """
     rest = left.clone()
     if drawn_from is None:
@@ -119,9 +217,7 @@ def _residual(
         # numpy's indexing takes half of torch's on a CPU.
         had, columns = rest.numpy(), words.ids.numpy() if words else slice(None)
         had[columns] = np.maximum(had[columns] - drawn_from.numpy(), 0)
-    total = rest.sum()
-    # Nothing is left only by rounding (the two distributions are equal): the target's own row is right then.
-    return rest / total if total > 0 else left
+    return rest
 
 
 def _kind(proposal: Proposal, refused: bool) -> Status:  # noqa: FBT001 - two facts, one answer

@@ -82,6 +82,7 @@ class Caches:
         from specdemo.engine.limits import Limits
         from specdemo.engine.loop import steps
         from specdemo.engine.sampling import Shaper
+        from specdemo.engine.verify import VERIFIERS
         from specdemo.session.text import TokenText
         from specdemo.trace.metrics import measure, output_ids
 
@@ -111,6 +112,7 @@ class Caches:
             started=header,
             cancelled=cancelled,
             detail=settings.detail,
+            verifier=VERIFIERS[settings.verification],
         )
         try:
             with closing(running):

@@ -75,11 +75,13 @@ class Node:
     parent: index of the parent among the step's nodes; -1 follows the pending token
     target_prob: probability under the target, after temperature, top-k, top-p and repetition penalty
     draft_prob: probability q with which a drawn token was drawn, siblings drawn before it taken out; the
-        target keeps it with min(1, p / q). None for every other token: a chosen one counts as drawn with 1
+        target keeps it with min(1, p / q), or as part of a block. None for every other token: a chosen one counts as drawn with 1
     accept_prob: probability with which it was kept; draw: the uniform number it was tested with
     survival: chance to be kept with all before it, as foreseen before it was judged
     confidence: the drafter's own number for the token, its probability or an estimate; decides nothing
     origin: None for the target's own token, and where a trace of schema 1 cannot say
+    block_prob: where the draft was judged as a block, the probability with which this token and all before it were
+        kept, given the whole draft; accept_prob is then its share of the one before
     """
 
     token_id: Count
@@ -93,6 +95,7 @@ class Node:
     survival: Probability | None = None
     confidence: Probability | None = None
     origin: Origin | None = None
+    block_prob: Probability | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,10 +113,10 @@ def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **giv
         options.setdefault("info", words.SETTING_HINTS[name])
     match widget.kind:
         case "dropdown":
-            policies = [(title, value) for value, title in words.POLICIES.items()]
-            return gr.Dropdown(choices or policies, **options)
+            return gr.Dropdown(choices or _titled(words.POLICIES), **options)
         case "radio":
-            return gr.Radio([(words.PRESETS[value], value) for value in row.choices], **options)
+            titles = {"preset": words.PRESETS, "verification": words.VERIFICATIONS}[name]
+            return gr.Radio(_titled(titles), **options)
         case "slider":
             ends = {"minimum": widget.low, "maximum": widget.high, "step": widget.step}
             return gr.Slider(**{**ends, **options})
@@ -124,6 +124,11 @@ def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **giv
             return gr.Number(minimum=row.low, precision=0, **options)
         case _:
             return gr.Checkbox(**options)
+
+
+def _titled(titles: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Choices for a component, which wants (title, value)."""
+    return [(title, value) for value, title in titles.items()]
 
 
 def _widget(name: str) -> Widget:

@@ -128,6 +128,9 @@ def test_a_lane_takes_from_the_options_what_it_leaves_out():
     options = parsed("bench --policy heuristic --lookahead 5")
     assert lane_settings(options, "ngram") == RunSettings("ngram", "heuristic", 5)
     assert lane_settings(options, "ngram:constant:2") == RunSettings("ngram", "constant", 2)
+    assert lane_settings(options, "ngram:::block") == RunSettings(
+        "ngram", "heuristic", 5, verification="block"
+    )
     for lane in ("ngram:constant:x", "ngram:no-such", "ngram:constant:99"):
         with pytest.raises(UserError):
             lane_settings(options, lane)

@@ -33,6 +33,7 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal, TargetOutput
+from specdemo.engine.verify import verify_block, verify_sampling
 from specdemo.settings import POLICIES, Sampling
 from specdemo.trace.events import FinishReason, Verified
 from specdemo.trace.metrics import output_ids
@@ -102,6 +103,9 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
         assert max(levels, default=0) <= min(budget, 24)
         assert len(proposal) <= 24
         assert all(parent < node for node, parent in enumerate(proposal.parents))
+        if proposal.chained:  # a tree may be a chain by chance, and says nothing of it
+            assert proposal.parents == tuple(range(-1, len(proposal) - 1))
+            assert "nodes" not in METHODS[method].options
         pairs = list(zip(proposal.parents, proposal.token_ids, strict=True))
         assert len(pairs) == len(set(pairs))
         assert len(proposal.confidences) in (0, len(proposal))
@@ -311,6 +315,13 @@ def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling
     assert not impossible
 
 
+def test_tokens_judged_as_blocks_have_the_exact_joint_distribution():
+    """Chains whose length depends on what was drawn, in the real loop."""
+    statistic, limit, impossible = chi_square("draft_model", SAMPLINGS[0], verifier=verify_block)
+    assert statistic < limit
+    assert not impossible
+
+
 PUBLISHED = [
     ("speculators", "feature"), ("SpecForge", "feature_tree"), ("SafeAILab", "feature"), ("Medusa", "medusa"),
 ]  # fmt: skip
@@ -355,7 +366,7 @@ def test_a_lossy_method_is_found_out():
     assert statistic > 1.5 * limit
 
 
-def chi_square(method, sampling, *, words=4, runs=1_000, published=None):
+def chi_square(method, sampling, *, words=4, runs=1_000, published=None, verifier=verify_sampling):
     """The statistic, its limit at p = 1e-4 (Wilson-Hilferty), and how often something impossible was said.
 
     Four words and 1,000 runs find as small an error as five words and 1,500 runs: 64 cells instead of 125.
@@ -383,8 +394,9 @@ def chi_square(method, sampling, *, words=4, runs=1_000, published=None):
             )
         target.rollback(0)
         events = generate(
-            target, drafter, prompt, shaper=Shaper(seeded), limits=Limits(3), started=header()
-        )
+            target, drafter, prompt, shaper=Shaper(seeded), limits=Limits(3), started=header(),
+            verifier=verifier,
+        )  # fmt: skip
         counts[tuple(output_ids(events))] += 1
     expected = exact * runs
     common = expected >= 5

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import pytest
 import torch
 
+from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.types import Proposal
-from specdemo.engine.verify import _residual, verify_greedy, verify_sampling
+from specdemo.engine.verify import (
+    VERIFIERS,
+    _residual,
+    verify_block,
+    verify_greedy,
+    verify_sampling,
+)
+from specdemo.settings import VERIFICATIONS
 from specdemo.trace.events import Status
 
 TARGET = torch.tensor([0.45, 0.3, 0.15, 0.1])
@@ -97,3 +106,172 @@ def test_greedy_walks_a_tree_and_says_why_it_stopped():
     assert verdict.accept_probs == (0.0, 1.0, 1.0)
     assert verify_greedy(Proposal((0,), (-1,)), logits[:2]).kind is Status.CORRECTION
     assert verify_greedy(Proposal(), logits[:1]).kind is Status.PLAIN
+
+
+class Models:
+    """A target and a draft over a few words, as rows for every text that was written so far.
+
+    stops: whether a draft ends after a text, beside its length; words: what the draft's rows are over
+    """
+
+    def __init__(self, target, draft, stops=lambda _: False, words=None):
+        self.target = cache(lambda text: torch.tensor(target(text)))
+        self.draft = cache(lambda text: torch.tensor(draft(text)))
+        self.chances = cache(lambda text: self.target(text).tolist())
+        self.stops, self.words = stops, words
+        self.size = len(target(()))
+
+    def drafts(self, length, text=()):
+        """Every draft of at most `length` tokens, with its probability."""
+        if len(text) == length or (text and self.stops(text)):
+            yield 1.0, text
+            return
+        for column, prob in enumerate(self.draft(text).tolist()):
+            token = self.words.token(column) if self.words else column
+            for rest, draft in self.drafts(length, (*text, token)) if prob else ():
+                yield prob * rest, draft
+
+    def judged(self, verifier, length, monkeypatch):
+        """Every way that a step can go: (its probability, what was kept, what the next token is drawn from)."""
+        for weight, draft in self.drafts(length):
+            places = range(len(draft))
+            proposal = Proposal.chain(
+                draft, draft_probs=[self.draft(draft[:i]) for i in places], words=self.words
+            )
+            rows = torch.stack([self.target(draft[:i]) for i in (*places, len(draft))])
+            for kept in (*places, len(draft)):
+                # Numbers that keep so many tokens and refuse the next; then one for the target's own.
+                numbers = iter([0.0] * kept + [1.0] * (kept < len(draft)) + [0.5])
+                with monkeypatch.context() as scripted:
+                    scripted.setattr(torch, "rand", lambda *_, **__: torch.tensor(next(numbers)))  # noqa: B023
+                    try:
+                        verdict = verifier(proposal, rows, None)
+                    except StopIteration:  # a token that cannot be kept
+                        continue
+                if len(verdict.path) < kept:
+                    continue
+                chance = weight
+                for node in places[: kept + 1]:
+                    accept = verdict.accept_probs[node]
+                    chance *= accept if node < kept else 1 - accept
+                drawn_from = rows[kept] if verdict.residual is None else verdict.residual
+                yield chance, draft[:kept], drawn_from
+
+    def said(self, verifier, length, monkeypatch):
+        """The joint distribution of `length` + 1 tokens, text by text, and the mean number of tokens kept.
+
+        What a step leaves open is the target's own.
+        """
+        joint = dict.fromkeys(itertools.product(range(self.size), repeat=length + 1), 0.0)
+        mean = 0.0
+        for chance, kept, drawn_from in self.judged(verifier, length, monkeypatch):
+            mean += chance * len(kept)
+            for token, prob in enumerate(drawn_from.tolist()):
+                if chance * prob:
+                    for text, rest in self.texts(length + 1, (*kept, token)):
+                        joint[text] += chance * prob * rest
+        return torch.tensor([joint[text] for text in sorted(joint)]), mean
+
+    def texts(self, length, begun=()):
+        """Every text of so many tokens that begins so, and how likely the target goes on like that."""
+        if len(begun) == length:
+            yield begun, 1.0
+            return
+        for token, prob in enumerate(self.chances(begun)):
+            for text, rest in self.texts(length, (*begun, token)):
+                yield text, prob * rest
+
+    def plain(self, length):
+        """The target's own distribution, text by text."""
+        return torch.tensor([prob for _, prob in sorted(self.texts(length))])
+
+
+def at_random(seed, zeros=0.0):
+    """Rows that depend on the whole text before them, some of their entries without probability."""
+
+    def row(text):
+        generator = torch.Generator().manual_seed(
+            1000 * seed + sum(3**i * (t + 1) for i, t in enumerate(text))
+        )
+        chances = torch.rand(3, generator=generator) ** 2
+        chances *= torch.rand(3, generator=generator) >= zeros
+        chances[seed % 3] += 0.01
+        return (chances / chances.sum()).tolist()
+
+    return row
+
+
+def always(*row):
+    return lambda _: list(row)
+
+
+PAPER = Models(always(1 / 3, 2 / 3), always(2 / 3, 1 / 3))
+MODELS = {
+    "paper": PAPER,
+    "random": Models(at_random(1), at_random(2)),
+    "random zeros": Models(at_random(3, 0.4), at_random(4, 0.4)),
+    "equal": Models(at_random(5), at_random(5)),
+    "disjoint": Models(always(1.0, 0.0, 0.0), always(0.0, 0.25, 0.75)),
+    "certain": Models(always(0.0, 1.0), always(0.0, 1.0)),
+    "sure draft": Models(at_random(6), always(0.0, 1.0, 0.0)),
+    "sure target": Models(always(0.0, 0.0, 1.0), at_random(7)),
+    "first apart": Models(lambda t: [0.9, 0.1] if t else [0.1, 0.9], always(0.9, 0.1)),
+    "lengths by what was drawn": Models(at_random(8), at_random(9), lambda text: text[-1] == 1),
+    "fewer words": Models(
+        at_random(10), always(0.75, 0.25), words=ReducedVocabulary(torch.tensor([2, 0]), 3)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_block_commits_the_target_exactly_and_keeps_no_fewer_tokens(name, length, monkeypatch):
+    """By enumeration of all drafts and of all ways to judge them, through the verifiers themselves."""
+    models = MODELS[name]
+    plain = models.plain(length + 1)
+    joint, kept = models.said(verify_block, length, monkeypatch)
+    by_token, kept_by_token = models.said(verify_sampling, length, monkeypatch)
+    torch.testing.assert_close(joint, plain, atol=1e-6, rtol=0)
+    torch.testing.assert_close(by_token, plain, atol=1e-6, rtol=0)
+    assert kept >= kept_by_token - 1e-6
+    if length == 1:
+        assert kept == pytest.approx(kept_by_token, abs=1e-6)
+    elif name in GAINS:
+        assert kept > kept_by_token + 0.005
+
+
+GAINS = ("paper", "random", "lengths by what was drawn", "fewer words")
+
+
+def test_the_example_of_the_paper_keeps_as_many_tokens_as_it_says(monkeypatch):
+    assert PAPER.said(verify_sampling, 2, monkeypatch)[1] == pytest.approx(10 / 9)
+    assert PAPER.said(verify_block, 2, monkeypatch)[1] == pytest.approx(11 / 9)
+    drafted = Proposal.chain((0, 1), draft_probs=torch.tensor([[2 / 3, 1 / 3]] * 2))
+    rows = torch.tensor([[1 / 3, 2 / 3]] * 3)
+    generator = torch.Generator().manual_seed(0)
+    assert verify_block(drafted, rows, generator).block_probs == pytest.approx((1, 1))
+
+
+def test_what_is_no_drawn_chain_is_judged_token_by_token():
+    """A tree too that happens to be a chain: whether it became one may have hung on what was drawn."""
+    rows = torch.softmax(torch.randn(3, 4, generator=torch.Generator().manual_seed(2)), dim=-1)
+    drawn = torch.stack([DRAFT, DRAFT])
+    for proposal in (
+        Proposal((3, 1), (-1, -1), draft_probs=drawn),
+        Proposal((3, 1), (-1, 0), draft_probs=drawn),
+        Proposal.chain((3, 1)),
+        Proposal.chain((3, 1), draft_probs=drawn, chosen=True),
+        Proposal.chain((3,), draft_probs=drawn[:1]),
+        Proposal(),
+    ):
+        for seed in range(5):
+            verdicts = [
+                verifier(proposal, rows[: 1 + len(proposal)], torch.Generator().manual_seed(seed))
+                for verifier in (verify_block, verify_sampling)
+            ]
+            assert verdicts[0].block_probs == ()
+            assert str(verdicts[0]) == str(verdicts[1])
+
+
+def test_every_verification_that_can_be_chosen_has_a_verifier():
+    assert tuple(VERIFIERS) == VERIFICATIONS

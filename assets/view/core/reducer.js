@@ -158,7 +158,7 @@ function takeOpen(lane, item) {
  * @param {Node} node
  * @returns {Node}
  */
-function unjudged({ accept_prob: _, draw: __, target_prob: ___, ...node }) {
+function unjudged({ accept_prob: _, draw: __, target_prob: ___, block_prob: ____, ...node }) {
   return { ...node, status: "drafted" };
 }
 

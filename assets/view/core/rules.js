@@ -89,6 +89,7 @@ export const RULES = {
       survival: {"empty": true, "kind": "Number", "wanted": "a number from 0 to 1", "low": 0, "high": 1.000001},
       confidence: {"empty": true, "kind": "Number", "wanted": "a number from 0 to 1", "low": 0, "high": 1.000001},
       origin: {"empty": true, "kind": "Text", "wanted": "one of drawn, chosen", "texts": ["drawn", "chosen"]},
+      block_prob: {"empty": true, "kind": "Number", "wanted": "a number from 0 to 1", "low": 0, "high": 1.000001},
     },
     Place: {
       after: {"required": true, "kind": "Number", "wanted": "a whole number from -1 to 1023", "low": -1, "high": 1023, "whole": true},

@@ -2,4 +2,4 @@
 
 export const FLAGS = ["memory", "fallback", "baseline", "stand_in"];
 export const NUMBERS = ["lookahead", "threshold", "nodes", "tokens", "temperature", "top_k", "top_p", "penalty", "seed"];
-export const TEXTS = ["method", "policy", "sampling"];
+export const TEXTS = ["method", "policy", "sampling", "verification"];

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lanes",
         default=LANES,
         metavar="A,B",
-        about="what to measure beside plain decoding: METHOD[:POLICY[:LOOKAHEAD]]; `methods` for every method, "
+        about="what to measure beside plain decoding: METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]]; `methods` for every method, "
         "`trained` for those with trained weights, `policies` for every lookahead policy, the best constant "
         "lookahead and the oracle; transformers[:assisted|:lookup], llama.cpp[:lookup] and floor, or `peers` "
         "for all of these",

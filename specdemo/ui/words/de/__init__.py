@@ -23,6 +23,7 @@ SETTINGS = {
     "nodes": "Knoten des Baums",
     "memory": "In dieser Sitzung Gelerntes nutzen",
     "preset": "Ziehen der Token",
+    "verification": "Prüfung eines Entwurfs",
     "temperature": "Temperatur",
     "max_new_tokens": "Höchstzahl der Token",
     "threshold": "Schwelle der Zuversicht",
@@ -35,6 +36,7 @@ SETTINGS = {
     "seed": "Startwert",
 }
 SETTING_HINTS = {
+    "verification": "Als Block werden im Mittel mindestens so viele Token behalten, und der Text bleibt der des Zielmodells. Bäume, Kopien und das jeweils wahrscheinlichste Token werden immer Token für Token geprüft.",
     "seed": "Derselbe Startwert gibt denselben Text, außer bei Auto und „Nach Kosten“, die auf gemessene Zeiten reagieren.",
 }
 SYSTEM = "System-Prompt (freiwillig)"
@@ -79,6 +81,7 @@ PRESETS = {
     "greedy": "Immer das wahrscheinlichste",
     "own": "Eigene Werte",
 }
+VERIFICATIONS = {"token": "Token für Token", "block": "Als Block"}
 DRAWN = "Temperatur {temperature}, Top-k {top_k}, Top-p {top_p}, Wiederholungsstrafe {repetition_penalty}."
 DRAWN_GREEDY = "Immer das wahrscheinlichste Token."
 DRAWN_NOTHING = "Wer das Modell gemacht hat, empfiehlt nichts. Immer das wahrscheinlichste Token."

@@ -24,6 +24,7 @@ SETTINGS = {
     "nodes": "Tree nodes",
     "memory": "Reuse what this session learned",
     "preset": "Sampling",
+    "verification": "Verification of a draft",
     "temperature": "Temperature",
     "max_new_tokens": "Maximum tokens",
     "threshold": "Confidence threshold",
@@ -36,6 +37,7 @@ SETTINGS = {
     "seed": "Seed",
 }
 SETTING_HINTS = {
+    "verification": "As a block keeps at least as many tokens on average, and the text stays the target's. Trees, copies and greedy decoding are always judged token by token.",
     "seed": "The same seed gives the same text, except with Auto and Cost-aware, which react to timing.",
 }
 SYSTEM = "System prompt (optional)"
@@ -76,6 +78,7 @@ POLICIES = {
     "cost": "Cost-aware",
 }
 PRESETS = {"recommended": "As the model recommends", "greedy": "Greedy", "own": "Own values"}
+VERIFICATIONS = {"token": "Token by token", "block": "As a block"}
 # Which values the preset stands for.
 DRAWN = "Temperature {temperature}, top-k {top_k}, top-p {top_p}, repetition penalty {repetition_penalty}."
 DRAWN_GREEDY = "Always the most likely token."
