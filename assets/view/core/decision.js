@@ -59,6 +59,7 @@ class Decision {
     this.lossy = Boolean(header.lossy);
     this.drawn = this.value.draw !== undefined && this.value.accept_prob !== undefined;
     this.sampled = step.nodes.some((value) => value.draw !== undefined);
+    this.block = step.nodes.some((value) => value.block_prob !== undefined) ? blockOf(step.nodes) : null;
   }
 
   /** Whether the walk of the target came as far as the place of this token. */
@@ -83,9 +84,9 @@ class Decision {
     const tested = this.drawn ? "drawn" : "greedy";
     /** @type {Partial<Record<string, () => string>>} */
     const names = {
-      accepted: () => `accepted_${tested}`,
-      rejected: () => (this.drawn || this.kept ? `rejected_${tested}` : "rejected"),
-      unreached: () => this.#unreached(),
+      accepted: () => (this.block ? "accepted_block" : `accepted_${tested}`),
+      rejected: () => (this.block ? "rejected_block" : this.drawn || this.kept ? `rejected_${tested}` : "rejected"),
+      unreached: () => (this.block ? "unreached_block" : this.#unreached()),
       correction: () => (!this.sampled ? "correction_greedy" : this.#residualProb === null ? "correction_drawn" : "correction_listed"),
       bonus: () => (this.sampled ? "bonus_drawn" : "bonus_greedy"),
     };
@@ -94,7 +95,7 @@ class Decision {
     return fill(words.explain[name] ?? words.explain[status] ?? "", {
       token: quote(value), draw, accept, target: two(value.target_prob), draft: two(value.draft_prob ?? value.confidence),
       best: quote(this.kept), best_prob: two(this.kept?.target_prob), refused: this.refused.map(quote).join(", "),
-      before: quote(this.#before()), residual: two(this.#residualProb), count: this.step.path.length,
+      before: quote(this.#before()), residual: two(this.#residualProb), count: this.step.path.length, drafted: this.step.nodes.length,
     });
   }
 
@@ -122,6 +123,7 @@ class Decision {
     const words = this.words.formula;
     const { value, status } = this;
     if (this.lossy) return "";
+    if (this.block && this.node >= 0) return [...this.#blockLines(this.block), this.drawn ? this.#test() : ""].filter(Boolean).join("\n");
     if (this.drawn) return [this.#accept(), this.#test()].filter(Boolean).join("\n");
     const tested = status === "accepted" || status === "rejected";
     if (tested && this.kept && !this.sampled) {
@@ -144,6 +146,24 @@ class Decision {
     });
   }
 
+  // A token of a block: how likely it is kept before and after the rest of the draft is known, and its share of that.
+  /** @param {Block} block */
+  #blockLines({ prefix, keep, ends }) {
+    const words = this.words.formula;
+    const { node, value } = this;
+    const last = node === keep.length - 1;
+    const values = {
+      before: two(prefix[node]), target: two(value.target_prob), draft: two(value.draft_prob), prefix: two(prefix[node + 1]),
+      ends: two(ends[node]), next: two(keep[node + 1]), keep: two(keep[node]), keep_before: two(keep[node - 1]),
+      accept: apart(value.accept_prob, value.draw)[0],
+    };
+    return [
+      fill(node ? words.block_prefix : words.block_prefix_first, values),
+      fill(last ? words.block_keep_last : words.block_keep, values),
+      node && this.drawn ? fill(words.block_accept, values) : "", // before the first token nothing had to be kept
+    ];
+  }
+
   #test() {
     const [draw, accept] = apart(this.value.draw, this.value.accept_prob);
     return fill(this.words.formula[this.status === "rejected" ? "draw_refused" : "draw_kept"], { draw, accept });
@@ -157,9 +177,11 @@ class Decision {
     if (this.refused.length !== 1 || !only.origin || own.residual === null) return "";
     if (only.origin === "chosen") return fill(words.residual_chosen, { target: two(own.target), refused: two(only.target_prob), residual: two(own.residual) });
     const draft = own.draft ?? 0;
-    const rest = ((own.target ?? 0) - draft) / own.residual;
-    return fill(own.draft === null ? words.residual_unlisted : words.residual, {
-      target: two(own.target), draft: two(draft), rest: two(rest), residual: two(own.residual),
+    const prefix = this.block ? this.block.prefix[this.step.path.length] : 1;
+    const rest = (prefix * (own.target ?? 0) - draft) / own.residual;
+    const name = `${own.draft === null ? "residual_unlisted" : "residual"}${this.block ? "_block" : ""}`;
+    return fill(words[name], {
+      target: two(own.target), draft: two(draft), rest: two(rest), residual: two(own.residual), prefix: two(prefix),
     });
   }
 
@@ -211,6 +233,7 @@ class Decision {
   notes() {
     const { words, step, thoughts } = this;
     const notes = [];
+    if (this.block && this.node >= 0) notes.push(words.notes.block);
     if (this.refused.length && this.drawn) notes.push(fill(words.notes.left, { count: this.refused.length }));
     if (this.value.survival !== undefined) notes.push(fill(words.notes.foreseen, { chance: two(this.value.survival) }));
     if (step.open) return notes;
@@ -220,6 +243,29 @@ class Decision {
     if (thoughts && !this.sampled && this.header.settings?.sampling?.temperature === 0) notes.push(words.notes.greedy);
     return notes;
   }
+}
+
+/**
+ * What a chain is judged by as a block, see `verify_block` in specdemo/engine/verify.py.
+ *
+ * prefix[i]: probability to keep the first i tokens, whatever follows them
+ * keep[i]: probability to keep token i with all before it, given the whole draft
+ * ends[i]: probability that the draft ends after token i when it is not kept further
+ *
+ * @typedef {{ prefix: number[], keep: number[], ends: number[] }} Block
+ * @param {Node[]} nodes
+ * @returns {Block}
+ */
+function blockOf(nodes) {
+  const prefix = [1];
+  for (const { target_prob: target = 0, draft_prob: draft = 1 } of nodes) prefix.push(Math.min(1, ((prefix.at(-1) ?? 1) * target) / draft));
+  const keep = nodes.map(({ block_prob: prob = 0 }) => prob);
+  prefix[nodes.length] = keep.at(-1) ?? 1; // the same number, as the verifier rounded it
+  const ends = keep.map((prob, i) => {
+    const next = keep[i + 1] ?? 0;
+    return next < 1 ? Math.max(0, (prob - next) / (1 - next)) : 1;
+  });
+  return { prefix, keep, ends };
 }
 
 /** @type {("target" | "draft" | "residual")[]} */

@@ -104,6 +104,40 @@ assert.match(told(2, tree).why, /“cat” was kept instead/);
 assert.match(told(4, tree).why, /“cat” was kept instead/);
 assert.match(told(-1, tree).why, /whole draft was kept \(2\)/);
 
+// A draft that was judged as a block: the first token, with half the draft's probability, gains from what follows it.
+const block = step(
+  [
+    node(1, " cat", -1, "accepted", drawn(0.3, 0.6, { accept_prob: 0.55, draw: 0.5, block_prob: 0.55 })),
+    node(2, " sat", 0, "accepted", drawn(0.6, 0.4, { accept_prob: 0.5 / 0.55, draw: 0.2, block_prob: 0.5 })),
+    node(3, " on", 1, "rejected", drawn(0.2, 0.4, { accept_prob: 0.75, draw: 0.8, block_prob: 0.375 })),
+  ],
+  [0, 1],
+  own(4, " there", "correction", 0.6),
+  [{ after: 1, target: [choice(4, 0.6, " there"), choice(3, 0.2, " on")], draft: [choice(3, 0.4, " on"), choice(4, 0.1, " there")], residual: [choice(4, 0.875, " there")] }],
+);
+assert.match(told(0, block).why, /^The 3 drafted tokens were judged as a block\. The draw 0\.50 lies below .* 0\.55, .*: kept\.$/);
+assert.deepEqual(told(0, block).formula.split("\n"), [
+  "prefix = min(1, target / draft) = min(1, 0.30 / 0.60) = 0.50",
+  "keep = end + (1 - end) × keep of the next = 0.10 + (1 - 0.10) × 0.50 = 0.55",
+  "draw 0.50 < 0.55: kept",
+]);
+assert.deepEqual(told(1, block).formula.split("\n"), [
+  "prefix = min(1, prefix before × target / draft) = min(1, 0.50 × 0.60 / 0.40) = 0.75",
+  "keep = end + (1 - end) × keep of the next = 0.20 + (1 - 0.20) × 0.38 = 0.50",
+  "accept = keep / keep before = 0.50 / 0.55 = 0.91",
+  "draw 0.20 < 0.91: kept",
+]);
+assert.deepEqual(told(2, block).formula.split("\n"), [
+  "prefix = min(1, prefix before × target / draft) = min(1, 0.75 × 0.20 / 0.40) = 0.38",
+  "keep = prefix = 0.38",
+  "accept = keep / keep before = 0.38 / 0.50 = 0.75",
+  "draw 0.80 ≥ 0.75: rejected",
+]);
+assert.equal(told(-1, block).formula, "residual = max(prefix × target - draft, 0) / rest = (0.75 × 0.60 - 0.10) / 0.40 = 0.88");
+assert.ok(told(0, block).notes.includes(words.notes.block));
+const early = { ...block, path: [0], nodes: block.nodes.map((value, i) => (i === 0 ? value : { ...value, status: i === 1 ? "rejected" : "unreached" })) };
+assert.match(told(2, early).why, /judged as a block, of which the part before “sat” was kept/);
+
 // What was not judged yet, what is folded, and a target's own token in a step without a draft.
 const open = { ...greedy, open: true, path: [], next: null, nodes: [node(1, " the", -1, "drafted", { confidence: 0.3, origin: "chosen" })] };
 assert.equal(told(0, open, header(0)).why, words.explain.drafted);

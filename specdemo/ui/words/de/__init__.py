@@ -307,11 +307,14 @@ VIEW: dict[str, object] = {
         "accepted": "Das Zielmodell hätte dasselbe gesagt, also wurde es behalten.",
         "accepted_greedy": "Das entworfene Token ist hier das wahrscheinlichste des Zielmodells, mit {target}: behalten.",
         "accepted_drawn": "Die gezogene Zahl {draw} liegt unter der Annahmewahrscheinlichkeit {accept}: behalten.",
+        "accepted_block": "Die {drafted} entworfenen Token wurden als Block geprüft. Die gezogene Zahl {draw} liegt unter der Annahmewahrscheinlichkeit {accept} dieses Tokens, die den ganzen Entwurf berücksichtigt: behalten.",
+        "rejected_block": "Die {drafted} entworfenen Token wurden als Block geprüft. Die gezogene Zahl {draw} liegt nicht unter der Annahmewahrscheinlichkeit {accept} dieses Tokens, die den ganzen Entwurf berücksichtigt: abgelehnt.",
         "rejected": "Das Zielmodell hätte etwas anderes gesagt, also wurde es abgelehnt.",
         "rejected_greedy": "Das wahrscheinlichste Token des Zielmodells ist hier „{best}“ mit {best_prob}; „{token}“, "
         "dem es {target} gibt, wurde abgelehnt.",
         "rejected_drawn": "Die gezogene Zahl {draw} liegt nicht unter der Annahmewahrscheinlichkeit {accept}: abgelehnt.",
         "unreached": "Nie geprüft: Ein Token davor wurde abgelehnt oder ein anderes an seiner Stelle behalten.",
+        "unreached_block": "Die {drafted} entworfenen Token wurden als Block geprüft; davon wurde der Teil vor „{before}“ behalten.",
         "unreached_refused": "Nie geprüft: „{before}“ davor wurde abgelehnt.",
         "unreached_kept": "Nie geprüft: Stattdessen wurde „{before}“ behalten.",
         "folded": "{count} weitere Token des Baums; keines davon wurde geprüft und behalten.",
@@ -333,14 +336,23 @@ VIEW: dict[str, object] = {
         "left_chosen": "Annahme = übrig / 1 = {accept}",
         "draw_kept": "gezogen {draw} < {accept}: behalten",
         "draw_refused": "gezogen {draw} ≥ {accept}: abgelehnt",
+        "block_prefix_first": "Anfang = min(1, Ziel / Entwurf) = min(1, {target} / {draft}) = {prefix}",
+        "block_prefix": "Anfang = min(1, Anfang davor × Ziel / Entwurf) = min(1, {before} × {target} / {draft}) = {prefix}",
+        "block_keep": "bleibt = Ende + (1 - Ende) × bleibt des nächsten = {ends} + (1 - {ends}) × {next} = {keep}",
+        "block_keep_last": "bleibt = Anfang = {keep}",
+        "block_accept": "Annahme = bleibt / bleibt davor = {keep} / {keep_before} = {accept}",
         "greedy_kept": "wahrscheinlichstes des Zielmodells = „{best}“ ({best_prob}) = entworfen: behalten",
         "greedy_refused": "wahrscheinlichstes des Zielmodells = „{best}“ ({best_prob}) ≠ „{token}“: abgelehnt",
         "residual": "Rest = max(Ziel - Entwurf, 0) / Summe = ({target} - {draft}) / {rest} = {residual}",
         "residual_unlisted": "Rest = max(Ziel - Entwurf, 0) / Summe = {residual}, wobei Ziel {target} ist "
         "und Entwurf zu klein für die Liste",
+        "residual_block": "Rest = max(Anfang × Ziel - Entwurf, 0) / Summe = ({prefix} × {target} - {draft}) / {rest} = {residual}",
+        "residual_unlisted_block": "Rest = max(Anfang × Ziel - Entwurf, 0) / Summe = {residual}, wobei Anfang {prefix} und Ziel {target} ist "
+        "und Entwurf zu klein für die Liste",
         "residual_chosen": "Rest = Ziel / (1 - abgelehnt) = {target} / (1 - {refused}) = {residual}",
     },
     "notes": {
+        "block": "Anfang: mit welcher Wahrscheinlichkeit der Entwurf bis hier behalten wird, bevor man weiß, was folgt. Ende: mit welcher er nach diesem Token endet, wenn er nicht weiter behalten wird. bleibt: mit welcher er bis hier behalten wird, wenn man ihn ganz kennt.",
         "left": "übrig: was das Zielmodell nach {count} Ablehnungen an dieser Stelle noch zu vergeben hat.",
         "no_detail": "Dieser Lauf wurde ohne Einzelheiten aufgezeichnet: Zu jeder Stelle enthält er nur, was entworfen "
         "und festgelegt wurde.",
