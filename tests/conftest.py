@@ -29,6 +29,7 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Drafter, LanguageModel
+from specdemo.engine.verify import Verifier, verify_sampling
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.pair import LoadedPair
 from specdemo.session.loaded import Loaded
@@ -133,6 +134,7 @@ def run_lane(
     max_new_tokens: int = 40,
     stop_ids: frozenset[int] = frozenset(),
     target: CachedModel | None = None,
+    verifier: Verifier = verify_sampling,
 ) -> list[Event]:
     """All events of one lane."""
     target = target or bound_target(drafter) or CachedModel(decoder_of(model))
@@ -145,6 +147,7 @@ def run_lane(
             shaper=Shaper(sampling or Sampling()),
             limits=Limits(max_new_tokens, stop_ids),
             started=header(),
+            verifier=verifier,
         )
     )
 

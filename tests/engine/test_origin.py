@@ -10,6 +10,7 @@ from specdemo.drafters.methods import METHODS
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
+from specdemo.engine.verify import verify_block, verify_sampling
 from specdemo.settings import Sampling
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import Drafted, Node, Origin, Verified
@@ -19,11 +20,15 @@ COPIES = {"ngram", "retrieval"}
 CHOOSES = {"medusa", "jet"}
 
 
-def drafts(target_weights, draft_weights, method, temperature, prompt=PROMPT):
+def drafts(
+    target_weights, draft_weights, method, temperature, prompt=PROMPT, verifier=verify_sampling
+):
     """Drafted and Verified of each step that drafted."""
     sampling = Sampling(temperature, seed=3)
     drafter = drafter_for(method, CachedModel(draft_weights), sampling=sampling, policy="constant")
-    events = run_lane(target_weights, drafter, prompt, sampling=sampling, max_new_tokens=60)
+    events = run_lane(
+        target_weights, drafter, prompt, sampling=sampling, max_new_tokens=60, verifier=verifier
+    )
     drafted = [event for event in events if isinstance(event, Drafted)]
     judged = [event for event in events if isinstance(event, Verified)]
     return [pair for pair in zip(drafted, judged, strict=True) if pair[0].nodes]
@@ -57,6 +62,24 @@ def test_a_token_is_kept_by_the_rule_of_its_origin(
             expected = min(1.0, node.target_prob / (node.draft_prob or 1.0))
             assert node.accept_prob == pytest.approx(expected, rel=1e-5)
         assert decode(encode(judged)).nodes[0].origin is judged.nodes[0].origin
+
+
+@pytest.mark.parametrize("method", ["draft_model", "tree", "ngram"])
+def test_a_chain_that_was_judged_as_a_block_says_so(target_weights, draft_weights, method):
+    """Each token's chance is its share of the block's; a trace keeps all that the inspector explains it with."""
+    found = drafts(target_weights, draft_weights, method, 1.0, verifier=verify_block)
+    blocks = [judged for _, judged in found if judged.nodes[0].block_prob is not None]
+    assert bool(blocks) == (method == "draft_model")
+    for judged in blocks:
+        nodes = decode(encode(judged)).nodes
+        prefix, before = 1.0, 1.0
+        for node in nodes:
+            prefix = min(1.0, prefix * node.target_prob / node.draft_prob)
+            assert node.block_prob <= before
+            if node.accept_prob is not None:
+                assert node.accept_prob == pytest.approx(node.block_prob / before, rel=1e-5)
+            before = node.block_prob
+        assert nodes[-1].block_prob == pytest.approx(prefix, rel=1e-4)
 
 
 def test_the_origin_changes_with_the_source(target_weights, draft_weights):
