@@ -12,12 +12,13 @@ from conftest import nonsense_store
 from letters import tiny_pair
 
 from specdemo.drafters.shipped import Shipped
+from specdemo.engine.verify import VERIFIERS, verify_sampling
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
 from specdemo.session import studio as studio_module
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings
+from specdemo.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
 from specdemo.trace.events import RunFinished, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
 
@@ -151,6 +152,22 @@ def test_both_lanes_of_a_run_are_of_one_pair(studio):
     )
     assert plain == drafted
     assert len(plain) == 60
+
+
+@pytest.mark.parametrize("verification", VERIFICATIONS)
+def test_the_settings_choose_how_drafts_are_judged(studio, monkeypatch, verification):
+    asked = set()
+
+    def judged_by(name):
+        return lambda *given: asked.add(name) or verify_sampling(*given)
+
+    for name in VERIFICATIONS:
+        monkeypatch.setitem(VERIFIERS, name, judged_by(name))
+    drawn = replace(
+        PLAIN, max_new_tokens=4, sampling=Sampling(temperature=1.0), verification=verification
+    )
+    assert said(studio, drawn)
+    assert asked == {verification}
 
 
 def test_closing_the_switch_gives_it_up(studio, loader):
