@@ -1,9 +1,10 @@
-"""Attention that reads shared key/value heads where they lie, instead of repeating them for every query head."""
+"""Attention that reads shared key/value heads where they lie, and forgets what a sliding window has left behind."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -17,13 +18,23 @@ def shared_heads(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
+    sliding_window: int | None = None,
     **_options: Any,
 ) -> tuple[Tensor, None]:
     """Grouped-query attention (Ainslie 2305.13245) as transformers asks for it.
 
     query: (1, heads, rows, head_dim); key, value: (1, kv_heads, keys, head_dim)
+    attention_mask: additive for masks of ours; booleans for those of transformers, which know the window already
+    sliding_window: keys that each row looks back at, itself included (Longformer 2004.05150); None for all
     returns: (1, rows, heads, head_dim)
     """
+    if (
+        sliding_window
+        and attention_mask is not None
+        and attention_mask.dtype != torch.bool
+        and key.shape[2] > sliding_window
+    ):
+        attention_mask = forget(attention_mask, sliding_window)
     attended = scaled_dot_product_attention(
         query,
         key,
@@ -34,6 +45,22 @@ def shared_heads(
         enable_gqa=query.shape[1] != key.shape[1],
     )
     return attended.transpose(1, 2).contiguous(), None
+
+
+def forget(mask: Tensor, window: int) -> Tensor:
+    """Leave each row the last `window` keys that it sees.
+
+    Keys lie in the order of the text, and a node of a tree behind those that it descends from. So the last keys
+    that a row sees are the last positions of its own path, wherever they lie.
+
+    mask: (1, 1, rows, keys) additive, 0 where a row sees a key. Two siblings follow "the cat", window 2:
+
+        key        the  cat  sat  ran          the  cat  sat  ran
+        sat         0    0    0   -inf    ->   -inf  0    0   -inf
+        ran         0    0   -inf  0           -inf  0   -inf  0
+    """
+    seen_since = (mask == 0).flip(-1).cumsum(-1).flip(-1)
+    return mask.masked_fill(seen_since > window, torch.finfo(mask.dtype).min)
 
 
 def use_shared_heads(model: Any) -> None:

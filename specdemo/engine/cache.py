@@ -104,10 +104,11 @@ class RollbackLayer(CacheLayerMixin):
 
 
 class RollbackCache(Cache):
-    """Keys and values of one conversation, for any full-attention model that transformers loads.
+    """Keys and values of one conversation, for any model that transformers loads and that remembers in nothing else.
 
     A pass appends through `update`; nothing counts until `gather` says which rows stay, so forgetting
-    is setting a number.
+    is setting a number. Positions that a sliding window has left behind are kept too: a rollback brings
+    them back into its reach, and `attention.forget` hides them until then.
     """
 
     layers: list[RollbackLayer]  # type: ignore[assignment]

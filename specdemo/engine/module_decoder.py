@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.forward import ForwardInput, ForwardOutput, piece_rows
+from specdemo.engine.rollback import windowed
 from specdemo.errors import UserError
 
 PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
@@ -21,6 +23,9 @@ class ModuleDecoder:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.config = model.config.get_text_config()
+        self._windowed = windowed(self.config)
+        if self._windowed:
+            use_shared_heads(model)  # which forgets along the paths of a tree
         self.piece = piece_of(self.config, model.device)
 
     @torch.inference_mode()
@@ -35,7 +40,7 @@ class ModuleDecoder:
         inputs = {
             "input_ids": torch.tensor([list(one.token_ids)], device=device),
             "position_ids": torch.tensor([list(one.positions)], device=device),
-            "attention_mask": self._mask(one.seen),
+            "attention_mask": self._mask(one),
             "past_key_values": one.cache,
             "use_cache": True,
         }
@@ -47,9 +52,15 @@ class ModuleDecoder:
         states = tuple(output.hidden_states[layer][0] for layer in one.reads)
         return ForwardOutput(output.logits[0], states)
 
-    def _mask(self, seen: Tensor | None) -> Tensor | None:
+    def _mask(self, one: ForwardInput) -> Tensor | None:
         """Additive (1, 1, rows, keys), which every attention of transformers takes; None for plain causal ones."""
-        if seen is None or (len(seen) == 1 and bool(seen.all())):
+        seen = one.seen
+        if len(one.token_ids) == 1 and (seen is None or bool(seen.all())):
+            if not self._windowed:
+                return None
+            # transformers would measure the window from the counted text, without what has grown on it.
+            seen = torch.ones((1, one.cache.start + 1), dtype=torch.bool)
+        if seen is None:
             return None
         dtype = self.model.dtype
         mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)

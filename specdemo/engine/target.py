@@ -22,9 +22,9 @@ from specdemo.engine.forward import (
     pieces,
 )
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.rollback import check_rollback
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
-from specdemo.errors import UserError
 
 
 class CachedModel:
@@ -197,20 +197,3 @@ class CachedModel:
             return seen.tril_(diagonal=self.length + first)
         seen[:, self.length :] = ancestor_mask(tree)[first:]
         return seen
-
-
-def check_rollback(config: Any) -> None:
-    """Raise UserError for a model whose memory cannot be rolled back token by token."""
-    text = config.get_text_config()
-    kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
-    window = (
-        getattr(text, "sliding_window", None) if getattr(text, "use_sliding_window", True) else None
-    )
-    sliding = "layer_types" not in vars(text) and bool(window)
-    if kinds - {"full_attention"} or sliding or getattr(text, "num_hidden_layers", None) is None:
-        names = ", ".join(sorted(kinds - {"full_attention"})) or "sliding-window attention"
-        raise UserError(
-            f"{config.model_type} uses {names}: what it has read cannot be rolled back, and speculative decoding needs that.",
-            unharmed="The model that was loaded before is still there.",
-            advice="Choose a model with full attention in every layer, such as Llama, SmolLM2 or Qwen.",
-        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.prefix import FeatureReader
-from specdemo.engine.target import CachedModel, check_rollback
+from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.errors import UserError
 from specdemo.models.drafts.compact import CompactModel
@@ -223,7 +223,6 @@ def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> Lo
     published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
     target = ready(_placed(files, settings, progress))
     check_vocabulary(files, tokenizer, target.vocabulary_size)
-    check_rollback(target.model.config)
     others = {published.reading.kind: published.trained(target)} if published else {}
     alone = stands_alone({**find_trained(target, None, settings.trained), **others})
     if alone and settings.draft == "auto":
@@ -325,7 +324,6 @@ def _load_draft(
     if is_compact(files.folder):
         return _compact(files, target_files, target, tokenizer, settings, progress)
     draft = ready(_placed(files, settings, progress))
-    check_rollback(draft.model.config)
     check_pair(
         target_files,
         tokenizer,

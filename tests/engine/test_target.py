@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import open_target, tiny_llama
-from transformers import MistralConfig
+from transformers import JambaConfig, MistralConfig
 
 from specdemo.engine.cache import BLOCK
-from specdemo.engine.target import CachedModel, check_rollback
+from specdemo.engine.rollback import check_rollback
+from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal
 from specdemo.errors import UserError
@@ -111,8 +112,9 @@ def test_two_conversations_on_one_model_do_not_meet(target_weights):
 
 
 def test_a_model_that_cannot_be_rolled_back_is_refused_by_name():
-    with pytest.raises(UserError, match="cannot be rolled back"):
-        check_rollback(MistralConfig(sliding_window=128))
+    with pytest.raises(UserError, match=r"jamba.*linear attention.*cannot be rolled back"):
+        check_rollback(JambaConfig())
+    check_rollback(MistralConfig(sliding_window=128))
     check_rollback(tiny_llama(1).config)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.rollback import windowed
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, runtime
@@ -210,6 +211,7 @@ def knows(model: Any) -> bool:
         and config.hidden_act == "silu"
         and kind in STATIC_ROPE
         and model.lm_head.bias is None
+        and not windowed(config)
     )
 
 

@@ -6,9 +6,11 @@ import json
 import math
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from specdemo.engine.rollback import check_rollback
 from specdemo.errors import UserError
 
 INDEX = "model.safetensors.index.json"
@@ -38,7 +40,7 @@ def read_config(folder: Path, name: str) -> dict[str, Any]:
 
 
 def check_causal_lm(config: dict[str, Any], name: str) -> None:
-    """Refuse what is not a causal language model, and what needs code from its own repository."""
+    """Refuse what is not a causal language model, what needs code from its own repository, and what cannot be rolled back."""
     from transformers import AutoConfig  # noqa: F401 - fills the tables of known architectures
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -55,6 +57,9 @@ def check_causal_lm(config: dict[str, Any], name: str) -> None:
             unharmed="Code from model repositories is never run.",
             advice="Choose another model, or upgrade transformers.",
         )
+    # Values that do not fit are the loader's to tell.
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        check_rollback(CONFIG_MAPPING[config["model_type"]].from_dict(config))
 
 
 def weight_files(folder: Path, name: str) -> list[Path]:

@@ -1,0 +1,38 @@
+"""Which models can take back what they have read, told from their configuration alone. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specdemo.errors import UserError
+
+KEPT = {"full_attention", "sliding_attention"}  # layers whose keys and values are all kept
+UNTOLD = ("doge", "phimoe", "qwen2_moe")  # whose attention is not told how far it may look back
+
+
+def windowed(config: Any) -> bool:
+    """Whether some layers of a transformers model look back no further than a sliding window. config: of its text part"""
+    if kinds := getattr(config, "layer_types", None):
+        return "sliding_attention" in kinds
+    return bool(
+        getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+    )
+
+
+def check_rollback(config: Any) -> None:
+    """Raise UserError for a transformers model whose memory cannot be rolled back token by token."""
+    text = config.get_text_config()
+    kinds = set(getattr(text, "layer_types", None) or ())
+    names = ", ".join(kind.replace("_", " ") for kind in sorted(kinds - KEPT))
+    if not kinds and getattr(text, "num_attention_heads", None) is None:
+        names = "recurrent states"
+    if not names and windowed(text) and text.model_type in UNTOLD:
+        names = "sliding windows of its own"
+    if names or getattr(text, "num_hidden_layers", None) is None:
+        raise UserError(
+            f"{config.model_type} has layers of another kind ({names or 'unknown'}). What they have read "
+            "cannot be rolled back here, and speculative decoding needs that.",
+            unharmed="Nothing of it was loaded, and the model that was loaded before is still there.",
+            advice="Choose a model with full or sliding-window attention in every layer, "
+            "such as Llama, Qwen3, Gemma 3 or SmolLM3.",
+        )

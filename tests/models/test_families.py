@@ -1,0 +1,165 @@
+"""Families of models from a folder, through the loader: each says what transformers says of it, whatever drafts."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import drafter_for, reference_greedy, run_lane
+from tiny_files import make_tiny_tokenizer
+from tiny_trained import READS
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from specdemo.engine.rollback import check_rollback, windowed
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.errors import UserError
+from specdemo.models.files.sources import resolve
+from specdemo.models.loading import load_model
+from specdemo.trace.events import Verified
+from specdemo.trace.metrics import output_ids
+
+WINDOW = 6  # far shorter than the texts
+PARTLY = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
+FAMILIES = {
+    "llama": {},
+    "qwen2": {},
+    "qwen2 with windows": {"use_sliding_window": True, **PARTLY},
+    "qwen3": {"head_dim": 8},
+    "gemma3_text": {
+        "head_dim": 8,
+        "query_pre_attn_scalar": 8,
+        "tie_word_embeddings": False,
+        **PARTLY,
+    },
+    "phi3": {"sliding_window": WINDOW, "pad_token_id": 0},
+    "mistral": {"sliding_window": WINDOW},
+    "smollm3": {"no_rope_layer_interval": 2, "pad_token_id": 0},
+    "gpt2": {},
+}
+WINDOWED = ["qwen2 with windows", "gemma3_text", "phi3", "mistral"]
+RECURRENT = ["falcon_h1", "jamba", "mamba", "qwen3_next", "recurrent_gemma", "rwkv"]
+METHODS = ["draft_model", "ngram", "tree", "exit"]
+PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17, 40, 41, 42, 5, 6]
+LENGTH = 20
+#            0   1   2   3   4   5   6   7   8
+TREE = Proposal((7, 8, 9, 10, 11, 12, 13, 14, 15), (-1, -1, 0, 0, 2, 1, 4, 6, 7))
+DEEP = [0, 2, 4, 6, 7, 8]  # a path that alone is as long as a window
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request, tmp_path_factory):
+    """A target of a family and its folder, as the loader opens it and as transformers does."""
+    folder = tmp_path_factory.mktemp("family")
+    save(folder / "target", request.param)
+    files = resolve(folder / "target", folder / "cache")
+    reference = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32).eval()
+    reference.requires_grad_(False)
+    return SimpleNamespace(
+        name=request.param,
+        files=files,
+        target=load_model(files, "fp32", "cpu"),
+        reference=reference,
+    )
+
+
+@pytest.fixture(scope="module")
+def draft(family):
+    """The target again, disturbed: it agrees often, and not always."""
+    loaded = load_model(family.files, "fp32", "cpu")
+    torch.manual_seed(5)
+    for parameter in loaded.model.parameters():
+        if parameter.ndim > 1:
+            parameter.add_(torch.randn_like(parameter) * 0.01)
+    return loaded
+
+
+def save(folder, family):
+    """Write a random model of two layers whose words depend on all that it may look back at, with a tokenizer."""
+    torch.manual_seed(0)
+    tokenizer = make_tiny_tokenizer()
+    config = AutoConfig.for_model(
+        family.split()[0], vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, initializer_range=0.3,
+        max_position_embeddings=256, bos_token_id=1, eos_token_id=None, **FAMILIES[family],
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_greedy_text_is_that_of_transformers(family, draft, method):
+    target = CachedModel(family.target.decoder, READS)
+    drafter = drafter_for(
+        method, CachedModel(draft.decoder), vocabulary=family.target.vocabulary_size,
+        target=target, policy="constant", lookahead=3,
+    )  # fmt: skip
+    if (family.name, method) == ("gpt2", "exit"):
+        with pytest.raises(UserError, match="gpt2 is built differently"):
+            run_lane(None, drafter, PROMPT, target=target)
+        return
+    events = run_lane(None, drafter, PROMPT, target=target, max_new_tokens=LENGTH)
+    assert output_ids(events) == reference_greedy(family.reference, PROMPT, LENGTH)
+    assert any(event.nodes for event in events if isinstance(event, Verified))
+
+
+def test_what_was_read_is_taken_back(family):
+    """A text in pieces, a tree, the path kept of it, a rollback, nodes that grow and first layers alone."""
+
+    def alone(*token_ids):
+        output = family.reference(torch.tensor([token_ids]), output_hidden_states=True)
+        return output.logits[0, -1], output.hidden_states[1][0, -1]
+
+    def equal(rows, texts, place=0):
+        want = torch.stack([alone(*text)[place] for text in texts])
+        torch.testing.assert_close(rows, want, atol=2e-4, rtol=1e-4)
+
+    target = CachedModel(family.target.decoder)
+    target.read(PROMPT[:3])
+    equal(target.read(PROMPT[3:-1])[None], [PROMPT[:-1]])
+    paths = [
+        [*PROMPT, *(TREE.token_ids[node] for node in TREE.path_to(at))] for at in range(len(TREE))
+    ]
+    equal(target.forward(PROMPT[-1], TREE).logits, [PROMPT, *paths])
+    target.keep(DEEP)
+    text = paths[DEEP[-1]]
+    equal(target.read([20])[None], [[*text, 20]])
+    target.rollback(len(PROMPT) + 2)
+    text = text[: len(PROMPT) + 2]
+    grown = [target.grow([4], [-1]), target.grow([3], [0]), target.grow([8, 9], [-1, 1])]
+    equal(torch.cat(grown), [[*text, 4], [*text, 4, 3], [*text, 8], [*text, 4, 3, 9]])
+    if family.name != "gpt2":
+        states = [target.lower(1, [4], [-1], []), target.lower(1, [3], [0], [-1])]
+        equal(torch.cat(states), [[*text, 4], [*text, 4, 3]], 1)
+    equal(target.read([21])[None], [[*text, 21]])
+
+
+def test_windows_are_short_of_the_texts(family):
+    """Else nothing above would say anything of them: an early token changes nothing, where all layers have a window."""
+    last = [
+        family.reference(torch.tensor([[first, *PROMPT * 2]])).logits[0, -1] for first in (3, 4)
+    ]
+    assert torch.equal(*last) == (family.name in ("phi3", "mistral"))
+    assert windowed(family.target.model.config) == (family.name in WINDOWED)
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_what_cannot_be_taken_back_is_refused_before_weights_are_read(tmp_path, kind):
+    config = {**CONFIG_MAPPING[kind]().to_dict(), "architectures": ["AnyForCausalLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(config, default=str))
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(UserError, match=kind) as refused:
+        resolve(tmp_path, tmp_path / "cache")
+    assert "cannot be rolled back" in str(refused.value)
+    assert refused.value.unharmed
+    assert refused.value.advice
+
+
+def test_windows_that_attention_is_not_told_of_are_refused():
+    full, short = (CONFIG_MAPPING["phimoe"](sliding_window=window) for window in (None, WINDOW))
+    check_rollback(full)
+    with pytest.raises(UserError, match="phimoe"):
+        check_rollback(short)
