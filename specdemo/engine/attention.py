@@ -63,6 +63,15 @@ def forget(mask: Tensor, window: int) -> Tensor:
     return mask.masked_fill(seen_since > window, torch.finfo(mask.dtype).min)
 
 
+def windowed(config: Any) -> bool:
+    """Whether some layers of a transformers model look back no further than a sliding window. config: of its text part"""
+    if kinds := getattr(config, "layer_types", None):
+        return "sliding_attention" in kinds
+    return bool(
+        getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+    )
+
+
 def use_shared_heads(model: Any) -> None:
     """Let a transformers model attend this way; its masks stay those of `sdpa`.
 

@@ -22,7 +22,6 @@ from specdemo.engine.forward import (
     pieces,
 )
 from specdemo.engine.module_decoder import ModuleDecoder
-from specdemo.engine.rollback import check_rollback
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
 
@@ -37,7 +36,6 @@ class CachedModel:
     words = None  # its logits are of all tokens
 
     def __init__(self, model: Any, reads: Sequence[int] = ()) -> None:
-        check_rollback(model.config)
         self.decoder: Decoder = model if hasattr(model, "run") else ModuleDecoder(model)
         self.features = Features(reads)
         self._recording = False

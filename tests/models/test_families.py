@@ -13,10 +13,12 @@ from tiny_trained import READS
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from specdemo.engine.rollback import check_rollback, windowed
+from specdemo.engine.attention import windowed
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.errors import UserError
+from specdemo.models.decoders.choose import knows
+from specdemo.models.families import check_rollback
 from specdemo.models.files.sources import resolve
 from specdemo.models.loading import load_model
 from specdemo.trace.events import Verified
@@ -144,6 +146,7 @@ def test_windows_are_short_of_the_texts(family):
     ]
     assert torch.equal(*last) == (family.name in ("phi3", "mistral"))
     assert windowed(family.target.model.config) == (family.name in WINDOWED)
+    assert not (family.name in WINDOWED and knows(family.target.model))
 
 
 @pytest.mark.parametrize("kind", RECURRENT)

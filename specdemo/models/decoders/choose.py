@@ -13,7 +13,6 @@ from torch import Tensor
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
-from specdemo.engine.rollback import windowed
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, runtime
@@ -211,7 +210,7 @@ def knows(model: Any) -> bool:
         and config.hidden_act == "silu"
         and kind in STATIC_ROPE
         and model.lm_head.bias is None
-        and not windowed(config)
+        and "sliding_attention" not in (getattr(config, "layer_types", None) or ())
     )
 
 

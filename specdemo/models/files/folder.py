@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from specdemo.engine.rollback import check_rollback
 from specdemo.errors import UserError
+from specdemo.models.families import check_rollback
 
 INDEX = "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")

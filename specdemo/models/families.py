@@ -1,4 +1,4 @@
-"""Which models can take back what they have read, told from their configuration alone. Imports no torch."""
+"""Which families of models run, told from the configuration alone: those that can take back what they have read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,6 @@ KEPT = {"full_attention", "sliding_attention"}  # layers whose keys and values a
 UNTOLD = ("doge", "phimoe", "qwen2_moe")  # whose attention is not told how far it may look back
 
 
-def windowed(config: Any) -> bool:
-    """Whether some layers of a transformers model look back no further than a sliding window. config: of its text part"""
-    if kinds := getattr(config, "layer_types", None):
-        return "sliding_attention" in kinds
-    return bool(
-        getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
-    )
-
-
 def check_rollback(config: Any) -> None:
     """Raise UserError for a transformers model whose memory cannot be rolled back token by token."""
     text = config.get_text_config()
@@ -26,7 +17,7 @@ def check_rollback(config: Any) -> None:
     names = ", ".join(kind.replace("_", " ") for kind in sorted(kinds - KEPT))
     if not kinds and getattr(text, "num_attention_heads", None) is None:
         names = "recurrent states"
-    if not names and windowed(text) and text.model_type in UNTOLD:
+    if not names and text.model_type in UNTOLD and getattr(text, "sliding_window", None):
         names = "sliding windows of its own"
     if names or getattr(text, "num_hidden_layers", None) is None:
         raise UserError(
