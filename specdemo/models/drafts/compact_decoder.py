@@ -217,7 +217,7 @@ class CompactDecoder:
             return self.weights.embedding
         for one in inputs:
             if one.plan and one.text:
-                self.weights.mixed.rows(one.text.words.ids)
+                self.weights.mixed.read(one.text.words.ids)
         return self.weights.mixed.table
 
 

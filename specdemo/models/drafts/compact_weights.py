@@ -130,18 +130,22 @@ class MixedEmbedding:
         self._matrix = matrix.T.double()
         self.table = torch.zeros_like(embedding)
         self._known = torch.zeros(len(embedding), dtype=torch.bool)
-        self.rows(token_ids)
+        self.read(torch.as_tensor(token_ids))
 
     def rows(self, token_ids: Sequence[int] | Tensor) -> Tensor:
         """(N, H) bfloat16."""
         index = torch.as_tensor(token_ids)
+        self.read(index)
+        return self.table[index.to(self.table.device)]
+
+    def read(self, index: Tensor) -> None:
+        """Make the table's rows of some tokens, where they are not there yet. index: (N,)"""
         new = index[~self._known[index]].unique()
         if len(new):
             for some in new.to(self.table.device).split(PIECE):
                 mixed = self._embedding[some].double() @ self._matrix
                 self.table[some] = mixed.to(self.table)
             self._known[new] = True
-        return self.table[index.to(self.table.device)]
 
 
 @dataclass(frozen=True, slots=True)
