@@ -26,12 +26,12 @@ from specdemo.bench.judges import judge_greedy, judge_sampling, reread
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.nothing import Nothing
 from specdemo.drafters.oracle import Scripted
-from specdemo.engine import loop
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.types import Drafter, Proposal
+from specdemo.engine.verify import verify_sampling
 from specdemo.errors import UserError
 from specdemo.session.menu import MethodInfo
 from specdemo.settings import AppSettings, Sampling
@@ -108,7 +108,7 @@ def makers(target_weights, draft):
     }
 
 
-def sampled(target_weights, make, sampling, runs=40, tokens=16):
+def sampled(target_weights, make, sampling, runs=40, tokens=16, verifier=verify_sampling):
     """(prompt ids, new ids) of seeded runs through the real loop."""
     target = open_target(target_weights)
     for seed in range(runs):
@@ -122,6 +122,7 @@ def sampled(target_weights, make, sampling, runs=40, tokens=16):
             sampling=seeded,
             max_new_tokens=tokens,
             target=target,
+            verifier=verifier,
         )
         yield prompt, output_ids(events)
 
@@ -130,8 +131,9 @@ def sampled(target_weights, make, sampling, runs=40, tokens=16):
 def judged(target_weights, draft):
     """What the audit finds of a drafter under a condition."""
 
-    def judged(make, condition, said_under="", runs=40):
-        said = sampled(target_weights, make, CONDITIONS[said_under or condition], runs)
+    def judged(make, condition, said_under="", runs=40, verifier=verify_sampling):
+        sampling = CONDITIONS[said_under or condition]
+        said = sampled(target_weights, make, sampling, runs, verifier=verifier)
         readers = [PrefixReader(open_draft(weights)) for weights in (target_weights, draft)]
         return judge_sampling(*readers, condition, CONDITIONS[condition], said, LIMIT)
 
@@ -154,15 +156,13 @@ def test_dishonest_drafters_are_caught(judged, makers, method, condition):
     assert not found.held, found
 
 
-def test_a_verifier_that_keeps_too_much_is_caught(judged, makers, monkeypatch):
+def test_a_verifier_that_keeps_too_much_is_caught(judged, makers):
     def lenient(proposal, target_probs, generator):
         drawn = proposal.draft_probs
         softer = None if drawn is None else drawn * 0.5  # doubles every chance to be kept
-        return honest(replace(proposal, draft_probs=softer), target_probs, generator)
+        return verify_sampling(replace(proposal, draft_probs=softer), target_probs, generator)
 
-    honest = loop.verify_sampling
-    monkeypatch.setattr(loop, "verify_sampling", lenient)
-    found = judged(makers["sampler"], "temperature 1", runs=120)
+    found = judged(makers["sampler"], "temperature 1", runs=120, verifier=lenient)
     assert found.p_draft < LIMIT / 100, found
     assert not found.held
 
