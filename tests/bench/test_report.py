@@ -50,7 +50,8 @@ def lane(name, kept, drafted, steps=10, *, draft=0.002):
 def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():
     plain, long = lane("nothing", 0, 0), lane("draft_model:constant:8", 2, 8)
     oracle = Oracle(PROFILE)
-    oracle.add("qa", [plain, long, lane("draft_model:constant:2", 2, 2)])
+    block = lane("draft_model:constant:16:block", 2, 16)  # says something else, and is left out
+    oracle.add("qa", [plain, long, lane("draft_model:constant:2", 2, 2), block])
     # Three tokens for a pass over three rows and two draft steps, against one token for 20 ms.
     assert oracle.speedup() == pytest.approx(3 / (0.022 + 0.004) * 0.02)
     assert Oracle(PROFILE).speedup() is None
