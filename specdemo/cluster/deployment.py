@@ -168,7 +168,7 @@ class ServeLink:
         atexit.register(self.close)  # before Ray's own end, as it was registered later
 
     def close(self) -> None:
-        """Leave Ray: one of this process's own ends with its engines, those of a cluster go on."""
+        """Leave Ray. A Ray that this process started ends with its engines; a cluster's engines go on."""
         self._closed.set()
         self._thread.join(END_SECONDS)
 

@@ -48,7 +48,7 @@ def shared_heads(
 
 
 def forget(mask: Tensor, window: int) -> Tensor:
-    """Leave each row the last `window` keys that it sees.
+    """Hide from each row all but the last `window` keys that it sees.
 
     Keys lie in the order of the text, and a node of a tree behind those that it descends from. So the last keys
     that a row sees are the last positions of its own path, wherever they lie.
@@ -64,7 +64,7 @@ def forget(mask: Tensor, window: int) -> Tensor:
 
 
 def windowed(config: Any) -> bool:
-    """Whether some layers of a transformers model look back no further than a sliding window. config: of its text part"""
+    """Whether some layers of a transformers model use a sliding window. config: of its text model"""
     if kinds := getattr(config, "layer_types", None):
         return "sliding_attention" in kinds
     return bool(

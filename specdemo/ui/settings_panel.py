@@ -127,7 +127,7 @@ def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **giv
 
 
 def _titled(titles: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Choices for a component, which wants (title, value)."""
+    """The choices as Gradio takes them: (title, value)."""
     return [(title, value) for value, title in titles.items()]
 
 

@@ -109,7 +109,7 @@ def test_greedy_walks_a_tree_and_says_why_it_stopped():
 
 
 class Models:
-    """A target and a draft over a few words, as rows for every text that was written so far.
+    """A target and a draft over a few words, with a row for every text so far.
 
     stops: whether a draft ends after a text, beside its length; words: what the draft's rows are over
     """
@@ -132,7 +132,7 @@ class Models:
                 yield prob * rest, draft
 
     def judged(self, verifier, length, monkeypatch):
-        """Every way that a step can go: (its probability, what was kept, what the next token is drawn from)."""
+        """Every outcome of a step: (its probability, what was kept, what the next token is drawn from)."""
         for weight, draft in self.drafts(length):
             places = range(len(draft))
             proposal = Proposal.chain(
@@ -158,7 +158,7 @@ class Models:
                 yield chance, draft[:kept], drawn_from
 
     def said(self, verifier, length, monkeypatch):
-        """The joint distribution of `length` + 1 tokens, text by text, and the mean number of tokens kept.
+        """The joint distribution over texts of `length` + 1 tokens, and the mean number of tokens kept.
 
         What a step leaves open is the target's own.
         """
@@ -173,7 +173,7 @@ class Models:
         return torch.tensor([joint[text] for text in sorted(joint)]), mean
 
     def texts(self, length, begun=()):
-        """Every text of so many tokens that begins so, and how likely the target goes on like that."""
+        """Every text of that many tokens with this beginning, and its probability under the target."""
         if len(begun) == length:
             yield begun, 1.0
             return
@@ -253,7 +253,7 @@ def test_the_example_of_the_paper_keeps_as_many_tokens_as_it_says(monkeypatch):
 
 
 def test_what_is_no_drawn_chain_is_judged_token_by_token():
-    """A tree too that happens to be a chain: whether it became one may have hung on what was drawn."""
+    """Also a tree that happens to be a chain: what was drawn may have decided whether it became one."""
     rows = torch.softmax(torch.randn(3, 4, generator=torch.Generator().manual_seed(2)), dim=-1)
     drawn = torch.stack([DRAFT, DRAFT])
     for proposal in (

@@ -1,4 +1,4 @@
-"""Families of models from a folder, through the loader: each says what transformers says of it, whatever drafts."""
+"""Model families, loaded from a folder: with any drafter, each writes what transformers writes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def family(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def draft(family):
-    """The target again, disturbed: it agrees often, and not always."""
+    """The target with some noise in its weights: it often agrees, but not always."""
     loaded = load_model(family.files, "fp32", "cpu")
     torch.manual_seed(5)
     for parameter in loaded.model.parameters():
@@ -80,7 +80,7 @@ def draft(family):
 
 
 def save(folder, family):
-    """Write a random model of two layers whose words depend on all that it may look back at, with a tokenizer."""
+    """Write a random two-layer model, whose output depends on every position it may attend to, and a tokenizer."""
     torch.manual_seed(0)
     tokenizer = make_tiny_tokenizer()
     config = AutoConfig.for_model(
@@ -109,7 +109,7 @@ def test_greedy_text_is_that_of_transformers(family, draft, method):
 
 
 def test_what_was_read_is_taken_back(family):
-    """A text in pieces, a tree, the path kept of it, a rollback, nodes that grow and first layers alone."""
+    """Reading in pieces, judging a tree, keeping a path, rolling back, growing nodes and running the first layers alone."""
 
     def alone(*token_ids):
         output = family.reference(torch.tensor([token_ids]), output_hidden_states=True)

@@ -92,7 +92,7 @@ const keyOf = ({ lane, step, node, count, header }) => [lane, step.index, step.o
 const LEAST = 1e-5; // probabilities below it are not told apart
 /** @param {number | null} value @param {string} name */
 function bar(value, name) {
-  const cell = el("td", {}, span("", value && value < LEAST ? "< 0.00001" : two(value)));
+  const cell = el("td", {}, span("", value && value < LEAST ? `< ${LEAST.toFixed(5)}` : two(value)));
   if (value !== null) cell.append(el("i", { class: `sd-bar sd-bar-${name}`, style: `--share:${value.toFixed(4)}` }));
   return cell;
 }
