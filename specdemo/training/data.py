@@ -6,9 +6,10 @@ answer_ids cut by answer_offsets, and top_ids / top_probs (tokens, 8) before eac
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -192,11 +193,30 @@ def to_rows(answers: Sequence[Answer], max_length: int | None = None) -> list[Ro
 
 
 def hold_out(rows: Sequence[Row], prompts: int, seed: int) -> tuple[list[Row], list[Row]]:
-    """Split into training and held-out rows by prompt, so that no held-out prompt was trained on."""
-    keys = sorted({row.key for row in rows})
-    count = min(prompts, len(keys) // 5)
-    held = {keys[index] for index in np.random.default_rng(seed).permutation(len(keys))[:count]}
+    """Split into training and held-out rows by prompt, so that no held-out prompt was trained on.
+
+    The prompts with the smallest digests are held out. Of more rows, a held-out prompt is therefore one that was held
+    out of the fewer or is new: training that goes on with more answers has never seen it either.
+    """
+    keys = sorted({row.key for row in rows}, key=lambda key: _lot(key, seed))
+    held = set(keys[: min(prompts, len(keys) // 5)])
     return [row for row in rows if row.key not in held], [row for row in rows if row.key in held]
+
+
+def _lot(key: str, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed}/{key}".encode()).digest()
+
+
+def from_prompts_too(rows: Sequence[Row]) -> list[Row]:
+    """The rows with their prompts as places to learn from, except the beginning that all prompts share: the template's.
+
+    The target says nothing there, but its states and what it would say are as good to learn from.
+    """
+    shortest = min(row.first for row in rows)
+    texts = np.stack([row.token_ids[: shortest + 1] for row in rows])
+    differ = np.flatnonzero((texts != texts[0]).any(axis=0))
+    first = max(int(differ[0]) - 1, 0) if len(differ) else shortest
+    return [replace(row, first=first, likeliest=None, chances=None) for row in rows]
 
 
 def batches(

@@ -25,7 +25,7 @@ from specdemo.training.student import EPSILON, DistilledHead, Inject, normalised
 UNROLLED = 3  # drafted tokens in training, the first included
 SHARE = 0.5  # of the answers' places from which drafts are unrolled
 FADING = 0.8  # weight of a drafted token next to the one before it
-FITTED = 60_000  # places to which the linear start is fitted
+FITTED = 250_000  # places to which the linear start is fitted
 RIDGE = 0.003  # of the mean square of its inputs, against a fit by heart
 NOISE = 0.1  # share of each number of the states that is random in training, against learning them by heart
 DEPTH = 5  # drafted tokens that the evaluation looks at

@@ -57,7 +57,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     import torch
 
     from specdemo.training.chain import Shared
-    from specdemo.training.data import hold_out
+    from specdemo.training.data import from_prompts_too, hold_out
     from specdemo.training.feature import FeatureNetwork
     from specdemo.training.kinds import alone_task, make_task
     from specdemo.training.trainer import Trainer, rounding, trained_state
@@ -83,6 +83,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
             None if config.tie_word_embeddings else read_tensor(files.folder, HEAD).to(device),
         )  # fmt: skip
         if options.alone:
+            kept = from_prompts_too(kept)
             task, extra, began_as = alone_task(options, config, files.folder, shared, kept)
         else:
             task, extra, began_as = make_task(options, config, files.folder, shared)

@@ -36,6 +36,7 @@ from specdemo.trace.metrics import output_ids
 from specdemo.training.data import (
     Answer,
     batches,
+    from_prompts_too,
     hold_out,
     positions,
     read_answers,
@@ -326,12 +327,24 @@ def test_positions_line_up_with_the_cache():
     assert (here.tolist(), there.tolist()) == ([1, 2, 3], [5, 6, 7])
 
 
+def test_prompts_are_learned_from_behind_what_all_of_them_begin_with():
+    # The template begins every prompt with 1 2; the prompts' own words follow it.
+    prompts = ([1, 2, 7, 8, 3], [1, 2, 9, 3])
+    answers = [Answer("made", i, 0.0, np.array(p), np.array([5, 6])) for i, p in enumerate(prompts)]
+    learned = from_prompts_too(to_rows(answers, 100))
+    here, there = positions([learned[1]], answers_only=True)
+    assert here.tolist() == [1, 2, 3, 4]  # 2 predicts the prompt's first word
+    assert there.tolist() == [7, 8, 9, 10]
+
+
 def test_batches_and_held_out_prompts_share_nothing():
     answers = [Answer("made", i // 2, 0.0, np.arange(3 + i), np.arange(4)) for i in range(40)]
     rows = to_rows(answers, 1000)
     kept, held = hold_out(rows, 3, 0)
     assert len({row.key for row in held}) == 3
     assert not {row.key for row in kept} & {row.key for row in held}
+    _, fewer = hold_out([row for row in rows if row.key != "made/7"], 3, 0)
+    assert {row.key for row in held} <= {row.key for row in fewer} | {"made/7"}
     plan = batches(rows, 100, 5)
     assert sorted(row.start for batch in plan for row in batch) == [row.start for row in rows]
     assert all(len(b) * max(len(r.token_ids) for r in b) <= 100 for b in plan if len(b) > 1)
