@@ -6,7 +6,6 @@ answer_ids cut by answer_offsets, and top_ids / top_probs (tokens, 8) before eac
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -193,18 +192,11 @@ def to_rows(answers: Sequence[Answer], max_length: int | None = None) -> list[Ro
 
 
 def hold_out(rows: Sequence[Row], prompts: int, seed: int) -> tuple[list[Row], list[Row]]:
-    """Split into training and held-out rows by prompt, so that no held-out prompt was trained on.
-
-    The prompts with the smallest digests are held out. Of more rows, a held-out prompt is therefore one that was held
-    out of the fewer or is new: training that goes on with more answers has never seen it either.
-    """
-    keys = sorted({row.key for row in rows}, key=lambda key: _lot(key, seed))
-    held = set(keys[: min(prompts, len(keys) // 5)])
+    """Split into training and held-out rows by prompt, so that no held-out prompt was trained on."""
+    keys = sorted({row.key for row in rows})
+    count = min(prompts, len(keys) // 5)
+    held = {keys[index] for index in np.random.default_rng(seed).permutation(len(keys))[:count]}
     return [row for row in rows if row.key not in held], [row for row in rows if row.key in held]
-
-
-def _lot(key: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}/{key}".encode()).digest()
 
 
 def from_prompts_too(rows: Sequence[Row]) -> list[Row]:

@@ -58,7 +58,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
 
     from specdemo.training.chain import Shared
     from specdemo.training.data import from_prompts_too, hold_out
-    from specdemo.training.feature import FeatureNetwork
+    from specdemo.training.feature_network import FeatureNetwork
     from specdemo.training.kinds import alone_task, make_task
     from specdemo.training.trainer import Trainer, rounding, trained_state
 

@@ -343,8 +343,6 @@ def test_batches_and_held_out_prompts_share_nothing():
     kept, held = hold_out(rows, 3, 0)
     assert len({row.key for row in held}) == 3
     assert not {row.key for row in kept} & {row.key for row in held}
-    _, fewer = hold_out([row for row in rows if row.key != "made/7"], 3, 0)
-    assert {row.key for row in held} <= {row.key for row in fewer} | {"made/7"}
     plan = batches(rows, 100, 5)
     assert sorted(row.start for batch in plan for row in batch) == [row.start for row in rows]
     assert all(len(b) * max(len(r.token_ids) for r in b) <= 100 for b in plan if len(b) > 1)

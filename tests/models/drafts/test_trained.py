@@ -21,7 +21,7 @@ from specdemo.models.drafts.trained import find_trained
 from specdemo.training.block import plan_blocks
 from specdemo.training.card import Card
 from specdemo.training.data import Row
-from specdemo.training.feature import FeatureNetwork
+from specdemo.training.feature_network import FeatureNetwork
 from specdemo.training.medusa import MedusaHeads
 from specdemo.training.package import draft_config, package
 from specdemo.training.student import Student

@@ -1,0 +1,309 @@
+"""The network of a feature drafter on its own: one layer, in the parts that training unrolls.
+
+The runtime reads the tensors that `FeatureNetwork.folded` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import LlamaConfig
+
+from specdemo.training.student import Inject
+
+
+class Norm(nn.Module):
+    """An RMS norm that learns a factor for each initial weight: the weights of a target's norms differ widely in size."""
+
+    def __init__(self, hidden: int, epsilon: float) -> None:
+        super().__init__()
+        self.register_buffer("base", torch.ones(hidden))
+        self.share = nn.Parameter(torch.ones(hidden))
+        self.epsilon = epsilon
+
+    @property
+    def weight(self) -> Tensor:
+        """(H,)"""
+        return self.get_buffer("base") * self.share
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., H) to the same."""
+        return F.rms_norm(x, x.shape[-1:], self.weight, self.epsilon)
+
+
+class Attention(nn.Module):
+    """The projections of a layer's attention, named as transformers names them."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        hidden, width = config.hidden_size, config.head_dim
+        queries, keys = (
+            width * heads for heads in (config.num_attention_heads, config.num_key_value_heads)
+        )
+        self.q_proj = nn.Linear(hidden, queries, bias=config.attention_bias)
+        self.k_proj = nn.Linear(hidden, keys, bias=config.attention_bias)
+        self.v_proj = nn.Linear(hidden, keys, bias=config.attention_bias)
+        self.o_proj = nn.Linear(queries, hidden, bias=False)
+
+
+class GatedMlp(nn.Module):
+    """A layer's inner part."""
+
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(hidden, inner, bias=False)
+        self.up_proj = nn.Linear(hidden, inner, bias=False)
+        self.down_proj = nn.Linear(inner, hidden, bias=False)
+
+    def inside(self, x: Tensor) -> Tensor:
+        """(..., H) to (..., inner)."""
+        inside: Tensor = F.silu(self.gate_proj(x)) * self.up_proj(x)
+        return inside
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., H) to the same."""
+        out: Tensor = self.down_proj(self.inside(x))
+        return out
+
+
+class Layer(nn.Module):
+    """One Llama layer in parts, because prompts need no more of it than keys and values."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.input_layernorm = Norm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = Norm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = GatedMlp(config.hidden_size, config.intermediate_size)
+
+
+@dataclass(slots=True)
+class Draft:
+    """Drafts at some places of a batch of texts, all equally long.
+
+    rows: (n,) int64, places in the flattened batch at which drafts begin; x: (n, H), of their last tokens
+    keys, values: of the texts, (B, kv_heads, L, head_dim)
+    own: keys and values of drafted tokens, (B, kv_heads, L, head_dim) at the places at which their drafts begin
+    """
+
+    rows: Tensor
+    x: Tensor
+    keys: Tensor
+    values: Tensor
+    own: list[tuple[Tensor, Tensor]]
+
+
+class FeatureNetwork(nn.Module):
+    """The drafter while it is trained. Call `folded` for the tensors that the runtime takes.
+
+    config: of the layer; num_states: hidden states of the target that are read
+    scale: that embeddings are multiplied by, so that their numbers are about 1; the runtime needs none
+    """
+
+    def __init__(self, config: Any, num_states: int, embedding: Tensor, scale: float) -> None:
+        super().__init__()
+        hidden = config.hidden_size
+        self.config, self.scale = config, scale
+        self.layers = nn.ModuleList([Layer(config)])
+        self.norm = Norm(hidden, config.rms_norm_eps)
+        self.inject = Inject(num_states, hidden)
+        self.mix = nn.Linear(hidden, hidden, bias=False)
+        self.feedback = nn.Parameter(torch.zeros(hidden))
+        self.__dict__["embedding"] = embedding  # the target's: neither trained nor saved
+
+    @property
+    def layer(self) -> Layer:
+        """Its only layer."""
+        layer = self.layers[0]
+        assert isinstance(layer, Layer)
+        return layer
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """(..., H) float32: embeddings mixed, so that their own direction, the token that was just said, can go."""
+        mixed: Tensor = self.mix(self.looked_up(token_ids))
+        return mixed
+
+    def looked_up(self, token_ids: Tensor) -> Tensor:
+        """(..., H) float32, of numbers of about 1."""
+        embedding: Tensor = self.embedding  # type: ignore[assignment]
+        return embedding[token_ids].float() * self.scale
+
+    def begin(self, token_ids: Tensor, features: Tensor, rows: Tensor) -> tuple[Draft, Tensor]:
+        """Read texts.
+
+        token_ids: (B, L); features: (B, L, states x H), of the token before, zero where there is none; rows: see `Draft`
+        returns: drafts that begin at the rows, and (n, H) states of what is drafted first
+        """
+        x = self.embed(token_ids) + self.inject(features)
+        queries, keys, values = self._heads(x, torch.arange(x.shape[1], device=x.device)[None])
+        found = F.scaled_dot_product_attention(
+            queries, keys, values, is_causal=True, enable_gqa=True
+        )
+        found = found.transpose(1, 2).flatten(2).flatten(0, 1)[rows]
+        out = self._rest(x.flatten(0, 1)[rows], found)
+        return Draft(rows, out, keys, values, []), self.norm(out)
+
+    def go_on(self, draft: Draft, token_ids: Tensor, kept: Tensor) -> tuple[Draft, Tensor]:
+        """One more drafted token at some of the drafts.
+
+        kept: (m,) int64, which drafts; token_ids: (m,), the tokens that follow their last ones
+        returns: these drafts, and (m, H) states of what is drafted next
+        """
+        rows, (batch, _, length, _) = draft.rows[kept], draft.keys.shape
+        x = self.embed(token_ids) + self.feedback * self._fed(draft.x[kept])
+        where = rows % length + len(draft.own) + 1
+        heads = self._heads(x[None], where[None])
+        queries, keys, values = (self._placed(one, rows, batch, length) for one in heads)
+        own = [*draft.own, (keys, values)]
+        found = self._look(queries, draft.keys, draft.values, own)
+        found = found.transpose(1, 2).flatten(2).flatten(0, 1)[rows]
+        out = self._rest(x, found)
+        return Draft(rows, out, draft.keys, draft.values, own), self.norm(out)
+
+    def _fed(self, x: Tensor) -> Tensor:
+        """Normed states as numbers of about 1."""
+        normed: Tensor = self.norm(x)
+        return normed / self._norm_size()
+
+    def _norm_size(self) -> Tensor:
+        return self.norm.weight.detach().pow(2).mean().sqrt()
+
+    def _heads(self, x: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (B, heads, L, head_dim), rotated. x: (B, L, H); where: (B or 1, L)"""
+        attention, normed = self.layer.self_attn, self.layer.input_layernorm(x)
+        parts = (
+            one(normed).unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
+            for one in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+        queries, keys, values = parts
+        cos, sin = self._angles(where)
+        return _rotated(queries, cos, sin), _rotated(keys, cos, sin), values
+
+    def _angles(self, where: Tensor) -> tuple[Tensor, Tensor]:
+        """(1, 1, L, head_dim) each."""
+        width = self.config.head_dim
+        half = torch.arange(0, width, 2, device=where.device).float() / width
+        angles = (
+            where[:, None, :, None].float() * self.config.rope_parameters["rope_theta"] ** -half
+        )
+        both = torch.cat([angles, angles], dim=-1)
+        return both.cos(), both.sin()
+
+    def _placed(self, part: Tensor, rows: Tensor, batch: int, length: int) -> Tensor:
+        """(1, heads, m, head_dim) at the places where drafts begin: (batch, heads, length, head_dim), else zeros."""
+        table = part.new_zeros(batch * length, *part.shape[1::2])
+        table = table.index_copy(0, rows, part[0].transpose(0, 1))
+        placed: Tensor = table.unflatten(0, (batch, length)).transpose(1, 2)
+        return placed
+
+    def _look(
+        self, queries: Tensor, keys: Tensor, values: Tensor, own: Sequence[tuple[Tensor, Tensor]]
+    ) -> Tensor:
+        """Attention of drafted tokens over their texts up to where their drafts began, and over their drafts."""
+        groups, length = queries.shape[1] // keys.shape[1], queries.shape[2]
+        queries = queries.unflatten(1, (-1, groups)) * self.config.head_dim**-0.5
+        scores = queries @ keys[:, :, None].transpose(-1, -2)
+        later = torch.ones(length, length, dtype=torch.bool, device=keys.device).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+        mine = [(queries * key[:, :, None]).sum(-1, keepdim=True) for key, _ in own]
+        weights = torch.cat([scores, *mine], dim=-1).softmax(-1)
+        found = weights[..., :length] @ values[:, :, None]
+        for number, (_, value) in enumerate(own, start=length):
+            found = found + weights[..., number : number + 1] * value[:, :, None]
+        return found.flatten(1, 2)
+
+    def _rest(self, x: Tensor, found: Tensor) -> Tensor:
+        """The layer behind its attention. x, found: (n, H) and (n, heads x head_dim)"""
+        x = x + self.layer.self_attn.o_proj(found)
+        inner: Tensor = self.layer.mlp(self.layer.post_attention_layernorm(x))
+        return x + inner
+
+    @torch.no_grad()
+    def begin_as(self, layer: Mapping[str, Tensor], norm: Tensor) -> None:
+        """Start as a layer of the target and its last norm. layer: its tensors by transformers' names in the layer
+
+        Of a wider inner part the first outputs are taken: `narrowed` puts those that matter first.
+        """
+        inner = self.config.intermediate_size
+        layer = _begun_norms(layer)
+        own = {
+            name: layer[name][:, :inner] if name.endswith("down_proj.weight")
+            else layer[name][: len(value)]
+            for name, value in self.layer.state_dict().items()
+        }  # fmt: skip
+        self.layer.load_state_dict(own)
+        self.norm.get_buffer("base").copy_(norm)
+
+    @torch.no_grad()
+    def begin_linear(self, features: Tensor, embeddings: Tensor) -> None:
+        """Start as a linear guess, to which the layer adds nothing yet.
+
+        features: (H, states x H), of normed states; embeddings: (H, H)
+        """
+        self.inject.project.weight.copy_(features)
+        self.mix.weight.copy_(embeddings)
+        for matrix in (self.layer.self_attn.o_proj, self.layer.mlp.down_proj):
+            nn.init.zeros_(matrix.weight)
+
+    def folded(self) -> dict[str, Tensor]:
+        """The tensors that the runtime takes: without the scale of embeddings, which norms make up for."""
+        state = {name: tensor.detach().cpu() for name, tensor in self.state_dict().items()}
+        for name in [name.removesuffix("base") for name in state if name.endswith(".base")]:
+            state[f"{name}weight"] = state.pop(f"{name}base") * state.pop(f"{name}share")
+        for name in (
+            "inject.project.weight", "layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"
+        ):  # fmt: skip
+            state[name] = state[name] / self.scale
+        state["feedback"] = state["feedback"] / (self._norm_size().cpu() * self.scale)
+        return state
+
+    def unfold(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from tensors that `folded` gave."""
+        known, state = self.state_dict(), _begun_norms(state)
+        own = {name: tensor.float() for name, tensor in state.items() if name in known}
+        for name in (
+            "inject.project.weight", "layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"
+        ):  # fmt: skip
+            own[name] = own[name] * self.scale
+        size = own["norm.base"].pow(2).mean().sqrt()
+        own["feedback"] = own["feedback"] * size * self.scale
+        self.load_state_dict(own)
+
+
+def _begun_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors with norm weights in the form in which `Norm` keeps them before training."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        stem = name.removesuffix("weight")
+        if stem.endswith(("norm.", "layernorm.")):
+            found |= {f"{stem}base": tensor, f"{stem}share": torch.ones_like(tensor)}
+        else:
+            found[name] = tensor
+    return found
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding (RoFormer 2104.09864) in transformers' order: halves, not pairs."""
+    low, high = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-high, low], dim=-1) * sin
+
+
+def narrowed(layer: Mapping[str, Tensor], norm: Tensor) -> dict[str, Tensor]:
+    """A layer with the inner outputs that matter most first: by the sizes of the three rows and columns that make them.
+
+    layer: tensors by transformers' names in the layer; norm: (H,) weight of the norm before its inner part
+    """
+    gate, up, down = (layer[f"mlp.{part}_proj.weight"] for part in ("gate", "up", "down"))
+    matter = (gate * norm).norm(dim=1) * (up * norm).norm(dim=1) * down.norm(dim=0)
+    order = matter.argsort(descending=True)
+    parts = {
+        "mlp.gate_proj.weight": gate[order],
+        "mlp.up_proj.weight": up[order],
+        "mlp.down_proj.weight": down[:, order],
+    }
+    return {**layer, **parts}
