@@ -31,16 +31,26 @@ def test_figures_of_frames():
     assert figures["frames_per_second"] == pytest.approx(100 / 2)
 
 
+def test_a_chart_is_behind_for_as_long_as_the_player_shows_a_step_that_it_has_not():
+    # Step 1 is drawn at once, step 2 two frames later, steps 3 and 4 together; step 5 never is, and does not count.
+    frames = [(0.02, 1, 1), (0.02, 2, 1), (0.02, 2, 1), (0.02, 2, 2), (0.02, 3, 2), (0.02, 4, 4)]
+    figures = page_speed.chart_figures([*frames, (0.02, 5, 4)])
+    assert figures["most_seconds"] == pytest.approx(0.04)
+    assert figures["median_seconds"] == pytest.approx(0.01)
+
+
 def test_what_falls_short_is_said():
     figures = {
         "first_paint_seconds": 1.2,
         "heap_bytes": {1: 20e6, 10: 21e6, 100: 22e6},
         "frames": page_speed.frame_figures([1 / 60]),
+        "charts": {"median_seconds": 0.04, "p95_seconds": 0.08, "most_seconds": 0.12},
         "tokens": 512,
         "detail": True,
     }
     assert page_speed.failures(figures) == []
+    late = {**figures["charts"], "p95_seconds": 0.13}
     slow = {**figures, "first_paint_seconds": 2.5, "heap_bytes": {1: 20e6, 100: 90e6}}
-    assert len(page_speed.failures(slow)) == 2
+    assert len(page_speed.failures({**slow, "charts": late})) == 3
     assert "1.20 s" in page_speed.table(figures)
     assert "22 MB" in page_speed.table(figures)

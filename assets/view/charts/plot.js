@@ -7,9 +7,9 @@ import { MARGIN, layout } from "./axes.js";
 
 const COLOURS = ["ink", "soft", "line", "grid", "card", "accepted", "rejected", "correction", "bonus", "drafted"];
 const CONFIG = { displayModeBar: false };
-const REST = 12; // times as long as a drawing took, the next one waits: a slow machine draws less often
-const MOST_REST = 2000; // milliseconds
-const LATE = 200; // milliseconds that a drawing may wait for a moment between two frames
+const EVERY = 80; // milliseconds from one drawing's begin to the next, so that a chart is never seen behind the player
+const REST = 4; // times as long as a drawing took, the next one waits: a slow machine draws less often
+const LATE = 20; // milliseconds that a drawing may wait for a moment between two frames
 /** @param {() => void} call */
 const whenIdle = (call) => ("requestIdleCallback" in globalThis ? requestIdleCallback(call, { timeout: LATE }) : call());
 
@@ -109,8 +109,8 @@ export class Plot {
     this.#listen();
     this.#range = figure.x.range;
     this.#placeMark();
-    const ended = performance.now();
-    this.#rested = ended + Math.min(MOST_REST, REST * (ended - began));
+    const took = performance.now() - began;
+    this.#rested = began + took + Math.max(EVERY - took, REST * took);
   }
 
   // The units of the vertical axes, beside them.
