@@ -62,7 +62,7 @@ export class InspectorView {
   /** @param {Decided} decision */
   #card(decision) {
     const words = this.#words.inspector;
-    const title = el("h4", {}, span("sd-inspected", decision.token), span(`sd-verdict sd-key-${decision.status}`, this.#words.status[decision.status] ?? decision.status), span("sd-where", decision.place));
+    const title = el("h3", {}, span("sd-inspected", decision.token), span(`sd-verdict sd-key-${decision.status}`, this.#words.status[decision.status] ?? decision.status), span("sd-where", decision.place));
     const card = el("article", { class: "sd-decision" }, title, el("p", { class: "sd-why" }, decision.why));
     if (decision.formula) card.append(el("p", { class: "sd-formula" }, decision.formula));
     if (decision.branch.length) card.append(el("p", { class: "sd-branch" }, `${words.branch}: `, ...decision.branch.flatMap((token, i) => [i ? " › " : "", span("sd-word", token)])));

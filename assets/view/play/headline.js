@@ -19,7 +19,7 @@ export class Headline {
     this.#words = words;
     this.badge = el("span", { class: "sd-badge" });
     this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint, hidden: true }, words.lossy);
-    this.phase = el("span", { class: "sd-phase" });
+    this.phase = el("h2", { class: "sd-phase" });
     this.about = el("span", { class: "sd-about" });
     this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
   }

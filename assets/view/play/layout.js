@@ -122,7 +122,7 @@ export class Layout {
 
   /** @param {Words} words @param {(file: File) => void} open */
   #chooser(words, open) {
-    const file = el("input", { type: "file", accept: ".jsonl,.json,.txt", class: "sd-hidden", tabindex: "-1", "aria-label": words.open });
+    const file = el("input", { type: "file", accept: ".jsonl,.json,.txt", hidden: true, "aria-label": words.open });
     file.addEventListener("change", () => {
       const [chosen] = file.files ?? [];
       file.value = "";
