@@ -122,7 +122,7 @@ def write_speculators(folder: Path, model: Eagle3, **more: Any) -> Path:
         "norm_output": model.norm_output,
         "eagle_aux_hidden_state_layer_ids": list(model.reads),
     }
-    return _write(folder, config | more, model.tensors)
+    return write_folder(folder, config | more, model.tensors)
 
 
 def write_flat(folder: Path, model: Eagle3, **more: Any) -> Path:
@@ -136,10 +136,10 @@ def write_flat(folder: Path, model: Eagle3, **more: Any) -> Path:
     config |= {"fc_norm": True} if model.fc_norm else {}
     config |= {"norm_output": True} if model.norm_output else {}
     tensors = {name.replace("layers.0.", "midlayer."): one for name, one in model.tensors.items()}
-    return _write(folder, config | more, tensors)
+    return write_folder(folder, config | more, tensors)
 
 
-def _write(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
+def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import tiny_dflash
 import torch
 from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_trained import HIDDEN, READS
@@ -18,6 +19,7 @@ from tiny_trained import HIDDEN, READS
 from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader
 from specdemo.models.drafts.compact import CompactModel
+from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.drafts.published.families import FAMILIES
 from specdemo.models.drafts.published.family import Lent, TargetFacts
 from specdemo.models.drafts.published.source import drafter_files
@@ -51,6 +53,12 @@ def _write(name: str, folder: Path, words: int) -> Path:
         return write_flat(folder, make(fc_norm=True, norm_output=True, **facts))
     if name == "SafeAILab":
         return write_flat(folder, make(**facts))
+    if name == "JetSpec":
+        model = tiny_dflash.make(**facts | {"words": words}, mask=words - 1, causal=True)
+        return tiny_dflash.write_flat(folder, model, num_target_layers=2)
+    if name == "DFlash":
+        model = tiny_dflash.make(**facts, mask=words - 1)
+        return tiny_dflash.write_speculators(folder, model)
     return write_medusa(folder, words)
 
 
@@ -74,6 +82,9 @@ def published(name: str) -> Callable[[int, Features], dict[str, Callable[[], Any
         found = network(name, words)
         if name == "Medusa":
             return {"medusa": lambda: found}
+        if isinstance(found, DFlashDecoder):
+            block = FeatureReader(DFlashModel(found, features))
+            return dict.fromkeys(("block", "jet"), lambda: block)
         reader = FeatureReader(CompactModel(found, features))
         return {"feature": lambda: reader}
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from specdemo.drafters.draft_reader import DraftReader
     from specdemo.models.drafts.compact import CompactModel
     from specdemo.models.drafts.compact_weights import MarkovHead
+    from specdemo.models.drafts.dflash import DFlashModel
 
 
 class Block(Drafter):
@@ -31,11 +32,13 @@ class Block(Drafter):
     def __init__(self, draft: DraftReader) -> None:
         from specdemo.engine.prefix import FeatureReader
         from specdemo.models.drafts.compact import CompactModel
+        from specdemo.models.drafts.dflash import DFlashModel
 
         assert isinstance(draft.reader, FeatureReader)
-        assert isinstance(draft.reader.model, CompactModel)
+        model: object = draft.reader.model
+        assert isinstance(model, CompactModel | DFlashModel)
         self.draft, self.reader = draft, draft.reader
-        self.model: CompactModel = draft.reader.model
+        self.model: CompactModel | DFlashModel = model
         self.costs: Costs = draft.costs
         self.depth = self.model.weights.depth
 
@@ -55,6 +58,8 @@ class Block(Drafter):
 class DSpark(Block):
     """A chain: each position's guess is corrected by the token drawn before it, and says how sure it is.
 
+    A drafter without such a head (DFlash 2602.06036) is as sure as its likeliest guess, and corrects nothing.
+
     scheduled: draft on only while that raises the tokens expected for a second, and stop at the first position where
     it does not. Whether a position is drawn depends on the tokens before it alone, so sampling stays exact;
     looking at later places and going back would not be (see `bench.counterexample`).
@@ -62,8 +67,7 @@ class DSpark(Block):
 
     def __init__(self, draft: DraftReader, *, most: int, scheduled: bool) -> None:
         super().__init__(draft)
-        assert self.model.weights.markov is not None
-        self.markov: MarkovHead = self.model.weights.markov
+        self.markov: MarkovHead | None = self.model.weights.markov
         self.most, self.scheduled = most, scheduled
         # What the confidence head says, corrected by what comes of it in this run.
         self.calibration = Calibration(stated)
@@ -77,6 +81,7 @@ class DSpark(Block):
             return Proposal(reason="block: no token is left to draft")
         words = yield from self.guess(committed)
         states = self.model.states
+        likeliest = [] if self.markov else words.softmax(dim=-1).amax(dim=-1).tolist()
         token_ids: list[int] = []
         rows: list[Tensor] = []
         confidences: list[float] = []
@@ -88,13 +93,18 @@ class DSpark(Block):
         other = len(self._reduced)
         previous = self._reduced.get(committed[-1], other)
         for position in range(allowed):
-            sure = self.markov.survival(position, states[position], previous)
+            if self.markov:
+                sure = self.markov.survival(position, states[position], previous)
+            else:
+                sure = likeliest[position]
             survival *= self.calibration.chance(sure)
             if self.scheduled and position and not self._pays(position, expected, survival):
                 reason = f"block: place {position + 1} would not pay, {survival:.0%} to get there"
                 break
             expected += survival
-            logits = self.markov.corrected(words[position : position + 1], previous)
+            logits = words[position : position + 1]
+            if self.markov:
+                logits = self.markov.corrected(logits, previous)
             probs = self.draft.shaped(logits, committed, [token_ids])[0]
             column = self.draft.pick(probs)
             token_ids.append(self.draft.token(column))

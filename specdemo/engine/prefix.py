@@ -96,7 +96,8 @@ class FeatureReader(PrefixReader):
     """
 
     def __init__(self, model: BlockModel | LanguageModel) -> None:
-        super().__init__(model)
+        # A block model is asked for blocks alone, see `block_after`.
+        super().__init__(cast("LanguageModel", model))
         self._known = 0
 
     def block_after(self, token_ids: Sequence[int]) -> Requesting[Tensor]:

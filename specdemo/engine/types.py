@@ -195,8 +195,8 @@ class Drafter(Protocol):
         return
 
 
-class LanguageModel(Protocol):
-    """A causal model with a cache of its own that can be rolled back. Reading asks for passes, see `Requesting`."""
+class TextModel(Protocol):
+    """A model with a cache of its own that can be rolled back. Reading asks for passes, see `Requesting`."""
 
     @property
     def words(self) -> ReducedVocabulary | None:
@@ -216,6 +216,10 @@ class LanguageModel(Protocol):
     def rollback(self, length: int) -> None:
         """Forget every cached token from position `length` on, and what was grown."""
 
+
+class LanguageModel(TextModel, Protocol):
+    """A causal model that says what follows one token."""
+
     def growing(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
         """Read nodes of a tree that hangs on the cached text; `reading` and `rollback` forget them.
 
@@ -230,8 +234,8 @@ class LanguageModel(Protocol):
         """
 
 
-class BlockModel(LanguageModel, Protocol):
-    """A language model that guesses several positions in one pass."""
+class BlockModel(TextModel, Protocol):
+    """A model that guesses several positions in one pass; what it returns from reading says nothing."""
 
     def guessing(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
         """Append tokens. returns: (depth, W) logits of the positions that follow"""

@@ -22,6 +22,7 @@ from specdemo.models.drafts.compact_files import (
     read_embedding,
 )
 from specdemo.models.drafts.copy import QuantisedCopy, no_copy_why
+from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.drafts.exit import ExitModel
 from specdemo.models.drafts.published.families import find_published
 from specdemo.models.drafts.published.source import drafter_files
@@ -128,6 +129,8 @@ class LoadedPair:
             return network
         if kind == "exit":
             return FeatureReader(ExitModel(target, network))
+        if isinstance(network, DFlashDecoder):
+            return FeatureReader(DFlashModel(network, target.features))
         return FeatureReader(CompactModel(network, target.features))
 
     @property
@@ -223,7 +226,7 @@ def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> Lo
     published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
     target = ready(_placed(files, settings, progress))
     check_vocabulary(files, tokenizer, target.vocabulary_size)
-    others = {published.reading.kind: published.trained(target)} if published else {}
+    others = dict.fromkeys(published.reading.kinds, published.trained(target)) if published else {}
     alone = stands_alone({**find_trained(target, None, settings.trained), **others})
     if alone and settings.draft == "auto":
         info, open_draft, why = None, None, "Its feature drafter works without a draft model."

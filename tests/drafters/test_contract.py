@@ -323,7 +323,8 @@ def test_tokens_judged_as_blocks_have_the_exact_joint_distribution():
 
 
 PUBLISHED = [
-    ("speculators", "feature"), ("SpecForge", "feature_tree"), ("SafeAILab", "feature"), ("Medusa", "medusa"),
+    ("speculators", "feature"), ("DFlash", "block"), ("SpecForge", "feature_tree"), ("SafeAILab", "feature"),
+    ("Medusa", "medusa"), ("DFlash", "jet"), ("JetSpec", "jet"), ("JetSpec", "block"),
 ]  # fmt: skip
 
 
@@ -351,7 +352,7 @@ def test_greedy_output_with_a_published_drafter_is_that_of_transformers(
     assert drafts[0] != drafts[1]
 
 
-@pytest.mark.parametrize(("layout", "name"), PUBLISHED[:2])
+@pytest.mark.parametrize(("layout", "name"), PUBLISHED[:3])
 def test_sampled_tokens_with_a_published_drafter_have_the_exact_joint_distribution(layout, name):
     statistic, limit, impossible = chi_square(
         name, SAMPLINGS[1], runs=200, published=published(layout)

@@ -50,12 +50,16 @@ class Stored(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CacheRows:
-    """Which of all rows are a conversation's, where their keys go, and what they look at."""
+    """Which of all rows are a conversation's, where their keys go, and what they look at.
+
+    silent: how many of the first are looked at, and ask nothing themselves
+    """
 
     begin: int
     end: int
     cache: Stored
     look: Look
+    silent: int = 0
 
 
 def forward(
@@ -83,7 +87,10 @@ def after(
     angles: tuple[Tensor, Tensor],
     rows: Sequence[CacheRows],
 ) -> Tensor:
-    """A layer after its first norm. x: (rows, H), what goes past attention; normed: (rows, in), what goes into it"""
+    """A layer after its first norm.
+
+    x: (rows, H), what goes past attention, without silent rows; normed: (rows, in), what goes into it, with them
+    """
     x = x + layer.output(_attend(layer, index, sizes, normed, angles, rows))
     gate, up = layer.gate_up(rms_norm(x, layer.post_norm, sizes.eps)).chunk(2, dim=-1)
     return x + layer.down(F.silu(gate).mul_(up))
@@ -98,6 +105,33 @@ def _attend(
     rows: Sequence[CacheRows],
 ) -> Tensor:
     """Attention, each conversation over its own keys. x: (rows, H) after the norm. returns: (rows, heads * head_dim)"""
+    rotated, values = _projected(layer, sizes, x, angles)
+    attended = []
+    for one in rows:
+        keys, known = _written(one, index, sizes, rotated, values)
+        asking = rotated[one.begin + one.silent : one.end, : sizes.heads]
+        attended.append(attend(asking, keys, known, one.look, sizes.scaling))
+    return attended[0] if len(attended) == 1 else torch.cat(attended)
+
+
+def keep(
+    layer: LlamaLayer,
+    index: int,
+    sizes: HeadSizes,
+    x: Tensor,
+    angles: tuple[Tensor, Tensor],
+    rows: Sequence[CacheRows],
+) -> None:
+    """Write the keys and values of rows that are all silent. x: (rows, in), what goes into attention"""
+    rotated, values = _projected(layer, sizes, x, angles)
+    for one in rows:
+        _written(one, index, sizes, rotated, values)
+
+
+def _projected(
+    layer: LlamaLayer, sizes: HeadSizes, x: Tensor, angles: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Queries, then keys, rotated: (rows, heads + kv_heads, head_dim); and values: (rows, kv_heads, head_dim)."""
     heads, kv_heads = sizes.heads, sizes.kv_heads
     qkv = layer.qkv(x).view(len(x), heads + 2 * kv_heads, sizes.head_dim)
     queries_keys = qkv[:, : heads + kv_heads]
@@ -106,16 +140,18 @@ def _attend(
             queries_keys.split([heads, kv_heads], dim=1), layer.query_key_norms, strict=True
         )
         queries_keys = torch.cat([rms_norm(part, norm, sizes.eps) for part, norm in parts], dim=1)
-    rotated = rotary(queries_keys, *angles)
-    attended = []
-    for one in rows:
-        part = slice(one.begin, one.end)
-        keys, values = one.cache.layers[index].update(
-            rotated[part, heads:].transpose(0, 1)[None],
-            qkv[part, heads + kv_heads :].transpose(0, 1)[None],
-        )
-        attended.append(attend(rotated[part, :heads], keys, values, one.look, sizes.scaling))
-    return attended[0] if len(attended) == 1 else torch.cat(attended)
+    return rotary(queries_keys, *angles), qkv[:, heads + kv_heads :]
+
+
+def _written(
+    one: CacheRows, index: int, sizes: HeadSizes, rotated: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A conversation's keys and values with its new rows, (1, kv_heads, keys, head_dim) each."""
+    part = slice(one.begin, one.end)
+    found: tuple[Tensor, Tensor] = one.cache.layers[index].update(
+        rotated[part, sizes.heads :].transpose(0, 1)[None], values[part].transpose(0, 1)[None]
+    )
+    return found
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

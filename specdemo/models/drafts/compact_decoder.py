@@ -68,7 +68,7 @@ class CompactDecoder:
         device = weights.embedding.device.type
         self.piece = piece_rows(device, len(weights.layers), hidden, 4 * hidden)
         self.compiled = compiled_layers(weights) if compiled else None
-        self._rotary = RotaryTables(_tables(weights.config, weights.embedding))
+        self._rotary = RotaryTables(tables(weights.config, weights.embedding))
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
@@ -287,7 +287,7 @@ def _injected(one: DraftInput) -> Injected | None:
     return Injected(first, rows.float().contiguous())
 
 
-def _tables(config: CompactConfig, like: Tensor) -> Callable[[int], tuple[Tensor, Tensor]]:
+def tables(config: CompactConfig, like: Tensor) -> Callable[[int], tuple[Tensor, Tensor]]:
     """A draft's rotary embedding, see `RotaryTables`."""
 
     def compute(length: int) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.drafts.compact_decoder import CompactDecoder
 from specdemo.models.drafts.compact_weights import (
     Beside,
@@ -26,6 +24,7 @@ from specdemo.models.drafts.compact_weights import (
 )
 from specdemo.models.drafts.four_bit import pack_linear
 from specdemo.models.drafts.published.family import (
+    TIED,
     Family,
     Lent,
     Loader,
@@ -37,13 +36,13 @@ from specdemo.models.drafts.published.family import (
     layer_config,
     layer_extras,
     layer_shapes,
+    offset_words,
     refuse,
 )
 from specdemo.models.drafts.published.source import DrafterFiles
 
 SPECULATORS = "eagle3"
 STATES = "eagle_aux_hidden_state_layer_ids"
-TIED = ("verifier_norm.weight", "verifier_lm_head.weight")  # the target's own, kept for training
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     check_tensors(files, *_shapes(files, config))
     if "embed_tokens.weight" not in files.shapes and hidden != target.hidden_size:
         raise files.wrong("it has no embedding of its own, and the target's is of another width")
-    return Reading("feature", config.reads, True, lambda lent: load(files, config, lent))
+    return Reading(("feature",), config.reads, True, lambda lent: load(files, config, lent))
 
 
 def _shapes(
@@ -171,7 +170,7 @@ def load(files: DrafterFiles, config: Eagle3Config, lent: Lent) -> CompactDecode
         norm=loader.vector("norm.weight"),
         embedding=embedding,
         head=pack_linear(loader.vector("lm_head.weight"), four_bit=lent.four_bit),
-        words=ReducedVocabulary(_words(files, config), config.vocabulary),
+        words=offset_words(files, config.words, config.vocabulary),
         reads=config.reads,
         inject=_injection(loader, config),
         feedback=torch.ones(
@@ -193,21 +192,6 @@ def _injection(loader: Loader, config: Eagle3Config) -> Injection:
     if loader.has("input_norm.weight"):
         return Injection(loader.vector("input_norm.weight"), mix, together=True, epsilon=epsilon)
     return Injection(None, mix)
-
-
-def _words(files: DrafterFiles, config: Eagle3Config) -> Tensor:
-    """(W,) int64: the token of each row of the head. `d2t` holds how far each is from its own number."""
-    ids = torch.arange(config.words)
-    if "d2t" in files.shapes:
-        ids = ids + files.tensor("d2t").long()
-    inside = bool(((ids >= 0) & (ids < config.vocabulary)).all())
-    if not inside or len(ids.unique()) < len(ids):
-        raise files.wrong("its d2t does not name different tokens of the target")
-    if "t2d" in files.shapes:
-        known = files.tensor("t2d").bool().nonzero().flatten()
-        if not ids.sort().values.equal(known):
-            raise files.wrong("its d2t and its t2d name different tokens")
-    return ids
 
 
 EAGLE3 = Family("EAGLE-3", takes, read)

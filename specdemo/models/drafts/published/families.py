@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdemo.errors import UserError
-from specdemo.models.drafts.published import eagle3, medusa
+from specdemo.models.drafts.published import dflash, eagle3, medusa
 from specdemo.models.drafts.published.family import OTHER, Family, Lent, Reading, TargetFacts
 from specdemo.models.drafts.published.source import DrafterFiles, drafter_files
 from specdemo.models.drafts.trained import Trained
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from specdemo.models.loading import LoadedModel
 
-FAMILIES: tuple[Family, ...] = (eagle3.EAGLE3, medusa.MEDUSA)
+FAMILIES: tuple[Family, ...] = (eagle3.EAGLE3, dflash.DFLASH, dflash.JETSPEC, medusa.MEDUSA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Published:
     def trained(self, target: LoadedModel) -> Trained:
         """The drafter of a loaded target; its weights are read at first use."""
         embedding: Any = target.model.get_input_embeddings().weight
+        output: Any = target.model.get_output_embeddings().weight
         four_bit = target.info.precision == "nf4" and target.device.type == "cpu"
         whole = target.info.precision == "fp32"
         precision = "int4" if four_bit else "fp32" if whole else "bf16"
@@ -52,6 +53,7 @@ class Published:
             device=target.device,
             dtype=torch.float32 if whole else torch.bfloat16,
             four_bit=four_bit,
+            output=output,
         )
         facts = {
             "name": self.files.name,

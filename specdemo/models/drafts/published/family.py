@@ -9,12 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.errors import UserError
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.drafts.compact_weights import CompactConfig, Rope
 from specdemo.models.drafts.four_bit import Linear, pack_linear
 from specdemo.models.drafts.published.source import DrafterFiles
 
+TIED = ("verifier_norm.weight", "verifier_lm_head.weight")  # the target's own, kept for training
+HEAD_ROWS = 16_384  # of a head over all words that are packed together
 OTHER = "Choose a drafter that was made for this target, or the target that it was made for."
 
 
@@ -34,24 +37,26 @@ class Lent:
 
     embedding: (V, H); dtype: to compute in
     four_bit: keep matrices in 4 bits where the processor's kernel takes them
+    output: (V, H), the head where that is another matrix; None for the embedding
     """
 
     embedding: Tensor
     device: torch.device
     dtype: torch.dtype
     four_bit: bool
+    output: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A drafter that suits the target, its weights unread.
 
-    kind: of the methods that draft with it; reads: hidden states of the target that go in
+    kinds: of the methods that draft with it; reads: hidden states of the target that go in
     alone: it stands for a draft model too
     load: what runs
     """
 
-    kind: str
+    kinds: tuple[str, ...]
     reads: tuple[int, ...]
     alone: bool
     load: Callable[[Lent], Any]
@@ -200,11 +205,38 @@ class Loader:
 
     def embedding(self) -> Tensor:
         """(V, H): the drafter's own embedding where it has one that is not the target's."""
-        lent = self.lent.embedding.to(self.lent.device, self.lent.dtype)
-        if not self.has("embed_tokens.weight"):
+        return self._own("embed_tokens.weight", self.lent.embedding)
+
+    def head(self) -> Linear:
+        """H to words: the drafter's own head where it has one that is not the target's."""
+        output = self.lent.embedding if self.lent.output is None else self.lent.output
+        weight, four_bit = self._own("lm_head.weight", output), self.lent.four_bit
+        if not four_bit:
+            return pack_linear(weight, four_bit=False)
+        parts = [pack_linear(part, four_bit=True) for part in weight.split(HEAD_ROWS)]
+        return lambda x: torch.cat([part(x) for part in parts], dim=-1)
+
+    def _own(self, name: str, target: Tensor) -> Tensor:
+        lent = target.to(self.lent.device, self.lent.dtype)
+        if not self.has(name):
             return lent
-        own = self.vector("embed_tokens.weight")
+        own = self.vector(name)
         return lent if own.shape == lent.shape and own.equal(lent) else own
+
+
+def offset_words(files: DrafterFiles, words: int, vocabulary: int) -> ReducedVocabulary:
+    """The token of each row of a head: `d2t` holds how far each is from its own number. Raises UserError."""
+    ids = torch.arange(words)
+    if "d2t" in files.shapes:
+        ids = ids + files.tensor("d2t").long()
+    inside = bool(((ids >= 0) & (ids < vocabulary)).all())
+    if not inside or len(ids.unique()) < len(ids):
+        raise files.wrong("its d2t does not name different tokens of the target")
+    if "t2d" in files.shapes:
+        known = files.tensor("t2d").bool().nonzero().flatten()
+        if not ids.sort().values.equal(known):
+            raise files.wrong("its d2t and its t2d name different tokens")
+    return ReducedVocabulary(ids, vocabulary)
 
 
 def layer_config(files: DrafterFiles, config: Mapping[str, Any]) -> CompactConfig:

@@ -49,7 +49,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
             needed[f"{head}.{block}.linear.weight"] = (hidden, hidden)
             needed[f"{head}.{block}.linear.bias"] = (hidden,)
     check_tensors(files, needed, {})
-    return Reading("medusa", reads, False, lambda lent: load(files, heads, blocks, reads, lent))
+    return Reading(("medusa",), reads, False, lambda lent: load(files, heads, blocks, reads, lent))
 
 
 def load(

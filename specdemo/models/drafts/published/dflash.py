@@ -1,0 +1,250 @@
+"""DFlash (2602.06036) as z-lab, SpecForge and speculators write it, and JetSpec (2606.18394), which is the same with a causal block.
+
+Embedding and head are the target's. A mask stands for each place that is guessed.
+
+    z-lab, SpecForge    sizes at the top; states counted by the layer that gives them; the rest in `dflash_config`
+    speculators         sizes of the layers in `transformer_layer_config`; states counted as transformers does
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specdemo.models.drafts.compact_weights import CompactConfig
+from specdemo.models.drafts.dflash import DFlashDecoder, DFlashWeights, Scales
+from specdemo.models.drafts.published.family import (
+    TIED,
+    Family,
+    Lent,
+    Loader,
+    Reading,
+    TargetFacts,
+    check_layers,
+    check_sizes,
+    check_tensors,
+    layer_config,
+    layer_extras,
+    layer_shapes,
+    offset_words,
+    refuse,
+)
+from specdemo.models.drafts.published.source import DrafterFiles
+
+SPECULATORS = "dflash"
+# Of `dflash_config`: what is read here.
+KNOWN = frozenset({
+    "attention_mode", "block_size", "causal", "causal_head", "final_logit_softcapping", "input_embedding_scale", "mask_token",
+    "mask_token_id", "num_target_layers", "output_multiplier", "projector_type", "sample_from_anchor", "shift_label",
+    "target_hidden_size", "target_layer_ids",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DFlashConfig:
+    """What a config says, whichever layout it has.
+
+    layers: their sizes; inner: of their gates; count: how many
+    reads: the target's hidden states, as transformers counts them
+    rows, mask, anchored, causal, scales: as of `DFlashWeights`
+    words: that the head speaks, of `vocabulary`
+    """
+
+    layers: CompactConfig
+    inner: int
+    count: int
+    reads: tuple[int, ...]
+    rows: int
+    mask: int
+    anchored: bool
+    causal: bool
+    scales: Scales
+    words: int
+    vocabulary: int
+
+
+def takes(config: Mapping[str, Any]) -> bool:
+    """Whether a config has this layout, JetSpec's included."""
+    if "speculators_model_type" in config:
+        return bool(config["speculators_model_type"] == SPECULATORS)
+    return _kind(config).startswith("dflash")
+
+
+def is_causal(config: Mapping[str, Any]) -> bool:
+    """Whether rows of a block see only those before them."""
+    own = _own(config)
+    said = (own.get("causal"), own.get("causal_head"), config.get("is_causal"))
+    return bool(next((one for one in said if one is not None), False))
+
+
+def read_config(files: DrafterFiles, target: TargetFacts) -> DFlashConfig:
+    """The config of either layout. Raises UserError for what is not computed here.
+
+    target: for the states that are read where none are named
+    """
+    config = files.config
+    nested = "speculators_model_type" in config
+    sizes = config.get("transformer_layer_config") if nested else config
+    if not isinstance(sizes, Mapping):
+        raise files.wrong("its config.json has no transformer_layer_config")
+    said = {**config, **{key: one for key, one in _own(config).items() if one is not None}}
+    _check_variant(files, said)
+    layers = layer_config(files, sizes)
+    count = files.number(sizes, "num_hidden_layers")
+    vocabulary = files.number(sizes, "vocab_size")
+    rows = files.number(said, "block_size")
+    anchored = bool(said.get("sample_from_anchor") or said.get("shift_label"))
+    if rows < 2 and not anchored:
+        raise files.wrong("its block guesses nothing")
+    if files.number(said, "target_hidden_size", layers.hidden_size) != layers.hidden_size:
+        raise files.wrong("its layers are of another width than the target's")
+    if files.number(said, "num_target_layers", target.layers) != target.layers:
+        raise refuse(
+            files, target,
+            f"it is for one of {said['num_target_layers']} layers, and this target has {target.layers}",
+        )  # fmt: skip
+    mask = said.get("mask_token_id")
+    if type(mask) is not int or not 0 <= mask < vocabulary:
+        raise files.wrong("its config.json has no mask_token_id")
+    return DFlashConfig(
+        layers=layers,
+        inner=files.number(sizes, "intermediate_size"),
+        count=count,
+        reads=_reads(files, said, target, count=count, nested=nested),
+        rows=rows,
+        mask=mask,
+        anchored=anchored,
+        causal=is_causal(config),
+        scales=Scales(
+            _scale(files, said, "input_embedding_scale", 1.0),
+            _scale(files, said, "output_multiplier", 1.0),
+            _scale(files, said, "final_logit_softcapping", 0.0),
+        ),
+        words=files.number(config, "draft_vocab_size", vocabulary),
+        vocabulary=vocabulary,
+    )
+
+
+def read(files: DrafterFiles, target: TargetFacts) -> Reading:
+    """Check a drafter against its own config and the target. Raises UserError."""
+    config = read_config(files, target)
+    check_target(files, target, config)
+    check_tensors(files, *shapes(files, config))
+    return Reading(
+        ("block", "jet"), config.reads, False, lambda lent: DFlashDecoder(load(files, config, lent))
+    )
+
+
+def check_target(files: DrafterFiles, target: TargetFacts, config: DFlashConfig) -> None:
+    """Refuse a drafter of another target."""
+    hidden, count = config.layers.hidden_size, len(config.reads)
+    check_sizes(files, target, hidden=hidden, vocabulary=config.vocabulary)
+    check_layers(files, target, config.reads)
+    mixes = files.shapes.get("fc.weight", (0, count * hidden))[-1]
+    if mixes != count * hidden:
+        raise refuse(
+            files, target,
+            f"it mixes {mixes:,} numbers of states, and the {count} that it names have {count * hidden:,}",
+        )  # fmt: skip
+
+
+def shapes(
+    files: DrafterFiles, config: DFlashConfig
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """What must be there, and what may be."""
+    hidden, layers = config.layers.hidden_size, config.layers
+    needed: dict[str, tuple[int, ...]] = {
+        "fc.weight": (hidden, len(config.reads) * hidden),
+        "hidden_norm.weight": (hidden,),
+        "norm.weight": (hidden,),
+    }
+    optional: dict[str, tuple[int, ...]] = {
+        "embed_tokens.weight": (config.vocabulary, hidden),
+        "t2d": (config.vocabulary,),
+    }
+    optional |= {name: files.shapes[name] for name in TIED if name in files.shapes}
+    for number in range(config.count):
+        needed |= layer_shapes(f"layers.{number}.", layers, config.inner, hidden)
+        needed |= layer_extras(f"layers.{number}.", layers, norms=True, biases=False)
+        optional |= layer_extras(f"layers.{number}.", layers, norms=False, biases=True)
+    head = {"lm_head.weight": (config.words, hidden), "d2t": (config.words,)}
+    (needed if config.words < config.vocabulary else optional).update(head)
+    return needed, optional
+
+
+def load(files: DrafterFiles, config: DFlashConfig, lent: Lent) -> DFlashWeights:
+    """What runs. Raises UserError for words that are not the target's."""
+    loader = Loader(files, lent)
+    return DFlashWeights(
+        config=config.layers,
+        layers=tuple(loader.layer(f"layers.{number}.") for number in range(config.count)),
+        norm=loader.vector("norm.weight"),
+        embedding=loader.embedding(),
+        head=loader.head(),
+        words=offset_words(files, config.words, config.vocabulary),
+        reads=config.reads,
+        mix=loader.matrix("fc"),
+        mix_norm=loader.vector("hidden_norm.weight"),
+        rows=config.rows,
+        mask=config.mask,
+        anchored=config.anchored,
+        causal=config.causal,
+        scales=config.scales,
+    )
+
+
+def _kind(config: Mapping[str, Any]) -> str:
+    return " ".join(map(str, config.get("architectures") or ())).lower()
+
+
+def _own(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the layout adds to a config; what is said here counts before what is said at the top."""
+    own = config.get("dflash_config")
+    return own if isinstance(own, Mapping) else {}
+
+
+def _check_variant(files: DrafterFiles, said: Mapping[str, Any]) -> None:
+    """Refuse relatives that compute more. said: at the top or in `dflash_config`"""
+    if "dflash2" in _kind(said) or said.get("selector_rank"):
+        raise files.wrong(
+            "it is a DFlash 2 drafter, which chooses from candidates, and is not read yet"
+        )
+    kind = said.get("projector_type") or "dflash"
+    if kind != "dflash":
+        raise files.wrong(f"it corrects its guesses by {kind}, which is not read yet")
+    if said.get("attention_mode", "gqa") != "gqa":
+        raise files.wrong(
+            f"its attention is of the kind {said['attention_mode']}, which is not computed here"
+        )
+    for key, value in _own(files.config).items():
+        if key not in KNOWN and value not in (None, False):
+            raise files.wrong(f"nothing is known of {key} in its dflash_config")
+
+
+def _reads(
+    files: DrafterFiles, said: Mapping[str, Any], target: TargetFacts, *, count: int, nested: bool
+) -> tuple[int, ...]:
+    """The states that go in; where none are named, spread from the second layer to the last but three."""
+    key = "aux_hidden_state_layer_ids" if nested else "target_layer_ids"
+    named = said.get(key)
+    if named is None and not nested:
+        span = target.layers - 4
+        spread = [round(1 + number * span / (count - 1)) for number in range(count) if count > 1]
+        named = spread or [target.layers // 2]
+    if not (named and isinstance(named, list) and all(type(one) is int for one in named)):
+        raise files.wrong(f"its {key} are no numbers of layers")
+    return tuple(named if nested else [one + 1 for one in named])
+
+
+def _scale(files: DrafterFiles, said: Mapping[str, Any], key: str, default: float) -> float:
+    value = said.get(key)
+    if value is None:
+        return default
+    if type(value) not in (int, float) or not 0 <= value < float("inf"):
+        raise files.wrong(f"its {key} is no number")
+    return float(value)
+
+
+DFLASH = Family("DFlash", lambda config: takes(config) and not is_causal(config), read)
+JETSPEC = Family("JetSpec", lambda config: takes(config) and is_causal(config), read)

@@ -1,0 +1,227 @@
+"""Tiny DFlash checkpoints in the layouts that people publish, and what they compute, written from the format alone.
+
+Nothing of the package is used here: a drafter that runs as this file says runs as its format says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tiny_eagle3 import EPSILON, HEAD, HEADS, INNER, KV_HEADS, rms, turned, write_folder
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DFlash:
+    """A checkpoint by what it means, and not by how it is written.
+
+    reads: the target's states, 0 = embeddings; words: how many the head speaks of `vocabulary`
+    """
+
+    hidden: int = 32
+    vocabulary: int = 64
+    words: int = 64
+    layers: int = 2
+    reads: tuple[int, ...] = (2, 5)
+    block: int = 4
+    mask: int = 63
+    causal: bool = False
+    anchored: bool = False  # the anchor's row guesses too, and each mask the place after its own
+    embedding_scale: float = 1.0
+    multiplier: float = 1.0
+    cap: float = 0.0
+    theta: float = 10_000.0
+    norms: bool = True  # of queries and keys
+    mixed_norm: bool = True  # of the target's states, once they are mixed
+    text_norm: bool = False  # a layer's norm is for the block, and not for the text
+    begins: int = 0  # how far after the pending token the block begins
+    head_is_embedding: bool = False
+    tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
+
+
+def make(**facts: Any) -> DFlash:
+    """Random weights, under the names that all layouts share."""
+    model = DFlash(**facts)
+    generator = torch.Generator().manual_seed(0)
+
+    def matrix(rows: int, columns: int) -> Tensor:
+        return torch.randn(rows, columns, generator=generator) * 1.5 / columns**0.5
+
+    def norm(size: int) -> Tensor:
+        return 1 + 0.4 * torch.randn(size, generator=generator)
+
+    hidden, found = model.hidden, model.tensors
+    found["fc.weight"] = matrix(hidden, len(model.reads) * hidden)
+    found |= {name: norm(hidden) for name in ("hidden_norm.weight", "norm.weight")}
+    for number in range(model.layers):
+        begin = f"layers.{number}."
+        found[f"{begin}input_layernorm.weight"] = norm(hidden)
+        found[f"{begin}post_attention_layernorm.weight"] = norm(hidden)
+        for part, heads in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
+            found[f"{begin}self_attn.{part}_proj.weight"] = matrix(heads * HEAD, hidden)
+        found |= {f"{begin}self_attn.{part}_norm.weight": norm(HEAD) for part in "qk"}
+        found[f"{begin}self_attn.o_proj.weight"] = matrix(hidden, HEADS * HEAD)
+        found[f"{begin}mlp.gate_proj.weight"] = matrix(INNER, hidden)
+        found[f"{begin}mlp.up_proj.weight"] = matrix(INNER, hidden)
+        found[f"{begin}mlp.down_proj.weight"] = matrix(hidden, INNER)
+    if model.words < model.vocabulary:
+        chosen = torch.randperm(model.vocabulary, generator=generator)[: model.words].sort().values
+        found["d2t"] = chosen - torch.arange(model.words)
+        found["t2d"] = torch.zeros(model.vocabulary, dtype=torch.bool).index_fill(0, chosen, 1)
+        found["lm_head.weight"] = matrix(model.words, hidden)
+    return model
+
+
+def sizes(model: DFlash) -> dict[str, Any]:
+    """What both layouts say of the layers."""
+    return {
+        "model_type": "qwen3",
+        "hidden_size": model.hidden,
+        "intermediate_size": INNER,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "num_hidden_layers": model.layers,
+        "head_dim": HEAD,
+        "rms_norm_eps": EPSILON,
+        "rope_theta": model.theta,
+        "vocab_size": model.vocabulary,
+        "hidden_act": "silu",
+        "layer_types": ["full_attention"] * model.layers,
+        "sliding_window": None,
+        "use_sliding_window": False,
+    }
+
+
+def write_flat(folder: Path, model: DFlash, own: dict[str, Any] | None = None, **more: Any) -> Path:
+    """As z-lab and SpecForge write it. own, more: of `dflash_config` and config.json, in place of what is right"""
+    theirs = {
+        "mask_token_id": model.mask,
+        "target_layer_ids": [one - 1 for one in model.reads],
+        "causal_head": model.causal or None,
+        "input_embedding_scale": None if model.embedding_scale == 1 else model.embedding_scale,
+        "output_multiplier": None if model.multiplier == 1 else model.multiplier,
+        "final_logit_softcapping": model.cap or None,
+    }
+    config = {
+        **sizes(model),
+        "architectures": ["DFlashDraftModel"],
+        "block_size": model.block,
+        "num_target_layers": 8,
+        "dflash_config": theirs | (own or {}),
+    }
+    return write_folder(folder, config | more, model.tensors)
+
+
+def write_speculators(folder: Path, model: DFlash, **more: Any) -> Path:
+    """As speculators writes it. more: of config.json, in place of what is right"""
+    config = {
+        "architectures": ["DFlashSpeculator"],
+        "speculators_model_type": "dflash",
+        "speculators_config": {
+            "algorithm": "dflash",
+            "verifier": {"name_or_path": "owner/made-for-this"},
+        },
+        "transformer_layer_config": sizes(model),
+        "draft_vocab_size": model.words,
+        "block_size": model.block,
+        "aux_hidden_state_layer_ids": list(model.reads),
+        "mask_token_id": model.mask,
+        "sample_from_anchor": model.anchored,
+        "sliding_window_non_causal": False,
+    }
+    return write_folder(folder, config | more, model.tensors)
+
+
+class Reference:
+    """What a checkpoint guesses after a text, row by row and without any cache.
+
+    embedding, head: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
+    """
+
+    def __init__(
+        self, model: DFlash, embedding: Tensor, head: Tensor, states: Tensor, **wrong: Any
+    ) -> None:
+        self.model = replace(model, **wrong)
+        self.tensors, self.embedding, self.states = model.tensors, embedding, states
+        self.head = self.tensors.get("lm_head.weight", head)
+        if self.model.head_is_embedding:
+            self.head = embedding
+
+    def tokens(self) -> list[int]:
+        """The token of each row of the head."""
+        rows = range(self.model.words)
+        d2t = self.tensors["d2t"].tolist() if "d2t" in self.tensors else [0] * self.model.words
+        return [row + d2t[row] for row in rows]
+
+    def guess(self, text: list[int]) -> Tensor:
+        """(places, W): logits of the places after a text, whose last token is pending."""
+        model, pending = self.model, len(text) - 1
+        known = [
+            self.normed("hidden_norm", self.tensors["fc.weight"] @ row, wanted=model.mixed_norm)
+            for row in self.states[:pending]
+        ]
+        ids = [text[pending], *[model.mask] * (model.block - 1)]
+        x = [self.embedding[one] * model.embedding_scale for one in ids]
+        first = pending + model.begins
+        for number in range(model.layers):
+            begin = f"layers.{number}."
+            of_text = [
+                self.normed(f"{begin}input_layernorm", one, wanted=model.text_norm) for one in known
+            ]
+            of_block = [self.normed(f"{begin}input_layernorm", one) for one in x]
+            keys = [self.key(begin, one, place) for place, one in enumerate(of_text)]
+            keys += [self.key(begin, one, first + row) for row, one in enumerate(of_block)]
+            values = [
+                (self.tensors[f"{begin}self_attn.v_proj.weight"] @ one).view(KV_HEADS, HEAD)
+                for one in of_text + of_block
+            ]
+            x = [
+                self.after(begin, past, self.looked(begin, normed, row, keys, values, first))
+                for row, (past, normed) in enumerate(zip(x, of_block, strict=True))
+            ]
+        logits = torch.stack([self.head @ self.normed("norm", one) for one in x])
+        logits = logits * model.multiplier
+        if model.cap:
+            logits = torch.tanh(logits / model.cap) * model.cap
+        return logits if model.anchored else logits[1:]
+
+    def normed(self, name: str, x: Tensor, *, wanted: bool = True) -> Tensor:
+        """(H,)"""
+        return rms(x, self.tensors[f"{name}.weight"]) if wanted else x
+
+    def turned(self, begin: str, part: str, x: Tensor, place: int) -> Tensor:
+        """(heads, HEAD): a query or a key at its place."""
+        heads = (self.tensors[f"{begin}self_attn.{part}_proj.weight"] @ x).view(-1, HEAD)
+        heads = self.normed(f"{begin}self_attn.{part}_norm", heads, wanted=self.model.norms)
+        return turned(heads, place, self.model.theta)
+
+    def key(self, begin: str, x: Tensor, place: int) -> Tensor:
+        """(KV_HEADS, HEAD)"""
+        return self.turned(begin, "k", x, place)
+
+    def looked(
+        self, begin: str, normed: Tensor, row: int, keys: list, values: list, first: int
+    ) -> Tensor:
+        """(HEADS x HEAD,): attention of a row of the block over the text and the block."""
+        query, seen = self.turned(begin, "q", normed, first + row), len(keys)
+        if self.model.causal:
+            seen -= self.model.block - 1 - row
+        found = []
+        for head in range(HEADS):
+            shared = head // (HEADS // KV_HEADS)
+            own = torch.stack([one[shared] for one in keys[:seen]])
+            weights = (own @ query[head] / HEAD**0.5).softmax(0)
+            found.append(weights @ torch.stack([one[shared] for one in values[:seen]]))
+        return torch.cat(found)
+
+    def after(self, begin: str, past: Tensor, looked: Tensor) -> Tensor:
+        """(H,): the rest of a layer."""
+        x = past + self.tensors[f"{begin}self_attn.o_proj.weight"] @ looked
+        inner = self.normed(f"{begin}post_attention_layernorm", x)
+        gate, up = (
+            self.tensors[f"{begin}mlp.{part}_proj.weight"] @ inner for part in ("gate", "up")
+        )
+        return x + self.tensors[f"{begin}mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * up)
