@@ -1,4 +1,4 @@
-"""Tiny DFlash checkpoints in the layouts that people publish, and what they compute, written from the format alone.
+"""Tiny DFlash and DSpark checkpoints in the layouts that people publish, and what they compute, written from the format alone.
 
 Nothing of the package is used here: a drafter that runs as this file says runs as its format says.
 """
@@ -39,6 +39,8 @@ class DFlash:
     text_norm: bool = False  # a layer's norm is for the block, and not for the text
     begins: int = 0  # how far after the pending token the block begins
     head_is_embedding: bool = False
+    rank: int = 0  # of DSpark's Markov head
+    confident: bool = False  # whether there is a confidence head, which reads the Markov head too
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
@@ -72,6 +74,12 @@ def make(**facts: Any) -> DFlash:
         found["d2t"] = chosen - torch.arange(model.words)
         found["t2d"] = torch.zeros(model.vocabulary, dtype=torch.bool).index_fill(0, chosen, 1)
         found["lm_head.weight"] = matrix(model.words, hidden)
+    if model.rank:
+        found["markov_head.markov_w1.weight"] = matrix(model.vocabulary, model.rank)
+        found["markov_head.markov_w2.weight"] = matrix(model.words, model.rank)
+    if model.confident:
+        found["confidence_head.proj.weight"] = matrix(1, hidden + model.rank)
+        found["confidence_head.proj.bias"] = matrix(1, 4)[0, :1]
     return model
 
 
@@ -135,6 +143,24 @@ def write_speculators(folder: Path, model: DFlash, **more: Any) -> Path:
     return write_folder(folder, config | more, model.tensors)
 
 
+def write_dspark(folder: Path, model: DFlash, **more: Any) -> Path:
+    """As DeepSpec writes it: all at the top, with an embedding and a head of its own. more: in place of what is right"""
+    config = {
+        **sizes(model),
+        "architectures": ["Qwen3DSparkModel"],
+        "block_size": model.block,
+        "mask_token_id": model.mask,
+        "target_layer_ids": [one - 1 for one in model.reads],
+        "num_target_layers": 8,
+        "num_anchors": 512,
+        "markov_rank": model.rank,
+        "markov_head_type": "vanilla",
+        "enable_confidence_head": model.confident,
+        "confidence_head_with_markov": True,
+    }
+    return write_folder(folder, config | more, model.tensors)
+
+
 class Reference:
     """What a checkpoint guesses after a text, row by row and without any cache.
 
@@ -182,11 +208,24 @@ class Reference:
                 self.after(begin, past, self.looked(begin, normed, row, keys, values, first))
                 for row, (past, normed) in enumerate(zip(x, of_block, strict=True))
             ]
-        logits = torch.stack([self.head @ self.normed("norm", one) for one in x])
+        self.states_out = [self.normed("norm", one) for one in x]
+        logits = torch.stack([self.head @ one for one in self.states_out])
         logits = logits * model.multiplier
         if model.cap:
             logits = torch.tanh(logits / model.cap) * model.cap
         return logits if model.anchored else logits[1:]
+
+    def corrected(self, logits: Tensor, token: int) -> Tensor:
+        """(W,): logits of a place, once the token before it is known."""
+        row = self.tensors["markov_head.markov_w1.weight"][token]
+        return logits + self.tensors["markov_head.markov_w2.weight"] @ row
+
+    def confidence(self, place: int, token: int) -> float:
+        """How likely the guess of a place is kept, after this token."""
+        row = self.tensors["markov_head.markov_w1.weight"][token]
+        both = torch.cat([self.states_out[place], row])
+        weight, bias = (self.tensors[f"confidence_head.proj.{part}"] for part in ("weight", "bias"))
+        return float(torch.sigmoid(weight[0] @ both + bias[0]))
 
     def normed(self, name: str, x: Tensor, *, wanted: bool = True) -> Tensor:
         """(H,)"""

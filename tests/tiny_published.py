@@ -56,6 +56,11 @@ def _write(name: str, folder: Path, words: int) -> Path:
     if name == "JetSpec":
         model = tiny_dflash.make(**facts | {"words": words}, mask=words - 1, causal=True)
         return tiny_dflash.write_flat(folder, model, num_target_layers=2)
+    if name == "DSpark":
+        model = tiny_dflash.make(
+            **facts | {"words": words}, mask=words - 1, anchored=True, rank=4, confident=True
+        )
+        return tiny_dflash.write_dspark(folder, model, num_target_layers=2)
     if name == "DFlash":
         model = tiny_dflash.make(**facts, mask=words - 1)
         return tiny_dflash.write_speculators(folder, model)

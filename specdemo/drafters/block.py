@@ -58,7 +58,7 @@ class Block(Drafter):
 class DSpark(Block):
     """A chain: each position's guess is corrected by the token drawn before it, and says how sure it is.
 
-    A drafter without such a head (DFlash 2602.06036) is as sure as its likeliest guess, and corrects nothing.
+    A drafter without such heads (DFlash 2602.06036) corrects nothing, and is as sure as its likeliest guess.
 
     scheduled: draft on only while that raises the tokens expected for a second, and stop at the first position where
     it does not. Whether a position is drawn depends on the tokens before it alone, so sampling stays exact;
@@ -81,7 +81,6 @@ class DSpark(Block):
             return Proposal(reason="block: no token is left to draft")
         words = yield from self.guess(committed)
         states = self.model.states
-        likeliest = [] if self.markov else words.softmax(dim=-1).amax(dim=-1).tolist()
         token_ids: list[int] = []
         rows: list[Tensor] = []
         confidences: list[float] = []
@@ -89,22 +88,19 @@ class DSpark(Block):
         self._sure = []
         survival = expected = 1.0
         reason = "block: to its end"
-        # The Markov head has a row more, for all other words.
-        other = len(self._reduced)
-        previous = self._reduced.get(committed[-1], other)
+        previous = self._row(committed[-1])
         for position in range(allowed):
+            logits, sure = words[position : position + 1], None
             if self.markov:
                 sure = self.markov.survival(position, states[position], previous)
-            else:
-                sure = likeliest[position]
+                logits = self.markov.corrected(logits, previous)
+            if sure is None:
+                sure = float(logits.softmax(dim=-1).amax())
             survival *= self.calibration.chance(sure)
             if self.scheduled and position and not self._pays(position, expected, survival):
                 reason = f"block: place {position + 1} would not pay, {survival:.0%} to get there"
                 break
             expected += survival
-            logits = words[position : position + 1]
-            if self.markov:
-                logits = self.markov.corrected(logits, previous)
             probs = self.draft.shaped(logits, committed, [token_ids])[0]
             column = self.draft.pick(probs)
             token_ids.append(self.draft.token(column))
@@ -112,7 +108,7 @@ class DSpark(Block):
             confidences.append(float(probs[column]))
             survivals.append(survival)
             self._sure.append(sure)
-            previous = min(column, other)
+            previous = self._row(token_ids[-1])
         return Proposal.chain(
             token_ids,
             draft_probs=rows,
@@ -129,6 +125,12 @@ class DSpark(Block):
         reported = replace(outcome.proposal, confidences=tuple(self._sure))
         if len(reported) == len(self._sure):
             self.calibration.observe(replace(outcome, proposal=reported))
+
+    def _row(self, token_id: int) -> int:
+        """The Markov head's row of a token; the one after its words stands for all others."""
+        if self.markov is None or self.markov.by_token:
+            return token_id
+        return self._reduced.get(token_id, len(self._reduced))
 
     def _pays(self, position: int, expected: float, survival: float) -> bool:
         """Whether one more position raises the expected tokens a second; the guesses themselves are paid for."""

@@ -324,7 +324,7 @@ def test_tokens_judged_as_blocks_have_the_exact_joint_distribution():
 
 PUBLISHED = [
     ("speculators", "feature"), ("DFlash", "block"), ("SpecForge", "feature_tree"), ("SafeAILab", "feature"),
-    ("Medusa", "medusa"), ("DFlash", "jet"), ("JetSpec", "jet"), ("JetSpec", "block"),
+    ("Medusa", "medusa"), ("DFlash", "jet"), ("JetSpec", "jet"), ("DSpark", "block"),
 ]  # fmt: skip
 
 

@@ -91,24 +91,30 @@ class Beside:
 class MarkovHead:
     """DSpark's sequential stage. Words are columns of the reduced vocabulary, W standing for any other.
 
-    token: (W + 1, R); bias: R to W; confidence: (H + R,) and its constant; temperatures: (depth,)
+    token: (W + 1, R), or (V, R) by token; bias: R to W
+    confidence: (H + R,), and its constant; None where it does not say how sure it is; temperatures: (depth,)
+    by_token: rows of `token` are tokens of the target
     """
 
     token: Tensor
     bias: Linear
-    confidence: Tensor
+    confidence: Tensor | None
     constant: float
     temperatures: tuple[float, ...]
+    by_token: bool = False
 
     def corrected(self, logits: Tensor, previous: int) -> Tensor:
         """A position's logits once the word before it is known, as new values. logits: (1, W). returns: the same shape"""
         logits = logits.clone()
         with torch.inference_mode():
-            logits[:, : len(self.token) - 1] += self.bias(self.token[previous : previous + 1])
+            added = self.bias(self.token[previous : previous + 1])
+            logits[:, : added.shape[-1]] += added
         return logits
 
-    def survival(self, guess: int, state: Tensor, previous: int) -> float:
+    def survival(self, guess: int, state: Tensor, previous: int) -> float | None:
         """How sure it is that a guess will be kept. guess: its number, from 0; state: (H,) there"""
+        if self.confidence is None:
+            return None
         inputs = torch.cat([state.float(), self.token[previous].float()])
         logit = float(inputs @ self.confidence) + self.constant
         return 1 / (1 + math.exp(-logit / self.temperatures[guess]))

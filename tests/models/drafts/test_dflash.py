@@ -1,4 +1,4 @@
-"""Published DFlash and JetSpec drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
+"""Published DFlash, JetSpec and DSpark drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_dflash import DFlash, Reference, make, write_flat, write_speculators
+from tiny_dflash import DFlash, Reference, make, write_dspark, write_flat, write_speculators
 
 from specdemo.engine.features import Features
 from specdemo.engine.forward import answer_together, answered
@@ -51,7 +51,7 @@ def decoder(folder: Path) -> DFlashDecoder:
     (family,) = [one for one in FAMILIES if one.takes(files.config)]
     reading = family.read(files, TARGET)
     found = reading.load(Lent(EMBEDDING, torch.device("cpu"), torch.float32, False, HEAD))
-    assert reading.kinds == ("block", "jet")
+    assert reading.kinds == (("block",) if found.weights.markov else ("block", "jet"))
     assert isinstance(found, DFlashDecoder)
     return found
 
@@ -206,6 +206,70 @@ def test_embedding_and_head_are_the_targets_own_tensors(tmp_path):
     other = decoder(write_flat(tmp_path / "other", model)).weights
     row = torch.randn(1, HIDDEN)
     torch.testing.assert_close(other.head(row), -same.head(row))
+
+
+DSPARK = {"rank": 6, "anchored": True}
+SPECFORGE = {
+    "projector_type": "dspark", "markov_rank": 6, "markov_head_type": "vanilla", "enable_confidence_head": True,
+    "confidence_head_with_markov": True, "confidence_head_alpha": 1.0,
+}  # fmt: skip
+RED_HAT = {key: one for key, one in SPECFORGE.items() if key != "projector_type"} | {
+    "speculators_model_type": "dspark",
+    "architectures": ["DSparkDraftModel"],
+}
+
+
+@pytest.mark.parametrize("layout", ["DeepSpec", "SpecForge", "speculators", "not confident"])
+def test_dspark_corrects_each_place_by_the_token_before_it(tmp_path, layout):
+    """The Markov head knows tokens of the target, also those that the drafter's head cannot say."""
+    words = 48 if layout == "speculators" else VOCABULARY
+    model = make(**DSPARK, words=words, confident=layout != "not confident")
+    if layout == "SpecForge":
+        folder = write_flat(tmp_path / "it", model, SPECFORGE, architectures=["DSparkDraftModel"])
+    elif layout == "speculators":
+        folder = write_speculators(tmp_path / "it", model, **RED_HAT)
+    else:
+        folder = write_dspark(tmp_path / "it", model)
+    states = states_of(model, len(TEXT))
+    reference = Reference(model, EMBEDDING, HEAD, states)
+    drafter = opened(folder)
+    markov = drafter.weights.markov
+    assert markov is not None
+    assert markov.by_token
+    found, wanted = guessed(drafter, states), reference.guess(TEXT)
+    same(found, wanted)
+    unsaid = next((one for one in range(VOCABULARY) if one not in reference.tokens()), 44)
+    for place, token in enumerate((TEXT[-1], unsaid, 9)):
+        one = markov.corrected(found[place : place + 1], token)[0]
+        same(one, reference.corrected(wanted[place], token))
+        assert (one - found[place]).abs().max() > 0.05
+        sure = markov.survival(place, drafter.states[place], token)
+        if model.confident:
+            assert sure == pytest.approx(reference.confidence(place, token), abs=1e-4)
+        else:
+            assert sure is None
+
+
+def test_dspark_without_a_markov_head_is_dflash_from_the_anchor(tmp_path):
+    model = make(anchored=True)
+    states = states_of(model, len(TEXT))
+    drafter = opened(write_dspark(tmp_path / "it", model))
+    same(guessed(drafter, states), Reference(model, EMBEDDING, HEAD, states).guess(TEXT))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "more"),
+    [
+        ("Markov head is gated", {"markov_head_type": "gated"}),
+        ("no tensor confidence_head", {"enable_confidence_head": True}),
+        ("no Markov head", {"enable_confidence_head": True, "markov_rank": 0}),
+        ("shape .* in place of", {"markov_rank": 5}),
+        ("layers are those of Gemma4DSparkModel", {"architectures": ["Gemma4DSparkModel"]}),
+    ],
+)
+def test_other_heads_are_refused(tmp_path, sentence, more):
+    with pytest.raises(UserError, match=sentence):
+        opened(write_dspark(tmp_path / "it", make(**DSPARK), **more))
 
 
 WRONG_TARGETS = {

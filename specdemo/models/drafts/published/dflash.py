@@ -32,7 +32,7 @@ from specdemo.models.drafts.published.family import (
 )
 from specdemo.models.drafts.published.source import DrafterFiles
 
-SPECULATORS = "dflash"
+ARCHITECTURES = ("dflashdraftmodel", "dflashspeculator", "qwen3dsparkmodel", "dsparkdraftmodel")
 # Of `dflash_config`: what is read here.
 KNOWN = frozenset({
     "attention_mode", "block_size", "causal", "causal_head", "final_logit_softcapping", "input_embedding_scale", "mask_token",
@@ -64,37 +64,48 @@ class DFlashConfig:
     vocabulary: int
 
 
-def takes(config: Mapping[str, Any]) -> bool:
-    """Whether a config has this layout, JetSpec's included."""
+def takes(config: Mapping[str, Any], name: str = "dflash") -> bool:
+    """Whether a config has this layout, JetSpec's included. name: of the family"""
     if "speculators_model_type" in config:
-        return bool(config["speculators_model_type"] == SPECULATORS)
-    return _kind(config).startswith("dflash")
+        return bool(config["speculators_model_type"] == name)
+    if own_facts(config).get("projector_type") == "dspark":
+        return name == "dspark"
+    return name in kind_of(config)
 
 
 def is_causal(config: Mapping[str, Any]) -> bool:
     """Whether rows of a block see only those before them."""
-    own = _own(config)
+    own = own_facts(config)
     said = (own.get("causal"), own.get("causal_head"), config.get("is_causal"))
     return bool(next((one for one in said if one is not None), False))
 
 
-def read_config(files: DrafterFiles, target: TargetFacts) -> DFlashConfig:
+def read_config(
+    files: DrafterFiles,
+    target: TargetFacts,
+    *,
+    corrector: str = "dflash",
+    known: frozenset[str] = KNOWN,
+    anchored: bool = False,
+) -> DFlashConfig:
     """The config of either layout. Raises UserError for what is not computed here.
 
     target: for the states that are read where none are named
+    corrector: the `projector_type` that is read; known: keys of `dflash_config`
+    anchored: where the config does not say
     """
     config = files.config
     nested = "speculators_model_type" in config
     sizes = config.get("transformer_layer_config") if nested else config
     if not isinstance(sizes, Mapping):
         raise files.wrong("its config.json has no transformer_layer_config")
-    said = {**config, **{key: one for key, one in _own(config).items() if one is not None}}
-    _check_variant(files, said)
+    said = facts_of(config)
+    _check_variant(files, said, corrector, known)
     layers = layer_config(files, sizes)
     count = files.number(sizes, "num_hidden_layers")
     vocabulary = files.number(sizes, "vocab_size")
     rows = files.number(said, "block_size")
-    anchored = bool(said.get("sample_from_anchor") or said.get("shift_label"))
+    anchored = bool(said.get("sample_from_anchor", anchored) or said.get("shift_label"))
     if rows < 2 and not anchored:
         raise files.wrong("its block guesses nothing")
     if files.number(said, "target_hidden_size", layers.hidden_size) != layers.hidden_size:
@@ -194,31 +205,45 @@ def load(files: DrafterFiles, config: DFlashConfig, lent: Lent) -> DFlashWeights
     )
 
 
-def _kind(config: Mapping[str, Any]) -> str:
+def kind_of(config: Mapping[str, Any]) -> str:
+    """Its architectures, in small letters."""
     return " ".join(map(str, config.get("architectures") or ())).lower()
 
 
-def _own(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the layout adds to a config; what is said here counts before what is said at the top."""
+def own_facts(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the layout adds to a config."""
     own = config.get("dflash_config")
     return own if isinstance(own, Mapping) else {}
 
 
-def _check_variant(files: DrafterFiles, said: Mapping[str, Any]) -> None:
-    """Refuse relatives that compute more. said: at the top or in `dflash_config`"""
-    if "dflash2" in _kind(said) or said.get("selector_rank"):
+def facts_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said at the top, and before that what is said in `dflash_config`."""
+    own = own_facts(config)
+    return {**config, **{key: one for key, one in own.items() if one is not None}}
+
+
+def _check_variant(
+    files: DrafterFiles, said: Mapping[str, Any], corrector: str, known: frozenset[str]
+) -> None:
+    """Refuse relatives that compute something else. said: at the top or in `dflash_config`"""
+    if "dflash2" in kind_of(said) or said.get("selector_rank"):
         raise files.wrong(
             "it is a DFlash 2 drafter, which chooses from candidates, and is not read yet"
         )
-    kind = said.get("projector_type") or "dflash"
-    if kind != "dflash":
+    kind = said.get("projector_type") or corrector
+    if kind != corrector:
         raise files.wrong(f"it corrects its guesses by {kind}, which is not read yet")
+    named = kind_of(said)
+    if named not in ("", *ARCHITECTURES) or said.get("rope_is_neox_style") is False:
+        raise files.wrong(
+            f"its layers are those of {said['architectures'][0]}, which are not computed here"
+        )
     if said.get("attention_mode", "gqa") != "gqa":
         raise files.wrong(
             f"its attention is of the kind {said['attention_mode']}, which is not computed here"
         )
-    for key, value in _own(files.config).items():
-        if key not in KNOWN and value not in (None, False):
+    for key, value in own_facts(files.config).items():
+        if key not in known and value not in (None, False):
             raise files.wrong(f"nothing is known of {key} in its dflash_config")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdemo.errors import UserError
-from specdemo.models.drafts.published import dflash, eagle3, medusa
+from specdemo.models.drafts.published import dflash, dspark, eagle3, medusa
 from specdemo.models.drafts.published.family import OTHER, Family, Lent, Reading, TargetFacts
 from specdemo.models.drafts.published.source import DrafterFiles, drafter_files
 from specdemo.models.drafts.trained import Trained
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
     from specdemo.models.loading import LoadedModel
 
-FAMILIES: tuple[Family, ...] = (eagle3.EAGLE3, dflash.DFLASH, dflash.JETSPEC, medusa.MEDUSA)
+FAMILIES: tuple[Family, ...] = (
+    eagle3.EAGLE3,
+    dflash.DFLASH,
+    dflash.JETSPEC,
+    dspark.DSPARK,
+    medusa.MEDUSA,
+)
 
 
 @dataclass(frozen=True, slots=True)

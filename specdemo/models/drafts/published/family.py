@@ -210,8 +210,11 @@ class Loader:
     def head(self) -> Linear:
         """H to words: the drafter's own head where it has one that is not the target's."""
         output = self.lent.embedding if self.lent.output is None else self.lent.output
-        weight, four_bit = self._own("lm_head.weight", output), self.lent.four_bit
-        if not four_bit:
+        return self.wide(self._own("lm_head.weight", output))
+
+    def wide(self, weight: Tensor) -> Linear:
+        """A matrix with a row for each word, packed part by part: at once it takes several times its own memory."""
+        if not self.lent.four_bit:
             return pack_linear(weight, four_bit=False)
         parts = [pack_linear(part, four_bit=True) for part in weight.split(HEAD_ROWS)]
         return lambda x: torch.cat([part(x) for part in parts], dim=-1)
