@@ -308,6 +308,7 @@ def test_states_that_a_target_has_not_are_refused(tmp_path):
             {},
             {"sliding_window": 8, "layer_types": ["sliding_attention"]},
         ),
+        ("turns 50% of a head", {}, {"partial_rotary_factor": 0.5}),
         ("DFlash 2", {}, {"architectures": ["DFlash2DraftModel"]}),
         ("DFlash 2", {"selector_rank": 256}, {}),
         ("corrects its guesses by domino", {"projector_type": "domino"}, {}),

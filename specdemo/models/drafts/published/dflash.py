@@ -33,11 +33,11 @@ from specdemo.models.drafts.published.family import (
 from specdemo.models.drafts.published.source import DrafterFiles
 
 ARCHITECTURES = ("dflashdraftmodel", "dflashspeculator", "qwen3dsparkmodel", "dsparkdraftmodel")
-# Of `dflash_config`: what is read here.
+# Of `dflash_config`: what is read here; `num_anchors` and `loss_decay_gamma` are of training alone.
 KNOWN = frozenset({
-    "attention_mode", "block_size", "causal", "causal_head", "final_logit_softcapping", "input_embedding_scale", "mask_token",
-    "mask_token_id", "num_target_layers", "output_multiplier", "projector_type", "sample_from_anchor", "shift_label",
-    "target_hidden_size", "target_layer_ids",
+    "attention_mode", "block_size", "causal", "causal_head", "final_logit_softcapping", "input_embedding_scale",
+    "loss_decay_gamma", "mask_token", "mask_token_id", "num_anchors", "num_target_layers", "output_multiplier",
+    "projector_type", "sample_from_anchor", "shift_label", "target_hidden_size", "target_layer_ids",
 })  # fmt: skip
 
 

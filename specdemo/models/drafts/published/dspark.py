@@ -28,7 +28,6 @@ from specdemo.models.drafts.published.source import DrafterFiles
 
 KNOWN = dflash.KNOWN | {
     "confidence_head_alpha", "confidence_head_with_markov", "enable_confidence_head", "markov_head_type", "markov_rank",
-    "num_anchors",
 }  # fmt: skip
 
 

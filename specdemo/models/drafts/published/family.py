@@ -273,6 +273,11 @@ def _rope(
 
     facts = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     theta = float(facts.get("rope_theta") or config.get("rope_theta") or 10_000.0)
+    part = facts.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1
+    if part != 1:
+        raise files.wrong(
+            f"it turns {part:.0%} of a head by its position, which is not computed here"
+        )
     kind = facts.get("rope_type") or facts.get("type") or "default"
     if kind == "default":
         return theta, None
