@@ -16,7 +16,7 @@ from specdemo.errors import UserError
 from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.drafts.published import dflash
 from specdemo.models.drafts.published.families import FAMILIES
-from specdemo.models.drafts.published.family import Lent, TargetFacts
+from specdemo.models.drafts.published.family import Lent, Loader, TargetFacts
 from specdemo.models.drafts.published.source import drafter_files
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
@@ -206,6 +206,17 @@ def test_embedding_and_head_are_the_targets_own_tensors(tmp_path):
     other = decoder(write_flat(tmp_path / "other", model)).weights
     row = torch.randn(1, HIDDEN)
     torch.testing.assert_close(other.head(row), -same.head(row))
+
+
+def test_a_head_in_4_bits_is_packed_part_by_part(tmp_path, monkeypatch):
+    """The parts are the whole, bit by bit."""
+    files = drafter_files(str(write_flat(tmp_path / "drafter", make())), tmp_path)
+    lent = Lent(EMBEDDING, torch.device("cpu"), torch.bfloat16, True, HEAD)
+    row = torch.randn(3, HIDDEN).bfloat16()
+    whole = Loader(files, lent).head()(row)
+    monkeypatch.setattr("specdemo.models.drafts.published.family.HEAD_ROWS", 32)
+    assert Loader(files, lent).head()(row).equal(whole)
+    torch.testing.assert_close(whole.float(), row.float() @ HEAD.T, atol=2.5, rtol=0)
 
 
 DSPARK = {"rank": 6, "anchored": True}

@@ -7,11 +7,13 @@ import pickle
 from pathlib import Path
 
 import pytest
+import tiny_dflash
 import torch
 from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_files import make_tiny_model, make_tiny_tokenizer
 from tiny_published import HEADS, write_medusa
 
+from specdemo.engine.forward import answered
 from specdemo.errors import UserError
 from specdemo.models import pair as pairs
 from specdemo.models.drafts.published import medusa
@@ -59,6 +61,21 @@ def test_a_pair_has_the_drafter_in_place_of_a_draft_model(target, tmp_path):
     reader.model.read([5, 6, 7, 8])
     reader.model.grow([9], [-1])
     assert reader.model.states.isfinite().all()
+
+
+def test_one_block_drafter_serves_chains_and_trees(target, tmp_path):
+    words = vocabulary_of(target)
+    model = tiny_dflash.make(hidden=64, vocabulary=words, words=words, mask=words - 1, reads=(1, 2))
+    folder = tiny_dflash.write_flat(tmp_path / "dflash", model, num_target_layers=None)
+    pair = load_pair(settings(target, folder, tmp_path))
+    assert pair.trained["block"].network() is pair.trained["jet"].network()
+    opened = pair.open_target()
+    reader = pair.open_trained("block", opened)
+    opened.record(wanted=True)
+    opened.read([5, 6, 7])
+    logits = answered(reader.block_after([5, 6, 7, 8]))
+    head = pair.target.model.get_output_embeddings().weight
+    torch.testing.assert_close(logits, reader.model.states @ head.T, atol=1e-4, rtol=1e-4)
 
 
 def refused(monkeypatch, asked: AppSettings) -> str:
