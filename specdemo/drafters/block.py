@@ -90,7 +90,8 @@ class DSpark(Block):
         reason = "block: to its end"
         previous = self._row(committed[-1])
         for position in range(allowed):
-            logits, sure = words[position : position + 1], None
+            logits = words[position : position + 1]
+            sure: float | None = None
             if self.markov:
                 sure = self.markov.survival(position, states[position], previous)
                 logits = self.markov.corrected(logits, previous)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from specdemo.models.drafts.compact_weights import MarkovHead
 from specdemo.models.drafts.dflash import DFlashDecoder, DFlashWeights
@@ -68,7 +69,8 @@ def load(files: DrafterFiles, config: DFlashConfig, heads: Heads, lent: Lent) ->
     weights, loader = dflash.load(files, config, lent), Loader(files, lent)
     if not heads.rank:
         return weights
-    confidence, constant = None, 0.0
+    confidence: Tensor | None = None
+    constant = 0.0
     if heads.sure:
         constant = float(loader.vector("confidence_head.proj.bias"))
         confidence = torch.zeros(config.layers.hidden_size + heads.rank, device=lent.device)
