@@ -49,7 +49,19 @@ def has_mps() -> bool:
     """Whether torch can use Apple's GPU (Metal Performance Shaders)."""
     import torch
 
-    return torch.backends.mps.is_available()
+    return torch.backends.mps.is_available() and computes(torch.device("mps"))
+
+
+def computes(device: torch.device) -> bool:
+    """Whether a device multiplies as the CPU does: some systems report a GPU that programs cannot use."""
+    import torch
+
+    x = torch.arange(64.0).view(8, 8)
+    try:
+        found = (x.to(device) @ x.to(device)).cpu()
+    except RuntimeError:
+        return False
+    return torch.allclose(found, x @ x)
 
 
 def choose_device(wanted: str = "auto", precision: str = FOUR_BIT) -> torch.device:

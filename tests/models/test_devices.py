@@ -19,6 +19,7 @@ from specdemo.settings import AppSettings
 def mac(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(devices, "computes", lambda _device: True)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,12 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     with pytest.raises(UserError, match="no GPU of Apple's"):
         devices.choose_device("mps")
     assert not doctor._device(AppSettings(device="mps")).ok
+
+
+def test_a_gpu_that_does_not_compute_is_none(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert devices.computes(torch.device("cpu"))
+    assert devices.has_mps() == devices.computes(torch.device("mps"))
 
 
 def test_cuda_comes_before_all(monkeypatch):
