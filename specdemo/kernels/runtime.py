@@ -21,12 +21,12 @@ from specdemo.kernels import job as jobs
 from specdemo.kernels.buffer import Form, JobBuffer
 from specdemo.kernels.packing import BLOCK, Packed
 from specdemo.kernels.rows import Drafting, ExtraHead, Injected, Results, Rows, SequenceRows
-from specdemo.kernels.team import runs_here
+from specdemo.kernels.team import is_borrowed, runs_here
 from specdemo.kernels.weights import LayerWeights, Shape, address, fits, write_matrix
 
 __all__ = [
     "CHECK_JOBS", "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Results", "Rows",
-    "SequenceRows", "Shape", "digest", "fits", "meanings", "runs_here",
+    "SequenceRows", "Shape", "digest", "fits", "is_borrowed", "meanings", "runs_here",
 ]  # fmt: skip
 
 CHECK_JOBS = "SPECDEMO_CHECK_JOBS"  # environment variable: check each job before it runs

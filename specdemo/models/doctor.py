@@ -160,10 +160,10 @@ def _four_bit() -> Fact:
     import_bitsandbytes()
     from bitsandbytes import functional
 
-    from specdemo.kernels import cpu_features, runtime, team
+    from specdemo.kernels import cpu_features, runtime
 
     if runtime.runs_here():
-        threads = "torch's threads" if team.is_borrowed() else "threads of Python"
+        threads = "torch's threads" if runtime.is_borrowed() else "threads of Python"
         value = f"compiled pass on {cpu_features.name()}, in {threads} (fastest)"
         return Fact("4-bit on the CPU", value)
     fused = getattr(functional, "has_avx512bf16", lambda: False)()
