@@ -43,7 +43,7 @@ def load(
 
     target, draft: a catalogue name, a hub id, a local folder or a GGUF file
     precision: of the target's weights: nf4, int8, bf16 or fp32
-    device: cpu, cuda or auto; threads: 0 uses every core
+    device: cpu, cuda, mps or auto; threads: 0 uses every core
     store, trained: folders of a datastore and of trained drafters
     drafter: a published drafter for the target: a hub id or a folder
     cache_dir: where downloaded and converted models are kept

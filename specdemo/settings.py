@@ -354,7 +354,7 @@ def _unknown(message: str) -> UserError:
 class AppSettings:
     """What the program is started with. `target` and `draft` are catalogue names, hub ids, folders or GGUF files.
 
-    draft "auto" is the catalogue's partner of the target; device "auto" takes CUDA when there is one.
+    draft "auto" is the catalogue's partner of the target; device "auto" is what `models.devices.best_device` says.
     head "auto" measures what 8 bits change, see `models.decoders.heads`
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
     trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
@@ -400,7 +400,7 @@ class AppSettings:
         choices=HEADS, flag="--head", variable="SPECDEMO_HEAD",
     )  # fmt: skip
     device: str = _row(
-        "auto", "device", "model", "`cpu` or `cuda`; `auto` takes CUDA when there is one",
+        "auto", "device", "model", "`cpu`, `cuda` or `mps`; `auto` takes CUDA when there is one, and `mps` on a Mac for weights of 16 or 32 bits",
         flag="--device", variable="SPECDEMO_DEVICE",
     )  # fmt: skip
     threads: int = _row(

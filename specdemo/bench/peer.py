@@ -150,10 +150,10 @@ def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
     """A model as transformers runs it, in the precision that ours has."""
     from transformers import AutoModelForCausalLM, GenerationConfig
 
-    from specdemo.models import loading
+    from specdemo.models import devices, loading
     from specdemo.models.quiet import quiet_transformers
 
-    device = loading.choose_device(spec.device)
+    device = devices.choose_device(spec.device, spec.precision)
     options = loading.loading_options(Path(folder), spec.precision, device)
     with quiet_transformers():
         model = AutoModelForCausalLM.from_pretrained(folder, **options)

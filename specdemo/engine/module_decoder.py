@@ -76,6 +76,8 @@ def finish(device: torch.device) -> None:
     """Wait until a GPU has done what it was given: a pass has ended, and is timed, when its answer is there."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
 
 
 def first_layers(model: Any, count: int) -> Any:

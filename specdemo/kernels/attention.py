@@ -12,7 +12,7 @@ from specdemo.kernels.records import sequence_at
 if cpu_features.has_tiles():
     from specdemo.kernels import matmul_amx as products
 else:
-    from specdemo.kernels import matmul_avx as products  # type: ignore[no-redef]
+    from specdemo.kernels import matmul_vectors as products  # type: ignore[no-redef]
 
 QUERIES = 16  # of one key head that are computed together
 BLOCK = 64  # keys whose values are weighed line by line

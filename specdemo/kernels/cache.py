@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.engine import draft_plan
-from specdemo.kernels import cpu_features
+from specdemo.kernels import cpu_features, team
 
 HERE = Path(__file__).resolve().parent
 NAME = "compiled-"
@@ -26,11 +26,12 @@ def sources() -> list[Path]:
 
 
 def digest(files: Sequence[Path]) -> str:
-    """Names code that is compiled from some files by the numba and for the processor of this process."""
+    """Names code that is compiled from some files by the numba and for the processor and the threads of this process."""
     import llvmlite
     import numba
 
     parts = [f"{numba.__version__} {llvmlite.__version__}", *cpu_features.target()]
+    parts.append(f"borrowed: {team.is_borrowed()}")
     found = hashlib.sha256("\n".join(parts).encode())
     for file in files:
         found.update(file.name.encode() + b"\0" + file.read_bytes())

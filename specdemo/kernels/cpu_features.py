@@ -1,14 +1,17 @@
-"""What the compiled pass needs of a processor, and which of its two kinds of products that gives."""
+"""What the compiled pass needs of a processor, and which kind of products that gives."""
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import platform
 import sys
 from functools import cache
 from typing import Any
 
 SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
+X86, ARM = ("x86_64", "AMD64"), ("aarch64", "arm64", "ARM64")
+MACHINES = (*X86, *ARM)  # the names that systems have for them
 VECTORS = ("avx2", "fma")
 TILES = ("amx-bf16", "amx-tile", "avx512bw", "avx512f")
 
@@ -19,7 +22,7 @@ def features() -> frozenset[str]:
 
     Empty where numba is not installed.
     """
-    if platform.machine() not in ("x86_64", "AMD64"):
+    if platform.machine() not in X86:
         return frozenset()
     try:
         import llvmlite.binding as llvm
@@ -33,12 +36,17 @@ def features() -> frozenset[str]:
     return frozenset(name for name, has in llvm.get_host_cpu_features().items() if has)
 
 
+def compiles() -> bool:
+    """Whether the compiled pass knows the processor's family, and numba is installed."""
+    return platform.machine() in MACHINES and importlib.util.find_spec("numba") is not None
+
+
 def has(*names: str) -> bool:
     return features().issuperset(names)
 
 
 def has_vectors() -> bool:
-    """256-bit vectors with fused multiplication (AVX2): the least that the compiled pass needs."""
+    """256-bit vectors with fused multiplication (AVX2), with instructions of their own; else LLVM chooses, see `portable`."""
     return has(*VECTORS)
 
 
@@ -69,4 +77,6 @@ def name() -> str:
     """The kind of products, in words."""
     if has_tiles():
         return "matrix tiles"
+    if not has_vectors():
+        return "128-bit vectors"
     return "512-bit vectors" if has_wide_vectors() else "256-bit vectors"

@@ -12,7 +12,8 @@ from numba import carray, cfunc, types
 from specdemo.engine.draft_plan import TENTHS
 from specdemo.kernels import simd
 from specdemo.kernels.jit import compiled, kept
-from specdemo.kernels.llama import run_pass, wait_for_threads
+from specdemo.kernels.llama import run_pass
+from specdemo.kernels.parts import part_of, wait_for_threads, write_time
 from specdemo.kernels.records import (
     SECONDS_OFFSET,
     TOKEN_BYTES,
@@ -23,11 +24,6 @@ from specdemo.kernels.records import (
 )
 
 DRAFT_ENDS = -1
-
-clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
-MONOTONIC = np.int32(1)
-thread_number = types.ExternalFunction("omp_get_thread_num", types.int32())
-thread_count = types.ExternalFunction("omp_get_num_threads", types.int32())
 
 
 @compiled
@@ -81,7 +77,7 @@ def next_token(draft, row, number):
     address = draft.tokens + taken * TOKEN_BYTES
     token = token_at(address)
     token.column, token.row, token.confidence = column, number, confidence
-    clock_gettime(MONOTONIC, address + SECONDS_OFFSET)
+    write_time(address + SECONDS_OFFSET)
     draft.taken = taken + 1
     middle = min(max(confidence * TENTHS - 0.5, 0.0), TENTHS - 1.0)
     low = min(int(middle), TENTHS - 2)
@@ -156,17 +152,18 @@ def run_job(address, thread, threads):
     run_pass(job, thread, threads)
     written = 0
     while job.drafts:
-        wait_for_threads(threads)
+        wait_for_threads(job, threads)
         if thread == 0:
             asked = job.num_asked
             job.drafts = next_pass(job, written)
             written += asked
-        wait_for_threads(threads)
+        wait_for_threads(job, threads)
         if job.drafts:
             run_pass(job, thread, threads)
 
 
 @kept(cfunc, types.void(types.intp), nopython=True)
 def run_in_team(address):
-    """What each thread of a team runs; called without a team it is a team of one."""
-    run_job(address, thread_number(), thread_count())
+    """What each thread of a team runs. address: as `part_of` takes it"""
+    job, thread, threads = part_of(address)
+    run_job(job, thread, threads)

@@ -133,6 +133,7 @@ JOB = np.dtype(
         ("shared", ADDRESS),  # buffers of all threads
         ("scratch", ADDRESS),  # buffers of each thread, one after the other
         ("scratch_bytes", COUNT),
+        ("arrived", COUNT),  # threads at barriers so far, in a team of our own
     ]
 )  # fmt: skip
 

@@ -1,34 +1,26 @@
 """All layers of a Llama-like model in one compiled function: 4-bit products, attention, norms, gates, head.
 
-The threads of torch's own team run it side by side and wait for each other five times a layer. The order of
+The threads of a team run it side by side and wait for each other five times a layer. The order of
 every sum does not depend on how many rows are read together. So a row's logits are the same, bit for bit,
 whether it is read alone, in a draft or in a tree, and whichever conversations share the pass.
 
 What it reads is a job, see `job`. Matrices are packed as bitsandbytes packs NF4 for its CPU kernel (`simd.decode`).
-Activations are float32; products round them, `matmul_amx` and `matmul_avx` each in its way.
+Activations are float32; products round them, `matmul_amx` and `matmul_vectors` each in its way.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, types
+from numba import carray
 
 from specdemo.kernels import simd
 from specdemo.kernels.attention import UNSEEN, attend_all, norm, products
 from specdemo.kernels.jit import compiled
 from specdemo.kernels.packing import BLOCK, GROUP
+from specdemo.kernels.parts import wait_for_threads
 from specdemo.kernels.records import LAYER_BYTES, layer_at, sequence_at
 
 TILES_BYTES = 64  # of the shapes of all tiles
-
-barrier = types.ExternalFunction("GOMP_barrier", types.void())
-
-
-@compiled
-def wait_for_threads(threads):
-    """Wait until all threads are here."""
-    if threads > 1:
-        barrier()
 
 
 @compiled
@@ -182,15 +174,15 @@ def run_pass(job, thread, threads):
         multiply(job, hidden, rows, layer.qkv, qkv, all_heads, first, end, buffers)
         if layer.qkv_bias:
             add_bias(qkv, layer.qkv_bias, rows, all_heads, first * BLOCK, end * BLOCK)
-        wait_for_threads(threads)
+        wait_for_threads(job, threads)
         products.begin(tiles_for(job, 16))
         attend_all(job, index, layer, qkv, heads_out, own, thread, threads)
-        wait_for_threads(threads)
+        wait_for_threads(job, threads)
         products.begin(tiles)
         quantize_inputs(job, heads_out, attended * 4, attended, rows, layer.output, buffers)
         first, end = share(hidden // BLOCK, thread, threads)
         multiply(job, attended, rows, layer.output, out, hidden, first, end, buffers)
-        wait_for_threads(threads)
+        wait_for_threads(job, threads)
         simd.add_to(x, out, rows * hidden // 16)
         norm_rows(job, x, layer.post_norm, normed_x)
         quantize_inputs(job, normed_x, hidden * 4, hidden, rows, layer.gate_up, buffers)
@@ -202,10 +194,10 @@ def run_pass(job, thread, threads):
         for row in range(rows):
             gate = gates + (row * stride + low * BLOCK) * 4
             simd.gate(gate, gate + inner * 4, gate, (high - low) * BLOCK // 16)
-        wait_for_threads(threads)
+        wait_for_threads(job, threads)
         quantize_inputs(job, gates, stride * 4, inner, rows, layer.down, buffers)
         multiply(job, inner, rows, layer.down, out, hidden, first, end, buffers)
-        wait_for_threads(threads)
+        wait_for_threads(job, threads)
         simd.add_to(x, out, rows * hidden // 16)
         wanted = carray(simd.int64s_at(job.states + (index + 1) * 8), 1)
         if thread == 0 and wanted[0]:

@@ -1,4 +1,4 @@
-"""Products on bfloat16 matrix tiles (AMX): one to sixteen rows cost alike. The same functions as in `matmul_avx`."""
+"""Products on bfloat16 matrix tiles (AMX): one to sixteen rows cost alike. The same functions as in `matmul_vectors`."""
 
 from __future__ import annotations
 

@@ -16,17 +16,17 @@ from torch import Tensor
 
 from specdemo.engine.draft_plan import Chain
 from specdemo.kernels import cache as kept
-from specdemo.kernels import check
+from specdemo.kernels import check, team
 from specdemo.kernels import job as jobs
 from specdemo.kernels.buffer import Form, JobBuffer
 from specdemo.kernels.packing import BLOCK, Packed
 from specdemo.kernels.rows import Drafting, ExtraHead, Injected, Results, Rows, SequenceRows
-from specdemo.kernels.team import parallel, runs_here
+from specdemo.kernels.team import is_borrowed, runs_here
 from specdemo.kernels.weights import LayerWeights, Shape, address, fits, write_matrix
 
 __all__ = [
     "CHECK_JOBS", "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Results", "Rows",
-    "SequenceRows", "Shape", "digest", "fits", "meanings", "runs_here",
+    "SequenceRows", "Shape", "digest", "fits", "is_borrowed", "meanings", "runs_here",
 ]  # fmt: skip
 
 CHECK_JOBS = "SPECDEMO_CHECK_JOBS"  # environment variable: check each job before it runs
@@ -243,13 +243,8 @@ class CompiledLayers:
         return bytes(job)
 
     def _go(self, job: Any) -> None:
-        """Run a job in this thread's team."""
-        team, threads = parallel(), torch.get_num_threads()
-        place = ctypes.addressof(job)
-        if threads > 1 and team is not None:
-            team(self._run_in_team.address, place, threads, 0)
-        else:
-            self._run_in_team.ctypes(place)
+        """Run a job in a team."""
+        team.run(self._run_in_team, ctypes.addressof(job), torch.get_num_threads())
 
 
 def digest(more: Sequence[Path] = ()) -> str:

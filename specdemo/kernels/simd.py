@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from specdemo.kernels import cpu_features, llvm
+from specdemo.kernels import cpu_features, llvm, portable
 
 LINES = 4 if cpu_features.has_wide_vectors() else 1  # of 16 columns, whose sums registers hold
 
@@ -41,11 +41,18 @@ def _table(builder: Any, address: Any) -> Any:
         found = []
         lower = builder.and_(codes, ir.Constant(kind, [15] * 32))
         for part in (lower, builder.lshr(codes, ir.Constant(kind, [4] * 32))):
-            halves = [llvm.call(builder, "llvm.x86.avx2.pshuf.b", kind, (t, part)) for t in tables]
+            halves = [_permuted(builder, table, part) for table in tables]
             found.append(builder.bitcast(builder.shuffle_vector(*halves, mixed), llvm.WIDE_SHORTS))
         return found
 
     return look_up_bytes
+
+
+def _permuted(builder: Any, table: Any, codes: Any) -> Any:
+    """32 bytes of a table by codes of 4 bits. table: 16 bytes, twice"""
+    if cpu_features.has_vectors():
+        return llvm.call(builder, "llvm.x86.avx2.pshuf.b", codes.type, (table, codes))
+    return portable.permuted(builder, table, codes)
 
 
 @intrinsic(prefer_literal=True)

@@ -1,26 +1,20 @@
-"""torch's own team of threads, which compiled code borrows, and whether it is there."""
+"""The threads that run a job: torch's own where its OpenMP library is GNU's, else threads of Python."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from specdemo.kernels import cpu_features
 
-
-@cache
-def parallel() -> Any:
-    """How torch's OpenMP runtime runs a function in all threads of the caller's team; None where the runtime is another."""
-    library = openmp()
-    if library is None:
-        return None
-    run = ctypes.CDLL(library).GOMP_parallel
-    run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
-    run.restype = None
-    return run
+OWN_TEAM = "SPECDEMO_OWN_TEAM"  # environment variable: threads of Python, also where torch's are
+WINDOWS = ("SwitchToThread", "QueryPerformanceCounter", "QueryPerformanceFrequency")
 
 
 @cache
@@ -36,11 +30,69 @@ def openmp() -> str | None:
 
 
 @cache
+def is_borrowed() -> bool:
+    """Whether jobs run in torch's own threads. Code is compiled for one kind of team, see `parts`."""
+    return openmp() is not None and os.environ.get(OWN_TEAM, "") in ("", "0")
+
+
+@cache
 def runs_here() -> bool:
     """Whether this processor and installation have what the compiled pass needs."""
-    if sys.platform != "linux" or not cpu_features.has_vectors() or openmp() is None:
+    if not cpu_features.compiles():
         return False
     import llvmlite.binding as llvm
 
-    llvm.load_library_permanently(openmp())
+    if is_borrowed():
+        llvm.load_library_permanently(openmp())
+    elif sys.platform == "win32":
+        for name in WINDOWS:
+            function = getattr(ctypes.WinDLL("kernel32"), name)
+            llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
     return True
+
+
+def run(compiled: Any, job: int, threads: int) -> None:
+    """Run a compiled function of `parts.part_of` in so many threads, this one among them. job: its address"""
+    if not is_borrowed():
+        own_team(threads).run(compiled.ctypes, job)
+    elif threads > 1:
+        _parallel()(compiled.address, job, threads, 0)
+    else:
+        compiled.ctypes(job)
+
+
+@cache
+def _parallel() -> Any:
+    """How GNU's OpenMP runtime runs a function in all threads of the caller's team."""
+    run = ctypes.CDLL(openmp()).GOMP_parallel
+    run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    run.restype = None
+    return run
+
+
+class OwnTeam:
+    """Threads of Python that run parts of one job at a time. A call through ctypes releases Python's lock.
+
+    All parts must run at once, since they wait for each other: callers take turns, and each part has a thread.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._turn = threading.Lock()
+        self._others = ThreadPoolExecutor(max(1, threads - 1), "compiled-pass")
+
+    def run(self, function: Any, job: int) -> None:
+        """Call a function with the address of each thread's part: (job, thread, threads) int64."""
+        numbers = [number for n in range(self.threads) for number in (job, n, self.threads)]
+        parts = (ctypes.c_int64 * len(numbers))(*numbers)
+        first = ctypes.addressof(parts)
+        with self._turn:
+            others = [self._others.submit(function, first + 24 * n) for n in range(1, self.threads)]
+            function(first)
+            for one in others:
+                one.result()
+
+
+@cache
+def own_team(threads: int) -> OwnTeam:
+    return OwnTeam(threads)

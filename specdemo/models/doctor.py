@@ -60,6 +60,7 @@ def facts() -> list[Fact]:
         *_processor(),
         _four_bit(),
         _cuda(),
+        _device(settings),
         _memory(),
         *_cache(settings.cache_dir),
         _embedded(settings.cache_dir),
@@ -162,14 +163,16 @@ def _four_bit() -> Fact:
     from specdemo.kernels import cpu_features, runtime
 
     if runtime.runs_here():
-        return Fact("4-bit on the CPU", f"compiled pass on {cpu_features.name()} (fastest)")
+        threads = "torch's threads" if runtime.is_borrowed() else "threads of Python"
+        value = f"compiled pass on {cpu_features.name()}, in {threads} (fastest)"
+        return Fact("4-bit on the CPU", value)
     fused = getattr(functional, "has_avx512bf16", lambda: False)()
     if fused:
         return Fact("4-bit on the CPU", "fused AVX512-BF16 kernel (fast)")
     return Fact(
         "4-bit on the CPU",
         "dequantises each pass: correct, but slow",
-        advice="This CPU has no AVX512-BF16; bf16 or fp32 may be faster for a small model.",
+        advice="Without numba and AVX512-BF16, bf16 or fp32 may be faster for a small model.",
     )
 
 
@@ -184,6 +187,22 @@ def _cuda() -> Fact:
     return Fact(
         "CUDA", f"{torch.cuda.get_device_name()}, {megabytes(free)} of {megabytes(total)} free"
     )
+
+
+def _device(settings: AppSettings) -> Fact:
+    """Which device models of the settings' precision run on, and why."""
+    if not installed("torch"):
+        return Fact("Device", "torch is missing", ok=False, advice=INSTALL)
+    from specdemo.models.devices import best_device, choose_device
+
+    if settings.device.strip().lower() == "auto":
+        best = best_device(settings.precision)
+        return Fact("Device", f"{best.device} for {settings.precision}: {best.why}")
+    try:
+        device = choose_device(settings.device, settings.precision)
+    except UserError as error:
+        return Fact("Device", error.message, ok=False, advice=error.advice or "Choose auto.")
+    return Fact("Device", f"{device} for {settings.precision}: the settings say so")
 
 
 def _memory() -> Fact:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.forward import Decoder
-from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.module_decoder import ModuleDecoder, finish
 from specdemo.errors import UserError
 from specdemo.kernels import cpu_features
 from specdemo.models.decoders.choose import COMPILED, KNOWN, open_decoder, packs
 from specdemo.models.decoders.heads import AUTO, SAMPLE, HeadChoice
 from specdemo.models.decoders.verdicts import Verdicts
+from specdemo.models.devices import choose_device, free_on, gpu_dtype
 from specdemo.models.files.folder import check_folder, count_parameters, read_config
 from specdemo.models.files.packed import is_packed, quantisation
 from specdemo.models.files.sources import ModelFiles
@@ -58,31 +59,6 @@ class LoadedModel:
     files: ModelFiles | None = None
 
 
-def choose_device(wanted: str = "auto") -> torch.device:
-    """The device by name; auto takes CUDA when there is one. UserError when it is not there."""
-    import torch
-
-    name = wanted.strip().lower()
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(
-            f"There is no device {wanted!r}.", advice="Choose auto, cpu or cuda."
-        ) from None
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(
-            f"The device {wanted!r} is not supported.", advice="Choose auto, cpu or cuda."
-        )
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(
-            f"The device {wanted!r} was asked for, but torch finds no such CUDA device.",
-            advice="Choose the device cpu or auto, or install a CUDA build of torch and a driver.",
-        )
-    return device
-
-
 def load_model(
     files: ModelFiles,
     precision: str = "nf4",
@@ -112,11 +88,11 @@ def place_model(
 
     head: that `warm` will make, which says how much memory is needed
     """
-    where = choose_device(device)
+    where = choose_device(device, precision)
     check_folder(files.folder, files.name)
     _check_precision(precision)
     kinds = read_config(files.folder, files.name).get("architectures") or ()
-    compiled = where.type == "cpu" and cpu_features.has_vectors() and {*kinds} <= {*KNOWN}
+    compiled = where.type == "cpu" and cpu_features.compiles() and {*kinds} <= {*KNOWN}
     needed = needed_bytes(files.folder, files.name, precision, head, compiled=compiled)
     check_room(files.name, precision, needed, where)
     with one_at_a_time, reporting_out_of_memory(files.name, precision):
@@ -208,19 +184,17 @@ def loading_options(folder: Path, precision: str, device: torch.device) -> dict[
 
 
 def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """What all but the quantised matrices are kept in. GPUs without bfloat16 (T4) take float16."""
+    """What all but the quantised matrices are kept in, see `gpu_dtype`."""
     import torch
 
     if precision == "fp32":
         return torch.float32
-    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        return torch.float16
-    return torch.bfloat16
+    return torch.bfloat16 if device.type == "cpu" else gpu_dtype(device)
 
 
 def pack_as(precision: str, device: str) -> torch.dtype | None:
     """What `resolve` shall keep the unquantised part of a model in; None where big matrices are not in 4-bit."""
-    return torch_dtype(precision, choose_device(device)) if precision == "nf4" else None
+    return torch_dtype(precision, choose_device(device, precision)) if precision == "nf4" else None
 
 
 def ready(
@@ -242,14 +216,14 @@ def ready(
 
 def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device) -> str:
     """Switch the fused CPU kernel off where it would crash, and name the path in words."""
-    place = "CUDA" if device.type == "cuda" else "CPU"
+    place = device.type.upper()
     words = str(model.dtype).removeprefix("torch.")
     if precision == "int8":
         return f"bitsandbytes LLM.int8 on {place}"
     if precision != "nf4":
         return f"PyTorch {words} on {place}"
-    if device.type == "cuda":
-        return f"bitsandbytes NF4 on CUDA, {words} compute"
+    if device.type != "cpu":
+        return f"bitsandbytes NF4 on {place}, {words} compute"
     from bitsandbytes.nn import Linear4bit
 
     layers = [layer for layer in model.modules() if isinstance(layer, Linear4bit)]
@@ -272,8 +246,7 @@ def warm_up(model: PreTrainedModel) -> None:
 
     with torch.inference_mode():
         model(torch.zeros(1, 4, dtype=torch.long, device=model.device), use_cache=False)
-        if model.device.type == "cuda":
-            torch.cuda.synchronize(model.device)
+    finish(model.device)
 
 
 def _check_precision(precision: str) -> None:
@@ -297,13 +270,7 @@ def check_room(name: str, precision: str, needed: int, device: torch.device) -> 
 def _free(device: torch.device) -> int | None:
     if device.type == "cpu":
         return free_ram()
-    import torch
-
-    return (
-        torch.cuda.mem_get_info(device)[0]
-        + torch.cuda.memory_reserved(device)
-        - torch.cuda.memory_allocated(device)
-    )
+    return free_on(device)
 
 
 def _too_big(name: str, precision: str, reason: str) -> UserError:
@@ -333,4 +300,6 @@ def reporting_out_of_memory(name: str, precision: str) -> Iterator[None]:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    elif torch.backends.mps.is_available():
+        torch.mps.empty_cache()
     raise _too_big(name, precision, "does not fit into memory")

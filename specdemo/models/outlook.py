@@ -73,7 +73,8 @@ class Way:
 
 def way(settings: AppSettings, precision: str = "") -> Way:
     """How the settings load models. precision: in place of theirs"""
-    compiled = not on_gpu(settings.device) and cpu_features.has_vectors()
+    on_cpu = not on_gpu(settings.device) and settings.device != "mps"
+    compiled = on_cpu and cpu_features.compiles()
     return Way(precision or settings.precision, settings.head, compiled)
 
 

@@ -362,7 +362,8 @@ def _compact(
             )
         embedding = read_embedding(lender_files.folder)
     weights = load_compact(files.folder, embedding, device=target.device)
-    kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else "bf16 on CUDA"
+    place = target.device.type.upper()
+    kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else f"bf16 on {place}"
     parameters = int(config["specdemo"].get("parameters", 0))
     info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
     return info, CompactDraft(config, CompactDecoder(weights))

@@ -6,9 +6,10 @@ import pytest
 
 from specdemo.errors import UserError
 from specdemo.models import loading, memory
+from specdemo.models.devices import choose_device
 from specdemo.models.files.folder import count_parameters
 from specdemo.models.files.sources import ModelFiles
-from specdemo.models.loading import choose_device, load_model
+from specdemo.models.loading import load_model
 
 torch = pytest.importorskip("torch")
 
@@ -70,7 +71,9 @@ def test_no_cuda_when_asked(files):
 
 
 def test_auto_is_the_best_device_here():
-    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    best = "mps" if torch.backends.mps.is_available() else "cpu"
+    best = "cuda" if torch.cuda.is_available() else best
+    assert choose_device("auto", "bf16").type == best
 
 
 @pytest.mark.parametrize("name", ["teapot", "meta", ""])

@@ -132,8 +132,9 @@ class MixedEmbedding:
     def __init__(self, embedding: Tensor, matrix: Tensor, token_ids: Tensor) -> None:
         """matrix: (H, H) float32; token_ids: (N,), those that may be drafted."""
         self._embedding = embedding
-        # In float64 a row is the same whichever rows it is made with.
-        self._matrix = matrix.T.double()
+        # In float64 a row is the same whichever rows it is made with. MPS has none.
+        precise = torch.float32 if matrix.device.type == "mps" else torch.float64
+        self._matrix = matrix.T.to(precise)
         self.table = torch.zeros_like(embedding)
         self._known = torch.zeros(len(embedding), dtype=torch.bool)
         self.read(torch.as_tensor(token_ids))
@@ -149,7 +150,7 @@ class MixedEmbedding:
         new = index[~self._known[index]].unique()
         if len(new):
             for some in new.to(self.table.device).split(PIECE):
-                mixed = self._embedding[some].double() @ self._matrix
+                mixed = self._embedding[some].to(self._matrix) @ self._matrix
                 self.table[some] = mixed.to(self.table)
             self._known[new] = True
 

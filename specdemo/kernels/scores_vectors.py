@@ -1,4 +1,4 @@
-"""Attention scores on vectors (AVX2 or AVX-512): the products of queries and keys, in float32."""
+"""Attention scores on vectors (AVX-512, AVX2, or any): the products of queries and keys, in float32."""
 
 from __future__ import annotations
 

@@ -1,0 +1,125 @@
+"""A thread's part of a job in compiled code: which it is, how it waits for the others, and what time it is.
+
+There are two kinds of teams, see `team`: with torch's own threads GNU's OpenMP library says it; threads of our own
+count in the job who has arrived. Code is compiled for one of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, types
+from numba.extending import intrinsic
+
+from specdemo.kernels import job as jobs
+from specdemo.kernels import llvm, simd, team
+from specdemo.kernels.jit import compiled
+
+ARRIVED_OFFSET = jobs.JOB.fields["arrived"][1]
+PATIENCE = 4096  # looks at a barrier before other threads of the system are let run
+
+gnu_barrier = types.ExternalFunction("GOMP_barrier", types.void())
+gnu_number = types.ExternalFunction("omp_get_thread_num", types.int32())
+gnu_count = types.ExternalFunction("omp_get_num_threads", types.int32())
+yields = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
+let_others_run = types.ExternalFunction(yields, types.int32())
+
+
+@intrinsic
+def address_of(_context, record):
+    """Where a record lies."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.ptrtoint(arguments[0], llvm.I64)
+
+    return types.intp(record), generate
+
+
+@intrinsic
+def add_one(_context, address):
+    """Add one to an int64 that other threads use, and return what it was."""
+
+    def generate(_context, builder, _signature, arguments):
+        place = llvm.pointer(builder, arguments[0], llvm.I64)
+        return builder.atomic_rmw("add", place, ir.Constant(llvm.I64, 1), "seq_cst")
+
+    return types.int64(llvm.ADDRESS), generate
+
+
+@intrinsic
+def now_at(_context, address):
+    """An int64 that other threads write."""
+
+    def generate(_context, builder, _signature, arguments):
+        place = llvm.pointer(builder, arguments[0], llvm.I64)
+        return builder.load_atomic(place, "seq_cst", 8)
+
+    return types.int64(llvm.ADDRESS), generate
+
+
+@compiled
+def meet(arrived, threads):
+    """Wait until as many threads as there are have come so far as this one. arrived: address of an int64 that began as 0"""
+    all_here = (add_one(arrived) // threads + 1) * threads
+    looks = 0
+    while now_at(arrived) < all_here:
+        looks += 1
+        if looks > PATIENCE:
+            let_others_run()
+
+
+if team.is_borrowed():
+
+    @compiled
+    def part_of(address):
+        """A job's address, this thread's number and how many there are, from what the team calls its function with."""
+        return address, gnu_number(), gnu_count()
+
+    @compiled
+    def wait_for_threads(_job, threads):
+        """Wait until all threads are here."""
+        if threads > 1:
+            gnu_barrier()
+
+else:
+
+    @compiled
+    def part_of(address):
+        """A job's address, this thread's number and how many there are, from what the team calls its function with."""
+        part = carray(simd.int64s_at(address), 3)
+        return part[0], part[1], part[2]
+
+    @compiled
+    def wait_for_threads(job, threads):
+        """Wait until all threads are here."""
+        if threads > 1:
+            meet(address_of(job) + ARRIVED_OFFSET, threads)
+
+
+counter = types.ExternalFunction("QueryPerformanceCounter", types.int32(types.intp))
+frequency = types.ExternalFunction("QueryPerformanceFrequency", types.int32(types.intp))
+
+
+@compiled
+def write_ticks(address):
+    """`write_time` on Windows."""
+    found = carray(simd.int64s_at(address), 2)
+    frequency(address)
+    counter(address + 8)
+    each, ticks = found[0], found[1]
+    found[0], found[1] = ticks // each, ticks % each * 1_000_000_000 // each
+
+
+if sys.platform == "win32":
+    write_time = write_ticks
+else:
+    clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
+    MONOTONIC = np.int32(time.CLOCK_MONOTONIC)
+
+    @compiled
+    def write_time(address):
+        """Write seconds and nanoseconds of a clock that only goes on. address: of two int64"""
+        clock_gettime(MONOTONIC, address)

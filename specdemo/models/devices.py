@@ -1,0 +1,118 @@
+"""Which device a model runs on, and why. torch is imported when it is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from specdemo.errors import UserError
+from specdemo.kernels import cpu_features
+
+if TYPE_CHECKING:
+    import torch
+
+DEVICES = ("cpu", "cuda", "mps")
+CHOICES = "Choose auto, cpu, cuda or mps."
+FOUR_BIT = "nf4"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A device by name, and why it is taken."""
+
+    device: str
+    why: str
+
+
+def best_device(precision: str) -> Choice:
+    """What `auto` takes for weights in a precision.
+
+    A step of decoding is bound by the bytes of weights that it reads. The compiled pass reads 4-bit weights as they
+    are stored, on the processor; MPS, which shares its memory with the processor, would have them unpacked for each pass.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        return Choice("cuda", "there is a CUDA device")
+    if not has_mps():
+        return Choice("cpu", "there is no GPU that torch can use")
+    if precision == FOUR_BIT and cpu_features.compiles():
+        return Choice("cpu", "the compiled pass reads 4-bit weights; on MPS each pass unpacks them")
+    if precision == "int8":
+        return Choice("cpu", "bitsandbytes has no LLM.int8 for MPS")
+    if precision == FOUR_BIT:
+        return Choice("mps", "without numba there is no compiled pass")
+    return Choice("mps", "Apple's GPU reads these weights as they are")
+
+
+def has_mps() -> bool:
+    """Whether torch can use Apple's GPU (Metal Performance Shaders)."""
+    import torch
+
+    return torch.backends.mps.is_available() and computes(torch.device("mps"))
+
+
+def computes(device: torch.device) -> bool:
+    """Whether a device multiplies as the CPU does: some systems report a GPU that programs cannot use."""
+    import torch
+
+    x = torch.arange(64.0).view(8, 8)
+    try:
+        found = (x.to(device) @ x.to(device)).cpu()
+    except RuntimeError:
+        return False
+    return torch.allclose(found, x @ x)
+
+
+def choose_device(wanted: str = "auto", precision: str = FOUR_BIT) -> torch.device:
+    """The device by name; `auto` as `best_device` says. UserError when it is not there."""
+    import torch
+
+    name = wanted.strip().lower()
+    if name == "auto":
+        name = best_device(precision).device
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"There is no device {wanted!r}.", advice=CHOICES) from None
+    if device.type not in DEVICES:
+        raise UserError(f"The device {wanted!r} is not supported.", advice=CHOICES)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(
+            f"The device {wanted!r} was asked for, but torch finds no such CUDA device.",
+            advice="Choose the device cpu or auto, or install a CUDA build of torch and a driver.",
+        )
+    if device.type == "mps" and not has_mps():
+        raise UserError(
+            f"The device {wanted!r} was asked for, but torch finds no GPU of Apple's.",
+            advice="Choose the device cpu or auto.",
+        )
+    if device.type == "mps" and precision == "int8":
+        raise UserError(
+            f"The device {wanted!r} does not run int8.", advice="Choose nf4, bf16 or fp32."
+        )
+    return device
+
+
+def gpu_dtype(device: torch.device) -> torch.dtype:
+    """What a GPU keeps 16-bit weights in: bfloat16, or float16 where it has none (T4, MPS before macOS 14)."""
+    import torch
+
+    if device.type == "mps":
+        found = torch.backends.mps.is_macos_or_newer(14, 0)
+    else:
+        found = torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if found else torch.float16
+
+
+def free_on(device: torch.device) -> int:
+    """Bytes that a GPU has free, those included that torch keeps for later."""
+    import torch
+
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
+    return (
+        torch.cuda.mem_get_info(device)[0]
+        + torch.cuda.memory_reserved(device)
+        - torch.cuda.memory_allocated(device)
+    )

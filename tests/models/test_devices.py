@@ -1,0 +1,90 @@
+"""What `auto` takes on which machine, and why. Of a Mac only torch's answer is there: its GPU never ran here."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import tiny_llama
+
+from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.errors import UserError
+from specdemo.kernels import cpu_features
+from specdemo.models import devices, doctor, loading
+from specdemo.models.decoders import choose
+from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.settings import AppSettings
+
+
+@pytest.fixture
+def mac(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(devices, "computes", lambda _device: True)
+
+
+@pytest.mark.parametrize(
+    ("precision", "compiles", "device", "why"),
+    [
+        ("nf4", True, "cpu", "compiled pass reads 4-bit weights"),
+        ("nf4", False, "mps", "numba"),
+        ("int8", True, "cpu", "no LLM.int8"),
+        ("bf16", True, "mps", "Apple's GPU"),
+        ("fp32", True, "mps", "Apple's GPU"),
+    ],
+)
+@pytest.mark.usefixtures("mac")
+def test_auto_on_a_mac(monkeypatch, precision, compiles, device, why):
+    monkeypatch.setattr(cpu_features, "compiles", lambda: compiles)
+    assert devices.choose_device("auto", precision) == torch.device(device)
+    fact = doctor._device(AppSettings(precision=precision))
+    assert fact.value.startswith(f"{device} for {precision}: ")
+    assert why in fact.value
+
+
+@pytest.mark.usefixtures("mac")
+def test_what_is_asked_for_is_taken(monkeypatch):
+    assert devices.choose_device("MPS", "nf4").type == "mps"
+    assert "settings" in doctor._device(AppSettings(device="mps")).value
+    for newer, dtype in ((True, torch.bfloat16), (False, torch.float16)):
+        monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda *_, found=newer: found)
+        assert loading.torch_dtype("bf16", torch.device("mps")) == dtype
+    with pytest.raises(UserError, match="int8"):
+        devices.choose_device("mps", "int8")
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(UserError, match="no GPU of Apple's"):
+        devices.choose_device("mps")
+    assert not doctor._device(AppSettings(device="mps")).ok
+
+
+def test_a_gpu_that_does_not_compute_is_none(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert devices.computes(torch.device("cpu"))
+    assert devices.has_mps() == devices.computes(torch.device("mps"))
+
+
+def test_cuda_comes_before_all(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert devices.best_device("nf4").device == "cuda"
+
+
+class Failing:
+    """A pass that a device cannot do."""
+
+    def __init__(self, model):
+        self.config, self.piece = model.config, 64
+
+    def run(self, _passes):
+        raise RuntimeError("not implemented for this device")
+
+
+def test_of_two_passes_the_faster_is_taken_if_it_agrees(monkeypatch):
+    model = tiny_llama(1)
+    lean, module = LeanDecoder(model), ModuleDecoder(model)
+    assert choose._seconds(module) > 0
+    for faster, wanted in ((lean, lean), (module, module)):
+        monkeypatch.setattr(choose, "_seconds", lambda one, fast=faster: float(one is not fast))
+        assert choose.open_measured(lean, module)[0] is wanted
+    assert choose.open_measured(Failing(model), module) == (module, "transformers' own pass")
