@@ -30,7 +30,7 @@ export const judge = {
     const steps = drafts(fast);
     const score = { right: 0, asked: 0 };
     const before = el("span", { class: "sd-moment-before" });
-    const draft = el("span", { class: "sd-moment-draft", role: "group", "aria-label": words.draft });
+    const draft = el("span", { class: "sd-moment-guess", role: "group", "aria-label": words.draft });
     const told = el("p", { class: "sd-moment-told", tabindex: "-1" });
     const next = button(words.next, () => ask(), "sd-lesson-main");
 

@@ -6,7 +6,7 @@ import { fill } from "../../core/sentence.js";
 import { el } from "../../parts/dom.js";
 import { tokenIds } from "../curriculum/evidence.js";
 import { button } from "../question.js";
-import { bar, bars, tail } from "./pieces.js";
+import { bar, bars } from "./pieces.js";
 
 /**
  * @import { Lanes, LessonRun } from "../curriculum/lesson"
@@ -46,7 +46,7 @@ export const same = {
       for (const [i, name] of names.entries()) {
         const { method, text, tokens, steps, same: alike } = likeness(await lanes(name));
         const list = lists.get(text) ?? bars();
-        if (!lists.has(text)) groups.append(el("blockquote", { class: "sd-moment-quote" }, tail(text.slice(0, 90)), list));
+        if (!lists.has(text)) groups.append(el("blockquote", { class: "sd-moment-quote" }, `${text.slice(0, 90).replaceAll("\n", " ↵ ")} …`, list));
         lists.set(text, list);
         const row = bar(alike === tokens ? "sd-moment-kept" : "sd-moment-cost");
         row.show(fill(words.row, { method: methods[method] ?? method, tokens, steps, same: alike }), steps / tokens);
