@@ -102,7 +102,8 @@ export class LaneView {
     const found = tokenAt(this.lane, token);
     const kept = found && this.text.stepElement(found.step)?.querySelectorAll(":scope > .sd-token, .sd-kept .sd-token")[found.place];
     const { root } = this.text;
-    return kept ? kept.getBoundingClientRect().top - root.getBoundingClientRect().top + root.scrollTop : null;
+    const word = kept?.querySelector(".sd-mark") ?? kept; // the blank before it may stand at the end of the line above
+    return word ? word.getBoundingClientRect().top - root.getBoundingClientRect().top + root.scrollTop : null;
   }
 
   /** The token of the kept text that stands where `lineUp` puts one, counted from 1. */

@@ -256,6 +256,11 @@ class RaceView {
   #listen() {
     this.#seen = firstSeen(this.root);
     document.addEventListener("keydown", (event) => this.#key(event));
+    this.root.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !this.#selection.pins.length) return;
+      event.preventDefault();
+      this.#inspect(() => this.#selection.unpin());
+    });
   }
 
   // Keys of the player, wherever the focus is that does not want them itself.
