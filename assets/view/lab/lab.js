@@ -65,7 +65,7 @@ class Lab {
     this.root = el("div", { class: "sd-lab" },
       el("header", {}, el("h2", {}, model.title), el("p", {}, model.lead)),
       el("div", { class: "sd-lab-main" }, this.controls.root, stage),
-      el("div", { class: "sd-lab-under" }, this.terms, this.card.root, this.ladder.root));
+      el("div", { class: "sd-lab-under" }, el("div", { class: "sd-lab-stack" }, this.terms, this.ladder.root), this.card.root));
     element.replaceChildren(this.root);
     document.addEventListener("sd-lab-tried", (event) => {
       this.#tried = /** @type {CustomEvent} */ (event).detail;
