@@ -22,7 +22,7 @@ export class Ladder {
   /** @param {Words} words of the lab */
   constructor(words) {
     this.#words = words;
-    this.tag = el("span", { class: "sd-tag" });
+    this.tag = el("span", { class: "sd-badge" });
     this.told = el("p", { class: "sd-lab-hint" });
     this.picture = svg("svg", { class: "sd-ladder", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": words.ladder.title });
     this.numbers = el("div");
@@ -40,7 +40,7 @@ export class Ladder {
     const all = rungs(points);
     const last = all[all.length - 1];
     this.tag.textContent = model.tags[origin];
-    this.tag.className = `sd-tag sd-tag-${origin}`;
+    this.tag.className = `sd-badge sd-badge-${origin}`;
     this.told.textContent = fill(words.told, { name, rows: last.rows, cost: two(last.cost), each: two((last.cost - 1) / (last.rows - 1)) });
     this.numbers.replaceChildren(table(words.columns, all.map(({ rows, cost, milliseconds }) => [String(rows), two(milliseconds), two(cost)]), { class: "sd-lab-table" }));
     this.#draw(all);
