@@ -59,7 +59,7 @@ MOMENTS: dict[str, object] = {
         "title": "Wohin die Millisekunden gehen",
         "intro": "Oben ohne Entwurf, unten mit Entwürfen, jeweils die Zeit für ein Token.",
         "lane": "{method}: {whole} ms je Token ({seconds} s für {tokens}): Zielmodell {verify}, Entwerfen {draft}, Übriges {other}",
-        "parts": {"verify": "Zielmodell", "draft": "Entwerfen", "other": "Übriges"},
+        "parts": {"verify": "Ziel", "draft": "Entwerfen", "other": "Übriges"},
         "faster": "Ohne Entwürfe braucht ein Token {ratio}-mal so lange wie mit ihnen, auf {machine}.",
         "slower": "Mit Entwürfen braucht ein Token {ratio}-mal so lange wie ohne, auf {machine}.",
         "own": "Das ist der letzte eigene Lauf im Reiter Ausprobieren.",
