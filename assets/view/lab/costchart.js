@@ -3,10 +3,12 @@
 import { el, svg } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
+import { placeLabels } from "./labels.js";
 
 /**
  * @import { Point, Priced, Shown } from "./types"
  * @import { Words } from "../parts/page"
+ * @import { Place } from "./labels"
  */
 
 const LEFT = 44;
@@ -58,9 +60,9 @@ export class CostChart {
       parts.push(svg("path", { d: path.join(""), class: `sd-cost-line sd-cost-${line.name}` }));
       if (line.mark) parts.push(svg("circle", { cx: x(line.mark.drafted), cy: y(line.mark.speedup), r: 4, class: `sd-cost-dot sd-cost-${line.name}` }));
     }
-    if (best) parts.push(...this.#best(best));
+    if (best) parts.push(this.#star(best));
     for (const point of points.filter((one) => one.x <= most)) parts.push(this.#point(point));
-    parts.push(this.#chosen(chosen, best, edge));
+    parts.push(this.#chosen(chosen, best, edge), ...this.#labels(this.#drawn));
     const focused = document.activeElement === this.grip;
     this.picture.replaceChildren(...parts);
     if (focused) this.grip.focus();
@@ -82,7 +84,20 @@ export class CostChart {
     yield label(this.#words.x_axis, { x: (LEFT + width - RIGHT) / 2, y: height - 6, "text-anchor": "middle" });
     yield label(this.#words.y_axis, { x: 4, y: 12 });
     yield svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(1), y2: y(1), class: "sd-cost-even" });
-    yield label(this.#words.even, { x: width - RIGHT, y: y(1) + 14, "text-anchor": "end", class: "sd-cost-text sd-cost-halo" });
+  }
+
+  // The labels among the marks, where they meet none.
+  /** @param {Shown} shown */
+  #labels(shown) {
+    const { x, y, width, height } = this.#scale;
+    const words = this.#words;
+    const { best } = shown;
+    const named = !best ? "" : best.drafted ? fill(words.best_label, { k: best.drafted, speedup: two(best.speedup) }) : words.never;
+    const size = parseFloat(getComputedStyle(this.legend).fontSize);
+    const places = placeLabels(shown, { x, y, frame: { left: LEFT, right: width - RIGHT, top: TOP, bottom: height - BOTTOM } }, { even: words.even, best: named, size });
+    /** @param {string} text @param {Place} place @param {string} kind */
+    const at = (text, { x: left, y: above, anchor }, kind) => label(text, { x: left, y: above, "text-anchor": anchor, class: `sd-cost-text ${kind} sd-cost-halo` });
+    return [at(words.even, places.even, "sd-cost-plain"), ...(places.best ? [at(named, places.best, "sd-cost-strong")] : [])];
   }
 
   /** @param {Point} point */
@@ -96,14 +111,9 @@ export class CostChart {
   }
 
   /** @param {Priced} best */
-  *#best(best) {
-    const { x, y, width } = this.#scale;
-    const [left, above] = [x(best.drafted), y(best.speedup)];
-    const words = this.#words;
-    const text = best.drafted ? fill(words.best_label, { k: best.drafted, speedup: two(best.speedup) }) : words.never;
-    yield svg("path", { d: SHAPES.best(11), class: "sd-cost-star", transform: `translate(${left} ${above})` });
-    const anchor = left < 120 ? "start" : left > width - 120 ? "end" : "middle";
-    yield label(text, { x: anchor === "start" ? Math.max(left - 6, LEFT + 4) : left, y: Math.max(14, above - 17), "text-anchor": anchor, class: "sd-cost-text sd-cost-strong sd-cost-halo" });
+  #star(best) {
+    const { x, y } = this.#scale;
+    return svg("path", { d: SHAPES.best(11), class: "sd-cost-star", transform: `translate(${x(best.drafted)} ${y(best.speedup)})` });
   }
 
   // The chosen lookahead: a line from the axis up, with a grip that the pointer drags and the arrow keys move.

@@ -7,6 +7,7 @@ import { el } from "../parts/dom.js";
 import { readLab, writeLab } from "./address.js";
 import { Controls, button } from "./controls.js";
 import { CostChart } from "./costchart.js";
+import { Ladder } from "./ladder.js";
 import { best, breakEven, chains, trees } from "./model.js";
 import { RunCard } from "./runcard.js";
 import { termsOf } from "./terms.js";
@@ -51,6 +52,7 @@ class Lab {
     this.chart = new CostChart(words.chart, (k) => this.#change({ k }));
     this.controls = new Controls(words.model, { edge: EDGE, wide: WIDE }, { change: (values) => this.#change(values), from: (name) => this.#from(name) });
     this.card = new RunCard(words, () => this.#fromRun());
+    this.ladder = new Ladder(words);
     const { model, terms } = this.words;
     this.verdict = el("p", { class: "sd-lab-verdict", "aria-live": "polite" });
     this.even = el("p", { class: "sd-lab-even" });
@@ -63,7 +65,7 @@ class Lab {
     this.root = el("div", { class: "sd-lab" },
       el("header", {}, el("h2", {}, model.title), el("p", {}, model.lead)),
       el("div", { class: "sd-lab-main" }, this.controls.root, stage),
-      el("div", { class: "sd-lab-under" }, this.terms, this.card.root));
+      el("div", { class: "sd-lab-under" }, el("div", { class: "sd-lab-stack" }, this.terms, this.ladder.root), this.card.root));
     element.replaceChildren(this.root);
     document.addEventListener("sd-lab-tried", (event) => {
       this.#tried = /** @type {CustomEvent} */ (event).detail;
@@ -97,6 +99,7 @@ class Lab {
       if (!this.root.getClientRects().length) return;
       this.#machine = await server.machine("");
       this.#drawControls();
+      this.ladder.render(this.#ladder());
       if (!this.#machine) timer ||= setTimeout(now, ASK);
     };
     new IntersectionObserver(([seen]) => seen.isIntersecting && !timer && now()).observe(this.root);
@@ -235,6 +238,14 @@ class Lab {
     this.terms.hidden = this.#guessing;
     this.formulas.replaceChildren(...termsOf(this.#set, this.#model(), mine, this.words.terms));
     this.card.render(this.#model(), { hidden: this.#guessing });
+    this.ladder.render(this.#ladder());
+  }
+
+  // This machine's, where its model is loaded; else that of the run that is shown.
+  #ladder() {
+    const { run } = this.card;
+    if (this.#machine) return { points: this.#machine.verify, origin: "measured", name: this.#machine.name };
+    return { points: run?.measured.points ?? null, origin: run?.origin ?? "recorded", name: run?.measured.header.machine ?? "" };
   }
 
   #drawControls() {

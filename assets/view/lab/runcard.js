@@ -7,13 +7,13 @@ import { fold } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
 import { table } from "../parts/table.js";
+import { lastRun } from "../play/last.js";
 import { button, option } from "./controls.js";
 import { foresee, measure } from "./measure.js";
 
 /**
  * @import { Line } from "../core/state"
  * @import { Words } from "../parts/page"
- * @import { Mounted } from "../play/view"
  * @import { Measured } from "./measure"
  * @import { Model } from "./types"
  * @typedef {{ title: string, origin: "measured" | "recorded", measured: Measured }} Run
@@ -85,10 +85,9 @@ export class RunCard {
   }
 
   #last() {
-    const mounted = /** @type {Mounted | null} */ (document.querySelector("#sd-view .sd-mount"));
-    const { events, recorded } = mounted?.view ?? {};
-    if (!events?.length || recorded) this.#complain(this.#words.no_last);
-    else this.#take(events, this.#words.mine, "measured", "mine");
+    const events = lastRun();
+    if (events) this.#take(events, this.#words.mine, "measured", "mine");
+    else this.#complain(this.#words.no_last);
   }
 
   async #file() {

@@ -42,7 +42,7 @@ export function draw(draft, { accept, residual }, random) {
 }
 
 /** @param {number[]} probs @param {number} uniform */
-function pick(probs, uniform) {
+export function pick(probs, uniform) {
   let left = uniform;
   const last = probs.findLastIndex((prob) => prob > 0);
   const found = probs.findIndex((prob) => (left -= prob) < 0);

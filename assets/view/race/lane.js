@@ -7,11 +7,12 @@ import { fill } from "../core/sentence.js";
 import { Timeline } from "../core/timeline.js";
 import { el, textEl } from "../parts/dom.js";
 import { TextView } from "../parts/text.js";
+import { tokenAt } from "./position.js";
 
 /**
  * @import { Look } from "../charts/figure"
  * @import { Lane } from "../core/state"
- * @import { Words } from "../parts/page"
+ * @import { Subject, Words } from "../parts/page"
  * @import { Event } from "../types"
  * @import { Standing } from "./standings"
  */
@@ -25,8 +26,11 @@ export const LOOKS = [
   { shape: "line", colour: "bonus", width: 3, dash: "9px,3px,2px,3px" },
 ];
 
+const LINE = 0.4; // of the height of a lane's text: where the position stands that all lanes share
+
 export class LaneView {
   #words;
+  #placed = 0; // where the text was scrolled to, other than by the reader
 
   /** @param {number} index @param {string} title @param {Words} words @param {{ run: string, lane: string } | null} recorded */
   constructor(index, title, words, recorded) {
@@ -79,7 +83,6 @@ export class LaneView {
     const { lane } = this;
     this.text.root.hidden = !lane;
     if (lane) this.text.render(this.timeline.state);
-    if (lane && !lane.end) this.text.root.scrollTop = this.text.root.scrollHeight;
     const rank = goal !== null && row?.finish != null && now >= row.finish - 1e-9 ? row.rank : null;
     this.rank.textContent = rank === null ? "" : words.rank[rank];
     this.root.classList.toggle("sd-race-won", rank === 1);
@@ -92,6 +95,45 @@ export class LaneView {
     this.track.setAttribute("aria-valuemax", String(most));
     this.track.setAttribute("aria-valuenow", String(this.tokens));
     this.facts.textContent = this.#facts(turn, lane);
+  }
+
+  /** How far down its text a token stands, in pixels; null where it is not drawn. token: counted from 1 @param {number} token */
+  offsetOf(token) {
+    const found = tokenAt(this.lane, token);
+    const kept = found && this.text.stepElement(found.step)?.querySelectorAll(":scope > .sd-token, .sd-kept .sd-token")[found.place];
+    const { root } = this.text;
+    const word = kept?.querySelector(".sd-mark") ?? kept; // the blank before it may stand at the end of the line above
+    return word ? word.getBoundingClientRect().top - root.getBoundingClientRect().top + root.scrollTop : null;
+  }
+
+  /** The token of the kept text that stands where `lineUp` puts one, counted from 1. */
+  get read() {
+    const { top, height } = this.text.root.getBoundingClientRect();
+    const steps = this.lane?.steps ?? [];
+    const at = steps.findIndex((_, i) => Number(this.text.stepElement(i)?.getBoundingClientRect().bottom) >= top + LINE * height);
+    const before = steps[at - 1];
+    return at < 0 ? this.tokens : 1 + (before && !before.open ? before.tokens : 0);
+  }
+
+  /** Scroll the text so that what stands so far down comes to the line that all lanes share. @param {number | null} offset */
+  lineUp(offset) {
+    const { root } = this.text;
+    if (offset === null) return;
+    root.scrollTop = offset - LINE * root.clientHeight;
+    this.#placed = root.scrollTop;
+  }
+
+  /** Whether it was the reader who scrolled last. */
+  get scrolled() {
+    return Math.abs(this.text.root.scrollTop - this.#placed) > 2;
+  }
+
+  /** What the inspector is to show of an element of its text. @param {EventTarget | null} element @returns {Subject | null} */
+  subject(element) {
+    const found = this.text.find(element);
+    if (!found || !this.lane) return null;
+    const { token, step, piece, at } = found;
+    return { lane: this.title, header: this.lane.header, at, step, node: piece.node, count: piece.count ?? 0, text: piece.value.text ?? "", token };
   }
 
   /** @param {string} turn @param {Lane | null} lane */

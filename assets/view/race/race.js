@@ -6,13 +6,16 @@ import { fetchFile } from "../core/recorded.js";
 import { fill } from "../core/sentence.js";
 import { closest, el, firstSeen } from "../parts/dom.js";
 import { Head } from "../parts/head.js";
+import { InspectorView } from "../parts/inspector.js";
 import { Legend } from "../parts/legend.js";
 import { problemBlock } from "../parts/problem.js";
+import { emptyState } from "../core/reducer.js";
+import { Selection } from "../play/selection.js";
 import { Controls } from "./controls.js";
 import { Course } from "./course.js";
 import { LaneView } from "./lane.js";
 import { Result } from "./result.js";
-import { standings } from "./standings.js";
+import { margin, standings } from "./standings.js";
 
 /**
  * @import { Given, Words } from "../parts/page"
@@ -48,6 +51,8 @@ class RaceView {
   #result = null; // of the race, once it has been run
   #course = new Course([]);
   #frame = 0;
+  #margin = ""; // by how much it was won, as a sentence
+  #selection = new Selection({ state: emptyState(), resting: false }); // tokens of the lanes that are inspected
   #stream = 0; // counts the streams, so that what was fetched for an earlier one is dropped
 
   /** @param {HTMLElement} element @param {Words} words @param {(text: string) => string} say */
@@ -61,8 +66,11 @@ class RaceView {
     this.legend = new Legend(words.view);
     this.controls = new Controls(this.player, words);
     this.result = new Result(words);
+    this.inspector = new InspectorView(words.view, { unpin: () => this.#inspect(() => this.#selection.unpin()), compare: () => this.#inspect(() => this.#selection.arm()) });
+    this.inspected = el("p", { class: "sd-race-inspected" });
+    this.inspection = el("div", { class: "sd-race-inspection", hidden: true }, this.inspected, this.inspector.root);
     this.root = el("section", { class: "sd-race", "aria-label": words.label },
-      this.head.root, this.problems, this.head.prompt, this.list, this.controls.root, this.legend.root, this.result.root);
+      this.head.root, this.problems, this.head.prompt, this.list, this.controls.root, this.legend.root, this.inspection, this.result.root);
     element.replaceChildren(this.root);
     this.#listen();
     this.#paint();
@@ -94,7 +102,43 @@ class RaceView {
     } else {
       this.#lanes[index] = new LaneView(index, this.#say(title), this.#words, run && lane ? { run, lane } : null);
       this.list.append(this.#lanes[index].root);
+      this.#listenTo(this.#lanes[index]);
     }
+  }
+
+  // A token is inspected as on the Play tab, and who scrolls one lane reads them all.
+  /** @param {LaneView} lane */
+  #listenTo(lane) {
+    const { root } = lane.text;
+    /** @param {MouseEvent | KeyboardEvent} event */
+    const choose = (event) => {
+      const subject = lane.subject(event.target);
+      if (!subject) return;
+      event.preventDefault();
+      this.#inspect(() => this.#selection.pin(subject, { beside: event.shiftKey }));
+    };
+    root.addEventListener("click", choose);
+    root.addEventListener("keydown", (event) => event.key === "Enter" && choose(event));
+    root.addEventListener("scroll", () => lane.scrolled && this.#lineUp(lane.read, lane), { passive: true });
+  }
+
+  /** Change what is inspected, and show it. @param {() => void} change */
+  #inspect(change) {
+    for (const { token } of this.#selection.pins) token?.classList.remove("sd-pinned");
+    change();
+    const { pins, armed } = this.#selection;
+    for (const { token } of pins) token?.classList.add("sd-pinned");
+    this.inspection.hidden = !pins.length;
+    this.inspected.textContent = pins.map(({ lane }) => lane).join(" · ");
+    this.inspector.render(pins, { why: "pinned", armed, source: this.#source.kind === "recorded" ? "recorded" : "live" });
+    if (pins.length) this.inspection.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Bring one position of the text to the same height in every lane that has come to it. @param {number} token @param {LaneView} [except] */
+  #lineUp(token, except) {
+    const lanes = this.#lanes.filter((lane) => lane !== except && lane.tokens);
+    const offsets = lanes.map((lane) => lane.offsetOf(Math.min(token, lane.tokens)));
+    lanes.forEach((lane, i) => lane.lineUp(offsets[i]));
   }
 
   async #ended() {
@@ -127,6 +171,7 @@ class RaceView {
       return;
     }
     this.#result = standings(folded);
+    this.#margin = margin(this.#lanes.map(({ title }) => title), this.#result, this.#words);
     this.#state = folded.every((lane) => lane?.end === "stop" || lane?.end === "length") ? "ready" : "cut";
     this.#course = this.player.timeline = new Course(this.#lanes.map((lane) => lane.timeline));
     this.result.show(this.#lanes.map(({ title }, i) => ({ title, lane: folded[i] })), this.#result, {
@@ -146,6 +191,8 @@ class RaceView {
     this.#lanes = [];
     this.#at = null;
     this.#result = null;
+    this.#margin = "";
+    this.#inspect(() => this.#selection.clear());
     this.#state = "empty";
     this.list.replaceChildren();
     this.problems.replaceChildren();
@@ -168,10 +215,14 @@ class RaceView {
       const turn = i === this.#at && !result ? this.#state : result ? "" : "waiting";
       lane.render({ turn, most, goal: result?.goal ?? null, row: result?.rows[i] ?? null, now });
     });
+    const running = result ? null : this.#lanes[this.#at ?? -1];
+    const shown = running ? [running] : this.#lanes.filter((lane) => lane.tokens);
+    if (shown.length) this.#lineUp(Math.min(...shown.map((lane) => lane.tokens)));
     const { kind, waiting, prompt } = this.#source;
-    const phase = fill(words.phase[this.#phaseName()], {
+    const said = fill(words.phase[this.#phaseName()], {
       lane: (this.#at ?? 0) + 1, lanes: this.#lanes.length, tokens: this.#lanes[this.#at ?? -1]?.tokens ?? 0,
     });
+    const phase = this.#phaseName() === "over" ? `${said} ${this.#margin}`.trim() : said;
     this.head.render({
       kind, prompt, badge: this.#lanes.length ? words.source[kind] : "", about: this.#about(), phase: waiting && !this.#lanes.length ? waiting : phase,
     });
@@ -205,6 +256,11 @@ class RaceView {
   #listen() {
     this.#seen = firstSeen(this.root);
     document.addEventListener("keydown", (event) => this.#key(event));
+    this.root.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !this.#selection.pins.length) return;
+      event.preventDefault();
+      this.#inspect(() => this.#selection.unpin());
+    });
   }
 
   // Keys of the player, wherever the focus is that does not want them itself.

@@ -6,7 +6,7 @@ import { fill } from "../core/sentence.js";
 import { judgedSteps } from "../core/series.js";
 import { el, textEl } from "../parts/dom.js";
 import { LOOKS } from "./lane.js";
-import { compared, markdown, tableOf } from "./standings.js";
+import { compared, margin, markdown, tableOf } from "./standings.js";
 
 /**
  * @import { Drawing, Palette } from "../charts/figure"
@@ -53,7 +53,9 @@ export class Result {
     const ran = entries.flatMap(({ title, lane }) => (lane ? [{ title, lane }] : []));
     const wrote = ran.filter(({ lane }) => lane.tokens);
     const runs = Math.max(1, ...ran.map(({ lane }) => lane.runs));
+    const won = margin(titles, result, words);
     const notes = [
+      ...(won ? [won] : []),
       ...compared(wrote, words.same),
       ...(result.goal ? [fill(words.table.finish, { tokens: result.goal })] : []),
       ...(result.plain ? [] : [words.table.no_plain]),

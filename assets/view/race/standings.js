@@ -33,6 +33,7 @@ export function standings(lanes) {
   const rank = (seconds) => (seconds === null ? null : 1 + finishes.filter((other) => other !== null && other < seconds).length);
   const rows = lanes.map((lane, index) => ({
     index,
+    plain: isPlain(lane),
     finish: finishes[index],
     rank: rank(finishes[index]),
     rate: tokensPerSecond(lane),
@@ -43,6 +44,19 @@ export function standings(lanes) {
     tokens: lane?.tokens ?? 0,
   }));
   return { goal, plain: Boolean(plain), most: Math.max(0, ...rows.map((row) => row.tokens)), rows };
+}
+
+/**
+ * By how much the first lane won, as a sentence: before plain decoding where that ran, else before the next lane.
+ * Empty where nobody was behind. words: of the part
+ * @param {string[]} titles @param {Pick<Standings, "rows">} standings @param {Words} words
+ */
+export function margin(titles, { rows }, words) {
+  const ended = rows.flatMap(({ index, plain, finish }) => (finish === null ? [] : [{ title: titles[index], plain, finish }]));
+  const [first, ...rest] = ended.sort((one, other) => one.finish - other.finish);
+  const other = rest.find(({ plain }) => plain) ?? rest[0];
+  const seconds = other ? other.finish - first.finish : 0;
+  return seconds > 0 ? fill(words.margin, { first: first.title, other: other.title, seconds: two(seconds) }) : "";
 }
 
 /**

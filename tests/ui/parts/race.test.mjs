@@ -1,7 +1,8 @@
 // A race of recorded runs on one clock, and how it came out. Fed with the recorded runs and with lanes written by hand.
 import assert from "node:assert/strict";
 import { Course } from "../../../assets/view/race/course.js";
-import { compared, markdown, parting, standings, tableOf } from "../../../assets/view/race/standings.js";
+import { compared, margin, markdown, parting, standings, tableOf } from "../../../assets/view/race/standings.js";
+import { tokenAt } from "../../../assets/view/race/position.js";
 import { tokensOf, laneText, fold } from "../../../assets/view/core/reducer.js";
 import { Timeline } from "../../../assets/view/core/timeline.js";
 import { recordedRuns } from "./fixtures.mjs";
@@ -59,6 +60,24 @@ assert.ok(Math.abs(result.rows[2].finish - 0.2) < 1e-9); // its fourth token, no
 assert.equal(result.rows[4].rate, null);
 assert.equal(standings([twice, other]).plain, false);
 assert.equal(standings([null, stopped]).goal, null);
+
+// The finish says by how much: before plain decoding where that ran, else before the next.
+const won = { margin: "{first} {seconds} {other}" };
+assert.equal(margin(["P", "T", "O"], standings([plain, twice, other]), won), "O 0.60 P");
+assert.equal(margin(["T", "O"], standings([twice, other]), won), "O 0.20 T");
+assert.equal(margin(["P", "S"], standings([plain, stopped]), won), "");
+assert.equal(margin(["P", "Q"], standings([plain, plain]), won), "");
+
+// A token's number is the same position in every lane, whatever the steps that they reached it in.
+for (const lane of Object.values(folded)) {
+  tokensOf(lane).forEach(({ token_id: id }, i) => {
+    const { step, place } = tokenAt(lane, i + 1);
+    assert.equal(tokensOf({ steps: [lane.steps[step]] })[place].token_id, id);
+  });
+  assert.equal(tokenAt(lane, lane.tokens + 1), null);
+}
+assert.equal(tokenAt(null, 1), null);
+assert.equal(tokenAt(plain, 0), null);
 
 assert.deepEqual(tokensOf(plain).map((token) => token.token_id), [1, 2, 3, 4]);
 assert.equal(parting(tokensOf(other), tokensOf(plain)), 2);

@@ -3,6 +3,7 @@
 import { two } from "../../core/metrics.js";
 import { judgedSteps } from "../../core/series.js";
 import { count, PERCENT } from "./evidence.js";
+import { chainCut } from "../moments/cut.js";
 
 /** @import { Lesson } from "./lesson" */
 
@@ -12,6 +13,7 @@ export const ahead = {
   runs: ["07-constant-three", "01-guess-and-check", "06-too-far"],
   figure: "lookahead",
   live: { run: "07-constant-three", changes: { policy: "cost", lookahead: 8 } },
+  moment: chainCut,
   questions: [
     {
       id: "whole",

@@ -3,6 +3,7 @@
 import { judged, speedup, tokensPerStep, two } from "../../core/metrics.js";
 import { judgedSteps } from "../../core/series.js";
 import { acceptPercent, count, has, PERCENT } from "./evidence.js";
+import { judge } from "../moments/judge.js";
 
 /** @import { Lesson } from "./lesson" */
 
@@ -12,6 +13,7 @@ export const check = {
   runs: ["01-guess-and-check"],
   figure: "position",
   live: { run: "01-guess-and-check" },
+  moment: judge,
   questions: [
     {
       id: "kept",

@@ -5,6 +5,7 @@ import { laneText } from "../../core/reducer.js";
 import { EXAMPLE, outcome } from "../rejection.js";
 import { judgedSteps } from "../../core/series.js";
 import { count, PERCENT, tokenIds } from "./evidence.js";
+import { draws } from "../moments/draws.js";
 
 /** @import { Lesson } from "./lesson" */
 
@@ -15,6 +16,7 @@ export const exact = {
   figure: "rate",
   live: { run: "03-story-sampled" },
   exercise: true,
+  moment: draws,
   questions: [
     {
       id: "accept",

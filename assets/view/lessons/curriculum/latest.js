@@ -3,6 +3,7 @@
 import { judged, speedup, tokensPerStep, two } from "../../core/metrics.js";
 import { judgedSteps } from "../../core/series.js";
 import { acceptPercent, compared } from "./evidence.js";
+import { learning } from "../moments/learning.js";
 
 /** @import { Lesson } from "./lesson" */
 
@@ -12,6 +13,7 @@ export const latest = {
   runs: ["12-dspark", "13-jetspec", "14-parallel", "15-online"],
   figure: "lookahead",
   live: { run: "12-dspark" },
+  moment: learning,
   questions: [
     {
       id: "admitted",

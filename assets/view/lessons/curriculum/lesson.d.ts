@@ -1,6 +1,7 @@
 // A lesson: the recorded runs that it shows, and questions whose answers are read off them.
 
 import type { Lane } from "../../core/state";
+import type { Moment } from "../moments/moment";
 
 /** The two lanes of a recorded run; `fast` is missing in a run of plain decoding alone. */
 export interface Lanes {
@@ -43,5 +44,7 @@ export interface Lesson {
   live: { run: string; changes?: Record<string, unknown> };
   /** whether the rejection rule is tried by hand */
   exercise?: boolean;
+  /** what only this page can show, beside its questions */
+  moment: Moment;
   questions: Question[];
 }

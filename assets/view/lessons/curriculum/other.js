@@ -3,6 +3,7 @@
 import { draftPerStep, speedup, tokensPerStep, two } from "../../core/metrics.js";
 import { judgedSteps } from "../../core/series.js";
 import { acceptPercent, compared, compareRuns } from "./evidence.js";
+import { same } from "../moments/same.js";
 
 /** @import { Lesson } from "./lesson" */
 
@@ -12,6 +13,7 @@ export const other = {
   runs: ["02-copy-and-edit", "08-early-exit", "09-medusa", "10-feature"],
   figure: "speedup",
   live: { run: "02-copy-and-edit" },
+  moment: same,
   questions: [
     {
       id: "copied",

@@ -2,6 +2,7 @@
 
 import { judged, two } from "../../core/metrics.js";
 import { passSeconds } from "./evidence.js";
+import { passes } from "../moments/passes.js";
 
 /** @import { Lesson } from "./lesson" */
 
@@ -10,6 +11,7 @@ export const slow = {
   id: "slow",
   runs: ["05-plain"],
   live: { run: "05-plain" },
+  moment: passes,
   questions: [
     {
       id: "passes",

@@ -2,6 +2,7 @@
 
 import { draftPerStep, judged, speedup, tokensPerSecond, tokensPerStep, two } from "../../core/metrics.js";
 import { compared } from "./evidence.js";
+import { seconds } from "../moments/seconds.js";
 
 /** @import { Lesson } from "./lesson" */
 
@@ -11,6 +12,7 @@ export const slower = {
   runs: ["06-too-far"],
   figure: "speedup",
   live: { run: "06-too-far", changes: { policy: "cost", fallback: true } },
+  moment: seconds,
   questions: [
     {
       id: "faster",

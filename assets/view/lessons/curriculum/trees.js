@@ -3,6 +3,7 @@
 import { speedup, tokensPerStep, two } from "../../core/metrics.js";
 import { judgedSteps } from "../../core/series.js";
 import { acceptPercent, PERCENT, SAME, sidestepped } from "./evidence.js";
+import { treeCut } from "../moments/cut.js";
 
 /** @import { Lesson } from "./lesson" */
 
@@ -12,6 +13,7 @@ export const trees = {
   runs: ["04-tree", "11-feature-tree"],
   figure: "position",
   live: { run: "04-tree" },
+  moment: treeCut,
   questions: [
     {
       id: "share",

@@ -52,6 +52,14 @@ WORDS: dict[str, object] = {
             "own": "Was eingestellt wurde.",
         },
     },
+    "ladder": {
+        "title": "Die Leiter: was Zeilen kosten",
+        "rows": "Zeilen eines Durchgangs",
+        "flat": "flach angenommen: jede weitere Zeile ist umsonst",
+        "told": "Auf {name} kostet ein Durchgang über {rows} Zeilen so viel wie {cost} über eine: jede weitere Zeile {each} eines Durchgangs. Die gestrichelte Linie ist die Annahme eines flachen Durchgangs.",
+        "numbers": "Die Zahlen",
+        "columns": ["Zeilen", "ms", "Durchgänge einer Zeile"],
+    },
     "chart": {
         "label": "Erwartete Beschleunigung nach entworfenen Token",
         "x_axis": "entworfene Token je Schritt",

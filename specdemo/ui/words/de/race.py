@@ -79,6 +79,7 @@ WORDS: dict[str, object] = {
     "rank": {"1": "1.", "2": "2.", "3": "3.", "4": "4."},
     "finish": "Ziel: {tokens} Token",
     "track": "{title}: {tokens} von {goal} Token",
+    "margin": "{first} zuerst, {seconds} s vor {other}.",
     "chart": {
         "title": "Token im Lauf der Zeit",
         "label": "Diagramm: Token, die jede Bahn im Lauf der Zeit geschrieben hat",

@@ -52,6 +52,14 @@ WORDS: dict[str, object] = {
             "own": "What you have set.",
         },
     },
+    "ladder": {
+        "title": "The ladder: what rows cost",
+        "rows": "rows of a pass",
+        "flat": "assumed flat: every row after the first is free",
+        "told": "On {name}, a pass over {rows} rows costs {cost} passes over one: {each} of a pass for each further row. The dashed line is the assumption of a flat pass.",
+        "numbers": "The numbers",
+        "columns": ["rows", "ms", "passes of one row"],
+    },
     "chart": {
         "label": "Expected speedup by drafted tokens",
         "x_axis": "drafted tokens a step",

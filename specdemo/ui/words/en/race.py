@@ -102,6 +102,7 @@ WORDS: dict[str, object] = {
     "rank": {"1": "1st", "2": "2nd", "3": "3rd", "4": "4th"},
     "finish": "Finish: {tokens} tokens",
     "track": "{title}: {tokens} of {goal} tokens",
+    "margin": "{first} first, {seconds} s before {other}.",
     "chart": {
         "title": "Tokens over time",
         "label": "Chart: tokens written by each lane as time goes on",

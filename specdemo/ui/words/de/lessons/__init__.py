@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specdemo.ui.words.de.lessons.moments import MOMENTS
 from specdemo.ui.words.de.lessons.texts import LESSONS
 
 WORDS: dict[str, object] = {
@@ -96,5 +97,6 @@ WORDS: dict[str, object] = {
         "{said} tritt an seine Stelle.",
         "told": "Nach {total} Zügen liegen {gap} der Züge auf anderen Wörtern, als p sagt.",
     },
+    "moments": MOMENTS,
     "lessons": LESSONS,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specdemo.ui.words.en.lessons.moments import MOMENTS
 from specdemo.ui.words.en.lessons.texts import LESSONS
 
 WORDS: dict[str, object] = {
@@ -92,5 +93,6 @@ WORDS: dict[str, object] = {
         "refused": "The draft says {drafted}; the draw {draw} is not below {accept}: rejected, and {said} takes its place.",
         "told": "After {total} draws, {gap} of the draws fall on other words than p says.",
     },
+    "moments": MOMENTS,
     "lessons": LESSONS,
 }

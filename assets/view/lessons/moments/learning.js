@@ -1,0 +1,44 @@
+// Whether a draft that learns is kept more often as it goes: shares of a run's beginning, middle and end.
+
+import { two } from "../../core/metrics.js";
+import { fill } from "../../core/sentence.js";
+import { judgedSteps } from "../../core/series.js";
+import { el } from "../../parts/dom.js";
+import { bar, bars } from "./pieces.js";
+
+/**
+ * @import { Lane } from "../../core/state"
+ * @import { Moment } from "./moment"
+ */
+
+const PARTS = 5;
+
+/** Shares of drafted tokens that were kept, of as many parts of a run's steps: { from, to, kept, drafted }. @param {Lane} lane @param {number} parts */
+export function shares(lane, parts) {
+  const steps = judgedSteps(lane).filter(({ nodes }) => nodes.length);
+  return Array.from({ length: parts }, (_, i) => {
+    const part = steps.slice(Math.round((i * steps.length) / parts), Math.round(((i + 1) * steps.length) / parts));
+    return {
+      from: part[0]?.index ?? 0, to: part.at(-1)?.index ?? 0,
+      kept: part.reduce((sum, { path }) => sum + path.length, 0), drafted: part.reduce((sum, { nodes }) => sum + nodes.length, 0),
+    };
+  });
+}
+
+/** @type {Moment} */
+export const learning = {
+  runs: ["15-online"],
+  show([{ fast: recorded }], { words, last, from }) {
+    const own = last?.fast?.header.method === "online" && last.fast.steps.length >= 2 * PARTS ? last.fast : null;
+    from(own ? "measured" : "recorded");
+    const all = shares(own ?? recorded, PARTS);
+    const rows = all.map(({ from: first, to, kept, drafted }) => {
+      const row = bar();
+      row.show(fill(words.part, { from: first + 1, to: to + 1, kept, drafted, percent: two((100 * kept) / drafted) }), kept / drafted);
+      return row;
+    });
+    const [early, late] = [all[0], all[PARTS - 1]].map(({ kept, drafted }) => kept / drafted);
+    const told = fill(late > early ? words.rises : words.falls, { early: two(100 * early), late: two(100 * late) });
+    return [bars(...rows), el("p", { class: "sd-moment-told" }, told), el("p", {}, own ? words.own : words.recorded)];
+  },
+};

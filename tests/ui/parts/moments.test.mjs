@@ -1,0 +1,80 @@
+// The lessons' moments: what they count on the recorded runs, and by hand.
+import assert from "node:assert/strict";
+import { LESSONS } from "../../../assets/view/lessons/curriculum.js";
+import { fold } from "../../../assets/view/core/reducer.js";
+import { gap } from "../../../assets/view/lessons/rejection.js";
+import { cuts } from "../../../assets/view/lessons/moments/cut.js";
+import { count, none, rejections } from "../../../assets/view/lessons/moments/draws.js";
+import { drafts, ending } from "../../../assets/view/lessons/moments/judge.js";
+import { shares } from "../../../assets/view/lessons/moments/learning.js";
+import { passTimes } from "../../../assets/view/lessons/moments/passes.js";
+import { comparable, likeness } from "../../../assets/view/lessons/moments/same.js";
+import { perToken } from "../../../assets/view/lessons/moments/seconds.js";
+import { recordedRuns } from "./fixtures.mjs";
+
+const near = (one, other, within = 1e-9) => assert.ok(Math.abs(one - other) <= within, `${one} is not ${other}`);
+const runs = new Map(recordedRuns().map(({ name, items }) => {
+  const { plain, speculative } = fold(items).lanes;
+  return [name.replace(".jsonl", ""), { plain, fast: speculative }];
+}));
+
+// Each lesson has a moment of its own, made from runs that are there.
+assert.equal(new Set(LESSONS.map(({ moment }) => moment)).size, 8);
+for (const { moment } of LESSONS) for (const name of moment.runs) assert.ok(runs.has(name), name);
+
+// A thousand draws follow p with drafts and without, at every position that is offered; a wrong p would be seen.
+let state = 7;
+const random = () => ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 4294967296);
+const places = rejections(runs.get("03-story-sampled").fast);
+assert.ok(places.length >= 5);
+for (const { words, target, draft } of places) {
+  assert.ok(words.length >= 3 && target.length === words.length + 1 && draft.length === target.length);
+  for (const probs of [target, draft]) near(probs.reduce((sum, prob) => sum + prob, 0), 1, 1e-6);
+}
+const [{ target, draft }] = places;
+const counts = count(none(target.length), { target, draft }, 20_000, random);
+for (const drawn of [counts.drafted, counts.plain]) {
+  assert.equal(drawn.reduce((sum, one) => sum + one, 0), 20_000);
+  assert.ok(gap(drawn.map((one) => one / 20_000), target) < 0.02);
+}
+assert.ok(gap(counts.drafted.map((one) => one / 20_000), draft) > 0.05 && counts.rejected > 500);
+
+// Every method that was recorded without sampling wrote plain decoding's text, and one that does not is found out.
+const known = Object.fromEntries([...runs].map(([name, { plain, fast }]) => [name, { prompt: "", settings: (fast ?? plain).header.settings }]));
+const names = comparable(known);
+assert.ok(names.length >= 13 && !names.includes("03-story-sampled") && !names.includes("05-plain"));
+const found = names.map((name) => likeness(runs.get(name)));
+assert.equal(new Set(found.map(({ method }) => method)).size, names.length);
+for (const { method, tokens, same, steps } of found) assert.ok(same === tokens && steps < tokens, method);
+const sampled = likeness(runs.get("03-story-sampled"));
+assert.ok(sampled.same < sampled.tokens);
+
+// Drafts cut short: at full length what was recorded, in tokens; longer drafts never keep less.
+for (const name of ["06-too-far", "04-tree"]) {
+  const { fast } = runs.get(name);
+  const all = cuts(fast);
+  const drafted = fast.steps.filter(({ nodes }) => nodes.length);
+  assert.equal(all.at(-1).kept, drafted.reduce((sum, { path }) => sum + path.length, 0));
+  assert.equal(all.at(-1).drafted, fast.drafted);
+  all.forEach((one, i) => i && assert.ok(one.kept >= all[i - 1].kept && one.cost > all[i - 1].cost));
+}
+// By hand: two steps of three nodes, one node kept and none; a level takes a second, a pass 2 s for a row and 3 s for four.
+const step = (path) => ({ open: false, nodes: [-1, 0, 1].map((parent) => ({ parent })), path, draftSeconds: 3 });
+const [one, , three] = cuts({ header: { verify_costs: [[1, 2], [2, 2], [3, 3], [4, 3]] }, steps: [step([0]), step([])] });
+assert.deepEqual([one.tokens, one.cost, one.drafted], [1.5, 1.5, 2]);
+assert.deepEqual([three.tokens, three.cost, three.speedup], [1.5, 3, 0.5]);
+
+// The draft to judge ends where the target stopped keeping it.
+const steps = drafts(runs.get("01-guess-and-check").fast);
+assert.ok(steps.length >= 5);
+for (const { path, nodes } of steps) nodes.forEach(({ status }, i) => assert.equal(status === "accepted", i < ending({ path })));
+
+// Passes, milliseconds and shares.
+assert.deepEqual(passTimes({ verify_costs: [[1, 0.5], [4, 1]] }, 4), { apart: 2000, together: 1000 });
+const each = perToken({ tokens: 10, elapsed: 1, draftSeconds: 0.25, verifySeconds: 0.5 });
+assert.deepEqual(each, { whole: 100, draft: 25, verify: 50, other: 25 });
+const { fast: online } = runs.get("15-online");
+const parts = shares(online, 5);
+assert.equal(parts.reduce((sum, { kept }) => sum + kept, 0), online.accepted);
+assert.equal(parts.reduce((sum, { drafted }) => sum + drafted, 0), online.drafted);
+assert.equal(parts[0].from, 0);
