@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,6 @@ from specdemo.session.text import encode_conversation
 from specdemo.settings import RunSettings
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from specdemo.models.pair import LoadedPair
@@ -100,6 +98,10 @@ class PairFindings:
         return asdict(self)
 
 
+Part = Callable[[float], None]
+"""Measures until then, by `time.monotonic`, and adds what it has found."""
+
+
 def measure_pair(
     studio: Studio, items: Sequence[Item], seconds: float, report: ProgressCallback = silent
 ) -> PairFindings:
@@ -109,41 +111,30 @@ def measure_pair(
     found = PairFindings(asdict(pair.target.info), draft, asdict(pair.costs))
     items = sorted(items, key=lambda item: (*FIRST, item.task).index(item.task))
 
-    def on_engine(work: Callable[..., None], share: float) -> None:
-        until = time.monotonic() + share * (ends - time.monotonic())
-        studio.runner.call(lambda: work(pair, found, until))
+    def on_engine(work: Callable[[LoadedPair, PairFindings, float], None]) -> Part:
+        return lambda until: studio.runner.call(partial(work, pair, found, until))
 
-    with _part(found, "ladder", ends, report):
-        on_engine(_ladders, 0.3)
-    with _part(found, "draft step", ends, report):
-        on_engine(_draft_step, 1.0)
-    with _part(found, "same words", ends, report):
-        on_engine(partial(_same_words, items), 0.4)
-    with _part(found, "tokens a second", ends, report):
-        _rates(studio, items, found, time.monotonic() + 0.8 * (ends - time.monotonic()))
-    with _part(found, "memory", float("inf"), report):
-        found.memory = card_memory(pair.target.device)
-    with _part(found, "output head", ends, report):
-        each = 2 * HEAD_PROMPTS * pair.costs.verify_seconds(1)
-        tokens = tokens_within(HEAD_TOKENS, ends, each)
-        work = partial(measure_heads, pair, items[:HEAD_PROMPTS], tokens, HEAD_PASSES)
-        found.heads = studio.runner.call(work).to_dict()["tables"][0]
+    parts: dict[str, tuple[float, Part]] = {
+        "ladder": (0.3, on_engine(_ladders)),
+        "draft step": (1.0, on_engine(_draft_step)),
+        "same words": (0.4, on_engine(partial(_same_words, items))),
+        "tokens a second": (0.8, partial(_rates, studio, items, found)),
+        "memory": (1.0, on_engine(_memory)),
+        "output head": (1.0, on_engine(partial(_heads, items))),
+    }
+    for name, (share, work) in parts.items():
+        report(Progress("measure", None, f"{found.target['name']}: {name}"))
+        left = ends - time.monotonic()
+        try:
+            if left < 0:
+                raise UserError("There was no time left for it.")
+            work(time.monotonic() + share * left)
+        except UserError as error:
+            found.left_out[name] = error.message
+        except Exception as error:  # noqa: BLE001 - on a card that nobody has tried the other parts go on
+            reason = (str(error).splitlines() or [""])[0]
+            found.left_out[name] = f"{type(error).__name__}: {reason}"
     return found
-
-
-@contextmanager
-def _part(found: PairFindings, name: str, ends: float, report: ProgressCallback) -> Iterator[None]:
-    """A part of the whole: what it raises is told in its place, and the other parts go on."""
-    report(Progress("measure", None, f"{found.target['name']}: {name}"))
-    try:
-        if time.monotonic() > ends:
-            raise UserError("There was no time left for it.")
-        yield
-    except UserError as error:
-        found.left_out[name] = error.message
-    except Exception as error:  # noqa: BLE001 - a card that nobody has tried must not take the other parts along
-        reason = (str(error).splitlines() or [""])[0]
-        found.left_out[name] = f"{type(error).__name__}: {reason}"
 
 
 def ways(pair: LoadedPair) -> dict[str, Decoder]:
@@ -327,15 +318,24 @@ def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: fl
         longest = max(longest, time.monotonic() - begun)
 
 
-def card_memory(device: torch.device) -> dict[str, int]:
-    """Bytes of a graphics card: after all that has been measured, most at a moment, and what torch keeps for itself."""
+def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
+    """Bytes of a graphics card: after all that was measured, most at a moment, and what torch keeps for itself."""
     import torch
 
+    device = pair.target.device
     if device.type != "cuda":
         raise UserError("It is counted on a CUDA device only.")
-    return {
+    found.memory = {
         "allocated": torch.cuda.memory_allocated(device),
         "peak": torch.cuda.max_memory_allocated(device),
         "reserved": torch.cuda.memory_reserved(device),
         "total": torch.cuda.get_device_properties(device).total_memory,
     }
+
+
+def _heads(items: Sequence[Item], pair: LoadedPair, found: PairFindings, until: float) -> None:
+    """The heads that the compiled pass can have."""
+    each = 2 * HEAD_PROMPTS * pair.costs.verify_seconds(1)
+    tokens = tokens_within(HEAD_TOKENS, until, each)
+    heads = measure_heads(pair, items[:HEAD_PROMPTS], tokens, HEAD_PASSES)
+    found.heads = heads.to_dict()["tables"][0]
