@@ -156,7 +156,7 @@ def ways(pair: LoadedPair) -> dict[str, Decoder]:
 
 def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
     """Passes over each of ROWS, the ways in turn, up and down; the first round of each way warms up."""
-    targets, why = {}, "There was no time for it: a pass takes {:.0f} ms."
+    targets, why = dict[str, CachedModel](), "There was no time for it: a pass takes {:.0f} ms."
     for way, decoder in ways(pair).items():
         target = CachedModel(decoder)
         target.read([0] * CONTEXT)

@@ -224,7 +224,19 @@ class GraphDecoder:
             slots *= 2
         lean = self.lean
         like = lean.embedding.new_zeros(1, lean.sizes.kv_heads, 1, lean.sizes.head_dim)
+        try:
+            return StaticCache(len(lean.layers), like, slots)
+        except torch.OutOfMemoryError:
+            self._free()
         return StaticCache(len(lean.layers), like, slots)
+
+    def _free(self) -> None:
+        """Give static caches back that no conversation lies in, with the recordings that know them."""
+        for key in [key for key in self._recordings if key[0] in self._empty]:
+            del self._recordings[key]
+        self._empty.clear()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 def cuda_graph(device: torch.device) -> Record:
