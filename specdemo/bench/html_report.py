@@ -26,39 +26,53 @@ Row = Mapping[str, Any]
 
 def render(document: Mapping[str, Any]) -> str:
     """The page. document: what `bench --json` writes"""
-    from plotly.offline import get_plotlyjs
-
     rows: list[Row] = document["rows"]
     facts = _facts(document)
     title = f"specdemo bench: {document['target']['name']}"
-    charts = "\n".join(
-        chart.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
-        for chart in (
-            speedups(rows),
-            passes_and_time(rows),
-            pass_costs(document["costs"]["verify"]),
-            time_split(rows),
-        )
-    )
+    charts = [
+        speedups(rows),
+        passes_and_time(rows),
+        pass_costs({"as measured at loading": document["costs"]["verify"]}),
+        time_split(rows),
+    ]
     throughput = [list(result.values()) for result in document["throughput"]]
     parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<div class="facts">{_table(("what", "value"), facts.items())}</div>',
+        facts_table(facts),
         f"<pre>{escape(document['command'])}</pre>",
         "".join(f"<p>{escape(note)}</p>" for note in document["notes"]),
         "<h2>Lanes</h2>",
         "<p>Speedups are over plain decoding of the same prompts on this engine. Reading the prompt and "
         "warming up are not counted. The floor is computed: bytes of weights over measured bandwidth.</p>",
         _lanes(rows),
-        charts,
+        *map(drawn, charts),
         "<h2>Several conversations at once</h2>" if throughput else "",
-        _table(document["throughput"][0], throughput) if throughput else "",
+        table(document["throughput"][0], throughput) if throughput else "",
     ]
-    body = "\n".join(part for part in parts if part)
+    return page(title, parts)
+
+
+def page(title: str, parts: Sequence[str]) -> str:
+    """A page of HTML parts under a title, with what its charts need."""
+    from plotly.offline import get_plotlyjs
+
+    body = "\n".join(part for part in (f"<h1>{escape(title)}</h1>", *parts) if part)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style><script>{get_plotlyjs()}</script></head>\n<body>{body}</body></html>\n"
     )
+
+
+def drawn(chart: Figure) -> str:
+    """A chart as a part of a page."""
+    html: str = chart.to_html(
+        full_html=False, include_plotlyjs=False, config={"displaylogo": False}
+    )
+    return html
+
+
+def facts_table(facts: Mapping[str, object]) -> str:
+    """What was measured, as a part of a page."""
+    return f'<div class="facts">{table(("what", "value"), facts.items())}</div>'
 
 
 def _facts(document: Mapping[str, Any]) -> dict[str, str]:
@@ -92,10 +106,10 @@ def _lanes(rows: Sequence[Row]) -> str:
         ]
         for row in rows
     ]
-    return _table(("task", "lane", *(COLUMNS[key][0] for key in shown)), cells)
+    return table(("task", "lane", *(COLUMNS[key][0] for key in shown)), cells)
 
 
-def _table(heads: Any, body: Any) -> str:
+def table(heads: Any, body: Any) -> str:
     """Rows of anything as an HTML table; every cell is escaped."""
     head = "".join(f"<th>{escape(str(cell))}</th>" for cell in heads)
     lines = []
@@ -162,14 +176,15 @@ def passes_and_time(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def pass_costs(verify: Sequence[Sequence[float]]) -> Figure:
-    """A line: milliseconds of a target pass by rows, as measured at loading."""
+def pass_costs(lines: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
+    """Lines: milliseconds of a target pass by rows. lines: (rows, seconds) by name"""
     from plotly.graph_objects import Figure, Scatter
 
     figure = Figure(layout=_layout("Cost of a pass by rows", "rows", "ms"))
-    rows, seconds = zip(*verify, strict=True)
-    line = Scatter(x=rows, y=[1000 * value for value in seconds], mode="lines+markers")
-    figure.add_trace(line)
+    for name, points in lines.items():
+        rows, seconds = zip(*points, strict=True)
+        times = [1000 * value for value in seconds]
+        figure.add_trace(Scatter(name=escape(name), x=rows, y=times, mode="lines+markers"))
     figure.update_yaxes(rangemode="tozero")
     return figure
 

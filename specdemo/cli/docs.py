@@ -6,15 +6,20 @@ import ast
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specdemo.settings import fields
 from specdemo.trace.typescript import declarations, rules
+
+if TYPE_CHECKING:
+    from specdemo.models.files.catalogue import Pair
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "specdemo"
 TYPES = "assets/view/types.d.ts"
 LINKS = "assets/view/core/settings.js"
 RULES = "assets/view/core/rules.js"
+CARDS = (6, 8, 12, 16, 24)  # GB of memory, each of 2**30 bytes
 
 
 def module_map(root: Path = ROOT) -> str:
@@ -55,6 +60,36 @@ def methods_table() -> str:
     return "\n".join([*head, *rows])
 
 
+def memory_table() -> str:
+    """What the catalogue's pairs need, modelled, and the smallest graphics card that has room for them."""
+    from specdemo.models.files.catalogue import pairs
+    from specdemo.models.outlook import SPARE_BYTES, Way, memory_bytes
+
+    def needed(pair: Pair, way: Way) -> int:
+        return sum(memory_bytes(entry, way) for entry in pair.models)
+
+    def card(count: int) -> str:
+        fitting = [size for size in CARDS if count + SPARE_BYTES <= size << 30]
+        return f"{fitting[0]} GB" if fitting else "none of these"
+
+    lines = [
+        "| target | draft | NF4 on a card | smallest card | bf16 on a card | smallest card | NF4, compiled pass |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for pair in sorted(pairs(), key=lambda pair: needed(pair, Way("nf4", compiled=False))):
+        small, large = (needed(pair, Way(kind, compiled=False)) for kind in ("nf4", "bf16"))
+        cells = [
+            f"`{pair.name}`", f"`{pair.draft.name}`" if pair.draft else "-",
+            _gigabytes(small), card(small), _gigabytes(large), card(large), _gigabytes(needed(pair, Way("nf4"))),
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"
+
+
 def links_script() -> str:
     """JavaScript: the settings by their names in links, by what they hold."""
     kinds = {"FLAGS": (bool,), "NUMBERS": (int, float), "TEXTS": (str,)}
@@ -85,6 +120,7 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
     parts = [
         ("docs/architecture.md", "map", module_map(root)),
         ("docs/algorithm.md", "methods", methods_table()),
+        ("docs/hardware.md", "memory", memory_table()),
         ("docs/measured.md", "tables", measured_tables(root)),
         ("docs/reference.md", "commands", commands_reference(build_parser())),
         ("docs/reference.md", "settings", settings_reference()),

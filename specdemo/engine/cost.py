@@ -29,6 +29,7 @@ ROWS = (
     16,
     32,
 )  # 4-bit kernels work by blocks of four rows: both sides of the steps
+LADDER = (*range(1, 18), 32)  # on a GPU: no two of its kernels and recordings begin at the same row
 CONTEXT, FAR = (
     128,
     640,
@@ -106,23 +107,28 @@ def _between(points: Points, rows: float) -> float:
 
 
 def measure_costs(
-    target: CachedModel, draft: LanguageModel | None, repeats: int = REPEATS
+    target: CachedModel,
+    draft: LanguageModel | None,
+    repeats: int = REPEATS,
+    steps: Sequence[int] = ROWS,
 ) -> CostProfile:
     """Time passes by rows and by context, and draft steps, on caches that are given back empty: a second or two.
 
     The first round warms up and is not counted, unless it is the only one; of the others the fastest stands: noise only adds.
+
+    steps: rows of the passes
     """
     begun = time.perf_counter()
     target.read([0] * CONTEXT)
-    near: dict[int, list[float]] = {rows: [] for rows in ROWS}
+    near: dict[int, list[float]] = {rows: [] for rows in steps}
     for _ in range(repeats + 1):
-        for rows in ROWS:
+        for rows in steps:
             near[rows].append(_pass(target, rows))
         if time.perf_counter() - begun > PATIENCE:
             break
     verify, slowest = [], 0.0
-    for rows, spent in near.items():
-        slowest = max(slowest, min(spent[1:] or spent))
+    for rows, times in near.items():
+        slowest = max(slowest, min(times[1:] or times))
         verify.append((rows, slowest))
     per_cached = per_cached_row = 0.0
     if time.perf_counter() - begun < PATIENCE:
@@ -135,8 +141,8 @@ def measure_costs(
     step, drafting = None, Points()
     if draft is not None:
         answered(draft.reading([0] * CONTEXT))
-        steps = [_timed(lambda: answered(draft.reading([0]))) for _ in range(6 * repeats)]
-        step = median(steps[repeats:])
+        spent = [_timed(lambda: answered(draft.reading([0]))) for _ in range(6 * repeats)]
+        step = median(spent[repeats:])
         if time.perf_counter() - begun < 2 * PATIENCE:
             drafting = _drafting(draft, step, repeats)
         draft.rollback(0)

@@ -6,15 +6,16 @@ import hashlib
 import json
 import platform
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
-from specdemo.engine.cost import REPEATS, CostProfile, glance, measure_costs
+from specdemo.engine.cost import LADDER, REPEATS, ROWS, CostProfile, glance, measure_costs
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
-from specdemo.models.outlook import Measured
+from specdemo.models.outlook import Measured, on_gpu
 from specdemo.trace.events import ModelInfo
 
 DAYS = 7  # after which passes are measured again
@@ -27,20 +28,21 @@ def costs_of(
     draft: LanguageModel | None,
     draft_info: ModelInfo | None,
     cache_dir: Path,
+    card: str = "",
 ) -> CostProfile:
-    """The costs of a pair. A file keeps the fastest of all measurements, since noise only adds.
+    """The costs of a pair. A file keeps the fastest of all measurements, since noise only adds. card: see `card_name`
 
     Later starts measure one round where the file is older than DAYS, or where a few passes are clearly faster than it
     says, as after a measurement on a busy machine. On a GPU they always do: the passes are recorded meanwhile.
     """
-    file, gpu = _file(info, draft_info, cache_dir), "CUDA" in info.kernel
+    file, gpu = _file(info, draft_info, cache_dir, card), "CUDA" in info.kernel
     known = _read(file)
     if known and not gpu and _is_recent(file) and not _beaten(known, glance(target, draft)):
         return known
-    costs = measure_costs(target, draft, 1 if known else REPEATS)
+    costs = measure_costs(target, draft, 1 if known else REPEATS, LADDER if gpu else ROWS)
     if known:
         costs = costs.at_best(known)
-    of = {"machine": _machine(), "gpu": gpu}
+    of = {"machine": _machine(), "gpu": gpu, "card": card}
     of |= {"target": info.name, "precision": info.precision}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -63,13 +65,23 @@ def _beaten(known: CostProfile, seen: CostProfile) -> bool:
     return any(now < CLEARLY * before for now, before in pairs)
 
 
-def known_costs(cache_dir: Path, *, gpu: bool) -> list[Measured]:
-    """What was measured on this machine so far, on its graphics card or on its processor; the newest last."""
+def card_name(device: torch.device | str) -> str:
+    """The name of a graphics card; empty for a processor, and where none answers. device: also as settings name it"""
+    name = str(device)
+    if not on_gpu(name):
+        return ""
+    with suppress(RuntimeError, AssertionError):
+        return torch.cuda.get_device_name(None if name == "auto" else name)
+    return ""
+
+
+def known_costs(cache_dir: Path, *, gpu: bool, card: str = "") -> list[Measured]:
+    """What was measured on this machine so far, on this graphics card or on its processor; the newest last."""
     found = []
     for file in (cache_dir / "costs").glob("*.json"):
         try:
             of = json.loads(file.read_text(encoding="utf-8"))["of"]
-            here = (of["machine"], of["gpu"]) == (_machine(), gpu)
+            here = (of["machine"], of["gpu"], of.get("card", "")) == (_machine(), gpu, card)
             target, precision = str(of["target"]), str(of["precision"])
         except (OSError, ValueError, TypeError, KeyError):
             continue
@@ -83,15 +95,16 @@ def _machine() -> list[object]:
     return [platform.node(), platform.processor(), str(torch.__version__), threads]
 
 
-def _file(info: ModelInfo, draft_info: ModelInfo | None, cache_dir: Path) -> Path:
-    """One file for each machine, pair and way to compute."""
+def _file(info: ModelInfo, draft_info: ModelInfo | None, cache_dir: Path, card: str) -> Path:
+    """One file for each machine, graphics card, pair and way to compute."""
     # Where the bf16 copy begins is itself measured at every start, and may differ by a row or two.
     models = [
         (one.name, one.revision, one.kernel.partition(", bf16 from")[0])
         for one in (info, draft_info)
         if one
     ]
-    name = hashlib.sha256(repr((tuple(_machine()), models)).encode()).hexdigest()[:16]
+    key = (tuple(_machine()), models, *filter(None, [card]))
+    name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
     return cache_dir / "costs" / f"{name}.json"
 
 

@@ -31,7 +31,7 @@ from specdemo.models.files.catalogue import DEFAULT_TARGET, draft_of
 from specdemo.models.files.recommended import recommended
 from specdemo.models.files.sources import ModelFiles, resolve
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
-from specdemo.models.measured import costs_of
+from specdemo.models.measured import card_name, costs_of
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.models.tokenizers import (
@@ -215,7 +215,14 @@ def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallbac
     draft, drafts = (
         (open_draft(), info) if open_draft else _timed_instead(stands_alone(pair.trained))
     )
-    costs = costs_of(CachedModel(target.decoder), target.info, draft, drafts, settings.cache_dir)
+    costs = costs_of(
+        CachedModel(target.decoder),
+        target.info,
+        draft,
+        drafts,
+        settings.cache_dir,
+        card_name(target.device),
+    )
     progress(Progress("warm up", 1.0, target.info.name))
     return replace(pair, costs=costs)
 

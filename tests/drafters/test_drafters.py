@@ -132,6 +132,17 @@ def test_cost_aware_asks_more_of_a_draft_when_the_run_is_fast():
     assert drafted(fast) < drafted(slow)
 
 
+def test_cost_aware_fills_a_step_of_the_ladder_before_it_takes_the_next():
+    """A pass over 1 to 4 rows takes 10 ms, one over 5 to 8 rows 20 ms: the fourth token begins a step, the fifth is nearly free."""
+    stairs = tuple((rows, 0.01 * (1 + (rows - 1) // 4)) for rows in range(1, 18))
+    policy = CostAware(12, Costs(CostProfile(stairs, 0.0005)), Calibration())
+    policy.allowed([1])
+    floors = policy.rule.numbers[-12:].tolist()  # by tokens that have been drafted
+    for full in (3, 7, 11):
+        before, after = floors[full - 2], floors[full]
+        assert floors[full - 1] > 2 * max(before, after)
+
+
 def test_calibration_learns_what_a_confidence_is_worth():
     calibration = Calibration()
     before = calibration.chance(0.35)

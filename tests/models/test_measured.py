@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from specdemo.engine.cost import CostProfile
+from specdemo.engine.cost import LADDER, CostProfile
 from specdemo.engine.target import CachedModel
 from specdemo.models import measured
 from specdemo.trace.events import ModelInfo
@@ -23,7 +23,7 @@ def results(monkeypatch):
     """What the next measurements find; and how many rounds each took."""
     found, rounds = [SLOW, FAST], []
 
-    def measure(_target, _draft, repeats):
+    def measure(_target, _draft, repeats, _steps):
         rounds.append(repeats)
         return found.pop(0)
 
@@ -63,6 +63,25 @@ def test_a_gpu_goes_through_its_passes_at_every_start(results, tmp_path):
     for _ in range(2):
         measured.costs_of(None, info, None, DRAFT, tmp_path)
     assert results == [measured.REPEATS, 1]
+
+
+def test_a_card_has_a_ladder_and_a_file_of_its_own(monkeypatch, tmp_path):
+    asked = []
+
+    def measure(_target, _draft, _repeats, steps):
+        asked.append(steps)
+        return SLOW if len(asked) == 1 else FAST
+
+    monkeypatch.setattr(measured, "measure_costs", measure)
+    info = replace(INFO, kernel="bitsandbytes NF4 on CUDA")
+    for card, want in (("old", SLOW), ("new", FAST)):
+        assert measured.costs_of(None, info, None, None, tmp_path, card) == want
+        (known,) = measured.known_costs(tmp_path, gpu=True, card=card)
+        assert known.profile == want
+    assert asked == [LADDER, LADDER]
+    assert set(range(1, 18)) < set(LADDER)
+    assert not measured.known_costs(tmp_path, gpu=False)
+    assert measured.card_name("cpu") == ""
 
 
 def test_later_starts_measure_less_and_keep_the_best(results, tmp_path):

@@ -8,6 +8,7 @@ import weakref
 from dataclasses import replace
 
 import pytest
+import torch
 from conftest import nonsense_store
 from letters import tiny_pair
 
@@ -19,7 +20,7 @@ from specdemo.session import studio as studio_module
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
 from specdemo.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
-from specdemo.trace.events import RunFinished, RunStarted, Verified
+from specdemo.trace.events import RunFailed, RunFinished, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
 
 WAIT = 30.0
@@ -152,6 +153,29 @@ def test_both_lanes_of_a_run_are_of_one_pair(studio):
     )
     assert plain == drafted
     assert len(plain) == 60
+
+
+def test_a_run_without_memory_ends_with_a_sentence_and_the_model_stays(studio, monkeypatch):
+    before, loaded, decoder = said(studio), studio.loaded, studio.pair.target.decoder
+    run, passes = decoder.run, []
+
+    def full_once(asked):
+        passes.append(asked)
+        if len(passes) == 6:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return run(asked)
+
+    monkeypatch.setattr(decoder, "run", full_once)
+    conversation = studio.open()
+    events = list(conversation.run("abcabc", PLAIN))
+    assert isinstance(events[-1], RunFailed)
+    assert events[-1].message == "There was not enough memory to go on."
+    assert 0 < len(output_ids(events)) < len(before)
+    assert output_ids(events) == before[: len(output_ids(events))]
+    conversation.reset()
+    assert output_ids(list(conversation.run("abcabc", PLAIN))) == before
+    assert said(studio) == before
+    assert studio.loaded is loaded
 
 
 @pytest.mark.parametrize("verification", VERIFICATIONS)

@@ -25,7 +25,7 @@ from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Look
 
-ROWS = (1, 2, 3, 4, 6, 8, 12, 16)  # of recordings; a pass takes the next larger one
+ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # of recordings; a pass takes the next larger one
 SLOTS = 1024  # of the smallest static cache; each larger one has twice as many
 KEPT = 64  # recordings
 
@@ -147,13 +147,14 @@ class Recording:
 class GraphDecoder:
     """Implements `Decoder`: passes of few rows of one conversation are replayed, others go the lean way.
 
-    record: `cuda_graph` of the model's device; records: whether recording has worked so far
+    lean: answers what is not recorded; record: `cuda_graph` of the model's device
+    records: whether recording has worked so far
     """
 
     def __init__(self, lean: LeanDecoder, record: Record) -> None:
         self.config, self.piece = lean.config, lean.piece
         self.records = True
-        self._lean, self._record = lean, record
+        self.lean, self._record = lean, record
         self._lock = threading.Lock()
         self._static: weakref.WeakKeyDictionary[RollbackCache, tuple[StaticCache, Any]] = (
             weakref.WeakKeyDictionary()
@@ -167,7 +168,7 @@ class GraphDecoder:
         """Answer passes of different conversations; their `depth` must be the same."""
         with self._lock:
             answers = self._answers(passes)
-            finish(self._lean.embedding.device)
+            finish(self.lean.embedding.device)
             return answers
 
     def _answers(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
@@ -176,11 +177,11 @@ class GraphDecoder:
             recording = self._recording(passes[0], caches[0])
             if recording is not None:
                 return [recording.run(passes[0])]
-        return self._lean.run(passes)
+        return self.lean.run(passes)
 
     def _recording(self, one: ForwardInput, static: StaticCache) -> Recording | None:
         """The one that answers a pass; None where this device, or this build of a model, cannot be recorded."""
-        table = self._lean.rotary.tables(max(one.positions) + 1)[0]
+        table = self.lean.rotary.tables(max(one.positions) + 1)[0]
         if table is not self._table:
             self._recordings.clear()
             self._table = table
@@ -188,7 +189,7 @@ class GraphDecoder:
         key = (static, rows, tuple(one.reads), one.depth)
         if key not in self._recordings:
             try:
-                self._recordings[key] = Recording(self._lean, self._record, *key)
+                self._recordings[key] = Recording(self.lean, self._record, *key)
             except RuntimeError:
                 # Of a step that waits for the GPU, as LLM.int8's, or of full memory.
                 self.records = False
@@ -221,9 +222,21 @@ class GraphDecoder:
         slots = SLOTS
         while slots <= end:
             slots *= 2
-        lean = self._lean
+        lean = self.lean
         like = lean.embedding.new_zeros(1, lean.sizes.kv_heads, 1, lean.sizes.head_dim)
+        try:
+            return StaticCache(len(lean.layers), like, slots)
+        except torch.OutOfMemoryError:
+            self._free()
         return StaticCache(len(lean.layers), like, slots)
+
+    def _free(self) -> None:
+        """Give static caches back that no conversation lies in, with the recordings that know them."""
+        for key in [key for key in self._recordings if key[0] in self._empty]:
+            del self._recordings[key]
+        self._empty.clear()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 def cuda_graph(device: torch.device) -> Record:

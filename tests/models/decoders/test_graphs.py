@@ -7,6 +7,7 @@ number that Python knows later. `Unwaiting` refuses what a GPU that is being rec
 from __future__ import annotations
 
 import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -201,3 +202,31 @@ def test_recordings_and_homes_are_bounded(monkeypatch):
         gc.collect()
     assert len(graphed._recordings) == 3
     assert len(graphed._empty) == 1
+
+
+def test_where_memory_ends_empty_homes_are_given_back(monkeypatch):
+    lean = LeanDecoder(tiny_llama(0))
+    graphed, plain = GraphDecoder(lean, lambda work: work), CachedModel(lean)
+    gone = [CachedModel(graphed) for _ in range(2)]
+    for one in gone:
+        one.read(TEXT)
+    homes = [weakref.ref(graphed._static[one._cache][0]) for one in gone]
+    del gone, one
+    gc.collect()
+    assert len(graphed._empty) == 2
+    real, refused = graphs.StaticCache, []
+
+    def made(layers, like, slots):
+        if not refused:
+            refused.append(slots)
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return real(layers, like, slots)
+
+    monkeypatch.setattr(graphs, "StaticCache", made)
+    text = [token % VOCABULARY for token in range(graphs.SLOTS)]
+    target = CachedModel(graphed)
+    close(target.read(text), plain.read(text))
+    assert refused == [2 * graphs.SLOTS]
+    gc.collect()
+    # The text began in one of them, and was copied from there.
+    assert sum(home() is None for home in homes) == 1
