@@ -69,6 +69,8 @@ def test_a_run_plays_and_the_address_holds_what_is_open(page, url):
     page.locator("#sd-lab, .sd-lab, #sd-panel-lab svg").first.wait_for()
     assert page.url.endswith("#lab")
     page.keyboard.press("ArrowLeft")
+    page.locator(".sd-proposals").wait_for()
+    page.keyboard.press("ArrowLeft")
     page.locator("#sd-panel-race .sd-token").first.wait_for()
     page.keyboard.press("ArrowLeft")
     page.locator("#sd-choice-play").select_option("hostile")

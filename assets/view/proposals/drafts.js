@@ -3,12 +3,12 @@
 import { two } from "../core/metrics.js";
 import { fold } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
-import { spell } from "../core/symbols.js";
-import { isTree, layout } from "../core/tree.js";
+import { isTree } from "../core/tree.js";
 import { el, textEl } from "../parts/dom.js";
+import { chip, place, spots } from "../parts/draft.js";
 
 /**
- * @import { Line, Node, Step } from "../core/state"
+ * @import { Line, Step } from "../core/state"
  * @import { Words } from "../parts/page"
  * @typedef {{ method: string, title: string, lossy: boolean, step?: Step, events?: Line[], why: string }} Row
  *   what a method drafted, as a step or as its run's events, or why it did not
@@ -62,24 +62,13 @@ export class Drafts {
   #tokens(step) {
     const words = this.#words.view;
     const box = el("div", { class: "sd-draft-tree", tabindex: "0", role: "group", "aria-label": fill(this.#words.tree_caption, { drafted: step.nodes.length, accepted: step.path.length }) });
-    for (const { index, column, row, from } of isTree(step.nodes) ? layout(step).places : inLine(step)) {
-      const token = /** @type {Node} */ (index < 0 ? step.next : step.nodes[index]);
+    for (const spot of spots(step)) {
+      const { token } = spot;
       const status = token.status ?? "drafted";
       const probs = Object.entries({ target_prob: token.target_prob, draft_prob: token.draft_prob ?? token.confidence })
         .flatMap(([name, prob]) => (typeof prob === "number" ? [`${words[name]} ${two(100 * prob)} %`] : []));
-      const mark = chip(token.text ?? "", status, [words.status[status], ...probs].join(" · "));
-      mark.classList.toggle("sd-chip-below", row !== (from?.row ?? 0));
-      mark.style.gridColumn = String(column + 1);
-      mark.style.gridRow = String(row + 1);
-      box.append(mark);
+      box.append(place(chip(token.text ?? "", status, [words.status[status], ...probs].join(" · ")), spot));
     }
     return box;
   }
 }
-
-/** @param {Step} step */
-const inLine = ({ nodes, next }) => [...nodes.keys(), ...(next ? [-1] : [])].map((index, column) => ({ index, column, row: 0, from: null }));
-
-/** @param {string} text @param {string} status @param {string} title */
-const chip = (text, status, title) =>
-  el("span", { class: `sd-token sd-${status}`, title }, el("span", { class: "sd-mark" }, spell(text.trim() ? text.trim() : text) || "·"));
