@@ -31,15 +31,15 @@ export class Guessing {
     this.#words = words;
     this.#moments = new Moments(scene.stops);
     this.#player = new Player(this.#moments, () => this.#paint());
-    this.caption = el("p", { class: "sd-guess-caption", "aria-live": "polite" });
+    this.caption = el("p", { class: "sd-scene-caption", "aria-live": "polite" });
     this.button = moveButton("play", words.play, () => this.#player.toggle());
     const again = moveButton("start", words.again, () => this.#again());
     const { header, step } = scene;
     const milliseconds = two(1000 * (step.draftSeconds + step.verifySeconds));
     const about = fill(words.recorded, { step: step.index + 1, milliseconds, seconds: SECONDS, target: header.target?.name ?? "" });
-    this.root = el("div", { class: "sd-guess", role: "group", tabindex: "0", "aria-label": fill(words.label, { method }), onkeydown: (event) => this.#key(event) },
+    this.root = el("div", { class: "sd-scene", role: "group", tabindex: "0", "aria-label": fill(words.label, { method }), onkeydown: (event) => this.#key(event) },
       ...this.#text(), this.#grid(), this.caption,
-      el("div", { class: "sd-guess-foot" }, this.button, again, textEl("span", about), textEl("span", words.chances)));
+      el("div", { class: "sd-scene-foot" }, this.button, again, textEl("span", about), textEl("span", words.chances)));
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.#player.seek(this.#moments.last);
     else this.#player.play();
   }
@@ -71,11 +71,11 @@ export class Guessing {
     const known = before.slice(0, before.length - matched).join("");
     const lit = before.slice(before.length - matched).join("");
     /** @param {string} label @param {...(Node | string)} parts */
-    const line = (label, ...parts) => el("p", { class: "sd-guess-text" }, textEl("span", label, { class: "sd-guess-name" }), ...parts);
-    const match = (/** @type {string} */ text) => textEl("mark", text, { class: "sd-guess-match" });
-    const now = line(words.so_far, whole ? known.trimStart() : `…${known}`, ...(matched ? [match(lit)] : []), ...(kind === "heads" ? [el("span", { class: "sd-guess-state", "aria-hidden": "true" })] : []));
+    const line = (label, ...parts) => el("p", { class: "sd-scene-text" }, textEl("span", label, { class: "sd-scene-name" }), ...parts);
+    const match = (/** @type {string} */ text) => textEl("mark", text, { class: "sd-scene-match" });
+    const now = line(words.so_far, whole ? known.trimStart() : `…${known}`, ...(matched ? [match(lit)] : []), ...(kind === "heads" ? [el("span", { class: "sd-scene-state", "aria-hidden": "true" })] : []));
     if (!earlier) return [line(words.prompt, header.prompt.length > PROMPT ? `${header.prompt.slice(0, PROMPT)}…` : header.prompt), now];
-    return [line(words.earlier, earlier.lead, match(earlier.match), textEl("span", earlier.copied, { class: "sd-guess-copied" }), earlier.rest), now];
+    return [line(words.earlier, earlier.lead, match(earlier.match), textEl("span", earlier.copied, { class: "sd-scene-copied" }), earlier.rest), now];
   }
 
   #grid() {
@@ -83,11 +83,11 @@ export class Guessing {
     this.#tokens = spots(step).map((spot) => {
       const { index, token } = spot;
       const chance = el("small");
-      const box = place(el("span", { class: "sd-guess-token" }, chip(token.text ?? "", "drafted", ""), chance), spot);
+      const box = place(el("span", { class: "sd-scene-token" }, chip(token.text ?? "", "drafted", ""), chance), spot);
       return { index, token, box, chance };
     });
     const { length } = step.nodes;
-    return el("div", { class: "sd-draft-tree sd-guess-grid", role: "img", "aria-label": fill(this.#words.picture, { count: length, kept: step.path.length }) },
+    return el("div", { class: "sd-draft-tree sd-scene-grid", role: "img", "aria-label": fill(this.#words.picture, { count: length, kept: step.path.length }) },
       ...this.#tokens.map(({ box }) => box));
   }
 

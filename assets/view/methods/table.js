@@ -104,7 +104,7 @@ class MethodsTable {
     this.#open?.close();
     if (!opens) return;
     const { words } = this.#given;
-    const place = el("div", { class: "sd-guess-place" }, words.reading);
+    const place = el("div", { class: "sd-scene-place" }, words.reading);
     const below = el("tr", { class: "sd-methods-open" }, el("td", { colspan: columns }, place));
     /** @type {Guessing | null} */
     let guessing = null;

@@ -174,10 +174,10 @@ WORDS: dict[str, object] = {
         "check_plain": "Das Zielmodell liest den Text in einem Durchgang.",
         "verdict": {
             "all": "Alle {count} bleiben.",
-            "part": "{kept} bleiben; {token} wird abgelehnt.",
-            "none": "{token} wird abgelehnt: Keines bleibt.",
+            "part": "{kept} bleiben; „{token}“ wird abgelehnt.",
+            "none": "„{token}“ wird abgelehnt: Keines bleibt.",
         },
-        "own": "Das Zielmodell setzt sein eigenes Token dazu, {own}: {tokens} neue Token aus einem Durchgang.",
-        "own_plain": "Es schreibt {own}: ein Token aus einem Durchgang.",
+        "own": "Das Zielmodell setzt sein eigenes Token dazu, „{own}“: {tokens} neue Token aus einem Durchgang.",
+        "own_plain": "Es schreibt „{own}“: ein Token aus einem Durchgang.",
     },
 }

@@ -118,10 +118,10 @@ WORDS: dict[str, object] = {
         "check_plain": "The target reads the text in one pass.",
         "verdict": {
             "all": "All {count} are kept.",
-            "part": "{kept} kept; {token} is rejected.",
-            "none": "{token} is rejected: none is kept.",
+            "part": "{kept} kept; “{token}” is rejected.",
+            "none": "“{token}” is rejected: none is kept.",
         },
-        "own": "The target adds its own token, {own}: {tokens} new tokens from one pass.",
-        "own_plain": "It writes {own}: one token from one pass.",
+        "own": "The target adds its own token, “{own}”: {tokens} new tokens from one pass.",
+        "own_plain": "It writes “{own}”: one token from one pass.",
     },
 }
