@@ -26,10 +26,12 @@ const MOUNTS = {
 /** A part with what it would be given on the page with Gradio; of several recordings a menu chooses one. */
 class Part {
   #value;
+  #run = ""; // which of the recordings is shown
   #changed = () => {};
 
   /** @param {string} name @param {HTMLElement} element */
   constructor(name, element) {
+    this.name = name;
     const { value, choices, words: own } = data.parts[name];
     this.#value = value;
     const place = el("div");
@@ -49,14 +51,15 @@ class Part {
     if (!this.choices || !this.menu) return;
     const [name, , value] = this.choices.find(([one]) => one === key) ?? this.choices[0];
     this.menu.value = name;
-    if (this.#value === value) return;
-    this.#value = value;
+    if (this.#run === name) return;
+    this.#run = name;
+    this.#value = !key && this.name === "play" ? opening(value) : value;
     await this.ready;
     this.#changed();
   }
 
   get chosen() {
-    return this.menu?.value;
+    return this.#run || undefined;
   }
 
   /** @param {string} name @param {[string, string, string][]} choices */
@@ -67,6 +70,9 @@ class Part {
     return el("div", { class: "sd-site-choice" }, el("label", { for: this.menu.id }, words.choices[name]), this.menu);
   }
 }
+
+/** A recorded run as the one that the page opens with: a browser's first visit is introduced to it. @param {string} line */
+const opening = (line) => `${JSON.stringify({ ...JSON.parse(line), key: "opening" })}\n`;
 
 /** Tabs; the open one, and what is chosen in it, stand in the address. */
 class Site {
