@@ -1,4 +1,4 @@
-"""Recorded runs, lab and lessons as static files: a site for any web server, without Gradio, Python or a model."""
+"""Recorded runs, lab, lessons and methods as static files: a site for any web server, without Gradio, Python or a model."""
 
 from __future__ import annotations
 
@@ -103,10 +103,14 @@ def parts() -> dict[str, dict[str, Any]]:
     from specdemo.ui.race_lines import recorded_lines, recorded_title
     from specdemo.ui.recorded import recorded_runs
     from specdemo.ui.tabs.lessons import lessons_value, lessons_words
+    from specdemo.ui.tabs.methods import methods_value, methods_words
+    from specdemo.ui.tabs.proposals import ProposalHandlers
     from specdemo.ui.words.en.lab import WORDS as LAB
+    from specdemo.ui.words.en.proposals import WORDS as PROPOSALS
     from specdemo.ui.words.en.race import WORDS as RACE
 
-    methods = Studio(AppSettings(replay=True)).methods()
+    studio = Studio(AppSettings(replay=True))
+    methods = studio.methods()
     runs = [
         (run.name, run.title, recorded_line(run.name, run.title, run.name))
         for run in recorded_runs(RUNS)
@@ -115,12 +119,16 @@ def parts() -> dict[str, dict[str, Any]]:
         (str(index), recorded_title(race), recorded_lines(race, methods))
         for index, race in enumerate(recorded_races(RUNS))
     ]
+    drafts = ProposalHandlers(studio, RUNS)
+    texts = [(str(place), title, drafts.recording(place)) for title, place in drafts.choices()]
     lessons = {name: value for name, value in lessons_words().items() if name != "view"}
     return {
         "play": {"choices": runs, "words": {}},
         **({"race": {"choices": raced, "words": RACE}} if raced else {}),
+        **({"proposals": {"choices": texts, "words": PROPOSALS}} if texts else {}),
         "lab": {"value": "{}", "words": LAB},
         "lessons": {"value": lessons_value(RUNS, live=False), "words": lessons},
+        "methods": {"value": methods_value(studio, RUNS), "words": methods_words()},
     }
 
 

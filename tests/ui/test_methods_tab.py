@@ -29,9 +29,26 @@ def test_the_table_has_every_method_and_runs_that_show_it(studio: Studio) -> Non
     assert shown["tree"]
     for name, runs in shown.items():
         for run in runs:
-            assert (RUNS / f"{run}.jsonl").is_file()
-            started = (RUNS / f"{run}.jsonl").read_text(encoding="utf-8")
+            path = RUNS / f"{run['name']}.jsonl"
+            assert path.is_file()
+            started = path.read_text(encoding="utf-8")
             assert f'"method": "{name}"' in started or f'"method":"{name}"' in started
+            assert run["target"] in value["targets"]
+
+
+def test_a_target_with_recorded_runs_has_a_column_the_largest_first(
+    studio: Studio, tmp_path: Path
+) -> None:
+    runs = []
+    for name, target, parameters in (("a", "light", 10), ("b", "heavy", 99), ("c", "light", 10)):
+        header = {"type": "started", "target": {"name": target, "parameters": parameters}}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(header) + "\n", encoding="utf-8")
+        runs.append({"name": name, "settings": {"method": "tree"}})
+    (tmp_path / "index.json").write_text(json.dumps({"runs": runs}), encoding="utf-8")
+    value = json.loads(methods_value(studio, tmp_path))
+    assert value["targets"] == ["heavy", "light"]
+    tree = next(method for method in value["methods"] if method["name"] == "tree")
+    assert [run["target"] for run in tree["runs"]] == ["light", "heavy", "light"]
 
 
 def test_what_is_said_of_methods_is_of_those_that_there_are() -> None:

@@ -45,7 +45,7 @@ def test_its_data_names_runs_that_are_there_and_its_parts(folder):
     page = (folder / "index.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="sd-data">(.*?)</script>', page)[1])
     parts = data["parts"]
-    assert list(parts) == ["play", "race", "lab", "lessons"]
+    assert list(parts) == ["play", "race", "proposals", "lab", "lessons", "methods"]
     named = [value for _, _, value in parts["play"]["choices"] + parts["race"]["choices"]]
     runs = {json.loads(line).get("run") for value in named for line in value.splitlines()}
     assert len(runs - {None, ""}) >= 4

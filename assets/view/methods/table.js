@@ -6,76 +6,143 @@ import { speedup, two } from "../core/metrics.js";
 import { applyState } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, firstSeen, textEl } from "../parts/dom.js";
+import { bestScene } from "./guess.js";
+import { Guessing } from "./guessing.js";
 
 /**
+ * @import { Line } from "../core/state"
  * @import { Given, Words } from "../parts/page"
- * @typedef {{ name: string, title: string, summary: string, needs: string[], why: string, lossy: boolean, runs: string[] }} Method
- * @typedef {{ methods: Method[], live: boolean }} Data
+ * @typedef {{ name: string, target: string }} Recorded a run and what it was recorded on
+ * @typedef {{ name: string, title: string, summary: string, needs: string[], why: string, lossy: boolean, runs: Recorded[] }} Method
+ * @typedef {{ methods: Method[], targets: string[], live: boolean }} Data targets: those with recorded runs, the largest first
+ * @typedef {Given & { send(text: string): void, open?(run: string): void }} Here
  */
 
 /**
- * Draw the table in `element`; `read()` gives it as JSON, `send("race NAME")` sets up a race of a method against plain decoding.
- * @param {HTMLElement} element @param {Given & { send(text: string): void }} given
+ * Draw the table in `element`; `read()` gives it as JSON, `send("race NAME")` sets up a race of a method against plain
+ * decoding, `open(run)` shows a recorded run.
+ * @param {HTMLElement} element @param {Here} given
  */
-export function mountMethods(element, { read, watch, send, words, say = (text) => text }) {
-  const root = el("div", { class: "sd-methods" });
-  /** @type {Map<string, Promise<string>>} */
-  const known = new Map(); // what a recorded run gained, by its name
-  let seen = false;
-  const draw = () => {
-    if (!read().startsWith("{")) return; // what was sent
+export function mountMethods(element, given) {
+  const table = new MethodsTable(given);
+  element.replaceChildren(table.root);
+  given.watch(() => table.draw());
+  table.draw();
+  firstSeen(table.root).then(() => table.fill());
+}
+
+class MethodsTable {
+  #given;
+  #drawn = "";
+  /** @type {Map<string, Promise<Line[]>>} */
+  #known = new Map(); // runs that were read, by name
+  /** @type {{ run: string, cell: HTMLElement }[]} */
+  #gains = [];
+  #seen = false;
+  /** @type {{ close(): void } | null} */
+  #open = null; // the one row that shows how its method guesses
+
+  /** @param {Here} given */
+  constructor(given) {
+    this.#given = given;
+    this.root = el("div", { class: "sd-methods" });
+  }
+
+  draw() {
+    const { read, words } = this.#given;
+    const value = read();
+    if (!value.startsWith("{") || value === this.#drawn) return; // else it is what was sent
+    this.#drawn = value;
+    this.#open?.close();
+    this.#gains = [];
     /** @type {Data} */
-    const { methods, live } = JSON.parse(read());
-    const head = el("tr", {}, ...words.columns.map((name) => textEl("th", name, { scope: "col" })));
-    const rows = methods.map((method) => row(method, words, { live, send, say }));
-    root.replaceChildren(el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label },
-      el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows.map(({ node }) => node)))));
-    if (seen) fillGains(rows, words, known);
-  };
-  element.replaceChildren(root);
-  watch(draw);
-  draw();
-  firstSeen(root).then(() => {
-    seen = true;
-    draw();
-  });
-}
-
-/** @param {Method} method @param {Words} words @param {{ live: boolean, send(text: string): void, say(text: string): string }} how */
-function row({ name, title, summary, needs, why, lossy, runs }, words, { live, send, say }) {
-  const heading = textEl("th", say(title), { scope: "row" });
-  if (lossy) heading.append(" ", textEl("span", words.lossy, { class: "sd-lossy" }));
-  const needed = el("td", {}, needs.length ? needs.map(say).join(", ") : words.nothing);
-  if (why) needed.append(textEl("div", say(why), { class: "sd-methods-missing" }));
-  const gains = runs.map((run) => ({ run, cell: el("div", {}, words.reading) }));
-  /** @param {string} label @param {() => void} act */
-  const button = (label, act) => el("button", { type: "button", class: "sd-button", "aria-label": fill(words.of, { label, method: say(title) }), onclick: act }, label);
-  const acts = el("div", { class: "sd-methods-acts" });
-  if (live && !why) {
-    acts.append(button(words.try, () => applyState({ tab: "play", method: name })));
-    if (name !== "nothing") acts.append(button(words.race, () => send(`race ${name}`)));
+    const { methods, targets, live } = JSON.parse(value);
+    const [first, ...others] = [...words.columns];
+    const recorded = targets.map((target) => fill(words.recorded, { target }));
+    const heads = [first, ...others.slice(0, 2), ...recorded, ...others.slice(2)].map((name) => textEl("th", name, { scope: "col" }));
+    this.root.replaceChildren(el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label },
+      el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...methods.map((method) => this.#row(method, targets, live))))));
+    if (this.#seen) this.fill();
   }
-  if (runs.length) acts.append(button(words.watch, () => applyState({ tab: "play", recorded: runs[0] })));
-  return {
-    node: el("tr", {}, heading, textEl("td", words.guesses[name] ?? words.unsaid), needed,
-      el("td", {}, ...gains.map(({ cell }) => cell)), textEl("td", words.pays[name] ?? words.unsaid), textEl("td", say(summary)), el("td", {}, acts)),
-    gains,
-  };
-}
 
-// Each run is read once, one after the other, so that the page stays at hand.
-/** @param {ReturnType<typeof row>[]} rows @param {Words} words @param {Map<string, Promise<string>>} known */
-async function fillGains(rows, words, known) {
-  for (const { run, cell } of rows.flatMap(({ gains }) => gains)) {
-    if (!known.has(run)) known.set(run, gained(run, words));
-    cell.textContent = (await known.get(run)) ?? "";
+  /** @param {Method} method @param {string[]} targets @param {boolean} live */
+  #row(method, targets, live) {
+    const { words, send, say = (text) => text, open = (run) => applyState({ tab: "play", recorded: run }) } = this.#given;
+    const { name, summary, needs, why, lossy, runs } = method;
+    const title = say(method.title);
+    /** @param {string} label @param {(event: MouseEvent) => void} act */
+    const button = (label, act) => el("button", { type: "button", class: "sd-button", "aria-label": fill(words.of, { label, method: title }), onclick: act }, label);
+    const heading = textEl("th", title, { scope: "row" });
+    if (lossy) heading.append(" ", textEl("span", words.lossy, { class: "sd-lossy" }));
+    const needed = el("td", {}, needs.length ? needs.map(say).join(", ") : words.nothing);
+    if (why) needed.append(textEl("div", say(why), { class: "sd-methods-missing" }));
+    const gains = targets.map((target) => {
+      const cells = runs.filter((run) => run.target === target).map((run) => ({ run: run.name, cell: textEl("div", words.reading) }));
+      this.#gains.push(...cells);
+      return el("td", {}, ...(cells.length ? cells.map(({ cell }) => cell) : [words.unsaid]));
+    });
+    const acts = el("div", { class: "sd-methods-acts" });
+    if (live && !why) {
+      acts.append(button(words.try, () => applyState({ tab: "play", method: name })));
+      if (name !== "nothing") acts.append(button(words.race, () => send(`race ${name}`)));
+    }
+    if (runs.length) acts.append(button(words.watch, () => open(runs[0].name)));
+    const cells = [heading, textEl("td", words.guesses[name] ?? words.unsaid), needed, ...gains,
+      textEl("td", words.pays[name] ?? words.unsaid), textEl("td", say(summary), { class: "sd-methods-says" }), el("td", {}, acts)];
+    const row = el("tr", {}, ...cells);
+    if (runs.length) {
+      const how = button(words.how, () => this.#toggle(row, how, runs[0].name, title, cells.length));
+      how.setAttribute("aria-expanded", "false");
+      heading.append(el("div", { class: "sd-methods-acts" }, how));
+    } else heading.append(textEl("div", words.guessing.none, { class: "sd-methods-missing" }));
+    return row;
+  }
+
+  /** Open the row below a method's, or close it. @param {HTMLElement} row @param {HTMLElement} button @param {string} run @param {string} method @param {number} columns */
+  async #toggle(row, button, run, method, columns) {
+    const opens = button.getAttribute("aria-expanded") === "false";
+    this.#open?.close();
+    if (!opens) return;
+    const { words } = this.#given;
+    const place = el("div", { class: "sd-scene-place" }, words.reading);
+    const below = el("tr", { class: "sd-methods-open" }, el("td", { colspan: columns }, place));
+    /** @type {Guessing | null} */
+    let guessing = null;
+    const opened = {
+      close: () => {
+        guessing?.pause();
+        below.remove();
+        button.setAttribute("aria-expanded", "false");
+        this.#open = null;
+      },
+    };
+    this.#open = opened;
+    button.setAttribute("aria-expanded", "true");
+    row.after(below);
+    const scene = bestScene(await this.#events(run));
+    if (this.#open !== opened) return;
+    if (scene) guessing = new Guessing(scene, words.guessing, method);
+    place.replaceChildren(guessing?.root ?? words.guessing.none);
+    place.scrollIntoView({ block: "nearest" });
+  }
+
+  /** @param {string} run */
+  #events(run) {
+    const known = this.#known.get(run) ?? fetchFile(run).then((items) => items ?? []);
+    this.#known.set(run, known);
+    return known;
+  }
+
+  /** Read what the recorded runs gained, one after the other, so that the page stays at hand. */
+  async fill() {
+    this.#seen = true;
+    for (const { run, cell } of this.#gains) cell.textContent = gained(await this.#events(run), this.#given.words);
   }
 }
 
-/** What a recorded run gained, on which target. @param {string} run @param {Words} words */
-async function gained(run, words) {
-  const items = await fetchFile(run);
-  const { plain, speculative } = fold(items ?? []).lanes;
+/** What a recorded run gained. @param {Line[]} items @param {Words} words */
+function gained(items, words) {
+  const { plain, speculative } = fold(items).lanes;
   const ratio = speculative && speedup(plain, speculative);
-  return ratio ? fill(words.gain, { speedup: two(ratio), target: speculative.header.target?.name ?? "" }) : words.unsaid;
+  return ratio ? fill(words.gain, { speedup: two(ratio), precision: speculative.header.target?.precision ?? "" }) : words.unsaid;
 }

@@ -1,60 +1,90 @@
-// What the target says next, and below it a row of drafted tokens for each method.
+// What the target says next, and below it what was drafted: methods that guess the same stand together.
 
 import { two } from "../core/metrics.js";
 import { fold } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { spell } from "../core/symbols.js";
-import { isTree, layout } from "../core/tree.js";
+import { isTree } from "../core/tree.js";
 import { el, textEl } from "../parts/dom.js";
+import { chip, place, spots } from "../parts/draft.js";
+import { agreement } from "./groups.js";
 
 /**
- * @import { Line, Node, Step } from "../core/state"
+ * @import { JudgedStep, Line, Step } from "../core/state"
  * @import { Words } from "../parts/page"
+ * @import { Group } from "./groups"
  * @typedef {{ method: string, title: string, lossy: boolean, step?: Step, events?: Line[], why: string }} Row
  *   what a method drafted, as a step or as its run's events, or why it did not
  */
 
 export class Drafts {
   #words;
-  /** @type {Map<string, { key: string, root: HTMLElement }>} */
-  #rows = new Map(); // by method
+  #shown = "";
 
   /** @param {Words} words */
   constructor(words) {
     this.#words = words;
-    this.chips = el("div", { class: "sd-draft-tree" });
-    this.target = el("li", { class: "sd-draft sd-draft-target" }, textEl("h3", words.target), this.chips);
     this.root = el("ol", { class: "sd-drafts", "aria-label": words.rows });
   }
 
-  /** next: the target's own tokens. @param {Row[]} rows @param {string[]} next @param {string} source */
-  render(rows, next, source) {
-    this.target.hidden = !next.length;
-    this.chips.replaceChildren(...next.map((text) => chip(text, "plain", this.#words.target_hint)));
-    this.#rows = new Map(rows.map((row) => {
-      const key = JSON.stringify([row, source]);
-      const known = this.#rows.get(row.method);
-      return [row.method, known?.key === key ? known : { key, root: this.#row(row, source) }];
-    }));
-    const roots = [this.target, ...[...this.#rows.values()].map(({ root }) => root)];
-    if (roots.length !== this.root.childElementCount || roots.some((root, i) => this.root.children[i] !== root)) this.root.replaceChildren(...roots);
+  /** next: the target's own tokens; unrecorded: titles of methods that no run shows here @param {Row[]} rows @param {string[]} next @param {string} source @param {string[]} unrecorded */
+  render(rows, next, source, unrecorded) {
+    const shown = JSON.stringify([rows, next, source, unrecorded]);
+    if (shown === this.#shown) return;
+    this.#shown = shown;
+    const steps = rows.map((row) => stepOf(row));
+    const groups = agreement(steps);
+    const drafted = groups.reduce((sum, { count }) => sum + count, 0);
+    const silent = rows.filter((_, i) => !steps[i]?.nodes.length).map((row) => this.#silent(row, stepOf(row)));
+    const missing = unrecorded.length ? [el("li", { class: "sd-draft sd-draft-missing sd-draft-unrecorded" }, textEl("p", fill(this.#words.unrecorded, { methods: unrecorded.join(", ") }), { class: "sd-draft-why" }))] : [];
+    const rest = [...silent, ...missing];
+    this.root.replaceChildren(
+      ...(next.length ? [this.#target(next)] : []),
+      ...groups.map((group) => this.#group(group, rows, steps, drafted, next[0], source)),
+      ...(rest.length ? [part(silent.length ? fill(this.#words.silent, { count: silent.length }) : "", rest)] : []));
   }
 
-  /** @param {Row} row @param {string} source */
-  #row({ title, lossy, step: recorded, events, why }, source) {
+  /** @param {string[]} next */
+  #target(next) {
+    const { target, target_hint } = this.#words;
+    return el("li", { class: "sd-draft sd-draft-target" }, textEl("h3", target),
+      el("div", { class: "sd-draft-tree" }, ...next.map((text) => chip(text, "plain", target_hint))));
+  }
+
+  /** @param {Group} group @param {Row[]} rows @param {(JudgedStep | null)[]} steps @param {number} drafted @param {string | undefined} own @param {string} source */
+  #group({ token, count, drafts }, rows, steps, drafted, own, source) {
     const words = this.#words;
-    const step = recorded ?? fold(events ?? []).lanes.speculative?.steps.at(-1);
-    const heading = textEl("h3", title);
-    if (lossy) heading.append(" ", textEl("span", words.lossy, { class: "sd-lossy" }));
-    if (why || !step || step.open) return el("li", { class: "sd-draft sd-draft-missing" }, heading, textEl("p", why, { class: "sd-draft-why" }));
-    const milliseconds = two(step.draftSeconds * 1000);
+    const verdict = own === undefined ? words.agree : own === token.text ? words.agree_right : words.agree_wrong;
+    const title = fill(verdict, { count, all: drafted, word: shown(token.text), own: shown(own) });
+    const cards = drafts.map((alike) => this.#draft(alike.map((row) => rows[row]), alike.map((row) => /** @type {JudgedStep} */ (steps[row])), source));
+    return part(title, cards, own === token.text);
+  }
+
+  // Methods with one and the same draft.
+  /** @param {Row[]} rows @param {JudgedStep[]} steps @param {string} source */
+  #draft(rows, steps, source) {
+    const words = this.#words;
+    const [step] = steps;
+    const milliseconds = steps.map(({ draftSeconds }) => two(draftSeconds * 1000)).join(" · ");
     const counts = { kept: step.path.length, drafted: step.nodes.length, milliseconds };
-    const facts = textEl("p", step.nodes.length ? fill(isTree(step.nodes) ? words.facts_tree : words.facts, counts) : `${milliseconds} ms`, {
+    const facts = textEl("p", fill(isTree(step.nodes) ? words.facts_tree : words.facts, counts), {
       class: "sd-draft-facts", title: fill(words.facts_hint, { origin: words.source[source] }),
     });
-    const reason = step.reason ? fill(words.nothing, { reason: step.reason }) : words.nothing_alone;
-    const body = step.nodes.length ? this.#tokens(step) : textEl("p", reason, { class: "sd-draft-why" });
-    return el("li", { class: "sd-draft" }, el("div", {}, heading, facts), body);
+    return el("li", { class: "sd-draft" }, el("div", {}, ...rows.map((row) => this.#heading(row)), facts), this.#tokens(step));
+  }
+
+  /** @param {Row} row @param {JudgedStep | null} step */
+  #silent(row, step) {
+    const words = this.#words;
+    const why = row.why || (step?.reason ? fill(words.nothing, { reason: step.reason }) : words.nothing_alone);
+    return el("li", { class: "sd-draft sd-draft-missing" }, this.#heading(row), textEl("p", why, { class: "sd-draft-why" }));
+  }
+
+  /** @param {Row} row */
+  #heading({ title, lossy }) {
+    const heading = textEl("h4", title);
+    if (lossy) heading.append(" ", textEl("span", this.#words.lossy, { class: "sd-lossy" }));
+    return heading;
   }
 
   // A chain is one line, the target's own token at its end; in a tree a line begins below its parent for each further sibling.
@@ -62,24 +92,26 @@ export class Drafts {
   #tokens(step) {
     const words = this.#words.view;
     const box = el("div", { class: "sd-draft-tree", tabindex: "0", role: "group", "aria-label": fill(this.#words.tree_caption, { drafted: step.nodes.length, accepted: step.path.length }) });
-    for (const { index, column, row, from } of isTree(step.nodes) ? layout(step).places : inLine(step)) {
-      const token = /** @type {Node} */ (index < 0 ? step.next : step.nodes[index]);
+    for (const spot of spots(step)) {
+      const { token } = spot;
       const status = token.status ?? "drafted";
       const probs = Object.entries({ target_prob: token.target_prob, draft_prob: token.draft_prob ?? token.confidence })
         .flatMap(([name, prob]) => (typeof prob === "number" ? [`${words[name]} ${two(100 * prob)} %`] : []));
-      const mark = chip(token.text ?? "", status, [words.status[status], ...probs].join(" · "));
-      mark.classList.toggle("sd-chip-below", row !== (from?.row ?? 0));
-      mark.style.gridColumn = String(column + 1);
-      mark.style.gridRow = String(row + 1);
-      box.append(mark);
+      box.append(place(chip(token.text ?? "", status, [words.status[status], ...probs].join(" · ")), spot));
     }
     return box;
   }
 }
 
-/** @param {Step} step */
-const inLine = ({ nodes, next }) => [...nodes.keys(), ...(next ? [-1] : [])].map((index, column) => ({ index, column, row: 0, from: null }));
+/** @param {Row} row @returns {JudgedStep | null} */
+function stepOf({ step, events, why }) {
+  const last = why ? null : (step ?? fold(events ?? []).lanes.speculative?.steps.at(-1));
+  return last && !last.open ? last : null;
+}
 
-/** @param {string} text @param {string} status @param {string} title */
-const chip = (text, status, title) =>
-  el("span", { class: `sd-token sd-${status}`, title }, el("span", { class: "sd-mark" }, spell(text.trim() ? text.trim() : text) || "·"));
+/** @param {string} title @param {Node[]} cards @param {boolean} [right] */
+const part = (title, cards, right = false) =>
+  el("li", { class: right ? "sd-draft-group sd-draft-right" : "sd-draft-group" }, ...(title ? [textEl("h3", title)] : []), el("ol", {}, ...cards));
+
+/** @param {string | undefined} text */
+const shown = (text) => spell((text ?? "").trim() || (text ?? ""));

@@ -1,4 +1,4 @@
-// What would each have drafted here? A text, a position in it, and a row of drafted tokens for each method.
+// What would each have drafted here? A text, a position in it, and what each method drafted, those that agree together.
 //
 // `read()` gives JSON: { source, key, methods: [{ name, title, lossy }], prompt, ... } and either, for a text that was just
 // written, { tokens, position, rows: [{ method, title, events, why }], phase, asking, waiting, machine, error }, or { runs }:
@@ -25,6 +25,7 @@ import { Spots } from "./spots.js";
  */
 
 const AHEAD = 12; // tokens of the target's own that are shown
+const PLAIN = "nothing"; // the method that writes the text
 /** @type {Data} */
 const NOTHING = { source: "live", key: "", methods: [], tokens: [], position: 0, rows: [], phase: "empty" };
 
@@ -146,7 +147,9 @@ class ProposalsView {
     this.spots.render({ tokens, position, known: this.#positions, writing });
     const lossy = new Set(methods.filter((method) => method.lossy).map(({ name }) => name));
     const next = writing || !rows.length ? [] : tokens.slice(position, position + AHEAD);
-    this.drafts.render(rows.map((row) => ({ ...row, lossy: lossy.has(row.method) })), next, source);
+    const here = new Set(rows.map((row) => row.method));
+    const unrecorded = runs && rows.length ? methods.filter(({ name }) => !here.has(name) && name !== PLAIN).map(({ title }) => title) : [];
+    this.drafts.render(rows.map((row) => ({ ...row, lossy: lossy.has(row.method) })), next, source, unrecorded);
     this.note.hidden = !rows.length || Boolean(runs);
   }
 }

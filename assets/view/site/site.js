@@ -1,4 +1,4 @@
-// The whole of it as static files: recorded runs and races, the lab and the lessons, without Gradio or Python.
+// The whole of it as static files: recorded runs, races and drafts, the lab, the lessons and the methods, without Gradio or Python.
 
 import { el } from "../parts/dom.js";
 import { data, say } from "./data.js";
@@ -6,25 +6,32 @@ import { readState } from "../core/permalink.js";
 import { frame, later } from "./frame.js";
 import { mount } from "../play/view.js";
 
-/** @import { Given } from "../parts/page" */
+/**
+ * @import { Given } from "../parts/page"
+ * @typedef {Given & { send(text: string): void, open(run: string): void }} Here
+ */
 
 const words = data.words.export.page;
 // Only the first tab's script is there from the beginning.
-/** @type {Record<string, () => Promise<(element: HTMLElement, given: Given) => unknown>>} */
+/** @type {Record<string, () => Promise<(element: HTMLElement, given: Here) => unknown>>} */
 const MOUNTS = {
   play: async () => mount,
   race: async () => (await import("../race/race.js")).mountRace,
+  proposals: async () => (await import("../proposals/proposals.js")).mountProposals,
   lab: async () => (await import("../lab/lab.js")).mountLab,
   lessons: async () => (await import("../lessons/lessons.js")).mountLessons,
+  methods: async () => (await import("../methods/table.js")).mountMethods,
 };
 
 /** A part with what it would be given on the page with Gradio; of several recordings a menu chooses one. */
 class Part {
   #value;
+  #run = ""; // which of the recordings is shown
   #changed = () => {};
 
   /** @param {string} name @param {HTMLElement} element */
   constructor(name, element) {
+    this.name = name;
     const { value, choices, words: own } = data.parts[name];
     this.#value = value;
     const place = el("div");
@@ -32,7 +39,11 @@ class Part {
     element.append(place);
     /** @param {() => void} call */
     const watch = (call) => (this.#changed = call);
-    this.ready = MOUNTS[name]().then((mounted) => mounted(place, { read: () => this.#value, watch, say, words: { ...data.words, view: data.words, ...own } }));
+    this.ready = MOUNTS[name]().then((mounted) => mounted(place, {
+      read: () => this.#value, watch, say, words: { ...data.words, view: data.words, ...own },
+      send() {}, // there is nobody to answer
+      open: (run) => (location.hash = `play/${run}`),
+    }));
   }
 
   /** Show one of the recordings; the first where none of that name is known. @param {string | undefined} key */
@@ -40,24 +51,28 @@ class Part {
     if (!this.choices || !this.menu) return;
     const [name, , value] = this.choices.find(([one]) => one === key) ?? this.choices[0];
     this.menu.value = name;
-    if (this.#value === value) return;
-    this.#value = value;
+    if (this.#run === name) return;
+    this.#run = name;
+    this.#value = !key && this.name === "play" ? opening(value) : value;
     await this.ready;
     this.#changed();
   }
 
   get chosen() {
-    return this.menu?.value;
+    return this.#run || undefined;
   }
 
   /** @param {string} name @param {[string, string, string][]} choices */
   #menu(name, choices) {
     this.choices = choices;
     this.menu = el("select", { id: `sd-choice-${name}`, onchange: () => (location.hash = `${name}/${this.menu.value}`) },
-      ...choices.map(([key, title]) => el("option", { value: key }, title)));
+      ...choices.map(([key, title]) => el("option", { value: key }, say(title))));
     return el("div", { class: "sd-site-choice" }, el("label", { for: this.menu.id }, words.choices[name]), this.menu);
   }
 }
+
+/** A recorded run as the one that the page opens with: a browser's first visit is introduced to it. @param {string} line */
+const opening = (line) => `${JSON.stringify({ ...JSON.parse(line), key: "opening" })}\n`;
 
 /** Tabs; the open one, and what is chosen in it, stand in the address. */
 class Site {

@@ -18,6 +18,7 @@ from specdemo.ui.streaming import QUICK
 from specdemo.ui.view import RUNS, audit_view, card_view, mounted
 from specdemo.ui.words.en.methods import WORDS
 
+MOST = 4  # recorded runs of a method that are shown
 RECORDED_AUDITS = ASSETS.parent / "docs" / "measured"  # of a checkout
 
 
@@ -37,7 +38,7 @@ def create_methods(studio: Door) -> Methods:
         "methods/table.js",
         "mountMethods",
         "sd-methods",
-        own_words={**WORDS, "lossy": words.LOSSY},
+        own_words=methods_words(),
     )
     gr.HTML(f"<h2>{words.PROOF}</h2>", apply_default_css=False, elem_classes="sd-heading")
     audit = audit_view()
@@ -48,13 +49,29 @@ def create_methods(studio: Door) -> Methods:
     return Methods(table, card)
 
 
+def methods_words() -> dict[str, object]:
+    """The table's own words."""
+    return {**WORDS, "lossy": words.LOSSY}
+
+
 def methods_value(studio: Door, folder: Path) -> str:
-    """What the table shows: every method, whether it is there, and its recorded runs; whether there is a model."""
+    """What the table shows: every method, whether it is there, and its recorded runs; whether there is a model.
+
+    A run names the target that it was recorded on; targets are listed largest first.
+    """
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
-    runs: dict[str, list[str]] = {}
+    runs: dict[str, list[dict[str, str]]] = {}
+    sizes: dict[str, int] = {}
     for run in index:
-        if (folder / f"{run['name']}.jsonl").is_file() and _plain_settings(run["settings"]):
-            runs.setdefault(run["settings"]["method"], []).append(run["name"])
+        path = folder / f"{run['name']}.jsonl"
+        if path.is_file() and _plain_settings(run["settings"]):
+            with path.open(encoding="utf-8") as lines:
+                target = json.loads(next(lines)).get("target") or {}
+            name = target.get("name", "")
+            runs.setdefault(run["settings"]["method"], []).append(
+                {"name": run["name"], "target": name}
+            )
+            sizes[name] = target.get("parameters") or 0
     methods = [
         {
             "name": method.name,
@@ -63,11 +80,12 @@ def methods_value(studio: Door, folder: Path) -> str:
             "needs": method.needs,
             "why": "" if method.available else method.why_not,
             "lossy": method.lossy,
-            "runs": runs.get(method.name, [])[:2],
+            "runs": runs.get(method.name, [])[:MOST],
         }
         for method in studio.methods()
     ]
-    return json.dumps({"methods": methods, "live": not studio.replay_only})
+    targets = sorted(sizes, key=lambda name: -sizes[name])
+    return json.dumps({"methods": methods, "targets": targets, "live": not studio.replay_only})
 
 
 def _plain_settings(settings: Mapping[str, Any]) -> bool:

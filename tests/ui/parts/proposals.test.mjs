@@ -1,5 +1,6 @@
 // The same place in several runs: only as long as they say the same text.
 import assert from "node:assert/strict";
+import { agreement, bet } from "../../../assets/view/proposals/groups.js";
 import { bestPosition, sharedPositions } from "../../../assets/view/proposals/positions.js";
 import { recordedRuns } from "./fixtures.mjs";
 
@@ -26,3 +27,15 @@ assert.deepEqual(sharedPositions([]).tokens, []);
 const shared = recordedRuns().filter(({ items }) => items[0]?.prompt?.includes("vegetable soup") && items[0].target.precision === "nf4");
 assert.ok(shared.length > 1);
 assert.ok(sharedPositions(shared.map(({ items }) => items)).positions.has(0));
+
+// Methods that guess the same stand together: by their first token, and within that by the whole draft.
+const drafted = (...nodes) => ({ nodes: nodes.map(([token_id, parent, confidence]) => ({ token_id, parent, confidence })) });
+const chain = [[1, -1, 0.9], [2, 0, 0.8]];
+const groups = agreement([drafted([7, -1, 0.9]), drafted(...chain), drafted([7, -1, 0.2], [1, -1, 0.7], [2, 1, 0.5]), null, drafted(), drafted(...chain)]);
+assert.deepEqual(groups.map(({ token, count, drafts }) => [token.token_id, count, drafts]), [[1, 3, [[1, 5], [2]]], [7, 1, [[0]]]]);
+assert.equal(bet(drafted()), null);
+assert.deepEqual(agreement([]), []);
+// Two of these recorded methods ask the same draft model, and guess the same.
+const { positions: real } = sharedPositions(shared.map(({ items }) => items));
+const alike = agreement(real.get(0).map((draft) => draft.step));
+assert.ok(alike[0].drafts[0].length > 1);

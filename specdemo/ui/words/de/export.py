@@ -15,8 +15,19 @@ WORDS: dict[str, object] = {
         "title": "specdemo",
         "subtitle": "Spekulatives Decodieren: ein Entwurf rät, das Zielmodell prüft.",
         "theme": "Hell / dunkel",
-        "tabs": {"play": "Ausprobieren", "race": "Rennen", "lab": "Labor", "lessons": "Lektionen"},
+        "tabs": {
+            "play": "Ausprobieren",
+            "race": "Rennen",
+            "proposals": "Entwürfe",
+            "lab": "Labor",
+            "lessons": "Lektionen",
+            "methods": "Verfahren",
+        },
         "tabs_label": "Teile der Seite",
-        "choices": {"play": "Aufgezeichneter Lauf", "race": "Aufgezeichnetes Rennen"},
+        "choices": {
+            "play": "Aufgezeichneter Lauf",
+            "race": "Aufgezeichnetes Rennen",
+            "proposals": "Aufgezeichneter Text",
+        },
     },
 }

@@ -15,8 +15,15 @@ WORDS: dict[str, object] = {
         "title": "specdemo",
         "subtitle": "Speculative decoding: a draft guesses, the target checks.",
         "theme": "Light / dark",
-        "tabs": {"play": "Play", "race": "Race", "lab": "Lab", "lessons": "Lessons"},
+        "tabs": {
+            "play": "Play",
+            "race": "Race",
+            "proposals": "Drafts",
+            "lab": "Lab",
+            "lessons": "Lessons",
+            "methods": "Methods",
+        },
         "tabs_label": "Parts of the page",
-        "choices": {"play": "Recorded run", "race": "Recorded race"},
+        "choices": {"play": "Recorded run", "race": "Recorded race", "proposals": "Recorded text"},
     },
 }
