@@ -17,8 +17,6 @@ class Ngram(Drafter):
     """Drafts the continuation of the longest, and among those the latest, earlier match of the text's end.
 
     The automaton may hold earlier texts of the same visitor; only committed tokens are entered.
-    The confidence of a copied token is an estimate for policies and pictures: with a match of 3 tokens the
-    first copy has 4 / 6, the second, whose match would be one longer, 5 / 7.
     """
 
     def __init__(
@@ -50,15 +48,14 @@ class Ngram(Drafter):
         confidences: list[float] = []
         for token_id in self.automaton.following(position, allowed):
             token_ids.append(token_id)
-            seen = length + len(token_ids)
-            confidences.append(seen / (seen + 2))
+            confidences.append(confidence(length + len(token_ids)))
             if not self.lookahead.go_on(confidences[-1]):
                 break
         return Proposal.chain(
             token_ids,
             confidences=tuple(confidences),
             lookahead=allowed,
-            reason=f"n-gram: the last {length} tokens stood {self._where(position)}; {reason}",
+            reason=f"n-gram: the last {length} tokens stood {stood(self.automaton, position)}; {reason}",
             source="ngram",
         )
 
@@ -72,10 +69,20 @@ class Ngram(Drafter):
         length, position = self.automaton.match()
         return (length, position) if length >= self.shortest else (0, 0)
 
-    def _where(self, position: int) -> str:
-        if position <= self.automaton.begun:
-            return "in an earlier text"
-        return f"{len(self.automaton.text) - position} tokens before"
+
+def confidence(match: int) -> float:
+    """An estimate for policies and pictures: with a match of 3 tokens the first copy has 4 / 6, the second 5 / 7.
+
+    match: tokens of the match, and of the copy down to the token itself
+    """
+    return match / (match + 2)
+
+
+def stood(automaton: SuffixAutomaton, position: int) -> str:
+    """Where a match stood, in words. position: after it"""
+    if position <= automaton.begun:
+        return "in an earlier text"
+    return f"{len(automaton.text) - position} tokens before"
 
 
 def known_texts(context: DraftingContext) -> SuffixAutomaton:

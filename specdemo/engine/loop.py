@@ -231,17 +231,18 @@ def _drafted(proposal: Proposal) -> tuple[Node, ...]:
     """The nodes of a proposal with all that is known of them before the verdict."""
     unknown = (None,) * len(proposal)
     confidences, survivals = proposal.confidences or unknown, proposal.survivals or unknown
+    drawn_probs = map(proposal.drawn_prob, range(len(proposal)))
     return tuple(
         Node(
             token_id,
             parent=parent,
-            draft_prob=proposal.drawn_prob(index),
+            draft_prob=drawn_prob,
             survival=survivals[index],
             confidence=confidences[index],
-            origin=Origin.CHOSEN if proposal.drawn_from is None else Origin.DRAWN,
+            origin=Origin.CHOSEN if drawn_prob is None else Origin.DRAWN,
         )
-        for index, (token_id, parent) in enumerate(
-            zip(proposal.token_ids, proposal.parents, strict=True)
+        for index, (token_id, parent, drawn_prob) in enumerate(
+            zip(proposal.token_ids, proposal.parents, drawn_probs, strict=True)
         )
     )
 

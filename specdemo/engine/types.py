@@ -26,7 +26,8 @@ class Proposal:
     token_ids: drafted tokens, parents before children
     parents: index of each node's parent, -1 = follows the pending token; siblings are tested in index order
     draft_probs: N rows (W,) float32 on the CPU, or None — row i is the distribution that node i was really drawn
-        from (after removing siblings drawn before it), or only chosen from when `chosen`
+        from (after removing siblings drawn before it), or only chosen from when `chosen`; a row is None where
+        the token was copied beside others that were not
     words: what the columns of those rows stand for; None where they are all V tokens
     chosen: nothing was drawn by chance; the rows, if any, are for pictures only
     chained: it would be a chain whatever was drawn, and may be judged as a block; a tree may be one by chance
@@ -40,7 +41,7 @@ class Proposal:
 
     token_ids: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
-    draft_probs: Sequence[Tensor] | Tensor | None = None
+    draft_probs: Sequence[Tensor | None] | Tensor | None = None
     words: ReducedVocabulary | None = None
     chosen: bool = False
     chained: bool = False
@@ -64,22 +65,23 @@ class Proposal:
         return len(self.token_ids)
 
     @property
-    def drawn_from(self) -> Sequence[Tensor] | Tensor | None:
+    def drawn_from(self) -> Sequence[Tensor | None] | Tensor | None:
         """`draft_probs` where nodes were really drawn from them."""
         return None if self.chosen else self.draft_probs
 
     def drawn_prob(self, node: int) -> float | None:
         """Probability with which a node's token was drawn; None where it was chosen."""
-        if self.drawn_from is None:
+        row = None if self.drawn_from is None else self.drawn_from[node]
+        if row is None:
             return None
         token = self.token_ids[node]
-        return float(self.drawn_from[node][self.words.column_of[token] if self.words else token])
+        return float(row[self.words.column_of[token] if self.words else token])
 
     def all_probs(self, node: int) -> Tensor | None:
         """A node's row over all tokens, (V,), where there is one."""
-        if self.draft_probs is None:
+        row = None if self.draft_probs is None else self.draft_probs[node]
+        if row is None:
             return None
-        row = self.draft_probs[node]
         return self.words.widen(row[None])[0] if self.words else row
 
     def children(self, node: int) -> list[int]:

@@ -82,8 +82,9 @@ def verify_sampling(
         for child in proposal.children(node):
             token = proposal.token_ids[child]
             drawn = drawn_from[child] if drawn_from is not None else None
-            column = words.column_of[token] if words else token
-            chance = float(left[token]) / (float(drawn[column]) if drawn is not None else 1.0)
+            chance = float(left[token])
+            if drawn is not None:
+                chance /= float(drawn[words.column_of[token] if words else token])
             chance = min(1.0, chance)
             uniform = float(torch.rand((), generator=generator))
             tests[child] = chance, uniform
@@ -135,7 +136,7 @@ def verify_block(proposal: Proposal, target_probs: Tensor, generator: torch.Gene
 
 
 def _block(
-    proposal: Proposal, drawn_from: Sequence[Tensor] | Tensor, probs: Tensor
+    proposal: Proposal, drawn_from: Sequence[Tensor | None] | Tensor, probs: Tensor
 ) -> tuple[list[float], list[float]]:
     """What a drawn chain of N tokens is judged by as a block.
 
@@ -148,8 +149,9 @@ def _block(
     words = proposal.words
     prefixes = [1.0]
     for node, token in enumerate(proposal.token_ids):
-        drawn = float(drawn_from[node][words.column_of[token] if words else token])
-        prefixes.append(min(1.0, prefixes[-1] * float(probs[node, token]) / drawn))
+        drawn = proposal.drawn_prob(node)
+        share = float(probs[node, token]) / (1.0 if drawn is None else drawn)
+        prefixes.append(min(1.0, prefixes[-1] * share))
     keep = [prefixes[-1]]
     for node in range(len(proposal) - 1, 0, -1):
         prefix, token = prefixes[node], proposal.token_ids[node]

@@ -118,6 +118,9 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
         if proposal.drawn_from is not None:
             for node, token in enumerate(proposal.token_ids):
                 row = proposal.all_probs(node)
+                if row is None:  # copied beside drawn ones
+                    assert METHODS[method].tokens == "mixed"
+                    continue
                 assert row.sum() == pytest.approx(1, abs=1e-5)
                 assert row[token] > 0
                 older = [n for n in range(node) if proposal.parents[n] == proposal.parents[node]]

@@ -83,19 +83,31 @@ class SuffixAutomaton:
         """The longest suffix of the text, at most `longest`, that also stands earlier: its length, and the position
         right after its latest earlier occurrence. (0, 0) for none.
         """
-        state = self._link[self._last]
-        if state <= 0:
-            return 0, 0
-        for _ in range(WALK):
-            if self._length[self._link[state]] < longest:
-                break
-            state = self._link[state]
-        return min(longest, self._length[state]), self._ended[state]
+        state = max(0, self._link[self._last])
+        return self._ended_last(state, self._length[state], longest)
 
-    def following(self, position: int, most: int) -> list[int]:
+    def match_after(self, drafted: Sequence[int], longest: int = 64) -> tuple[int, int]:
+        """`match` of the text with a draft at its end, which is not entered: it may be refused.
+
+            text     a b c d a      drafted: b      "a b" ended after 2 tokens
+        """
+        state = max(0, self._link[self._last])
+        length = self._length[state]
+        for token_id in drafted:
+            while state > 0 and token_id not in self._next[state]:
+                state = self._link[state]
+                length = self._length[state]
+            after = self._next[state].get(token_id)
+            state, length = (0, 0) if after is None else (after, length + 1)
+        if state == self._last:  # it ends where the text does, and nothing followed it there
+            state = max(0, self._link[state])
+            length = self._length[state]
+        return self._ended_last(state, length, longest)
+
+    def following(self, position: int, most: int, drafted: Sequence[int] = ()) -> list[int]:
         """What stands at `position` and after it, up to the end of that text.
 
-        Where it reaches the end of what was entered it goes on with its own copy, as in LZ77: text that
+        Where it reaches the end of what was entered and drafted it goes on with its own copy, as in LZ77: text that
         repeats itself is copied on and on.
 
             text     x a b a b, position 3      following: a b, then a b a b ...
@@ -104,10 +116,22 @@ class SuffixAutomaton:
         for place, token_id in enumerate(copied):
             if token_id < 0:
                 return copied[:place]
+        copied += drafted[: most - len(copied)]
         period = len(copied)
         while period > 0 and len(copied) < most:
             copied.append(copied[-period])
         return copied
+
+    def _ended_last(self, state: int, length: int, longest: int) -> tuple[int, int]:
+        """See `match`. length: of what was matched, one of the substrings that the state stands for"""
+        if state <= 0:
+            return 0, 0
+        for _ in range(WALK):
+            if self._length[self._link[state]] < longest:
+                break
+            state = self._link[state]
+            length = self._length[state]
+        return min(longest, length), self._ended[state]
 
     def _note(self) -> None:
         """Note that every suffix of the text ends here."""

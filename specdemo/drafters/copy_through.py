@@ -1,0 +1,176 @@
+"""Copies on after what a model drafts: the end of a draft may stand in the text already, and there it was followed by more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from specdemo.drafters.arms import COPY_MOST, Arm, model_arm
+from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.memory.automaton import SuffixAutomaton
+from specdemo.drafters.ngram import NGRAM, confidence, known_texts, stood
+from specdemo.drafters.nothing import NOTHING, Nothing
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.engine.cost import Costs
+from specdemo.engine.forward import Requesting
+from specdemo.engine.types import Drafter, Outcome, Proposal
+
+SHORTEST = 2  # tokens of a match: drafted ones count
+
+
+class CopyThrough(Drafter):
+    """Lets a model draft a chain, looks the end of text and chain up, and copies what followed it there.
+
+        text     the cat sat on the mat . the      the model drafts "cat", then "the cat" is looked up:
+                                                   "sat on the mat" is copied after it
+
+    The target checks drafted and copied tokens in one pass; copied rows cost no step of the model. A copied token
+    was not drawn, whatever was drawn before it, so sampling stays exact.
+
+    model: drafts chains; its policy reads its calibration
+    calibration: how often copied tokens are kept, once all before them are
+    most: copied tokens; None takes as many as are expected to give more than their rows cost
+    """
+
+    def __init__(
+        self,
+        model: Arm,
+        automaton: SuffixAutomaton,
+        calibration: Calibration,
+        costs: Costs,
+        most: int | None = None,
+    ) -> None:
+        self.model = model
+        self.automaton = automaton
+        self.calibration = calibration
+        self.costs = costs
+        self.most = most
+        self._draft = Proposal()  # the model's share of the last proposal
+
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+        """The model reads the prompt, and it can be copied."""
+        self.automaton.begin(prompt_ids)
+        return self.model.drafter.start(prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+        """The model's chain, and copies after it."""
+        draft = yield from self.model.propose(committed, budget, self.costs)
+        self._draft = draft
+        if len(draft) and not draft.chained:
+            return draft
+        self.automaton.follow(committed)
+        length, position = self.automaton.match_after(draft.token_ids)
+        if length < SHORTEST:
+            return draft
+        room = min(budget, COPY_MOST) - len(draft)
+        found = self.automaton.following(position, room, draft.token_ids)
+        confidences = [confidence(length + number) for number in range(1, len(found) + 1)]
+        kept = self._worth(draft, confidences)
+        return self._joined(
+            draft, found[: len(kept)], confidences, kept, stood(self.automaton, position)
+        )
+
+    def verifying(self, proposal: Proposal) -> None:
+        """The model may work beside the target."""
+        self.model.drafter.verifying(self._draft)
+
+    def observe(self, outcome: Outcome) -> None:
+        """The model learns what became of its chain, the copies' calibration what became of the rest."""
+        drafted, verdict = len(self._draft), outcome.verdict
+        path, chances = verdict.path, verdict.accept_probs
+        own = replace(
+            verdict, path=path[:drafted], accept_probs=chances[:drafted], block_probs=()
+        )
+        self.model.observe(replace(outcome, proposal=self._draft, verdict=own), self.costs)
+        copies = Proposal.chain(
+            outcome.proposal.token_ids[drafted:],
+            confidences=outcome.proposal.confidences[drafted:],
+        )
+        rest = replace(
+            verdict,
+            path=tuple(node - drafted for node in path[drafted:]),
+            accept_probs=chances[drafted:],
+        )
+        self.calibration.observe(replace(outcome, proposal=copies, verdict=rest))
+
+    def close(self) -> None:
+        """End the model's run."""
+        self.model.drafter.close()
+
+    def _worth(self, draft: Proposal, confidences: Sequence[float]) -> list[float]:
+        """Chances that copies are kept with all before them: of as many copies as are worth their rows.
+
+        All of them are known beforehand, so the best count is looked for: a dear row may be paid by those after it.
+        """
+        survival = draft.survivals[-1] if len(draft) else 1.0
+        rate = self.costs.rate()
+        before = self.costs.verify_seconds(len(draft))
+        kept: list[float] = []
+        gain = best = 0.0
+        count = 0
+        for number, sure in enumerate(confidences[: self.most], 1):
+            survival *= self.calibration.chance(sure)
+            kept.append(survival)
+            gain += survival
+            net = gain - rate * (self.costs.verify_seconds(len(draft) + number) - before)
+            if net > best:
+                best, count = net, number
+        return kept if self.most is not None else kept[:count]
+
+    def _joined(
+        self,
+        draft: Proposal,
+        copied: Sequence[int],
+        confidences: Sequence[float],
+        kept: Sequence[float],
+        where: str,
+    ) -> Proposal:
+        """One chain. kept: chance of each copy to be kept with all before it; where: the match stood"""
+        if not copied:
+            return draft
+        assert draft.expected_tokens is not None  # the arm has foreseen it
+        assert draft.expected_seconds is not None
+        length, count = len(draft), len(copied)
+        more = self.costs.verify_seconds(length + count) - self.costs.verify_seconds(length)
+        rows = None if draft.draft_probs is None else [*draft.draft_probs, *[None] * count]
+        return Proposal.chain(
+            [*draft.token_ids, *copied],
+            draft_probs=rows if length else None,
+            words=draft.words,
+            chosen=draft.chosen,
+            confidences=(*draft.confidences, *confidences[:count]),
+            lookahead=draft.lookahead + count,
+            reason=f"{draft.reason}; {count} copied after {length} drafted: that stood {where}",
+            source=COPY_THROUGH.name if length else NGRAM.name,
+            survivals=(*draft.survivals, *kept),
+            expected_tokens=draft.expected_tokens + sum(kept),
+            expected_seconds=draft.expected_seconds + more,
+            hit=draft.hit,
+            saved_seconds=draft.saved_seconds,
+        )
+
+
+def _make(context: DraftingContext) -> CopyThrough:
+    settings = context.settings
+    if context.draft is None and not context.has("feature"):
+        model = Arm(NOTHING.name, Nothing())
+    else:
+        model = model_arm(context, lambda calibration: context.lookahead(calibration=calibration))
+    return CopyThrough(
+        model,
+        known_texts(context),
+        context.calibrate(NGRAM.prior),
+        context.costs,
+        settings.lookahead if settings.policy == "constant" else None,
+    )
+
+
+COPY_THROUGH = Method(
+    name="copy_through",
+    title="Copy-through",
+    summary="The draft model begins, and where its words stood in the text before, what followed them is copied after them.",
+    make=_make,
+    takes=("draft",),
+    options=(*POLICY, "memory", "fallback"),
+    tokens="mixed",
+)
