@@ -78,9 +78,7 @@ class CopyThrough(Drafter):
         """The model learns what became of its chain, the copies' calibration what became of the rest."""
         drafted, verdict = len(self._draft), outcome.verdict
         path, chances = verdict.path, verdict.accept_probs
-        own = replace(
-            verdict, path=path[:drafted], accept_probs=chances[:drafted], block_probs=()
-        )
+        own = replace(verdict, path=path[:drafted], accept_probs=chances[:drafted], block_probs=())
         self.model.observe(replace(outcome, proposal=self._draft, verdict=own), self.costs)
         copies = Proposal.chain(
             outcome.proposal.token_ids[drafted:],

@@ -37,6 +37,42 @@ def test_the_match_is_the_longest_and_among_those_the_latest(alphabet, longest):
             assert automaton.match(longest) == by_brute_force(automaton.text, longest)
 
 
+@pytest.mark.parametrize("alphabet", [1, 2, 3, 5])
+def test_a_draft_is_matched_as_if_it_stood_at_the_end_of_the_text(alphabet):
+    """Only what was entered is looked through, and only where something follows; what was entered stays as it is."""
+    draw = random.Random(alphabet)
+    matched = 0
+    for _ in range(60):
+        automaton, twin = SuffixAutomaton(), SuffixAutomaton()
+        for _ in range(draw.choice([1, 10, 40])):
+            token_id = draw.randrange(alphabet)
+            automaton.extend(token_id)
+            twin.extend(token_id)
+        text, drafted = automaton.text, [draw.randrange(alphabet) for _ in range(draw.randrange(5))]
+        for longest in (3, 64):
+            length, position = automaton.match_after(drafted, longest)
+            whole = [*text, *drafted]
+            ends = [
+                (size, end)
+                for size in range(1, min(longest, len(whole)) + 1)
+                for end in range(size, len(text))
+                if text[end - size : end] == whole[-size:]
+            ]
+            assert (length, position) == max(ends, default=(0, 0))
+            matched += length > len(drafted) > 0
+            following = automaton.following(position, 6, drafted)
+            if length:  # the copy goes on through the draft, and then through itself
+                for token_id in following:
+                    assert token_id == whole[position]
+                    whole.append(token_id)
+                    position += 1
+                assert len(following) == 6
+        automaton.extend(0)
+        twin.extend(0)
+        assert automaton.match() == twin.match()
+    assert matched
+
+
 def test_a_text_that_repeats_itself_stays_cheap_and_matches():
     automaton = SuffixAutomaton()
     automaton.begin([7] * 20_000)  # minutes if every token were to visit every state

@@ -112,19 +112,23 @@ class Models:
     """A target and a draft over a few words, with a row for every text so far.
 
     stops: whether a draft ends after a text, beside its length; words: what the draft's rows are over
+    copies: the token that is copied after a text, None where it is drawn
     """
 
-    def __init__(self, target, draft, stops=lambda _: False, words=None):
+    def __init__(self, target, draft, stops=lambda _: False, words=None, copies=lambda _: None):
         self.target = cache(lambda text: torch.tensor(target(text)))
         self.draft = cache(lambda text: torch.tensor(draft(text)))
         self.chances = cache(lambda text: self.target(text).tolist())
-        self.stops, self.words = stops, words
+        self.stops, self.words, self.copies = stops, words, copies
         self.size = len(target(()))
 
     def drafts(self, length, text=()):
         """Every draft of at most `length` tokens, with its probability."""
         if len(text) == length or (text and self.stops(text)):
             yield 1.0, text
+            return
+        if (copied := self.copies(text)) is not None:
+            yield from self.drafts(length, (*text, copied))
             return
         for column, prob in enumerate(self.draft(text).tolist()):
             token = self.words.token(column) if self.words else column
@@ -135,9 +139,9 @@ class Models:
         """Every outcome of a step: (its probability, what was kept, what the next token is drawn from)."""
         for weight, draft in self.drafts(length):
             places = range(len(draft))
-            proposal = Proposal.chain(
-                draft, draft_probs=[self.draft(draft[:i]) for i in places], words=self.words
-            )
+            drawn = [self.copies(draft[:i]) is None for i in places]
+            drawn_from = [self.draft(draft[:i]) if drawn[i] else None for i in places]
+            proposal = Proposal.chain(draft, draft_probs=drawn_from, words=self.words)
             rows = torch.stack([self.target(draft[:i]) for i in (*places, len(draft))])
             for kept in (*places, len(draft)):
                 # Numbers that keep so many tokens and refuse the next; then one for the target's own.
@@ -219,6 +223,11 @@ MODELS = {
     "lengths by what was drawn": Models(at_random(8), at_random(9), lambda text: text[-1] == 1),
     "fewer words": Models(
         at_random(10), always(0.75, 0.25), words=ReducedVocabulary(torch.tensor([2, 0]), 3)
+    ),
+    "copied on": Models(at_random(11), at_random(12), copies=lambda text: 1 if text[:1] == (2,) else None),
+    "copied, not in the words": Models(
+        at_random(10), always(0.75, 0.25), words=ReducedVocabulary(torch.tensor([2, 0]), 3),
+        copies=lambda text: 1 if text[-1:] == (2,) else None,
     ),
 }  # fmt: skip
 

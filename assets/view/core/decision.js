@@ -153,7 +153,7 @@ class Decision {
     const { node, value } = this;
     const last = node === keep.length - 1;
     const values = {
-      before: two(prefix[node]), target: two(value.target_prob), draft: two(value.draft_prob), prefix: two(prefix[node + 1]),
+      before: two(prefix[node]), target: two(value.target_prob), draft: two(value.draft_prob ?? 1), prefix: two(prefix[node + 1]),
       ends: two(ends[node]), next: two(keep[node + 1]), keep: two(keep[node]), keep_before: two(keep[node - 1]),
       accept: apart(value.accept_prob, value.draw)[0],
     };

@@ -89,7 +89,7 @@ class SuffixAutomaton:
     def match_after(self, drafted: Sequence[int], longest: int = 64) -> tuple[int, int]:
         """`match` of the text with a draft at its end, which is not entered: it may be refused.
 
-            text     a b c d a      drafted: b      "a b" ended after 2 tokens
+        text     a b c d a      drafted: b      "a b" ended after 2 tokens
         """
         state = max(0, self._link[self._last])
         length = self._length[state]

@@ -176,6 +176,7 @@ VIEW: dict[str, object] = {
         "quantised_self": "quantisiertes Selbst",
         "parallel": "paralleles Entwerfen",
         "composite": "Kombination",
+        "copy_through": "Weiterkopieren",
         "auto": "Auto",
         "online": "lernend",
         "feature": "Zustandsleser",

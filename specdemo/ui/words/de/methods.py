@@ -16,6 +16,7 @@ TITLES = {
     "ngram": "N-Gramm (Suche im Prompt)",
     "retrieval": "Nachschlagen",
     "composite": "Kombination",
+    "copy_through": "Weiterkopieren",
     "online": "Lernend",
     "parallel": "Parallel",
     "quantised_self": "Quantisiertes Selbst",
@@ -45,6 +46,8 @@ SUMMARIES = {
     "ngram": "Kopiert, was im Text oder in diesem Besuch schon einmal auf dieselben Wörter folgte; kostet fast nichts.",
     "retrieval": "Kopiert, was in einem Datenspeicher früherer Antworten meist auf dieselben Wörter folgte.",
     "composite": "Kopiert, wo der Text sich wiederholt, und fragt sonst das Entwurfsmodell.",
+    "copy_through": "Das Entwurfsmodell beginnt; wo seine Wörter schon im Text standen, wird nach ihnen kopiert, was "
+    "dort auf sie folgte.",
     "online": "Das Entwurfsmodell lernt, während Sie es benutzen: im Lauf durch Zählen, zwischen den Läufen durch "
     "Gradientenschritte.",
     "parallel": "Das Entwurfsmodell bereitet den nächsten Entwurf vor, während das Zielmodell noch den letzten prüft; "
@@ -108,6 +111,7 @@ WORDS: dict[str, object] = {
         "ngram": "einer Suche im Text",
         "retrieval": "einer Suche in früheren Antworten",
         "composite": "einer Suche, dann dem Entwurfsmodell",
+        "copy_through": "dem Entwurfsmodell, dann einer Suche",
         "online": "einem Entwurfsmodell, das lernt",
         "parallel": "einem Entwurfsmodell, das vorausarbeitet",
         "quantised_self": "einer 4-Bit-Kopie des Zielmodells",
@@ -128,6 +132,7 @@ WORDS: dict[str, object] = {
         "ngram": "die Antwort den Prompt wiederholt: Änderungen, Code, Zusammenfassungen",
         "retrieval": "Antworten früheren ähneln",
         "composite": "Teile der Antwort sich wiederholen und andere nicht",
+        "copy_through": "die Antwort Wörter eines Textes ändert: Überarbeiten, Code; nie bei neuem Text",
         "online": "immer wieder ähnlicher Text verlangt wird",
         "parallel": "ein Kern frei ist, während das Zielmodell rechnet",
         "quantised_self": "das Zielmodell mit 16 Bit oder mehr läuft",

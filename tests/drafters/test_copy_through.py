@@ -1,0 +1,173 @@
+"""Copy-through: copies behind what another drafter drafts, as many as pay, and each learns from its own part."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import (
+    PROFILE,
+    drafter_for,
+    innermost,
+    open_draft,
+    open_target,
+    reference_greedy,
+    run_lane,
+)
+
+from specdemo.drafters.arms import Arm
+from specdemo.drafters.copy_through import CopyThrough
+from specdemo.drafters.memory.automaton import SuffixAutomaton
+from specdemo.drafters.ngram import NGRAM
+from specdemo.drafters.oracle import Scripted
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.engine.cost import CostProfile, Costs
+from specdemo.engine.forward import answered
+from specdemo.engine.types import Outcome, Proposal, Verdict
+from specdemo.settings import Sampling
+from specdemo.trace.events import Drafted, Origin, Status
+from specdemo.trace.metrics import output_ids
+
+TEXT = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]
+FREE = CostProfile(((1, 0.01), (64, 0.0101)), 0.001)
+DEAR = CostProfile(((1, 0.01), (64, 0.64)), 0.001)
+
+
+class Says(Scripted):
+    """Always drafts these tokens, and keeps what it is told."""
+
+    def __init__(self, *token_ids, **fields):
+        sure = (0.95,) * len(token_ids)
+        self.heard = []
+        super().__init__(
+            lambda _, budget: Proposal.chain(
+                token_ids[:budget],
+                confidences=sure[:budget],
+                lookahead=4,
+                reason="script",
+                **fields,
+            )
+        )
+
+    def observe(self, outcome):
+        """Keep it."""
+        self.heard.append(outcome)
+
+
+def behind(model, profile=FREE, most=None):
+    costs = Costs(profile)
+    arm, calibration = Arm("draft_model", model), Calibration(NGRAM.prior.greedy)
+    drafter = CopyThrough(arm, SuffixAutomaton(), calibration, costs, most)
+    answered(drafter.start(TEXT))
+    return drafter
+
+
+def test_what_followed_the_end_of_a_draft_is_copied_behind_it():
+    proposal = answered(behind(Says(2, 3)).propose(TEXT, 30))
+    assert proposal.token_ids[:8] == (2, 3, 4, 5, 6, 7, 8, 9)
+    assert proposal.chained
+    assert proposal.source == "copy_through"
+    assert proposal.lookahead == 4 + len(proposal) - 2
+    assert (
+        f"{len(proposal) - 2} copied after 2 drafted: that stood 7 tokens before" in proposal.reason
+    )
+    assert list(proposal.survivals) == sorted(proposal.survivals, reverse=True)
+    assert proposal.expected_tokens == pytest.approx(1 + sum(proposal.survivals))
+    assert answered(behind(Says(2, 3)).propose(TEXT, 4)).token_ids == (2, 3, 4, 5)
+    assert answered(behind(Says(2, 3), most=3).propose(TEXT, 30)).token_ids == (2, 3, 4, 5, 6)
+
+
+@pytest.mark.parametrize("drafted", [(3, 2), (8,), ()])
+def test_where_the_end_never_stood_the_draft_stays_what_it_is(drafted):
+    drafter = behind(Says(*drafted))
+    alone = answered(drafter.model.propose(TEXT, 30, drafter.costs))
+    assert answered(drafter.propose(TEXT, 30)) == alone
+
+
+def test_a_tree_is_no_draft_to_copy_after():
+    tree = Proposal((2, 3), (-1, -1), confidences=(0.9, 0.9))
+    proposal = answered(behind(Scripted(lambda *_: tree)).propose(TEXT, 30))
+    assert proposal.token_ids == tree.token_ids
+
+
+def test_copies_alone_where_nothing_was_drafted_are_those_of_the_text():
+    drafter, text = behind(Says()), [*TEXT, 2, 3]
+    proposal = answered(drafter.propose(text, 30))
+    assert proposal.token_ids[:3] == (4, 5, 6)
+    assert (proposal.source, proposal.draft_probs) == ("ngram", None)
+
+
+def test_as_many_are_copied_as_pay_for_their_rows():
+    free, dear = (
+        len(answered(behind(Says(2, 3), profile).propose(TEXT, 30))) for profile in (FREE, DEAR)
+    )
+    assert free > dear == 2
+    # What is unlikely to be reached is not worth a row, however good the copy.
+    unsure = Says(2, 3)
+    drafter = behind(unsure, PROFILE)
+    sure = len(answered(drafter.propose(TEXT, 30)))
+    for _ in range(40):
+        drafter.model.calibration.observe(
+            judged(answered(drafter.model.propose(TEXT, 2, drafter.costs)), 0)
+        )
+    assert len(answered(drafter.propose(TEXT, 30))) < sure
+
+
+def judged(proposal, kept):
+    """The outcome of a chain of which so many tokens were kept."""
+    path = tuple(range(kept))
+    chances = [1.0] * kept + [0.0] * (kept < len(proposal))
+    chances += [None] * (len(proposal) - len(chances))
+    verdict = Verdict(path, 99, Status.BONUS, tuple(chances))
+    return Outcome(
+        (*[proposal.token_ids[node] for node in path], 99), proposal, verdict, 0.002, 0.01
+    )
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 5])
+def test_each_learns_from_its_own_part(kept):
+    model = Says(2, 3)
+    drafter = behind(model, most=4)
+    copies = drafter.calibration.mean
+    drafter.observe(judged(answered(drafter.propose(TEXT, 30)), kept))
+    (heard,) = model.heard
+    assert heard.proposal.token_ids == (2, 3)
+    assert heard.verdict.path == tuple(range(min(kept, 2)))
+    assert len(heard.verdict.accept_probs) == 2
+    assert (drafter.calibration.mean != copies) == (kept >= 2)  # else no copy was tested
+    assert drafter.calibration.mean >= copies or kept < 2
+
+
+def test_drawn_and_copied_tokens_stand_in_one_draft_and_say_which_they_are(
+    target_weights, draft_weights
+):
+    drafter = drafter_for(
+        "copy_through", open_draft(draft_weights), sampling=Sampling(0.8, seed=1), policy="constant",
+        lookahead=2,
+    )  # fmt: skip
+    events = run_lane(
+        target_weights, drafter, [5, 6, 7, 8] * 8, sampling=Sampling(0.8, seed=1), max_new_tokens=60
+    )
+    drafts = [event.nodes for event in events if isinstance(event, Drafted)]
+    mixed = [nodes for nodes in drafts if {node.origin for node in nodes} == set(Origin)]
+    assert mixed
+    for nodes in mixed:
+        assert [node.draft_prob is None for node in nodes] == [False] * 2 + [True] * (
+            len(nodes) - 2
+        )
+
+
+@pytest.mark.parametrize("kind", ["feature", "block"])
+def test_other_drafters_are_copied_after_without_a_change_of_the_text(
+    target_weights, draft_weights, kind
+):
+    target = open_target(target_weights)
+    inside = innermost(
+        drafter_for(kind, open_draft(draft_weights), target=target, policy="constant", lookahead=2)
+    )
+    prompt = [5, 6, 7, 8] * 5
+    drafter = CopyThrough(
+        Arm(kind, inside), SuffixAutomaton(), Calibration(), Costs(PROFILE), most=5
+    )
+    events = run_lane(target_weights, drafter, prompt, target=target, max_new_tokens=30)
+    assert output_ids(events) == reference_greedy(target_weights, prompt, 30)
+    sources = {event.source for event in events if isinstance(event, Drafted)}
+    assert "copy_through" in sources
