@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from specdemo.drafters.policies.calibration import Calibration, Priors
-from specdemo.drafters.policies.lookahead import TOGETHER
+from specdemo.drafters.policies.lookahead import row_price
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
 
@@ -48,9 +48,7 @@ def depth_tree(
     chances = [_chances(row, calibration) for row in confidences]
 
     def pays(gain: float, count: int) -> bool:
-        # A pass grows by steps of several rows: a node is charged its share of the cheapest way on.
-        row = min(costs.row_seconds(count, more) / more for more in range(1, TOGETHER + 1))
-        return not count or gain > costs.rate() * row
+        return not count or gain > costs.rate() * row_price(costs, count)
 
     shape = best_paths(chances, nodes, pays if costly else lambda *_: True)
     return hang(shape, token_ids, confidences, probs)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from specdemo.drafters import (
     auto,
     block,
+    block_tree,
     composite,
     copy_through,
     draft_model,
@@ -39,6 +40,7 @@ _LIST: tuple[Method, ...] = (
     medusa.MEDUSA,
     medusa.MEDUSA_STATIC,
     block.BLOCK,
+    block_tree.BLOCK_TREE,
     block.JET,
     ngram.NGRAM,
     retrieval.RETRIEVAL,

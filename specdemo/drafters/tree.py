@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.lookahead import TOGETHER
+from specdemo.drafters.policies.lookahead import row_price
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import Requesting
+from specdemo.engine.forward import Requesting, immediate
 from specdemo.engine.types import Drafter, Proposal
 
 if TYPE_CHECKING:
@@ -205,17 +205,19 @@ class Tree(Drafter):
     def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """Grow a tree on the text."""
         self.draft.follow(committed)
-        builder = TreeBuilder(
-            DraftBranches(self.draft, committed),
-            self.calibration,
-            self.draft.pick,
-            self.draft.token,
-            self.draft.greedy,
-            self.nodes,
-            min(self.depth, budget),
-            self._pays if self.costly else lambda *_: True,
-        )
-        tree = (yield from builder.build()) if budget > 0 else GrownTree()
+        tree, depth = GrownTree(), min(self.depth, budget)
+        if depth > 0:
+            builder = TreeBuilder(
+                (yield from self.branches(committed)),
+                self.calibration,
+                self.draft.pick,
+                self.draft.token,
+                self.draft.greedy,
+                self.nodes,
+                depth,
+                self._pays if self.costly else lambda *_: True,
+            )
+            tree = yield from builder.build()
         rule = "as far as it pays" if self.costly else "always"
         return Proposal(
             tuple(tree.token_ids),
@@ -224,16 +226,24 @@ class Tree(Drafter):
             words=self.draft.words,
             chosen=self.draft.greedy,
             confidences=tuple(tree.confidences),
-            lookahead=min(self.depth, budget),
+            lookahead=depth,
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
         )
+
+    @immediate
+    def branches(self, committed: Sequence[int]) -> Branches:
+        """Where this step's tree gets its distributions from."""
+        return DraftBranches(self.draft, committed)
+
+    @property
+    def reading_seconds(self) -> float:
+        """What it takes to know what follows a node."""
+        return self.costs.draft_step
 
     def _pays(self, gain: float, reading: bool, nodes: int) -> bool:  # noqa: FBT001
         if not nodes:
             return True  # a tree has at least one node; when that loses, fallback stops drafting
-        # A pass grows by steps of several rows: a node is charged its share of the cheapest way on.
-        row = min(self.costs.row_seconds(nodes, more) / more for more in range(1, TOGETHER + 1))
-        cost = row + (self.costs.draft_step if reading else 0.0)
+        cost = row_price(self.costs, nodes) + (self.reading_seconds if reading else 0.0)
         return gain > self.costs.rate() * cost
 
 

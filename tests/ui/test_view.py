@@ -19,7 +19,8 @@ from specdemo.ui.view import RUNS
 
 RECORDED = sorted(RUNS.glob("*.jsonl"))
 DRAFTED = [path for path in RECORDED if path.stem != "05-plain"]
-# Every shipped method but `look_back`, which is lossy, and `medusa_static`, the same heads as `medusa`.
+# Every shipped method but `look_back`, which is lossy, `medusa_static`, the same heads as `medusa`, and `copy_through`
+# and `block_tree`, which are a draft model and DSpark with more after or beside their chains.
 SHOWN = {
     "auto", "draft_model", "tree", "feature", "feature_tree", "exit", "medusa", "block", "jet", "ngram",
     "retrieval", "composite", "online", "parallel", "quantised_self", "nothing",

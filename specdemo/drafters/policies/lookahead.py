@@ -22,6 +22,14 @@ TOGETHER = 4  # further tokens that `cost` weighs together
 REFRESHED = 4  # steps after which it looks at the costs again: they drift slowly
 
 
+def row_price(costs: Costs, drafted: int) -> float:
+    """Seconds that one more row is charged in a pass over so many drafted tokens: its share of the cheapest way on.
+
+    A pass grows by steps of several rows, so a dear row may be paid by the cheap ones after it.
+    """
+    return min(costs.row_seconds(drafted, more) / more for more in range(1, TOGETHER + 1))
+
+
 class Lookahead(Protocol):
     """Decides how far ahead to draft.
 

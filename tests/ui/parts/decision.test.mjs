@@ -135,6 +135,10 @@ assert.deepEqual(told(2, block).formula.split("\n"), [
 ]);
 assert.equal(told(-1, block).formula, "residual = max(prefix × target - draft, 0) / rest = (0.75 × 0.60 - 0.10) / 0.40 = 0.88");
 assert.ok(told(0, block).notes.includes(words.notes.block));
+// A token that was copied behind drawn ones counts as drawn with 1, also in a block.
+const alike = { ...node(3, " on", 1, "rejected", { accept_prob: 0.3, draw: 0.8, block_prob: 0.15, target_prob: 0.2 }), origin: "chosen" };
+const behind = { ...block, nodes: [...block.nodes.slice(0, 2), alike] };
+assert.match(told(2, behind).formula, /^prefix = .* = min\(1, 0\.75 × 0\.20 \/ 1\.0\) = 0\.15$/m);
 const early = { ...block, path: [0], nodes: block.nodes.map((value, i) => (i === 0 ? value : { ...value, status: i === 1 ? "rejected" : "unreached" })) };
 assert.match(told(2, early).why, /judged as a block, of which the part before “sat” was kept/);
 

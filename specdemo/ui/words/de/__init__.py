@@ -185,6 +185,7 @@ VIEW: dict[str, object] = {
         "medusa": "Medusa",
         "medusa_static": "Medusa, fester Baum",
         "block": "DSpark",
+        "block_tree": "DSpark-Baum",
         "jet": "JetSpec",
         "look_back": "Zurückschauen",
         "nothing": "ohne Entwurf",

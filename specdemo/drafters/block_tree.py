@@ -1,0 +1,117 @@
+"""A tree over one block of guesses: each node knows the word before it by the block's correction head (DARTree 2608.13524)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from specdemo.drafters.base import DraftingContext, Method
+from specdemo.drafters.block import Block
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.tree import Branches, GrownTree, Tree
+from specdemo.engine.cost import FOLLOW
+from specdemo.engine.forward import Requesting, immediate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specdemo.drafters.draft_reader import DraftReader
+    from specdemo.models.drafts.compact_weights import MarkovHead
+
+
+class BlockTree(Tree):
+    """Grows a tree, the most probable prefix first, over the positions that one pass of a DSpark drafter has guessed.
+
+    The pass knows no drafted token, so its guesses for a position are the same below every node. The Markov head, which
+    corrects DSpark's chain, corrects them for each node by the token above it: siblings have children of their own.
+    Nothing is trained for it, and reading a node takes the head, not a pass.
+
+    `reading_seconds` is what the head has taken for a node in this run.
+    """
+
+    def __init__(
+        self,
+        draft: DraftReader,
+        calibration: Calibration,
+        *,
+        nodes: int,
+        depth: int,
+        costly: bool,
+    ) -> None:
+        self.block = Block(draft)
+        assert self.block.model.weights.markov is not None
+        depth = min(depth, self.block.depth)
+        super().__init__(draft, calibration, nodes=nodes, depth=depth, costly=costly)
+        self._head_seconds = 0.0
+
+    def branches(self, committed: Sequence[int]) -> Requesting[Branches]:
+        """The guesses of one pass."""
+        logits = yield from self.block.guess(committed)
+        return _Guesses(self, committed, logits)
+
+    @property
+    def reading_seconds(self) -> float:
+        """See above."""
+        return self._head_seconds
+
+    def observe_reading(self, seconds: float, nodes: int) -> None:
+        """The head has read so many nodes together."""
+        self._head_seconds += FOLLOW * (seconds / nodes - self._head_seconds)
+
+
+class _Guesses:
+    """The block's guesses, (depth, W), as branches.
+
+    Below "of" and "no", both guessed for the first position, the second position's guesses are "course" and "problem":
+
+        node                 0 of      1 no
+        depth                   1         1
+        below it        course .9    problem .8     the same row of the block, corrected by "of" and by "no"
+    """
+
+    def __init__(self, tree: BlockTree, committed: Sequence[int], logits: Tensor) -> None:
+        weights = tree.block.model.weights
+        assert weights.markov is not None
+        self.tree, self.committed, self.logits = tree, committed, logits
+        self.markov: MarkovHead = weights.markov
+        self._column_of = weights.words.column_of
+
+    @immediate
+    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
+        """See `Branches`."""
+        begun = time.perf_counter()
+        rows = self.logits[[tree.depths[node] if node >= 0 else 0 for node in nodes]]
+        above = [tree.token_ids[node] if node >= 0 else self.committed[-1] for node in nodes]
+        # The head has a row more, for all words that it was not trained on.
+        other = len(self._column_of)
+        corrected = self.markov.corrected(
+            rows, [self._column_of.get(word, other) for word in above]
+        )
+        paths = [tree.path(node) for node in nodes]
+        probs = self.tree.draft.shaped(corrected, self.committed, paths)
+        self.tree.observe_reading(time.perf_counter() - begun, len(nodes))
+        return probs
+
+
+def _make(context: DraftingContext) -> BlockTree:
+    settings = context.settings
+    return BlockTree(
+        context.trained_drafter("block"),
+        context.calibration,
+        nodes=settings.nodes,
+        depth=settings.lookahead,
+        costly=settings.policy != "constant",
+    )
+
+
+BLOCK_TREE = Method(
+    name="block_tree",
+    title="DSpark, tree",
+    summary="The same pass, grown into a tree: below each branch the guesses heed that branch's last word.",
+    make=_make,
+    label="DSpark tree",
+    paper="2608.13524",
+    needs=("block",),
+    options=("policy", "lookahead", "nodes", "fallback"),
+)
