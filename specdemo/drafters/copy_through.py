@@ -56,13 +56,13 @@ class CopyThrough(Drafter):
         """The model's chain, and copies after it."""
         draft = yield from self.model.propose(committed, budget, self.costs)
         self._draft = draft
-        if len(draft) and not draft.chained:
+        room = min(budget, COPY_MOST) - len(draft)
+        if room <= 0 or (len(draft) and not draft.chained):
             return draft
         self.automaton.follow(committed)
         length, position = self.automaton.match_after(draft.token_ids)
         if length < SHORTEST:
             return draft
-        room = min(budget, COPY_MOST) - len(draft)
         found = self.automaton.following(position, room, draft.token_ids)
         confidences = [confidence(length + number) for number in range(1, len(found) + 1)]
         kept = self._worth(draft, confidences)

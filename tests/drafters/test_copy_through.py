@@ -84,6 +84,11 @@ def test_where_the_end_never_stood_the_draft_stays_what_it_is(drafted):
     assert answered(drafter.propose(TEXT, 30)) == alone
 
 
+def test_a_draft_that_fills_its_budget_or_is_long_stays_what_it_is():
+    assert answered(behind(Says(2, 3)).propose(TEXT, 2)).token_ids == (2, 3)
+    assert answered(behind(Says(*[2, 3] * 15)).propose(TEXT, 60)).token_ids == (2, 3) * 15
+
+
 def test_a_tree_is_no_draft_to_copy_after():
     tree = Proposal((2, 3), (-1, -1), confidences=(0.9, 0.9))
     proposal = answered(behind(Scripted(lambda *_: tree)).propose(TEXT, 30))
