@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdemo.models.drafts.dflash import DFlashModel
 
 
-class Block(Drafter):
+class Block:
     """What DSpark and JetSpec share: one pass that guesses every position of the block.
 
     draft: reads with a compact drafter that guesses `depth` places; shapes and draws as the target does
@@ -55,7 +55,7 @@ class Block(Drafter):
         return logits
 
 
-class DSpark(Block):
+class DSpark(Block, Drafter):
     """A chain: each position's guess is corrected by the token drawn before it, and says how sure it is.
 
     A drafter without such heads (DFlash 2602.06036) corrects nothing, and is as sure as its likeliest guess.
@@ -140,7 +140,7 @@ class DSpark(Block):
         return (expected + survival) / after > expected / before
 
 
-class JetSpec(Block):
+class JetSpec(Block, Drafter):
     """A tree over the places: the likeliest words of each, best paths first.
 
     Its nodes are chosen, not drawn: the target draws at each node and goes where that token leads.
