@@ -41,6 +41,8 @@ class Block:
         self.model: CompactModel | DFlashModel = model
         self.costs: Costs = draft.costs
         self.depth = self.model.weights.depth
+        self.markov: MarkovHead | None = self.model.weights.markov
+        self._reduced = self.model.weights.words.column_of
 
     def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """Read the prompt but for its last token."""
@@ -53,6 +55,12 @@ class Block:
         logits = yield from lap.of(self.reader.block_after(committed))
         self.costs.observe_draft(lap.share, lap.runs, FOLLOW)
         return logits
+
+    def row(self, token_id: int) -> int:
+        """The Markov head's row of a token; the one after its words stands for all others."""
+        if self.markov is None or self.markov.by_token:
+            return token_id
+        return self._reduced.get(token_id, len(self._reduced))
 
 
 class DSpark(Block, Drafter):
@@ -67,12 +75,10 @@ class DSpark(Block, Drafter):
 
     def __init__(self, draft: DraftReader, *, most: int, scheduled: bool) -> None:
         super().__init__(draft)
-        self.markov: MarkovHead | None = self.model.weights.markov
         self.most, self.scheduled = most, scheduled
         # What the confidence head says, corrected by what comes of it in this run.
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
-        self._reduced = self.model.weights.words.column_of
 
     def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """Draw from left to right as far as the schedule goes."""
@@ -88,7 +94,7 @@ class DSpark(Block, Drafter):
         self._sure = []
         survival = expected = 1.0
         reason = "block: to its end"
-        previous = self._row(committed[-1])
+        previous = self.row(committed[-1])
         for position in range(allowed):
             logits = words[position : position + 1]
             sure: float | None = None
@@ -109,7 +115,7 @@ class DSpark(Block, Drafter):
             confidences.append(float(probs[column]))
             survivals.append(survival)
             self._sure.append(sure)
-            previous = self._row(token_ids[-1])
+            previous = self.row(token_ids[-1])
         return Proposal.chain(
             token_ids,
             draft_probs=rows,
@@ -126,12 +132,6 @@ class DSpark(Block, Drafter):
         reported = replace(outcome.proposal, confidences=tuple(self._sure))
         if len(reported) == len(self._sure):
             self.calibration.observe(replace(outcome, proposal=reported))
-
-    def _row(self, token_id: int) -> int:
-        """The Markov head's row of a token; the one after its words stands for all others."""
-        if self.markov is None or self.markov.by_token:
-            return token_id
-        return self._reduced.get(token_id, len(self._reduced))
 
     def _pays(self, position: int, expected: float, survival: float) -> bool:
         """Whether one more position raises the expected tokens a second; the guesses themselves are paid for."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.drafters.draft_reader import DraftReader
-    from specdemo.models.drafts.compact_weights import MarkovHead
 
 
 class BlockTree(Tree):
@@ -40,7 +39,6 @@ class BlockTree(Tree):
         costly: bool,
     ) -> None:
         self.block = Block(draft)
-        assert self.block.model.weights.markov is not None
         depth = min(depth, self.block.depth)
         super().__init__(draft, calibration, nodes=nodes, depth=depth, costly=costly)
         self._head_seconds = 0.0
@@ -71,27 +69,26 @@ class _Guesses:
     """
 
     def __init__(self, tree: BlockTree, committed: Sequence[int], logits: Tensor) -> None:
-        weights = tree.block.model.weights
-        assert weights.markov is not None
         self.tree, self.committed, self.logits = tree, committed, logits
-        self.markov: MarkovHead = weights.markov
-        self._column_of = weights.words.column_of
 
     @immediate
     def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
         """See `Branches`."""
+        import torch
+
         begun = time.perf_counter()
-        rows = self.logits[[tree.depths[node] if node >= 0 else 0 for node in nodes]]
-        above = [tree.token_ids[node] if node >= 0 else self.committed[-1] for node in nodes]
-        # The head has a row more, for all words that it was not trained on.
-        other = len(self._column_of)
-        corrected = self.markov.corrected(
-            rows, [self._column_of.get(word, other) for word in above]
-        )
+        rows = torch.cat([self._corrected(tree, node) for node in nodes])
         paths = [tree.path(node) for node in nodes]
-        probs = self.tree.draft.shaped(corrected, self.committed, paths)
+        probs = self.tree.draft.shaped(rows, self.committed, paths)
         self.tree.observe_reading(time.perf_counter() - begun, len(nodes))
         return probs
+
+    def _corrected(self, tree: GrownTree, node: int) -> Tensor:
+        """(1, W): the guesses for the position below a node; those of a drafter without the head as they are."""
+        block, depth = self.tree.block, tree.depths[node] if node >= 0 else 0
+        above = tree.token_ids[node] if node >= 0 else self.committed[-1]
+        guesses = self.logits[depth : depth + 1]
+        return block.markov.corrected(guesses, block.row(above)) if block.markov else guesses
 
 
 def _make(context: DraftingContext) -> BlockTree:
