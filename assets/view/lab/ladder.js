@@ -69,7 +69,7 @@ export class Ladder {
       ...[1, ...[4, 8, 16, 32, 64].filter((rows) => rows <= last.rows)].map((rows) => label(String(rows), x(rows), HEIGHT - BOTTOM + 15, "middle")),
       label(words.rows, (LEFT + WIDTH) / 2, HEIGHT - 2, "middle"),
       svg("line", { x1: x(1), x2: x(last.rows), y1: y(1), y2: y(1), class: "sd-cost-even" }),
-      label(words.flat, x(last.rows), y(1) + 16, "end"),
+      label(words.assumed, x(last.rows), y(1) + 16, "end"),
       svg("path", { d: all.map(({ rows, cost }, i) => `${i ? "L" : "M"}${x(rows).toFixed(1)} ${y(cost).toFixed(1)}`).join(""), class: "sd-cost-line sd-cost-chain" }),
       ...marks,
     );

@@ -55,7 +55,7 @@ WORDS: dict[str, object] = {
     "ladder": {
         "title": "Die Leiter: was Zeilen kosten",
         "rows": "Zeilen eines Durchgangs",
-        "flat": "flach angenommen: jede weitere Zeile ist umsonst",
+        "assumed": "flach angenommen: jede weitere Zeile ist umsonst",
         "told": "Auf {name} kostet ein Durchgang über {rows} Zeilen so viel wie {cost} über eine: jede weitere Zeile {each} eines Durchgangs. Die gestrichelte Linie ist die Annahme eines flachen Durchgangs.",
         "numbers": "Die Zahlen",
         "columns": ["Zeilen", "ms", "Durchgänge einer Zeile"],

@@ -55,7 +55,7 @@ WORDS: dict[str, object] = {
     "ladder": {
         "title": "The ladder: what rows cost",
         "rows": "rows of a pass",
-        "flat": "assumed flat: every row after the first is free",
+        "assumed": "assumed flat: every row after the first is free",
         "told": "On {name}, a pass over {rows} rows costs {cost} passes over one: {each} of a pass for each further row. The dashed line is the assumption of a flat pass.",
         "numbers": "The numbers",
         "columns": ["rows", "ms", "passes of one row"],
