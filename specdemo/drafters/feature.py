@@ -18,8 +18,8 @@ FEATURE = Method(
         "feature",
         "a feature drafter",
         "a small drafter that also reads the target's hidden states",
-        "A feature drafter (EAGLE family) for `{target}`: {layers} that also read the target's hidden "
-        "states, and while it drafts on its own; its output head has the {words:,} words that the target says most.",
+        "A feature drafter (EAGLE family) for `{target}`: {layers} above the target's hidden states, "
+        "and above its own while it drafts on. Its output head has the {words:,} words that the target says most.",
         above=1,
         alone=True,
     ),
