@@ -100,7 +100,7 @@ def render(card: Card, parameters: int) -> str:
         "Training": _training(card),
         "Files": [
             "`config.json` is a Llama configuration with one more key; the safetensors parts hold the matrices in "
-            "8 bits with a scale a row, and the ids of the output words. The embedding is read from the target."
+            "8 bits, or in 4 where the drafter needs no draft model, with their scales, and the ids of the output words. The embedding is read from the target."
         ],
         "Licence": [f"{card.licence}."],
     }
