@@ -1,6 +1,6 @@
 """The moving picture of the README: a recorded run, played on the real page in Chromium, as an animated WebP.
 
-    python -m specdemo.bench.picture [--run 02-copy-and-edit] [--out assets/screenshots/run.webp]
+    python -m specdemo.bench.picture [--run 20-larger-model] [--out assets/screenshots/run.webp]
 
 The page is served in replay mode, the run is opened in it, and each position of the player becomes one frame.
 """
@@ -20,11 +20,10 @@ from specdemo.errors import UserError
 from specdemo.paths import ASSETS
 
 OUT = ASSETS / "screenshots/run.webp"
-RUN = "02-copy-and-edit"
-SIZE = {"width": 1280, "height": 900}
+RUN = "20-larger-model"
+SIZE = {"width": 1280, "height": 800}
 FRAME_MS, LAST_MS = 160, 3_000  # a frame, and the last one
 SETTLE_MS = 400  # numbers and inspector follow the player a little later
-GAP = 8  # pixels between the player and the charts, which the picture leaves out
 MOST_BYTES = 2_000_000
 # Moves the player to a position, and answers once the browser has drawn it.
 _SEEK = """(position) => new Promise((done) => {
@@ -54,10 +53,8 @@ def frames(url: str, run: Path) -> Iterator[bytes]:
         )
         last = int(view.locator(".sd-scrub").get_attribute("max") or 0)
         clip = view.bounding_box()
-        charts = view.locator(".sd-chart").first.bounding_box()
-        if not clip or not charts:
+        if not clip:
             raise UserError("The page does not show the run.")
-        clip["height"] = charts["y"] - clip["y"] - GAP
         for position in range(last + 1):
             page.evaluate(_SEEK, position)
             page.wait_for_timeout(SETTLE_MS)

@@ -29,7 +29,8 @@ def url(tmp_path_factory):
     runs = tmp_path_factory.mktemp("runs")
     shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
     index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
-    (runs / "index.json").write_text(json.dumps({"runs": [index["runs"][0]]}))
+    [run] = [run for run in index["runs"] if run["name"] == "01-guess-and-check"]
+    (runs / "index.json").write_text(json.dumps({"runs": [run]}))
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site, "RUNS", runs)

@@ -123,13 +123,13 @@ def test_a_lesson_sets_up_the_play_tab(page, url):
 def test_it_works_on_a_phone_that_keeps_nothing_and_without_a_run(page, url):
     page.set_viewport_size({"width": 390, "height": 844})
     page.add_init_script(BLOCKED)
-    page.route("**/01-guess-and-check.jsonl", lambda route: route.abort())
+    page.route("**/20-larger-model.jsonl", lambda route: route.abort())
     page.goto(f"{url}?tab=lessons&lesson=2")
     page.locator(".sd-lesson-problem", has_text="could not be read").wait_for()
     question = page.locator(".sd-question-box").first
     question.locator("[type=range]").press("ArrowRight")
     question.get_by_role("button", name="Reveal").click()
     question.get_by_role("alert").wait_for()
-    page.unroute("**/01-guess-and-check.jsonl")
+    page.unroute("**/20-larger-model.jsonl")
     answer(question)
     assert page.evaluate("document.documentElement.scrollWidth") <= 391

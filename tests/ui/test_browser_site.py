@@ -29,8 +29,9 @@ def url(tmp_path_factory):
     shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
     (runs / "hostile.jsonl").write_text(hostile_trace(), encoding="utf-8", newline="")
     index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
-    hostile = {**index["runs"][0], "name": "hostile", "title": HOSTILE[7]}
-    (runs / "index.json").write_text(json.dumps({"runs": [index["runs"][0], hostile]}))
+    [run] = [run for run in index["runs"] if run["name"] == "01-guess-and-check"]
+    hostile = {**run, "name": "hostile", "title": HOSTILE[7]}
+    (runs / "index.json").write_text(json.dumps({"runs": [run, hostile]}))
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site, "RUNS", runs)

@@ -10,9 +10,9 @@ import { judge } from "../moments/judge.js";
 /** @type {Lesson} */
 export const check = {
   id: "check",
-  runs: ["01-guess-and-check"],
+  runs: ["20-larger-model"],
   figure: "position",
-  live: { run: "01-guess-and-check" },
+  live: { run: "20-larger-model" },
   moment: judge,
   questions: [
     {

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 RUNS = {
+    "A model of 1.5 billion weights, and its small drafter": "Ein Modell mit 1,5 Milliarden Gewichten und sein kleiner Entwerfer",
+    "The larger model writes code: auto": "Das größere Modell schreibt Code: Automatisch",
+    "The larger model copies: n-grams": "Das größere Modell kopiert: N-Gramme",
+    "The larger model, sampled as it recommends": "Das größere Modell, gezogen wie empfohlen",
     "A draft model guesses, the target checks": "Ein Entwurfsmodell rät, das Zielmodell prüft",
     "Copying from the prompt: no second model": "Aus dem Prompt kopiert: ohne zweites Modell",
     "Sampling: the rejection rule at work": "Ziehen: die Verwerfungsregel bei der Arbeit",

@@ -60,8 +60,8 @@ LESSONS: dict[str, object] = {
         "title": "Entwerfen und prüfen",
         "aim": "Einem Schritt folgen: ein Entwurf, eine Prüfung, und was aus jedem geratenen Token wird.",
         "text": [
-            "Ein *Entwerfer* rät die nächsten paar Token. Hier ist er ein *Entwurfsmodell*: ein so kleines "
-            "Sprachmodell, dass Raten wenig kostet. Das große Modell ist das *Zielmodell*. Es liest den ganzen "
+            "Ein *Entwerfer* rät die nächsten paar Token. Hier ist er eine einzige kleine Schicht, die "
+            "gelernt hat, was dieses Modell als Nächstes sagt, sodass Raten wenig kostet. Das große Modell ist das *Zielmodell*. Es liest den ganzen "
             "*Entwurf* in einem Durchgang und sagt an jeder Stelle, welches Token es selbst geschrieben hätte.",
             "Beim *gierigen* Decodieren, das immer das wahrscheinlichste Token nimmt, wird ein entworfenes Token "
             "*angenommen*, wenn das Zielmodell dasselbe geschrieben hätte. Beim ersten, das abweicht, wird es "
@@ -72,15 +72,15 @@ LESSONS: dict[str, object] = {
             "Zielmodell geschrieben hätte. Das ist *spekulatives Decodieren*.",
         ],
         "runs": {
-            "01-guess-and-check": {
-                "title": "Ein Entwurfsmodell",
+            "20-larger-model": {
+                "title": "Ein kleiner Entwerfer",
                 "look": "Mit den Tasten unter dem Text Schritt für Schritt gehen, oder in den Text klicken und die "
                 "Pfeiltasten nutzen. Durchgestrichen: abgelehnt. Das Token daneben: die Korrektur.",
             }
         },
         "questions": {
             "kept": {
-                "ask": "Von 100 Token, die das Entwurfsmodell hier rät: Wie viele behält das Zielmodell?",
+                "ask": "Von 100 Token, die der Entwerfer hier rät: Wie viele behält das Zielmodell?",
                 "value": "{value} von 100",
                 "evidence": "{accepted} von {drafted} entworfenen Token wurden behalten. Die hinter einem abgelehnten "
                 "zählen auch als entworfen.",

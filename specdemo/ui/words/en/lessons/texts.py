@@ -53,21 +53,21 @@ LESSONS: dict[str, object] = {
         "title": "Draft and verify",
         "aim": "Follow one step: a guess, a check, and what becomes of each guessed token.",
         "text": [
-            "A *drafter* guesses the next few tokens. Here it is a *draft model*: a language model so small that a guess costs little. The big model is the *target*. It reads the whole *draft* in one pass and says, at each position, which token it would have written itself.",
+            "A *drafter* guesses the next few tokens. Here it is one small layer that has learned what this model says next, so that a guess costs little. The big model is the *target*. It reads the whole *draft* in one pass and says, at each position, which token it would have written itself.",
             "With *greedy* decoding, which always takes the most likely token, a drafted token is *accepted* when the target would have written the same. At the first one that differs it is *rejected*, and the target's own token takes its place: the *correction*. What was drafted after it is *unreached*. When the whole draft is kept, the same pass gives one more token: the *bonus*.",
             "So each *step* (one draft, one check) gives at least one token, and each token is one that the "
             "target would have written. This is *speculative decoding*.",
         ],
         "runs": {
-            "01-guess-and-check": {
-                "title": "A draft model",
+            "20-larger-model": {
+                "title": "A small drafter",
                 "look": "Step through it with the buttons below the text, or click into the text and use the arrow "
                 "keys. Struck through: rejected. The token beside it: the correction.",
             }
         },
         "questions": {
             "kept": {
-                "ask": "Of 100 tokens that the draft model guesses here, how many does the target keep?",
+                "ask": "Of 100 tokens that the drafter guesses here, how many does the target keep?",
                 "value": "{value} of 100",
                 "evidence": "{accepted} of {drafted} drafted tokens were kept. Those after a rejected one count as drafted too.",
             },
