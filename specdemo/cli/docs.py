@@ -72,6 +72,11 @@ def memory_table() -> str:
         fitting = [size for size in CARDS if count + SPARE_BYTES <= size << 30]
         return f"{fitting[0]} GB" if fitting else "none of these"
 
+    def draft(pair: Pair) -> str:
+        if pair.draft is None:
+            return "-"
+        return f"`{pair.draft.name}`" if pair.draft.name else "its own"
+
     lines = [
         "| target | draft | NF4 on a card | smallest card | bf16 on a card | smallest card | NF4, compiled pass |",
         "|---|---|---|---|---|---|---|",
