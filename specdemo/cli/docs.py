@@ -84,7 +84,7 @@ def memory_table() -> str:
     for pair in sorted(pairs(), key=lambda pair: needed(pair, Way("nf4", compiled=False))):
         small, large = (needed(pair, Way(kind, compiled=False)) for kind in ("nf4", "bf16"))
         cells = [
-            f"`{pair.name}`", f"`{pair.draft.name}`" if pair.draft else "-",
+            f"`{pair.name}`", draft(pair),
             _gigabytes(small), card(small), _gigabytes(large), card(large), _gigabytes(needed(pair, Way("nf4"))),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
