@@ -22,16 +22,28 @@ export function translator(table) {
     .filter(([text]) => names(text).length && text.replace(/\{\w+\}|\W/g, "").length > 4) // not "{a} of {b}"
     .map(([text, meaning]) => ({ shape: pattern(text), slots: names(text), meaning }));
   const known = new Map(Object.entries(table));
-  /** @param {string} text @returns {string} */
-  const sentence = (text) => {
-    const whole = known.get(text);
-    if (whole !== undefined) return whole;
+  /** What the table says of a text as a whole. @param {string} text @returns {string | undefined} */
+  const whole = (text) => {
+    const same = known.get(text);
+    if (same !== undefined) return same;
     for (const { shape, slots, meaning } of patterns) {
       const found = shape.exec(text);
       if (found) return meaning.replace(/\{(\w+)\}/g, (_, name) => sentence(found[slots.indexOf(name) + 1] ?? ""));
     }
-    return text;
+    return undefined;
   };
+  /** Sentences that stand in the table one by one, or several as one text. @param {string[]} sentences @returns {string | undefined} */
+  const joined = (sentences) => {
+    for (let end = 1; end <= sentences.length; end++) {
+      const first = whole(sentences.slice(0, end).join(" "));
+      if (first === undefined) continue;
+      const rest = end < sentences.length ? joined(sentences.slice(end)) : "";
+      if (rest !== undefined) return rest ? `${first} ${rest}` : first;
+    }
+    return undefined;
+  };
+  /** @param {string} text @returns {string} */
+  const sentence = (text) => known.get(text) ?? joined(text.replace(/([.!?]) /g, "$1\0").split("\0")) ?? text;
   /** @type {<T>(value: T) => T} */
   const words = (value) => /** @type {any} */ (deep(value));
   /** @param {unknown} value @returns {unknown} */
@@ -114,7 +126,7 @@ function follow(root, sentence) {
   /** @param {Element} element */
   const attributes = (element) => {
     if (element.closest(".sd-mount")) return;
-    if (element instanceof HTMLInputElement && element.role === "listbox") closedMenu(element, sentence);
+    if (element instanceof HTMLInputElement && element.role === "combobox") closedMenu(element, sentence);
     for (const name of ATTRIBUTES) {
       const own = element.getAttribute(name);
       if (own && sentence(own) !== own) element.setAttribute(name, sentence(own));
@@ -131,11 +143,16 @@ function follow(root, sentence) {
     one(node);
     while (walker.nextNode()) one(walker.currentNode);
   };
+  /** @param {Element} element */
+  const reported = (element) => {
+    if (element.matches(REPORTED)) all(element);
+    else element.querySelectorAll(REPORTED).forEach(all);
+  };
   new MutationObserver((changes) => {
     for (const { type, target, addedNodes } of changes) {
       const place = target instanceof Element ? target : target.parentElement;
       if (place?.closest(".sd-mount") && !place.closest(REPORTED)) {
-        for (const node of addedNodes) if (node instanceof Element) node.querySelectorAll(".sd-waits").forEach(all);
+        for (const node of addedNodes) if (node instanceof Element) reported(node);
         continue;
       }
       if (type === "childList") addedNodes.forEach(all);
