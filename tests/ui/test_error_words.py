@@ -8,11 +8,15 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from specdemo.cluster.engine import find_work
+from specdemo.errors import UserError
+from specdemo.models.files.store import check_space
+from specdemo.settings import RunSettings
 from specdemo.ui import words
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +31,7 @@ OUTSIDE = (
 )
 PARTS = ("message", "unharmed", "advice")
 DATA = "\u27e6\u27e7"  # stands for what is filled in: no letter of it
-MOST = 64  # ways to fill in one text
+MOST, DEPTH = 64, 6  # ways to fill in one text; functions that it passes through
 
 
 class Module:
@@ -106,7 +110,7 @@ class Errors:
                 first = call.args[1:] if kind == "RunFailed" else call.args[:1]
                 parts = [*first, *(word.value for word in call.keywords if word.arg in PARTS)]
                 for part in parts:
-                    for text in self.says(part, module, module.inside[call], 4):
+                    for text in self.says(part, module, module.inside[call], DEPTH):
                         yield f"{module.name}:{call.lineno}", text
 
     def says(
@@ -170,35 +174,61 @@ class Errors:
         return list(dict.fromkeys(found)) or [DATA]
 
 
+def _hands_on(function: ast.FunctionDef, call: ast.Call) -> bool:
+    """Whether a function puts a text that it is given into a call."""
+    given = {
+        one.arg for one in function.args.args if one.annotation and _name(one.annotation) == "str"
+    }
+    return any(_name(node) in given for node in ast.walk(call) if isinstance(node, ast.Name))
+
+
 def _modules() -> list[Module]:
+    """The files that make errors, and those that hand texts to them."""
     package = ROOT / "specdemo"
     paths = [package / "settings.py"]
     paths += sorted(path for room in ROOMS for path in (package / room).rglob("*.py"))
-    names = ((path, path.relative_to(package).as_posix()) for path in paths)
-    return [Module(path) for path, name in names if not name.startswith((*OUTSIDE, "ui/words/"))]
+    names = {path: path.relative_to(package).as_posix() for path in paths}
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for path, name in names.items()
+        if not name.startswith((*OUTSIDE, "ui/words/"))
+    }
+    found = {path: Module(path) for path, text in texts.items() if "UserError" in text}
+    makers = {"UserError"}
+    for _ in range(
+        2
+    ):  # those who make errors of a text that they are given, and those who hand it on
+        makers |= {
+            function.name
+            for module in found.values()
+            for name, call in module.calls
+            if name in makers and (function := module.inside[call]) and _hands_on(function, call)
+        }
+    handed = re.compile(rf"\b(?:{'|'.join(makers)}|RunFailed)\(")
+    return [
+        found.get(path) or Module(path)
+        for path, text in texts.items()
+        if path in found or handed.search(text)
+    ]
 
 
-# What the table leaves of a text when every known text means nothing but what it fills in.
-LEFT = """
+SCRIPT = """
 import { text } from "node:stream/consumers";
 import { translator } from "./assets/view/page/language.js";
-const { known, asked } = JSON.parse(await text(process.stdin));
-const { sentence } = translator(known);
-console.log(JSON.stringify(asked.map(sentence)));
+const { table, asked } = JSON.parse(await text(process.stdin));
+console.log(JSON.stringify(asked.map(translator(table).sentence)));
 """
 
 
-def left_over(asked: list[str]) -> list[str]:
-    """Of each text, what no text of the page's table says."""
-    english = [text for part in words.parts() for text in words.texts(part, "en").values()]
-    known = {text: "".join(re.findall(r"\{\w+\}", text)) for text in english}
+def said(table: dict[str, str], asked: list[str]) -> list[str]:
+    """Texts as the page shows them with a table."""
     done = subprocess.run(
-        ["node", "--input-type=module", "-e", LEFT],
-        input=json.dumps({"known": known, "asked": asked}),
+        ["node", "--input-type=module", "-e", SCRIPT],
+        input=json.dumps({"table": table, "asked": asked}),
         cwd=ROOT,
         capture_output=True,
         check=True,
-        text=True,
+        encoding="utf-8",
     )
     return list(json.loads(done.stdout))
 
@@ -207,10 +237,41 @@ def left_over(asked: list[str]) -> list[str]:
 def test_every_error_is_in_the_words() -> None:
     found = [(where, text) for where, text in Errors(_modules()).texts() if re.search(r"\w", text)]
     assert len(found) > 150  # else they are no longer found
-    left = left_over([text for _, text in found])
+    english = [text for part in words.parts() for text in words.texts(part, "en").values()]
+    only_filled_in = {text: "".join(re.findall(r"\{\w+\}", text)) for text in english}
+    left = said(only_filled_in, [text for _, text in found])
     forgotten = {
         f"{where}: {text}"
         for (where, text), rest in zip(found, left, strict=True)
         if re.search(r"[A-Za-z]", rest)
     }
     assert not forgotten, "no pattern in ui/words/en/errors.py for\n" + "\n".join(sorted(forgotten))
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_errors_are_german_with_their_values(tmp_path: Path) -> None:
+    """As they are raised, and joined as in a message that pops up."""
+
+    def raised(get: Callable[[], object]) -> str:
+        with pytest.raises(UserError) as error:
+            get()
+        return str(error.value)
+
+    asked = [
+        raised(lambda: RunSettings.from_values({"temperature": 9})),
+        raised(lambda: RunSettings.from_values({"lookahead": 1 << 9999})),
+        raised(lambda: find_work("os:system")),
+        raised(lambda: check_space(tmp_path, 1 << 62, "Downloading owner/name")),
+    ]
+    wrong, long, work, full = said(words.translations("de"), asked)
+    assert wrong == (
+        "Der Wert von „Temperatur“ ist 9; er muss 0 oder eine Zahl zwischen 0.01 und 5 sein. "
+        "Nichts ist gelaufen. Den Wert ändern und noch einmal starten."
+    )
+    assert "„Vorausschau“ ist eine Zahl mit 3010 Ziffern; er muss eine ganze Zahl zwischen" in long
+    assert work == (
+        "Dieser Rechner kennt die Arbeit nicht, die von ihm verlangt wird. "
+        "Die Seite und ihre Rechner müssen dieselbe Version haben."
+    )
+    assert full.startswith("Der Download von owner/name braucht ")
+    assert "Nichts Halbfertiges ist zurückgeblieben. Platz schaffen" in full

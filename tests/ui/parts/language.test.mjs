@@ -16,12 +16,17 @@ const { sentence, words } = translator({
   "Not available for this target. {why_not}": "Nicht verfügbar. {why_not}",
   "Too long.": "Zu lang.",
   "{kept} of {all}": "{kept} von {all}",
+  "The run broke: {error}.": "Abgebrochen: {error}.",
+  "Run again. Or not.": "Noch einmal. Oder nicht.",
 });
 assert.equal(sentence("Run"), "Start");
 assert.equal(sentence("Ready: tiny, fp32"), "Bereit: fp32 von tiny");
 assert.equal(sentence("Not available for this target. Too long."), "Nicht verfügbar. Zu lang.");
 assert.equal(sentence("A of B"), "A of B"); // too little to know it by
 assert.equal(sentence("$& Run"), "$& Run");
+assert.equal(sentence("The run broke: a 1.5 B model. Too long. Run again. Or not."), "Abgebrochen: a 1.5 B model. Zu lang. Noch einmal. Oder nicht."); // one by one
+assert.equal(sentence("The run broke: odd. Very odd. Run again. Or not."), "Abgebrochen: odd. Very odd. Noch einmal. Oder nicht."); // what is filled in may be several
+assert.equal(sentence("Too long. Something else."), "Too long. Something else."); // half a language is none
 assert.deepEqual(words({ a: ["Run", { b: "{kept} of {all}" }], c: 3, d: null, Run: "x" }), {
   a: ["Start", { b: "{kept} von {all}" }], c: 3, d: null, Run: "x",
 });
