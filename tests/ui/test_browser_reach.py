@@ -9,6 +9,7 @@ from specdemo.settings import AppSettings
 from specdemo.ui import words
 from specdemo.ui.app import create_app, launch_options
 from specdemo.ui.recorded import recorded_runs
+from specdemo.ui.words.en import race
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = pytest.mark.browser
@@ -196,4 +197,13 @@ def test_the_page_speaks_german_and_leaves_no_known_english(visit):
         page.locator(f"#sd-tab-{tab}").wait_for()
         page.wait_for_timeout(300)
         assert page.evaluate(shown, english) == [], tab
+    menus = "all => all.map((one) => one.value)"
+    closed = page.locator("input[role=combobox]").evaluate_all(menus)
+    assert table[words.POLICIES["cost"]] in closed
+    assert not set(closed) & set(english)
+    page.locator("#sd-tab-race-button").click()
+    page.locator("#sd-race-prompt textarea").fill(" ")
+    page.locator("#sd-race-start").click()
+    problem = page.locator(".sd-race .sd-problem", has_text=table[race.EMPTY])
+    problem.get_by_text(table[race.EMPTY_ADVICE], exact=True).wait_for()
     assert page.problems == []
