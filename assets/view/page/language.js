@@ -20,14 +20,14 @@ export function languageOf(search, browser, languages) {
 export function translator(table) {
   const patterns = Object.entries(table)
     .filter(([text]) => names(text).length && text.replace(/\{\w+\}|\W/g, "").length > 4) // not "{a} of {b}"
-    .map(([text, meaning]) => ({ shape: pattern(text), slots: names(text), meaning }));
+    .map(([text, meaning]) => ({ shape: pattern(text), sure: longest(text), slots: names(text), meaning }));
   const known = new Map(Object.entries(table));
   /** What the table says of a text as a whole. @param {string} text @returns {string | undefined} */
   const whole = (text) => {
     const same = known.get(text);
     if (same !== undefined) return same;
-    for (const { shape, slots, meaning } of patterns) {
-      const found = shape.exec(text);
+    for (const { shape, sure, slots, meaning } of patterns) {
+      const found = text.includes(sure) && shape.exec(text);
       if (found) return meaning.replace(/\{(\w+)\}/g, (_, name) => sentence(found[slots.indexOf(name) + 1] ?? ""));
     }
     return undefined;
@@ -58,6 +58,8 @@ export function translator(table) {
 
 /** @param {string} text */
 const names = (text) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+/** What a text says between two names, the longest of it: faster to look for than a pattern. @param {string} text */
+const longest = (text) => text.split(/\{\w+\}/).reduce((one, other) => (other.length > one.length ? other : one));
 /** @param {string} text */
 const pattern = (text) => new RegExp(`^${text.split(/\{\w+\}/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+?)")}$`, "s");
 
