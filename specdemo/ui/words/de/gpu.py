@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 UNHARMED = "Aufgezeichnete Läufe, die Lektionen und das Kostenmodell brauchen keine GPU."
-QUOTA = "Dieser Lauf verlangt {requested} s GPU-Zeit, und du hast noch {left} s."
+QUOTA = "Dieser Lauf verlangt {requested} s GPU-Zeit; übrig sind noch {left} s."
 QUOTA_ADVICE = "Weniger Token verlangen oder nach {wait} noch einmal starten. Wer bei Hugging Face angemeldet ist, hat mehr GPU-Zeit."
-RUNS = "Mehr Läufe auf einer GPU sind für dich vorerst nicht möglich."
+RUNS = "Mehr Läufe auf einer GPU sind vorerst nicht möglich."
 RUNS_ADVICE = "Später noch einmal starten. Wer bei Hugging Face angemeldet ist, hat mehr GPU-Zeit."
 LONG = "Dieser Lauf verlangt {requested} s GPU-Zeit. So viel bekommt kein Lauf."
 LONG_ADVICE = "Weniger Token verlangen und noch einmal starten."

@@ -32,13 +32,15 @@ LONG_ANSWER_ADVICE = "Weniger Tokens wählen und noch einmal starten."
 LONG_PROMPT = "Das Gespräch mit diesem Prompt hat {length}; diese Seite liest höchstens {room} vor der Antwort."
 LONG_PROMPT_KEPT = "Das bisherige Gespräch bleibt."
 LONG_PROMPT_ADVICE = "Den Prompt kürzen, oder mit Leeren von vorn beginnen."
-OFTEN = "Du hast in einer Minute {most} Läufe begonnen. Mehr sind auf dieser Seite nicht möglich."
+OFTEN = "Auf dieser Seite sind höchstens {most} Läufe in einer Minute möglich."
 OFTEN_ADVICE = "In {seconds} s noch einmal starten."
 CHANGED = "Jemand anderes hat ein Modell geladen: Es ist jetzt {model} in {precision}."
 CHANGED_UNHARMED = "Ungefragt läuft nichts damit weiter."
 CHANGED_ADVICE = "Noch einmal auf die Schaltfläche drücken, um dieses Modell zu fragen."
 FULL = "Der Kurs ist voll: Mehr Wartende sind nicht möglich."
-FULL_UNHARMED = "Dein Text bleibt, und Läufe, die schon begonnen haben, sind nicht betroffen."
+FULL_UNHARMED = (
+    "Der eingegebene Text bleibt, und Läufe, die schon begonnen haben, sind nicht betroffen."
+)
 FULL_ADVICE = "In einer Minute noch einmal versuchen. Aufgezeichnete Läufe, die Lektionen und das Kostenmodell gehen sofort."
 SWITCH_OFF = "Hier können nur Paare aus dem Katalog geladen werden, und nur, wo die Betreiberin oder der Betreiber es erlaubt. Das geladene Modell bleibt."
 

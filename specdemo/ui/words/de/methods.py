@@ -50,7 +50,7 @@ SUMMARIES = {
     "composite": "Kopiert, wo der Text sich wiederholt, und fragt sonst das Entwurfsmodell.",
     "copy_through": "Das Entwurfsmodell beginnt; wo seine Wörter schon im Text standen, wird nach ihnen kopiert, was "
     "dort auf sie folgte.",
-    "online": "Das Entwurfsmodell lernt, während Sie es benutzen: im Lauf durch Zählen, zwischen den Läufen durch "
+    "online": "Das Entwurfsmodell lernt bei der Benutzung: im Lauf durch Zählen, zwischen den Läufen durch "
     "Gradientenschritte.",
     "parallel": "Das Entwurfsmodell bereitet den nächsten Entwurf vor, während das Zielmodell noch den letzten prüft; "
     "braucht einen freien Prozessorkern.",
