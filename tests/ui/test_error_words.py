@@ -275,3 +275,27 @@ def test_errors_are_german_with_their_values(tmp_path: Path) -> None:
     )
     assert full.startswith("Der Download von owner/name braucht ")
     assert "Nichts Halbfertiges ist zurückgeblieben. Platz schaffen" in full
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+@pytest.mark.parametrize("language", words.languages())
+def test_no_text_is_taken_for_another(language: str) -> None:
+    """Whatever is filled in, a text is known by its own words."""
+    table = words.translations(language)
+    named = {text: dict.fromkeys(re.findall(r"\{(\w+)\}", text)) for text in table}
+    known = [text for text, names in named.items() if names and len(_own(text)) > 4]
+    filled = [{name: f"\u27e6{n}\u27e7" for n, name in enumerate(named[text])} for text in known]
+    shown = said(table, [_filled(text, values) for text, values in zip(known, filled, strict=True)])
+    meant = [_filled(table[text], values) for text, values in zip(known, filled, strict=True)]
+    wrong = {
+        text: one for text, one, other in zip(known, shown, meant, strict=True) if one != other
+    }
+    assert not wrong
+
+
+def _own(text: str) -> str:
+    return re.sub(r"\{\w+\}|\W", "", text, flags=re.ASCII)
+
+
+def _filled(text: str, values: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda name: values[name[1]], text)

@@ -19,8 +19,9 @@ export function languageOf(search, browser, languages) {
 /** A translator by a table of English texts; `{names}` in them stand for anything. @param {Record<string, string>} table */
 export function translator(table) {
   const patterns = Object.entries(table)
-    .filter(([text]) => names(text).length && text.replace(/\{\w+\}|\W/g, "").length > 4) // not "{a} of {b}"
-    .map(([text, meaning]) => ({ shape: pattern(text), sure: longest(text), slots: names(text), meaning }));
+    .map(([text, meaning]) => ({ shape: pattern(text), sure: longest(text), slots: names(text), meaning, own: letters(text) }))
+    .filter(({ slots, own }) => slots.length && own > 4) // not "{a} of {b}"
+    .sort((one, other) => other.own - one.own); // what says most fits best
   const known = new Map(Object.entries(table));
   /** What the table says of a text as a whole. @param {string} text @returns {string | undefined} */
   const whole = (text) => {
@@ -58,6 +59,8 @@ export function translator(table) {
 
 /** @param {string} text */
 const names = (text) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+/** How much a text says of its own. @param {string} text */
+const letters = (text) => text.replace(/\{\w+\}|\W/g, "").length;
 /** What a text says between two names, the longest of it: faster to look for than a pattern. @param {string} text */
 const longest = (text) => text.split(/\{\w+\}/).reduce((one, other) => (other.length > one.length ? other : one));
 /** @param {string} text */

@@ -30,8 +30,7 @@ SETTINGS = {
     "known": "Die Einstellungen sind {names}.",
     "again": "Den Wert ändern und noch einmal starten.",
     "start": "Den Wert ändern und das Programm neu starten.",
-    "or_number": "{zero} oder eine Zahl zwischen {low} und {high}",
-    "or_whole": "{zero} oder eine ganze Zahl zwischen {low} und {high}",
+    "or_number": "0 oder eine Zahl zwischen {low} und {high}",
     "number": "eine Zahl zwischen {low} und {high}",
     "whole": "eine ganze Zahl zwischen {low} und {high}",
     "bool": "wahr oder falsch",
@@ -54,6 +53,7 @@ RUNS = {
     "characters": "{count} Zeichen",
     "tokens": "{count} Token",
     "no_method": "Ein Verfahren {name} gibt es nicht.",
+    "one_of": "Zur Wahl stehen {names}.",
     "needs": "{title} braucht {need}; für dieses Zielmodell gibt es das nicht.",
     "needs_unharmed": "Das Zielmodell ist geladen und läuft.",
     "needs_advice": "Ein anderes Verfahren wählen; python -m specdemo methods sagt, was jedes braucht.",
@@ -265,5 +265,3 @@ TRACES = {
     "nothing_read": "Nichts wurde gelesen.",
     "empty": "{name} ist leer.",
 }
-
-ONE_OF = "Zur Wahl stehen {names}."

@@ -14,8 +14,7 @@ SETTINGS = {
     "known": "The settings are {names}.",
     "again": "Change it and run again.",
     "start": "Change it and start again.",
-    "or_number": "{zero} or a number between {low} and {high}",
-    "or_whole": "{zero} or a whole number between {low} and {high}",
+    "or_number": "0 or a number between {low} and {high}",
     "number": "a number between {low} and {high}",
     "whole": "a whole number between {low} and {high}",
     "bool": "true or false",
@@ -39,6 +38,7 @@ RUNS = {
     "characters": "{count} characters",
     "tokens": "{count} tokens",
     "no_method": "There is no drafting method {name}.",
+    "one_of": "Choose one of {names}.",
     "needs": "{title} needs {need}, and this target has none.",
     "needs_unharmed": "The target is loaded and works.",
     "needs_advice": "Choose another method; python -m specdemo methods says what each needs.",
@@ -255,6 +255,3 @@ TRACES = {
     "nothing_read": "Nothing was read.",
     "empty": "{name} is empty.",
 }
-
-# The first text that fits is taken, so what fits much comes last.
-ONE_OF = "Choose one of {names}."
