@@ -80,7 +80,10 @@ def test_schema_1_says_no_more_than_it_knows(case):
     assert decode(dumps([event])) == event
 
 
-@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+OF_SCHEMA_1 = [path for path in RUNS if '"schema":1' in path.read_text("utf-8").partition("\n")[0]]
+
+
+@pytest.mark.parametrize("path", OF_SCHEMA_1, ids=lambda path: path.stem)
 def test_recorded_runs_of_schema_1_open_whole_and_know_the_origin_of_every_judged_token(path):
     text = path.read_text(encoding="utf-8")
     replay = read(path)

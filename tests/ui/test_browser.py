@@ -400,10 +400,10 @@ def test_an_error_is_a_block_of_sentences(page):
 
 
 def test_ctrl_enter_runs_and_the_theme_changes(page):
-    # The first visit: a recorded run, slowed, with a sentence; Esc shows it whole.
+    # The first visit: a recorded run, at a speed that one can follow, with a sentence; Esc shows it whole.
     tour = page.locator(".sd-tour")
     tour.wait_for()
-    assert "slowed" in page.locator(".sd-phase").inner_text()
+    assert "Playing a recorded run" in page.locator(".sd-phase").inner_text()
     page.keyboard.press("Escape")
     tour.wait_for(state="detached")
     page.locator(".sd-phase", has_text="Finished").wait_for()
