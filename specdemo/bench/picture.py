@@ -1,6 +1,6 @@
 """The moving picture of the README: a recorded run, played on the real page in Chromium, as an animated WebP.
 
-    python -m specdemo.bench.picture [--run 20-larger-model] [--out assets/screenshots/run.webp]
+    python -m specdemo.bench.picture [--run 02-copy-and-edit] [--out assets/screenshots/run.webp]
 
 The page is served in replay mode, the run is opened in it, and each position of the player becomes one frame.
 """
@@ -20,7 +20,7 @@ from specdemo.errors import UserError
 from specdemo.paths import ASSETS
 
 OUT = ASSETS / "screenshots/run.webp"
-RUN = "20-larger-model"
+RUN = "02-copy-and-edit"
 SIZE = {"width": 1280, "height": 800}
 FRAME_MS, LAST_MS = 160, 3_000  # a frame, and the last one
 SETTLE_MS = 400  # numbers and inspector follow the player a little later
