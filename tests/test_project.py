@@ -180,6 +180,8 @@ def test_files_stay_small() -> None:
         size for path, size in sizes.items() if path.suffix in {".safetensors", ".gguf", ".npz"}
     ]
     assert sum(weights) < 60 * MEGABYTE
+    shipped = [size for path, size in sizes.items() if path.is_relative_to(ROOT / "assets")]
+    assert sum(shipped) < 60 * MEGABYTE
 
 
 def test_nothing_points_at_one_machine() -> None:

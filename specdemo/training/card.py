@@ -56,6 +56,11 @@ class Card:
     machine: str = ""
     licence: str = "Apache-2.0"
 
+    @property
+    def bits(self) -> int:
+        """Of its matrices on disk: a draft model keeps what 4 bits lose, for drafters on top of it and for its export."""
+        return 8 if self.kind == "draft" else 4
+
     def to_dict(self) -> dict[str, object]:
         """Plain values, as they stand in config.json."""
         plain = asdict(self)
@@ -100,7 +105,7 @@ def render(card: Card, parameters: int) -> str:
         "Training": _training(card),
         "Files": [
             "`config.json` is a Llama configuration with one more key; the safetensors parts hold the matrices in "
-            "8 bits, or in 4 where the drafter needs no draft model, with their scales, and the ids of the output words. The embedding is read from the target."
+            f"{card.bits} bits with their scales, and the ids of the output words. The embedding is read from the target."
         ],
         "Licence": [f"{card.licence}."],
     }

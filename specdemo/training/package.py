@@ -89,7 +89,7 @@ def package(
     state: a Llama's tensors without its embedding ("layers.0.self_attn.q_proj.weight", ..., "norm.weight")
     word_ids: (W,) int64 — token id of each output word, ascending
     extra: what the runtime must know of this kind of drafter
-    alone: it is a feature drafter without a draft model, whose matrices are written in 4 bits
+    alone: it is a feature drafter without a draft model
     """
     numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
     num_layers = 1 + max(numbers, default=-1)
@@ -112,5 +112,5 @@ def package(
         **(extra or {}),
         "card": card.to_dict(),
     }
-    save_compact(out, plain, state, word_ids, bits=4 if alone else 8)
+    save_compact(out, plain, state, word_ids, bits=card.bits)
     (out / "README.md").write_text(render(card, parameters), encoding="utf-8")

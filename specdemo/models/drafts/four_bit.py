@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,6 +17,45 @@ PARTS = (".scale", ".zero")  # of a matrix on disk, beside its levels
 Linear = Callable[[Tensor], Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class FourBit:
+    """A matrix of (level - 8) * scale + zero.
+
+    levels: (out, in) uint8, 0 to 15; scale, zero: (out, groups) bfloat16, of 32 levels each
+    """
+
+    levels: Tensor
+    scale: Tensor
+    zero: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor) -> FourBit:
+        """The nearest to a matrix (out, in)."""
+        groups = weight.float().unflatten(1, (-1, GROUP))
+        low, high = groups.amin(-1), groups.amax(-1)
+        scale = ((high - low) / 15).clamp(min=1e-8)
+        levels = ((groups - low[..., None]) / scale[..., None]).round_().clamp_(0, 15)
+        zero = low + 8 * scale
+        return cls(levels.flatten(1).to(torch.uint8), scale.bfloat16(), zero.bfloat16())
+
+    @classmethod
+    def stored(cls, parts: Mapping[str, Tensor]) -> FourBit:
+        """What `parts` gave."""
+        levels = torch.stack([parts[""] & 15, parts[""] >> 4], dim=-1).flatten(1)
+        return cls(levels, *(parts[part] for part in PARTS))
+
+    def parts(self) -> dict[str, Tensor]:
+        """As it is kept on disk: two levels a byte, and PARTS."""
+        even, odd = self.levels.unflatten(1, (-1, 2)).unbind(-1)
+        return {"": even | odd << 4, ".scale": self.scale, ".zero": self.zero}
+
+    def dense(self) -> Tensor:
+        """(out, in) float32"""
+        scale, zero = (part.float()[..., None] for part in (self.scale, self.zero))
+        levels = self.levels.unflatten(1, (-1, GROUP)).float()
+        return ((levels - 8) * scale + zero).flatten(1)
+
+
 class FourBitLinear:
     """A linear map in 4 bits, which runs one row several times faster than bfloat16.
 
@@ -23,19 +63,14 @@ class FourBitLinear:
     """
 
     def __init__(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        *,
-        in_pass: bool,
+        self, weight: FourBit, bias: Tensor | None, dtype: torch.dtype, *, in_pass: bool
     ) -> None:
-        levels, scale, zero = _levels(weight)
-        levels = levels.reshape(weight.shape)
-        self._levels = torch.ops.aten._convert_weight_to_int4pack_for_cpu(levels.to(torch.int32), 1)
-        both = torch.stack([scale, zero], dim=-1).transpose(0, 1)
-        self._scales_and_zeros = both.contiguous().to(weight.dtype)
-        fits = in_pass and weight.dtype == torch.bfloat16 and runtime.runs_here()
-        self.packed = packing.pack_codes(levels, scale, zero, bias) if fits else None
+        levels = weight.levels.to(torch.int32)
+        self._levels = torch.ops.aten._convert_weight_to_int4pack_for_cpu(levels, 1)
+        both = torch.stack([weight.scale, weight.zero], dim=-1).transpose(0, 1)
+        self._scales_and_zeros = both.contiguous().to(dtype)
+        fits = in_pass and dtype == torch.bfloat16 and runtime.runs_here()
+        self.packed = _pack(weight, bias) if fits else None
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -47,16 +82,40 @@ class FourBitLinear:
 
 
 def pack_linear(
-    weight: Tensor, bias: Tensor | None = None, *, four_bit: bool, in_pass: bool = False
+    weight: Tensor | FourBit,
+    bias: Tensor | None = None,
+    *,
+    four_bit: bool,
+    in_pass: bool = False,
 ) -> Linear:
     """A linear map, in 4 bits where the CPU kernel takes its shape, else in the weight's dtype.
 
     weight: (out, in); bias: (out,); in_pass: of a layer or the head of a drafter, which the compiled pass reads too
     """
-    out_features, in_features = weight.shape
-    if not four_bit or weight.device.type != "cpu" or in_features % GROUP or out_features % 32:
+    if isinstance(weight, FourBit):
+        if four_bit and weight.levels.device.type == "cpu":
+            return FourBitLinear(weight, bias, torch.bfloat16, in_pass=in_pass)
+        weight = weight.dense().bfloat16()
+    if not four_bit or weight.device.type != "cpu" or not fits(weight):
         return lambda x: F.linear(x, weight, bias)
-    return FourBitLinear(weight, bias, in_pass=in_pass)
+    return FourBitLinear(FourBit.of(weight), bias, weight.dtype, in_pass=in_pass)
+
+
+def stacked(parts: Sequence[Tensor | FourBit], device: torch.device) -> Tensor | FourBit:
+    """Matrices with the same inputs as one: in 4 bits if all are, else in bfloat16."""
+    coarse = [part for part in parts if isinstance(part, FourBit)]
+    if len(coarse) < len(parts):
+        return torch.cat([dense(part) for part in parts]).to(device, torch.bfloat16)
+    return FourBit(
+        torch.cat([part.levels for part in coarse]).to(device),
+        torch.cat([part.scale for part in coarse]).to(device),
+        torch.cat([part.zero for part in coarse]).to(device),
+    )
+
+
+def dense(weight: Tensor | FourBit) -> Tensor:
+    """A matrix as it is, or unpacked."""
+    return weight.dense() if isinstance(weight, FourBit) else weight
 
 
 def fits(weight: Tensor) -> bool:
@@ -64,40 +123,15 @@ def fits(weight: Tensor) -> bool:
     return not (weight.shape[1] % GROUP or weight.shape[0] % 32)
 
 
-def to_four_bit(weight: Tensor) -> dict[str, Tensor]:
-    """A matrix (out, in) as it is kept on disk: two levels a byte, and PARTS (out, groups) bf16."""
-    levels, scale, zero = _levels(weight)
-    even, odd = levels.to(torch.uint8).reshape(len(weight), -1, 2).unbind(-1)
-    return {"": even | odd << 4, ".scale": scale.bfloat16(), ".zero": zero.bfloat16()}
-
-
-def from_four_bit(parts: dict[str, Tensor]) -> Tensor:
-    """(out, in) float32: a matrix that `to_four_bit` gave."""
-    scale, zero = (parts[part].float()[..., None] for part in PARTS)
-    levels = torch.stack([parts[""] & 15, parts[""] >> 4], dim=-1)
-    return ((levels.view(len(scale), -1, GROUP).float() - 8) * scale + zero).flatten(1)
-
-
 def pack(weight: Tensor) -> Packed:
     """A matrix for the compiled pass."""
-    levels, scale, zero = _levels(weight)
-    return packing.pack_codes(levels.reshape(weight.shape), scale, zero)
+    return _pack(FourBit.of(weight))
 
 
 def rounded(weight: Tensor) -> Tensor:
     """A matrix with the values that `pack_linear` computes with; unchanged where it stays as it is."""
-    if not fits(weight):
-        return weight
-    levels, scale, zero = _levels(weight)
-    # Scales and zeros are kept in bf16.
-    scale, zero = (x.bfloat16().float()[..., None] for x in (scale, zero))
-    return ((levels - 8) * scale + zero).reshape(weight.shape).to(weight.dtype)
+    return FourBit.of(weight).dense().to(weight.dtype) if fits(weight) else weight
 
 
-def _levels(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Levels 0 to 15 (out, groups, 32), and each group's scale and zero: (level - 8) * scale + zero is the weight."""
-    groups = weight.float().reshape(weight.shape[0], -1, GROUP)
-    low, high = groups.amin(-1), groups.amax(-1)
-    scale = ((high - low) / 15).clamp(min=1e-8)
-    levels = ((groups - low[..., None]) / scale[..., None]).round_().clamp_(0, 15)
-    return levels, scale, low + 8 * scale
+def _pack(weight: FourBit, bias: Tensor | None = None) -> Packed:
+    return packing.pack_codes(weight.levels, weight.scale, weight.zero, bias)

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.drafts.compact_files import load_state, read_config
-from specdemo.models.drafts.four_bit import Linear, pack_linear
+from specdemo.models.drafts.compact_files import read_config, read_state
+from specdemo.models.drafts.four_bit import Linear, dense, pack_linear, stacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,15 @@ def load_medusa(
     folder: Path, embedding: Tensor, *, device: torch.device, four_bit: bool = True
 ) -> MedusaWeights:
     """Heads ready to run. embedding: (V, H), the target's"""
-    facts, state = read_config(folder)["specdemo"], load_state(folder)
+    facts, state = read_config(folder)["specdemo"], read_state(folder)
     embedding = embedding.to(device=device, dtype=torch.bfloat16)
 
     def block(index: int) -> tuple[tuple[Linear, Tensor]]:
-        weight = state[f"heads.{index}.weight"].to(device, torch.bfloat16)
-        bias = state[f"heads.{index}.bias"].to(device, torch.bfloat16)
+        weight = stacked([state[f"heads.{index}.weight"]], device)
+        bias = dense(state[f"heads.{index}.bias"]).to(device, torch.bfloat16)
         return ((pack_linear(weight, four_bit=four_bit), bias),)
 
-    word_ids = state["word_ids"].to(device)
+    word_ids = dense(state["word_ids"]).to(device)
     return MedusaWeights(
         blocks=tuple(block(index) for index in range(int(facts["depth"]))),
         heads=(pack_linear(embedding[word_ids], four_bit=four_bit),),

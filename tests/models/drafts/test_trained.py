@@ -14,8 +14,8 @@ from transformers import LlamaConfig
 from specdemo.engine.features import Features
 from specdemo.errors import UserError
 from specdemo.models.drafts.compact import CompactModel
-from specdemo.models.drafts.compact_files import load_compact
-from specdemo.models.drafts.four_bit import rounded
+from specdemo.models.drafts.compact_files import load_compact, read_state, save_compact
+from specdemo.models.drafts.four_bit import dense, pack_linear, rounded, stacked
 from specdemo.models.drafts.medusa import load_medusa
 from specdemo.models.drafts.trained import find_trained
 from specdemo.training.block import plan_blocks
@@ -56,8 +56,15 @@ def make_student(**options) -> Student:
     return student
 
 
+def as_stored(network: torch.nn.Module) -> None:
+    """Round a network's own matrices to 4 bits."""
+    for name, tensor in trained_state(network).items():
+        if tensor.ndim == 2:
+            network.get_parameter(name).data = rounded(tensor)
+
+
 def stored(student, kind, target_folder, folder, **facts):
-    """Write and load with its draft; matrices are not rounded to 4 bits."""
+    """Write and load with its draft, and round the student as its files are; the draft is in 8 bits."""
     options = {"device": torch.device("cpu"), "four_bit": False}
     embedding, base = student.embed_tokens.weight.data, None
     for part, name in ((student.base, "draft"), (student, kind)):
@@ -66,6 +73,7 @@ def stored(student, kind, target_folder, folder, **facts):
         out = folder / name
         package(trained_state(part), torch.arange(WORDS), target_folder, out, card, more)
         base = load_compact(out, embedding, base=base, **options)
+    as_stored(student)
     return base
 
 
@@ -82,7 +90,7 @@ def kept(states: torch.Tensor) -> Features:
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> None:
-    """Equal but for what is stored in 8 bits and computed in bf16."""
+    """Equal but for a draft model's 8 bits and for what is computed in bf16."""
     one, other = one.float(), other.float()
     assert F.cosine_similarity(one, other, dim=-1).min() > 0.998
 
@@ -125,9 +133,7 @@ def test_a_feature_drafter_without_a_draft_model_goes_on_from_its_own_states(
     package(
         network.folded(), torch.arange(WORDS), target_folder, out, card, facts, alone=True
     )  # fmt: skip
-    with torch.no_grad():  # as it is stored
-        for parameter in network.parameters():
-            parameter.data = rounded(parameter.data) if parameter.ndim == 2 else parameter.data
+    as_stored(network)
     weights = load_compact(out, embedding, device=torch.device("cpu"), four_bit=False)
     states = states_of(len(TEXT) - 3)
     model = CompactModel(weights, kept(states))
@@ -195,6 +201,7 @@ def test_medusa_guesses_as_it_was_trained(tmp_path, target_folder):
     card = Card("target", "bf16", "medusa", (), WORDS, (), 0, 0, 0.0, 0)
     facts = {"reads": [3], "depth": 3}
     package(heads.state_dict(), torch.arange(WORDS), target_folder, tmp_path / "o", card, facts)
+    as_stored(heads)
     embedding = torch.randn(WORDS, HIDDEN)
     weights = load_medusa(tmp_path / "o", embedding, device=torch.device("cpu"), four_bit=False)
     state = torch.randn(1, HIDDEN).bfloat16()
@@ -209,6 +216,26 @@ def test_rounding_gives_what_the_kernel_computes_with():
     assert 0 < (weight - coarse).abs().max() < 0.3
     assert all(len(group.unique()) <= 16 for group in coarse.reshape(-1, 32))
     assert rounded(torch.ones(3, 5)).equal(torch.ones(3, 5))
+
+
+def test_what_is_stored_in_4_bits_runs_bit_by_bit(tmp_path):
+    """A matrix on disk is the one that the kernel and the compiled pass would be given without the file."""
+    weight, bias = torch.randn(96, 64).bfloat16(), torch.randn(96).bfloat16()
+    save_compact(tmp_path, {}, {"one.weight": weight, "mask": weight}, torch.arange(3), bits=4)
+    state = read_state(tmp_path)
+    assert isinstance(state["mask"], torch.Tensor)  # its rows are added, so they keep 8 bits
+    parts = [state["one.weight"], state["one.weight"]]
+    options = {"four_bit": True, "in_pass": True}
+    found = pack_linear(stacked(parts, torch.device("cpu")), torch.cat([bias, bias]), **options)
+    wanted = pack_linear(torch.cat([weight, weight]), torch.cat([bias, bias]), **options)
+    x = torch.randn(3, 64).bfloat16()
+    assert torch.equal(found(x), wanted(x))
+    if found.packed:
+        for part in ("codes", "scales", "zeros", "bias"):
+            assert torch.equal(getattr(found.packed, part), getattr(wanted.packed, part))
+    whole = pack_linear(parts[0], bias, four_bit=False)
+    torch.testing.assert_close(whole(x), F.linear(x, rounded(weight), bias))
+    assert torch.equal(dense(parts[0]).bfloat16(), rounded(weight))
 
 
 def loaded(hidden: int) -> SimpleNamespace:
