@@ -31,7 +31,7 @@ class FourBit:
     @classmethod
     def of(cls, weight: Tensor) -> FourBit:
         """The nearest to a matrix (out, in)."""
-        groups = weight.float().unflatten(1, (-1, GROUP))
+        groups = weight.float().reshape(len(weight), -1, GROUP)
         low, high = groups.amin(-1), groups.amax(-1)
         scale = ((high - low) / 15).clamp(min=1e-8)
         levels = ((groups - low[..., None]) / scale[..., None]).round_().clamp_(0, 15)
@@ -46,13 +46,13 @@ class FourBit:
 
     def parts(self) -> dict[str, Tensor]:
         """As it is kept on disk: two levels a byte, and PARTS."""
-        even, odd = self.levels.unflatten(1, (-1, 2)).unbind(-1)
+        even, odd = self.levels.view(len(self.levels), -1, 2).unbind(-1)
         return {"": even | odd << 4, ".scale": self.scale, ".zero": self.zero}
 
     def dense(self) -> Tensor:
         """(out, in) float32"""
         scale, zero = (part.float()[..., None] for part in (self.scale, self.zero))
-        levels = self.levels.unflatten(1, (-1, GROUP)).float()
+        levels = self.levels.view(len(self.levels), -1, GROUP).float()
         return ((levels - 8) * scale + zero).flatten(1)
 
 
