@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.base import DraftingContext, Method
+from specdemo.drafters.base import Method
 from specdemo.drafters.block import Block
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.tree import Branches, GrownTree, Tree
+from specdemo.drafters.tree import Branches, GrownTree, Tree, grow
 from specdemo.engine.cost import FOLLOW
 from specdemo.engine.forward import Requesting, immediate
 
@@ -91,22 +91,11 @@ class _Guesses:
         return block.markov.corrected(guesses, block.row(above)) if block.markov else guesses
 
 
-def _make(context: DraftingContext) -> BlockTree:
-    settings = context.settings
-    return BlockTree(
-        context.trained_drafter("block"),
-        context.calibration,
-        nodes=settings.nodes,
-        depth=settings.lookahead,
-        costly=settings.policy != "constant",
-    )
-
-
 BLOCK_TREE = Method(
     name="block_tree",
     title="DSpark, tree",
     summary="The same pass, grown into a tree: below each branch the guesses heed that branch's last word.",
-    make=_make,
+    make=lambda context: grow(context, context.trained_drafter("block"), BlockTree),
     label="DSpark tree",
     paper="2608.13524",
     needs=("block",),

@@ -247,10 +247,10 @@ class Tree(Drafter):
         return gain > self.costs.rate() * cost
 
 
-def grow(context: DraftingContext, draft: DraftReader) -> Tree:
+def grow(context: DraftingContext, draft: DraftReader, kind: type[Tree] = Tree) -> Tree:
     """A tree from any source of distributions, as the run's settings want it."""
     settings = context.settings
-    return Tree(
+    return kind(
         draft,
         context.calibration,
         nodes=settings.nodes,

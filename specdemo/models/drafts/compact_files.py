@@ -205,48 +205,48 @@ def load_compact(
 
     def matrix(*names: str, in_pass: bool = False) -> Linear:
         weight = stacked([state[f"{name}.weight"] for name in names], device)
-        biases = [tensor(f"{name}.bias") for name in names if f"{name}.bias" in state]
+        biases = [vector(f"{name}.bias") for name in names if f"{name}.bias" in state]
         bias = torch.cat(biases) if biases else None
         return pack_linear(weight, bias, four_bit=four_bit, in_pass=in_pass)
 
-    def tensor(name: str, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    def vector(name: str, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         return dense(state[name]).to(device, dtype)
 
     def layer(index: int) -> LlamaLayer:
         at = f"layers.{index}."
         fused = partial(matrix, in_pass=True)
         return LlamaLayer(
-            input_norm=tensor(f"{at}input_layernorm.weight"),
+            input_norm=vector(f"{at}input_layernorm.weight"),
             qkv=fused(*(f"{at}self_attn.{part}_proj" for part in "qkv")),
             output=fused(f"{at}self_attn.o_proj"),
-            post_norm=tensor(f"{at}post_attention_layernorm.weight"),
+            post_norm=vector(f"{at}post_attention_layernorm.weight"),
             gate_up=fused(f"{at}mlp.gate_proj", f"{at}mlp.up_proj"),
             down=fused(f"{at}mlp.down_proj"),
         )
 
-    word_ids, facts = tensor("word_ids", torch.int64), config["specdemo"]
+    word_ids, facts = vector("word_ids", torch.int64), config["specdemo"]
 
     inject = markov = None
     if "inject.gain" in state:
-        inject = Injection(tensor("inject.gain"), matrix("inject.project"))
+        inject = Injection(vector("inject.gain"), matrix("inject.project"))
     if "markov.token.weight" in state:
         markov = MarkovHead(
-            token=tensor("markov.token.weight"),
+            token=vector("markov.token.weight"),
             bias=matrix("markov.bias"),
-            confidence=tensor("markov.confidence.weight", torch.float32)[0],
-            constant=float(tensor("markov.confidence.bias")),
-            temperatures=tuple(tensor("temperatures").tolist()),
+            confidence=vector("markov.confidence.weight", torch.float32)[0],
+            constant=float(vector("markov.confidence.bias")),
+            temperatures=tuple(vector("temperatures").tolist()),
         )
     mixed = None
     if "mix.weight" in state:
-        mixed = MixedEmbedding(embedding, tensor("mix.weight", torch.float32), word_ids.cpu())
+        mixed = MixedEmbedding(embedding, vector("mix.weight", torch.float32), word_ids.cpu())
     return CompactWeights(
         config=shape,
         layers=(
             *(base.layers if base else ()),
             *(layer(index) for index in range(config["num_hidden_layers"])),
         ),
-        norm=tensor("norm.weight"),
+        norm=vector("norm.weight"),
         embedding=embedding,
         head=pack_linear(rows[word_ids], four_bit=four_bit, in_pass=True),
         words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
@@ -254,9 +254,9 @@ def load_compact(
         reads=tuple(facts.get("reads", ())),
         inject=inject,
         mixed=mixed,
-        feedback=tensor("feedback") if "feedback" in state else None,
+        feedback=vector("feedback") if "feedback" in state else None,
         output=output,
-        mask=tensor("mask") if "mask" in state else None,
+        mask=vector("mask") if "mask" in state else None,
         depth=int(facts.get("depth", 1)),
         causal=bool(facts.get("causal", True)),
         markov=markov,
