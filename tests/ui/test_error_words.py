@@ -1,4 +1,4 @@
-"""Every error that a visitor may read is found in the page's table of texts, with whatever it fills in."""
+"""Every error that a visitor may read has German words, whatever values are filled in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,195 +22,119 @@ from specdemo.ui import words
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("session", "scenarios", "engine", "drafters", "ui", "trace", "cluster", "models")
-# What whoever starts the program reads in a terminal, before there is a page or without one.
+# Errors of these are read in a terminal: there is no page yet, or none at all.
 OUTSIDE = (
     "models/drafts/published/",
     "cluster/deployment.py",
     "drafters/memory/visit.py",
     "ui/serving.py",
     "ui/site.py",
+    "ui/words/",
 )
 PARTS = ("message", "unharmed", "advice")
-DATA = "\u27e6\u27e7"  # stands for what is filled in: no letter of it
-MOST, DEPTH = 64, 6  # ways to fill in one text; functions that it passes through
+DATA = "\u27e6\u27e7"  # stands for a value that is filled in
+MOST, DEPTH = 64, 6  # readings of one text; names that are followed, one behind the other
 
-
-class Module:
-    """A file of the package, with what its names stand for.
-
-    inside: the function around a call; calls: (name, call) of each, `super().__init__` by its class's kind
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.name = path.relative_to(ROOT / "specdemo").as_posix()
-        self.tree = ast.parse(path.read_text(encoding="utf-8"))
-        self.inside: dict[ast.Call, ast.FunctionDef | None] = {}
-        self.calls: list[tuple[str, ast.Call]] = []
-        self.kinds: set[str] = set()
-        self._walk(self.tree, None, "")
-
-    def _walk(self, node: ast.AST, function: ast.FunctionDef | None, kind: str) -> None:
-        match node:
-            case ast.FunctionDef():
-                function = node
-            case ast.ClassDef(name=name, bases=bases):
-                kind = "UserError" if any(_name(base) == "UserError" for base in bases) else ""
-                self.kinds |= {name} if kind else set()
-            case ast.Call(func=func):
-                name = _name(func)
-                self.calls.append((kind if kind and name == "__init__" else name, node))
-                self.inside[node] = function
-        for child in ast.iter_child_nodes(node):
-            self._walk(child, function, kind)
-
-    def values(self, name: str, function: ast.FunctionDef | None) -> list[ast.expr]:
-        """What a name is set to: within the function, else in the module."""
-        within = [] if function is None else list(_set(ast.walk(function), name))
-        return within or list(_set(self.tree.body, name))
-
-
-def _name(node: ast.AST) -> str:
-    return (
-        node.id
-        if isinstance(node, ast.Name)
-        else node.attr
-        if isinstance(node, ast.Attribute)
-        else ""
-    )
-
-
-def _set(nodes: Iterator[ast.AST] | list[ast.stmt], name: str) -> Iterator[ast.expr]:
-    for node in nodes:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name) and target.id == name:
-                    yield node.value
-                elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                    for one, value in zip(target.elts, node.value.elts, strict=False):
-                        if isinstance(one, ast.Name) and one.id == name:
-                            yield value
-        elif isinstance(node, ast.AnnAssign) and _name(node.target) == name and node.value:
-            yield node.value
+Scope = tuple[str, str]
+"""A file and a function in it; "" for the file itself."""
 
 
 class Errors:
-    """The texts of errors as they are written, with all that is known of what is filled in."""
+    """The texts of all errors, read from the source.
 
-    def __init__(self, modules: list[Module]) -> None:
-        self.modules = modules
-        self.called: dict[str, list[tuple[Module, ast.Call]]] = {}
-        for module in modules:
-            for name, call in module.calls:
-                self.called.setdefault(name, []).append((module, call))
-        self.kinds = {"UserError", "RunFailed"}.union(*(module.kinds for module in modules))
+    files: text by name
+    values: what a name may stand for in a scope: what is assigned, what a function returns, and what it is called with
+    """
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.kinds = {"UserError", "RunFailed"}
+        self.calls: list[tuple[str, ast.Call, Scope]] = []
+        self.parameters: dict[str, list[tuple[Scope, list[str]]]] = defaultdict(list)
+        self.values: dict[tuple[Scope, str], list[tuple[ast.expr, Scope]]] = defaultdict(list)
+        for name, text in files.items():
+            self._read(ast.parse(text), (name, ""), "")
+        for called, call, scope in self.calls:
+            for inside, names in self.parameters[called]:
+                passed = [*zip(names, call.args, strict=False)]
+                passed += [(word.arg or "", word.value) for word in call.keywords]
+                for name, value in passed:
+                    self.values[inside, name].append((value, scope))
+
+    def _read(self, node: ast.AST, scope: Scope, kind: str) -> None:
+        """Note what a node and those below it say. kind: of error, within its class"""
+        match node:
+            case ast.ClassDef(name=name, bases=bases):
+                kind = name if any(_name(base) == "UserError" for base in bases) else ""
+                self.kinds |= {kind} - {""}
+            case ast.FunctionDef(name=name, args=arguments):
+                scope = (scope[0], name)
+                names = [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
+                self.parameters[name].append((scope, [one for one in names if one != "self"]))
+            case ast.Return(value=ast.expr() as value):
+                self.values[(scope[0], ""), scope[1]].append((value, scope))
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                for one, value in zip(names, values, strict=False):
+                    self.values[scope, _name(one)].append((value, scope))
+            case (
+                ast.Assign(targets=[target], value=value)
+                | ast.AnnAssign(target=target, value=ast.expr() as value)
+            ):
+                self.values[scope, _name(target)].append((value, scope))
+            case ast.Call(func=func):
+                own = kind if _name(func) == "__init__" else ""  # super().__init__
+                self.calls.append((own or _name(func), node, scope))
+        for child in ast.iter_child_nodes(node):
+            self._read(child, scope, kind)
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """(where, text)"""
-        for kind in sorted(self.kinds):
-            for module, call in self.called.get(kind, ()):
-                first = call.args[1:] if kind == "RunFailed" else call.args[:1]
-                parts = [*first, *(word.value for word in call.keywords if word.arg in PARTS)]
+        """(where, text) of each message, of what is unharmed and of each advice."""
+        for kind, call, scope in self.calls:
+            if kind in self.kinds:
+                parts = call.args[1:] if kind == "RunFailed" else call.args[:1]
+                parts += [word.value for word in call.keywords if word.arg in PARTS]
                 for part in parts:
-                    for text in self.says(part, module, module.inside[call], DEPTH):
-                        yield f"{module.name}:{call.lineno}", text
+                    for text in self.readings(part, scope, DEPTH):
+                        yield f"{scope[0]}:{call.lineno}", text
 
-    def says(
-        self, node: ast.expr, module: Module, function: ast.FunctionDef | None, depth: int
-    ) -> list[str]:
-        """Ways in which an expression may read; DATA for what is not written in the program."""
+    def readings(self, node: ast.AST, scope: Scope, depth: int) -> list[str]:
+        """How an expression may read; DATA for what the source does not tell."""
         match node:
             case ast.Constant(value=str(text)):
                 return [text]
-            case ast.JoinedStr(values=values):
-                parts = [self._part(one, module, function, depth) for one in values]
-                ways = itertools.islice(itertools.product(*parts), MOST)
-                return ["".join(way) for way in ways]
-            case ast.IfExp(body=body, orelse=other):
-                return [
-                    text
-                    for one in (body, other)
-                    for text in self.says(one, module, function, depth)
-                ]
-            case ast.Name(id=name) if depth:
-                return self._named(name, module, function, depth - 1)
-            case ast.Call(func=ast.Name(id=name)) if depth:
-                return [
-                    text
-                    for made in module.tree.body
-                    if isinstance(made, ast.FunctionDef) and made.name == name
-                    for end in made.body[-1:]
-                    if isinstance(end, ast.Return) and isinstance(end.value, ast.JoinedStr)
-                    for text in self.says(end.value, module, made, depth - 1)
-                ] or [DATA]
-        return [DATA]
-
-    def _part(
-        self, node: ast.expr, module: Module, function: ast.FunctionDef | None, depth: int
-    ) -> list[str]:
-        match node:
-            case ast.FormattedValue(value=ast.Name(id=name)) if name.isupper():
-                return [DATA]
+            case ast.JoinedStr(values=parts):
+                ways = itertools.product(*(self.readings(one, scope, depth) for one in parts))
+                return ["".join(way) for way in itertools.islice(ways, MOST)]
             case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
-                says = self.says(value, module, function, depth)
-                return [text if " " in text or not text else DATA for text in says]
-            case ast.Constant():
-                return [str(node.value)]
+                found = self.readings(value, scope, depth)
+                if not any(" " in text for text in found):
+                    return [DATA]
+                return [text if " " in text or not text else DATA for text in found]
+            case ast.IfExp(body=one, orelse=other):
+                return [*self.readings(one, scope, depth), *self.readings(other, scope, depth)]
+            case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) if depth:
+                values = self.values[scope, name] or self.values[(scope[0], ""), name]
+                ways = [self.readings(value, at, depth - 1) for value, at in values]
+                return list(dict.fromkeys(itertools.chain(*ways))) or [DATA]
         return [DATA]
 
-    def _named(
-        self, name: str, module: Module, function: ast.FunctionDef | None, depth: int
-    ) -> list[str]:
-        found = [
-            text
-            for value in module.values(name, function)
-            for text in self.says(value, module, function, depth)
-        ]
-        if not found and function and name in (given := [one.arg for one in function.args.args]):
-            for where, call in self.called.get(function.name, ()):
-                own = given.index(name) - (given[0] == "self")
-                passed = {word.arg: word.value for word in call.keywords}
-                value = call.args[own] if own < len(call.args) else passed.get(name)
-                if value is not None:
-                    found += self.says(value, where, where.inside[call], depth)
-        return list(dict.fromkeys(found)) or [DATA]
+
+def _name(node: ast.AST) -> str:
+    return getattr(node, "id", getattr(node, "attr", ""))
 
 
-def _hands_on(function: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether a function puts a text that it is given into a call."""
-    given = {
-        one.arg for one in function.args.args if one.annotation and _name(one.annotation) == "str"
-    }
-    return any(_name(node) in given for node in ast.walk(call) if isinstance(node, ast.Name))
-
-
-def _modules() -> list[Module]:
-    """The files that make errors, and those that hand texts to them."""
+def sources() -> dict[str, str]:
+    """The files whose errors the page shows, by name."""
     package = ROOT / "specdemo"
-    paths = [package / "settings.py"]
-    paths += sorted(path for room in ROOMS for path in (package / room).rglob("*.py"))
-    names = {path: path.relative_to(package).as_posix() for path in paths}
-    texts = {
-        path: path.read_text(encoding="utf-8")
-        for path, name in names.items()
-        if not name.startswith((*OUTSIDE, "ui/words/"))
-    }
-    found = {path: Module(path) for path, text in texts.items() if "UserError" in text}
-    makers = {"UserError"}
-    for _ in range(
-        2
-    ):  # those who make errors of a text that they are given, and those who hand it on
-        makers |= {
-            function.name
-            for module in found.values()
-            for name, call in module.calls
-            if name in makers and (function := module.inside[call]) and _hands_on(function, call)
-        }
-    handed = re.compile(rf"\b(?:{'|'.join(makers)}|RunFailed)\(")
-    return [
-        found.get(path) or Module(path)
-        for path, text in texts.items()
-        if path in found or handed.search(text)
+    paths = [
+        package / "settings.py",
+        *(one for room in ROOMS for one in (package / room).rglob("*.py")),
     ]
+    names = {path.relative_to(package).as_posix(): path for path in sorted(paths)}
+    return {
+        name: path.read_text(encoding="utf-8")
+        for name, path in names.items()
+        if not name.startswith(OUTSIDE)
+    }
 
 
 SCRIPT = """
@@ -221,7 +146,7 @@ console.log(JSON.stringify(asked.map(translator(table).sentence)));
 
 
 def said(table: dict[str, str], asked: list[str]) -> list[str]:
-    """Texts as the page shows them with a table."""
+    """Texts as the page translates them with a table."""
     done = subprocess.run(
         ["node", "--input-type=module", "-e", SCRIPT],
         input=json.dumps({"table": table, "asked": asked}),
@@ -233,10 +158,33 @@ def said(table: dict[str, str], asked: list[str]) -> list[str]:
     return list(json.loads(done.stdout))
 
 
+def test_an_error_is_found_however_its_text_is_made() -> None:
+    here = """
+REST = "Choose another."
+class Full(UserError):
+    def __init__(self, name):
+        super().__init__(f"{name} is full.", advice=REST)
+def check(ok, what):
+    why = "it is too large" if ok else f"it has {ok} parts"
+    raise UserError(f"No {what}, as {why}.", unharmed=rest(what))
+def rest(what):
+    return f"All but {what} works."
+"""
+    there = 'check(1, "word of 4 letters")'
+    what = "word of 4 letters"
+    assert [text for _, text in Errors({"here.py": here, "there.py": there}).texts()] == [
+        f"{DATA} is full.",
+        "Choose another.",
+        f"No {what}, as it is too large.",
+        f"No {what}, as it has {DATA} parts.",
+        f"All but {what} works.",
+    ]
+
+
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")
 def test_every_error_is_in_the_words() -> None:
-    found = [(where, text) for where, text in Errors(_modules()).texts() if re.search(r"\w", text)]
-    assert len(found) > 150  # else they are no longer found
+    found = [(where, text) for where, text in Errors(sources()).texts() if re.search(r"\w", text)]
+    assert len(found) > 200  # else they are no longer found
     english = [text for part in words.parts() for text in words.texts(part, "en").values()]
     only_filled_in = {text: "".join(re.findall(r"\{\w+\}", text)) for text in english}
     left = said(only_filled_in, [text for _, text in found])
@@ -250,7 +198,7 @@ def test_every_error_is_in_the_words() -> None:
 
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")
 def test_errors_are_german_with_their_values(tmp_path: Path) -> None:
-    """As they are raised, and joined as in a message that pops up."""
+    """Values are filled in, and several sentences of an error stand in one text."""
 
     def raised(get: Callable[[], object]) -> str:
         with pytest.raises(UserError) as error:
@@ -280,7 +228,7 @@ def test_errors_are_german_with_their_values(tmp_path: Path) -> None:
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")
 @pytest.mark.parametrize("language", words.languages())
 def test_no_text_is_taken_for_another(language: str) -> None:
-    """Whatever is filled in, a text is known by its own words."""
+    """A text is recognised by its own words, whatever values are filled in."""
     table = words.translations(language)
     named = {text: dict.fromkeys(re.findall(r"\{(\w+)\}", text)) for text in table}
     known = [text for text, names in named.items() if names and len(_own(text)) > 4]
