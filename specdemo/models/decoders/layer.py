@@ -62,22 +62,6 @@ class CacheRows:
     silent: int = 0
 
 
-def forward(
-    layer: LlamaLayer,
-    index: int,
-    sizes: HeadSizes,
-    x: Tensor,
-    angles: tuple[Tensor, Tensor],
-    rows: Sequence[CacheRows],
-) -> Tensor:
-    """Rows of all conversations through layer number `index`.
-
-    x: (rows, H); angles: cosines and signed sines of each row, (rows, 1, head_dim)
-    returns: (rows, H)
-    """
-    return after(layer, index, sizes, x, rms_norm(x, layer.input_norm, sizes.eps), angles, rows)
-
-
 def after(
     layer: LlamaLayer,
     index: int,
@@ -87,8 +71,9 @@ def after(
     angles: tuple[Tensor, Tensor],
     rows: Sequence[CacheRows],
 ) -> Tensor:
-    """A layer after its first norm.
+    """Rows of all conversations through layer number `index`, after its first norm. returns: as `x`
 
+    angles: cosines and signed sines of each row, (rows, 1, head_dim)
     x: (rows, H), what goes past attention, without silent rows; normed: (rows, in), what goes into it, with them
     """
     x = x + layer.output(_attend(layer, index, sizes, normed, angles, rows))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from specdemo.engine.forward import ForwardInput, ForwardOutput
 from specdemo.engine.module_decoder import piece_of
-from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, forward
+from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, after
 from specdemo.models.decoders.operators import Stacked, look, pack, rms_norm, stack
 from specdemo.models.decoders.rotary import RotaryTables
 
@@ -86,7 +86,8 @@ class LeanDecoder:
         x = self.embedding[token_ids]
         states = {0: x} if 0 in wanted else {}
         for index, layer in enumerate(self.layers[:depth]):
-            x = forward(layer, index, self.sizes, x, angles, rows)
+            normed = self._norm(x, layer.input_norm)
+            x = after(layer, index, self.sizes, x, normed, angles, rows)
             if index + 1 in wanted:
                 states[index + 1] = x
         last = len(self.layers)

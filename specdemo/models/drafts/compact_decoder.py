@@ -115,14 +115,13 @@ class CompactDecoder:
                     self._cache_rows(inputs, guesses=True),
                     self._angles(inputs, guesses=True),
                 )
+            normed = rms_norm(x, layer.input_norm, sizes.eps)
             if beside and index == 0:
-                states = self._states(inputs, x)
-                normed = rms_norm(states, beside.norm, sizes.eps)
-                both = torch.cat([rms_norm(x, layer.input_norm, sizes.eps), normed], dim=-1)
-                x = normed if beside.normed else states
-                x = layers.after(layer, index, sizes, x, both, angles, rows)
-                continue
-            x = layers.forward(layer, index, sizes, x, angles, rows)
+                x = self._states(inputs, x)
+                own = rms_norm(x, beside.norm, sizes.eps)
+                normed = torch.cat([normed, own], dim=-1)
+                x = own if beside.normed else x
+            x = layers.after(layer, index, sizes, x, normed, angles, rows)
         finals = [part[-one.answers :] for one, part in zip(inputs, _split(x, inputs), strict=True)]
         return [
             ForwardOutput(self._logits(one, final), (final,))
