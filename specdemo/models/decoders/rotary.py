@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 TABLE = 1024  # positions by which the tables grow
@@ -26,6 +27,12 @@ class RotaryTables:
             self._length = -(-length // TABLE) * TABLE
             self._tables, self._full = self._compute(self._length), None
         return self._tables
+
+    def at(self, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines of some positions, (positions, 1, head_dim) each."""
+        cos, sin = self.tables(max(positions) + 1)
+        index = torch.tensor(positions, device=cos.device)
+        return cos[index], sin[index]
 
     def full(self, length: int) -> tuple[Tensor, Tensor]:
         """The same, (positions, head_dim) float32."""

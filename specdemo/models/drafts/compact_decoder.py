@@ -156,9 +156,7 @@ class CompactDecoder:
         positions = [
             p for one, count in zip(inputs, counts, strict=True) for p in one.positions[:count]
         ]
-        cos, sin = self._rotary.tables(max(positions) + 1)
-        index = torch.tensor(positions, device=cos.device)
-        return cos[index], sin[index]
+        return self._rotary.at(positions)
 
     def _join(self, inputs: Sequence[DraftInput], x: Tensor) -> Tensor:
         """What joins above the draft model: the target's states, and rows for guessed positions."""

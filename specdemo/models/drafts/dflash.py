@@ -175,9 +175,7 @@ class DFlashDecoder:
     def _angles(self, inputs: Sequence[BlockInput]) -> tuple[Tensor, Tensor]:
         """Cosines and sines of all rows."""
         positions = [position for one in inputs for position in one.positions]
-        cos, sin = self._rotary.tables(max(positions) + 1)
-        index = torch.tensor(positions, device=cos.device)
-        return cos[index], sin[index]
+        return self._rotary.at(positions)
 
 
 class DFlashModel:
