@@ -44,16 +44,17 @@ _WATCH = """() => {
   };
   requestAnimationFrame(look);
 }"""
-# At every frame: the gap since the one before, seconds, the step that the player shows, and the last one in the chart.
+# At every frame: the gap since the one before, seconds, how many judged steps the text shows, and how many the chart.
 _FRAMES = """(seconds) => new Promise((done) => {
   const frames = [];
-  const scrub = document.querySelector("#sd-view .sd-scrub");
+  const answer = document.querySelector("#sd-view .sd-answer");
+  const shown = () => answer.querySelectorAll(".sd-step:not(.sd-later, .sd-open)").length;
   const chart = document.querySelector("#sd-view .sd-plot");
   const drawn = () => Math.max(0, ...(chart.data ?? []).flatMap((one) => one.customdata ?? []).map((step) => step + 1));
   let last = performance.now();
   const begun = last;
   const tick = (now) => {
-    frames.push([(now - last) / 1000, Number(scrub.value), drawn()]);
+    frames.push([(now - last) / 1000, shown(), drawn()]);
     last = now;
     if (now - begun < seconds * 1000) requestAnimationFrame(tick);
     else done(frames.slice(1));
@@ -105,9 +106,9 @@ def frame_figures(gaps: list[float]) -> dict[str, float]:
 
 
 def chart_figures(frames: list[tuple[float, int, int]]) -> dict[str, float]:
-    """How long a step was in the player before it was in the chart, seconds: median, 95th percentile and most.
+    """How long a judged step is in the text before it is in the chart, seconds: median, 95th percentile and most.
 
-    frames: see `_FRAMES`. Steps that the player reached at last, with the chart not yet there, do not count.
+    frames: see `_FRAMES`. Steps at the end that the chart does not reach any more do not count.
     """
     waiting: dict[int, float] = {}
     behind: list[float] = []

@@ -26,6 +26,8 @@ from specdemo.ui.site import NOTEBOOK, lesson_package
 from specdemo.ui.theme import create_theme
 
 UNTRANSLATED_MS = 8000  # the page waits for its words no longer
+WORDLESS_MS = 4000  # charts wait for the first word of a run no longer: there may be none
+FIRST_WORD = "#sd-view .sd-answer .sd-token"
 THREADS = 40  # of Gradio's own accord
 
 # Scripts of what is seen first.
@@ -85,7 +87,8 @@ def _threads(settings: AppSettings) -> int:
 def _page_head() -> str:
     """The styles, so that the first paint has them, and no text in a language that is about to be replaced.
 
-    Plotly comes from the installed package once the page is idle: no request leaves the machine, and text comes first.
+    Plotly comes from the installed package: no request leaves the machine. It takes a browser as long as all the rest,
+    so that it waits for the first words.
     """
     sheets = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
     links = "".join(f'<link rel="stylesheet" href="{address(f"view/{name}")}">' for name in sheets)
@@ -98,11 +101,16 @@ def _page_head() -> str:
   document.documentElement.classList.toggle("sd-translating", language !== "en");
   setTimeout(() => document.documentElement.classList.remove("sd-translating"), {UNTRANSLATED_MS});
 }}
-(window.requestIdleCallback ?? setTimeout)(() => {{
-  const script = document.createElement("script");
-  script.src = {json.dumps(address(PLOTLY_NAME))};
-  document.head.append(script);
-}}, {{ timeout: 3000 }});
+{{
+  const begun = performance.now();
+  const waiting = setInterval(() => {{
+    if (!document.querySelector("{FIRST_WORD}") && performance.now() - begun < {WORDLESS_MS}) return;
+    clearInterval(waiting);
+    const script = document.createElement("script");
+    script.src = {json.dumps(address(PLOTLY_NAME))};
+    document.head.append(script);
+  }}, 50);
+}}
 </script>"""
 
 

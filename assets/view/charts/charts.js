@@ -53,13 +53,13 @@ export class ChartsView {
     this.#apply();
   }
 
-  /** Draw a state soon; settled: nothing moves by itself. @param {State} state @param {{ settled: boolean }} how */
-  render(state, { settled }) {
+  /** Draw a state soon. @param {State} state */
+  render(state) {
     this.#state = state;
     this.#extend(state.lanes.speculative ?? state.lanes.plain);
     const kind = state.lane ? state.source.kind : "";
     const learns = Boolean(state.lanes.speculative?.header.history?.length);
-    for (const slot of this.slots) slot.render({ learns, kind, settled });
+    for (const slot of this.slots) slot.render({ learns, kind });
   }
 
   /** Draw anew, in other colours perhaps. */

@@ -7,9 +7,9 @@ import { MARGIN, layout } from "./axes.js";
 
 const COLOURS = ["ink", "soft", "line", "grid", "card", "accepted", "rejected", "correction", "bonus", "drafted"];
 const CONFIG = { displayModeBar: false };
-const EVERY = 80; // milliseconds from one drawing's begin to the next, so that a chart is never seen behind the player
-const REST = 4; // times as long as a drawing took, the next one waits: a slow machine draws less often
-const LATE = 20; // milliseconds that a drawing may wait for a moment between two frames
+const EVERY = 60; // milliseconds from one drawing's begin to the next, so that a chart is never seen behind the player
+const REST = 2; // times as long as a drawing took, the next one waits: a slow machine draws less often
+const LATE = 10; // milliseconds that a drawing may wait for a moment between two frames
 /** @param {() => void} call */
 const whenIdle = (call) => ("requestIdleCallback" in globalThis ? requestIdleCallback(call, { timeout: LATE }) : call());
 
@@ -56,12 +56,10 @@ export class Plot {
 
   /**
    * Draw soon what figure(colours) gives by then: its traces, what `layout` takes, and as `label` what is read out.
-   * settled: nothing moves by itself, so that this drawing need not wait its turn
-   * @param {Draw} figure @param {boolean} [settled]
+   * @param {Draw} figure
    */
-  show(figure, settled = false) {
+  show(figure) {
     this.#figure = figure;
-    if (settled) this.#rested = 0;
     this.#soon();
   }
 

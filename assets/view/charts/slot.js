@@ -17,6 +17,7 @@ export class Slot {
   /** @type {Figure | null} */
   #figure = null;
   #key = "";
+  #kind = "";
 
   /** @param {Words} words @param {number} i @param {Asks} asks */
   constructor(words, i, asks) {
@@ -60,14 +61,17 @@ export class Slot {
   }
 
   /**
-   * learns: whether there are earlier runs to compare with; kind: of the state's source, none before a run; settled: see `Plot`
-   * @param {{ learns: boolean, kind: string, settled: boolean }} how
+   * learns: whether there are earlier runs to compare with; kind: of the state's source, none before a run
+   * @param {{ learns: boolean, kind: string }} how
    */
-  render({ learns, kind, settled }) {
+  render({ learns, kind }) {
     this.tabs.history.hidden = !learns && this.#name !== "history";
-    this.origin.className = `sd-origin sd-origin-${kind}`;
-    this.origin.textContent = this.#words.origin[kind] ?? "";
-    this.plot.show((colours) => this.#draw(colours), settled);
+    if (this.#kind !== kind) {
+      this.#kind = kind;
+      this.origin.className = `sd-origin sd-origin-${kind}`;
+      this.origin.textContent = this.#words.origin[kind] ?? "";
+    }
+    this.plot.show((colours) => this.#draw(colours));
   }
 
   light() {

@@ -28,7 +28,6 @@ export class Drawing {
     this.#words = words;
     this.drawNumbers = calm(250, () => view.numbers.render(view.state));
     this.drawTree = calm(120, () => view.tree.render(view.state, view.selection.lit));
-    this.drawCharts = calm(100, () => view.charts.render(view.state, { settled: !view.moving }));
     this.drawHighlight = calm(150, () => view.charts.highlight(this.#litStep));
     this.drawPlaced = calm(100, () => this.#drawInspector());
     this.drawLatest = calm(1500, () => this.#findLatest());
@@ -74,7 +73,7 @@ export class Drawing {
     strip.follow();
     this.drawTree();
     this.drawNumbers();
-    this.drawCharts();
+    this.#view.charts.render(state);
     this.drawLatest();
   }
 
