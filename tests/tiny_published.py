@@ -53,6 +53,8 @@ def _write(name: str, folder: Path, words: int) -> Path:
         return write_flat(folder, make(fc_norm=True, norm_output=True, **facts))
     if name == "SafeAILab":
         return write_flat(folder, make(**facts))
+    if name == "P-EAGLE":
+        return write_speculators(folder, make(layers=2, places=4, mask=words - 1, **facts))
     if name == "JetSpec":
         model = tiny_dflash.make(**facts | {"words": words}, mask=words - 1, causal=True)
         return tiny_dflash.write_flat(folder, model, num_target_layers=2)
@@ -91,6 +93,8 @@ def published(name: str) -> Callable[[int, Features], dict[str, Callable[[], Any
             block = FeatureReader(DFlashModel(found, features))
             return dict.fromkeys(("block", "jet"), lambda: block)
         reader = FeatureReader(CompactModel(found, features))
+        if name == "P-EAGLE":
+            return dict.fromkeys(("block", "jet"), lambda: reader)
         return {"feature": lambda: reader}
 
     return openers

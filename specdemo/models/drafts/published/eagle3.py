@@ -42,6 +42,8 @@ from specdemo.models.drafts.published.family import (
 from specdemo.models.drafts.published.source import DrafterFiles
 
 SPECULATORS = "eagle3"
+# Of P-EAGLE: speculators and NeMo, AMD's PARD, AWS.
+MASK_TOKENS = ("mask_token_id", "pard_token", "ptd_token_id")
 STATES = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -73,9 +75,19 @@ def takes(config: Mapping[str, Any]) -> bool:
     """Whether a config is of this family. SafeAILab's first ones name a plain Llama with a draft vocabulary."""
     if "speculators_model_type" in config:
         return bool(config["speculators_model_type"] == SPECULATORS)
+    return is_flat(config) and mask_token(config) is None
+
+
+def is_flat(config: Mapping[str, Any]) -> bool:
+    """Whether a config has the layout of SafeAILab and SpecForge, P-EAGLE's included."""
     kinds = " ".join(map(str, config.get("architectures") or ())).lower()
     plain = "llamaforcausallm" in kinds and "draft_vocab_size" in config
-    return "eagle3" in kinds or plain
+    return "eagle3" in kinds or "peagle" in kinds or plain
+
+
+def mask_token(config: Mapping[str, Any]) -> Any:
+    """The token that stands for a guessed place, under one of its names; None where it guesses one place at a time."""
+    return next((config[key] for key in MASK_TOKENS if config.get(key) is not None), None)
 
 
 def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
@@ -113,8 +125,19 @@ def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
 def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     """Check a drafter against its own config and the target. Raises UserError."""
     if "mask_hidden" in files.shapes:
-        raise files.wrong("it is a P-EAGLE drafter, which guesses in parallel, and is not read yet")
+        raise files.wrong("it is a P-EAGLE drafter, and its config.json names no mask_token_id")
     config = read_config(files, target)
+    check_target(files, target, config)
+    check_tensors(files, *shapes(files, config))
+
+    def decoder(lent: Lent) -> CompactDecoder:
+        return CompactDecoder(load(files, config, lent))
+
+    return Reading(("feature",), config.reads, True, decoder)
+
+
+def check_target(files: DrafterFiles, target: TargetFacts, config: Eagle3Config) -> None:
+    """Refuse a drafter of another target."""
     check_sizes(files, target, hidden=config.target_hidden, vocabulary=config.vocabulary)
     check_layers(files, target, config.reads)
     hidden, count = config.layers.hidden_size, len(config.reads)
@@ -124,13 +147,11 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
             files, target,
             f"it mixes {files.shapes['fc.weight'][1]:,} numbers of states, and the {count} that it names have {width:,}",
         )  # fmt: skip
-    check_tensors(files, *_shapes(files, config))
     if "embed_tokens.weight" not in files.shapes and hidden != target.hidden_size:
         raise files.wrong("it has no embedding of its own, and the target's is of another width")
-    return Reading(("feature",), config.reads, True, lambda lent: load(files, config, lent))
 
 
-def _shapes(
+def shapes(
     files: DrafterFiles, config: Eagle3Config
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
     """What must be there, and what may be."""
@@ -160,11 +181,11 @@ def _shapes(
     return needed, optional
 
 
-def load(files: DrafterFiles, config: Eagle3Config, lent: Lent) -> CompactDecoder:
+def load(files: DrafterFiles, config: Eagle3Config, lent: Lent) -> CompactWeights:
     """What runs. Raises UserError for words that are not the target's."""
     loader, first = Loader(files, lent), config.names[0]
     embedding = loader.embedding()
-    weights = CompactWeights(
+    return CompactWeights(
         config=config.layers,
         layers=tuple(loader.layer(name) for name in config.names),
         norm=loader.vector("norm.weight"),
@@ -180,7 +201,6 @@ def load(files: DrafterFiles, config: Eagle3Config, lent: Lent) -> CompactDecode
         beside=Beside(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
         own_head=True,
     )
-    return CompactDecoder(weights)
 
 
 def _injection(loader: Loader, config: Eagle3Config) -> Injection:

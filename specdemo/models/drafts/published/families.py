@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdemo.errors import UserError
-from specdemo.models.drafts.published import dflash, dspark, eagle3, medusa
+from specdemo.models.drafts.published import dflash, dspark, eagle3, medusa, peagle
 from specdemo.models.drafts.published.family import OTHER, Family, Lent, Reading, TargetFacts
 from specdemo.models.drafts.published.source import DrafterFiles, drafter_files
 from specdemo.models.drafts.trained import Trained
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FAMILIES: tuple[Family, ...] = (
     eagle3.EAGLE3,
+    peagle.PEAGLE,
     dflash.DFLASH,
     dflash.JETSPEC,
     dspark.DSPARK,
