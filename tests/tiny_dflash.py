@@ -5,6 +5,7 @@ Nothing of the package is used here: a drafter that runs as this file says runs 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,17 @@ class DFlash:
     head_is_embedding: bool = False
     rank: int = 0  # of DSpark's Markov head
     confident: bool = False  # whether there is a confidence head, which reads the Markov head too
+    taps: int = 0  # of DFlash 2's convolutions, and how many numbers of a row share a kernel
+    group: int = 8
+    chosen: int = 0  # rank of DFlash 2's selector, and of how many words it chooses one
+    most: int = 5
+    window: int = 0  # that the first layers see, all but the last of several
+    window_causal: bool = False
+    convolves: tuple[bool, bool] = (True, True)  # what goes into a part, and what comes out
+    dynamic: bool = True  # the kernel depends on the place
+    from_input: bool = True  # also the one over what comes out depends on what goes in
+    state_gates: bool = True  # the selector heeds the place's state
+    tap_first: bool = True  # kernels are written tap by tap, and not group by group
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
@@ -77,10 +89,27 @@ def make(**facts: Any) -> DFlash:
     if model.rank:
         found["markov_head.markov_w1.weight"] = matrix(model.vocabulary, model.rank)
         found["markov_head.markov_w2.weight"] = matrix(model.words, model.rank)
+    found |= added(model, matrix) if model.taps else {}
     if model.confident:
         found["confidence_head.proj.weight"] = matrix(1, hidden + model.rank)
         found["confidence_head.proj.bias"] = matrix(1, 4)[0, :1]
     return model
+
+
+def added(model: DFlash, matrix: Callable[[int, int], Tensor]) -> dict[str, Tensor]:
+    """The convolutions and the selector of DFlash 2."""
+    found: dict[str, Tensor] = {}
+    for number in range(model.layers):
+        for part in ("attention_conv", "mlp_conv"):
+            begin = f"layers.{number}.{part}."
+            kernel = matrix(2 * model.taps, model.hidden) * 0.5 * model.hidden**0.5
+            found[f"{begin}base_kernel"] = kernel.view(2, model.taps, model.hidden)
+            rows = 2 * model.taps * model.hidden // model.group
+            found[f"{begin}kernel_projection.weight"] = matrix(rows, model.hidden)
+    for part in ("predecessor", "successor"):
+        found[f"candidate_selector.{part}_codebook"] = matrix(model.vocabulary, model.chosen)
+    found["candidate_selector.hidden_projection.weight"] = matrix(model.chosen, model.hidden)
+    return found
 
 
 def sizes(model: DFlash) -> dict[str, Any]:
@@ -97,9 +126,27 @@ def sizes(model: DFlash) -> dict[str, Any]:
         "rope_theta": model.theta,
         "vocab_size": model.vocabulary,
         "hidden_act": "silu",
-        "layer_types": ["full_attention"] * model.layers,
-        "sliding_window": None,
-        "use_sliding_window": False,
+        "layer_types": [
+            "sliding_attention" if is_near(model, number) else "full_attention"
+            for number in range(model.layers)
+        ],
+        "sliding_window": model.window or None,
+        "use_sliding_window": bool(model.window),
+    }
+
+
+def is_near(model: DFlash, number: int) -> bool:
+    """Whether a layer forgets what is far back."""
+    return bool(model.window) and (number < model.layers - 1 or model.layers == 1)
+
+
+def second(model: DFlash) -> dict[str, Any]:
+    """What DFlash 2 says besides."""
+    return {
+        "conv_kernel_size": model.taps,
+        "conv_group_size": model.group,
+        "selector_rank": model.chosen,
+        "selector_top_k": model.most,
     }
 
 
@@ -118,8 +165,10 @@ def write_flat(folder: Path, model: DFlash, own: dict[str, Any] | None = None, *
         "architectures": ["DFlashDraftModel"],
         "block_size": model.block,
         "num_target_layers": 8,
-        "dflash_config": theirs | (own or {}),
+        "dflash_config": theirs | (second(model) if model.taps else {}) | (own or {}),
     }
+    if model.taps:
+        config |= {"architectures": ["DFlash2DraftModel"], "is_causal": model.window_causal}
     return write_folder(folder, config | more, model.tensors)
 
 
@@ -138,8 +187,11 @@ def write_speculators(folder: Path, model: DFlash, **more: Any) -> Path:
         "aux_hidden_state_layer_ids": list(model.reads),
         "mask_token_id": model.mask,
         "sample_from_anchor": model.anchored,
-        "sliding_window_non_causal": False,
+        "sliding_window_non_causal": not model.window_causal,
     }
+    if model.taps:
+        config |= {"speculators_model_type": "dflash2", "architectures": ["DFlash2DraftModel"]}
+        config |= second(model)
     return write_folder(folder, config | more, model.tensors)
 
 
@@ -198,16 +250,25 @@ class Reference:
                 self.normed(f"{begin}input_layernorm", one, wanted=model.text_norm) for one in known
             ]
             of_block = [self.normed(f"{begin}input_layernorm", one) for one in x]
+            of_block, kernels = self.into(f"{begin}attention_conv.", of_block)
             keys = [self.key(begin, one, place) for place, one in enumerate(of_text)]
             keys += [self.key(begin, one, first + row) for row, one in enumerate(of_block)]
             values = [
                 (self.tensors[f"{begin}self_attn.v_proj.weight"] @ one).view(KV_HEADS, HEAD)
                 for one in of_text + of_block
             ]
-            x = [
-                self.after(begin, past, self.looked(begin, normed, row, keys, values, first))
-                for row, (past, normed) in enumerate(zip(x, of_block, strict=True))
+            near = is_near(model, number)
+            looked = [
+                self.tensors[f"{begin}self_attn.o_proj.weight"]
+                @ self.looked(begin, normed, row, keys, values, first, near=near)
+                for row, normed in enumerate(of_block)
             ]
+            looked = self.out_of(looked, kernels)
+            x = [past + one for past, one in zip(x, looked, strict=True)]
+            inner = [self.normed(f"{begin}post_attention_layernorm", one) for one in x]
+            inner, kernels = self.into(f"{begin}mlp_conv.", inner)
+            added = self.out_of([self.gates(begin, one) for one in inner], kernels)
+            x = [past + one for past, one in zip(x, added, strict=True)]
         self.states_out = [self.normed("norm", one) for one in x]
         logits = torch.stack([self.head @ one for one in self.states_out])
         logits = logits * model.multiplier
@@ -242,25 +303,81 @@ class Reference:
         return self.turned(begin, "k", x, place)
 
     def looked(
-        self, begin: str, normed: Tensor, row: int, keys: list, values: list, first: int
+        self,
+        begin: str,
+        normed: Tensor,
+        row: int,
+        keys: list,
+        values: list,
+        first: int,
+        *,
+        near: bool,
     ) -> Tensor:
         """(HEADS x HEAD,): attention of a row of the block over the text and the block."""
         query, seen = self.turned(begin, "q", normed, first + row), len(keys)
-        if self.model.causal:
+        if self.model.window_causal if near else self.model.causal:
             seen -= self.model.block - 1 - row
+        text = len(keys) - self.model.block
+        since = max(0, first + row - self.model.window + 1) if near else 0
+        mine = [one for one in range(seen) if one >= text or one >= since]
         found = []
         for head in range(HEADS):
             shared = head // (HEADS // KV_HEADS)
-            own = torch.stack([one[shared] for one in keys[:seen]])
+            own = torch.stack([keys[one][shared] for one in mine])
             weights = (own @ query[head] / HEAD**0.5).softmax(0)
-            found.append(weights @ torch.stack([one[shared] for one in values[:seen]]))
+            found.append(weights @ torch.stack([values[one][shared] for one in mine]))
         return torch.cat(found)
 
-    def after(self, begin: str, past: Tensor, looked: Tensor) -> Tensor:
-        """(H,): the rest of a layer."""
-        x = past + self.tensors[f"{begin}self_attn.o_proj.weight"] @ looked
-        inner = self.normed(f"{begin}post_attention_layernorm", x)
+    def gates(self, begin: str, inner: Tensor) -> Tensor:
+        """(H,): what the gates add."""
         gate, up = (
             self.tensors[f"{begin}mlp.{part}_proj.weight"] @ inner for part in ("gate", "up")
         )
-        return x + self.tensors[f"{begin}mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * up)
+        return self.tensors[f"{begin}mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * up)
+
+    def into(self, begin: str, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """What goes into a part once each row has read those before it, and kernels (taps, H) for what comes out."""
+        model = self.model
+        if not model.taps:
+            return x, []
+        base, groups = self.tensors[f"{begin}base_kernel"], model.hidden // model.group
+        kernels: list[list[Tensor]] = [[], []]
+        for row in x:
+            added = self.tensors[f"{begin}kernel_projection.weight"] @ row
+            if not model.dynamic:
+                added = added * 0
+            for side in range(2):
+                mine = added[side * model.taps * groups : (side + 1) * model.taps * groups]
+                if model.tap_first:
+                    mine = mine.view(model.taps, groups)
+                else:
+                    mine = mine.view(groups, model.taps).T
+                spread = torch.stack(
+                    [mine[:, number // model.group] for number in range(model.hidden)], dim=1
+                )
+                kernels[side].append(base[side] + spread)
+        into = self.along(x, kernels[0]) if model.convolves[0] else x
+        return into, kernels[1] if model.from_input else [base[1]] * len(x)
+
+    def out_of(self, x: list[Tensor], kernels: list[Tensor]) -> list[Tensor]:
+        """What comes out of a part."""
+        return self.along(x, kernels) if kernels and self.model.convolves[1] else x
+
+    def along(self, x: list[Tensor], kernels: list[Tensor]) -> list[Tensor]:
+        """Each row times its first tap, the one before it times the second, and so on; nothing is before a block."""
+        return [
+            sum(kernels[row][tap] * x[row - tap] for tap in range(self.model.taps) if row >= tap)
+            for row in range(len(x))
+        ]
+
+    def selected(self, place: int, logits: Tensor, token: int) -> dict[int, float]:
+        """Scores of the candidates of a place, after this token."""
+        state = self.states_out[place + 1]
+        names = ("predecessor_codebook", "successor_codebook", "hidden_projection.weight")
+        before, after, project = (self.tensors[f"candidate_selector.{name}"] for name in names)
+        gate = project @ state if self.model.state_gates else torch.ones(self.model.chosen)
+        ranked = sorted(range(len(logits)), key=lambda one: -float(logits[one]))
+        return {
+            one: float(logits[one] + (before[token] * gate * after[one]).sum())
+            for one in ranked[: self.model.most]
+        }

@@ -80,10 +80,9 @@ def make(**facts: Any) -> Eagle3:
     found["lm_head.weight"] = matrix(model.words, hidden) * 2
     each = range(len(model.reads) if model.fc_norm else 0)
     found |= {f"fc_norm.{number}.weight": norm(hidden) for number in each}
-    if model.norm_before_fc:
-        found["input_norm.weight"] = norm(len(model.reads) * hidden)
-    if model.places > 1:
-        found["mask_hidden"] = 3 * noise(1, 1, len(model.reads) * hidden)
+    width = len(model.reads) * hidden
+    found |= {"input_norm.weight": norm(width)} if model.norm_before_fc else {}
+    found |= {"mask_hidden": 3 * noise(1, 1, width)} if model.places > 1 else {}
     if model.own_embedding:
         found["embed_tokens.weight"] = noise(model.vocabulary, hidden)
     if model.words < model.vocabulary:

@@ -63,6 +63,10 @@ def _write(name: str, folder: Path, words: int) -> Path:
             **facts | {"words": words}, mask=words - 1, anchored=True, rank=4, confident=True
         )
         return tiny_dflash.write_dspark(folder, model, num_target_layers=2)
+    if name == "DFlash 2":
+        sizes = {"taps": 2, "chosen": 4, "most": min(8, words), "window": 6}
+        model = tiny_dflash.make(**facts | {"words": words}, mask=words - 1, **sizes)
+        return tiny_dflash.write_flat(folder, model, num_target_layers=2)
     if name == "DFlash":
         model = tiny_dflash.make(**facts, mask=words - 1)
         return tiny_dflash.write_speculators(folder, model)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from specdemo.drafters.draft_reader import DraftReader
     from specdemo.models.drafts.compact import CompactModel
-    from specdemo.models.drafts.compact_weights import MarkovHead
+    from specdemo.models.drafts.compact_weights import Corrector
     from specdemo.models.drafts.dflash import DFlashModel
 
 
@@ -41,7 +41,7 @@ class Block:
         self.model: CompactModel | DFlashModel = model
         self.costs: Costs = draft.costs
         self.depth = self.model.weights.depth
-        self.markov: MarkovHead | None = self.model.weights.markov
+        self.markov: Corrector | None = self.model.weights.markov
         self._reduced = self.model.weights.words.column_of
 
     def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
@@ -100,7 +100,7 @@ class DSpark(Block, Drafter):
             sure: float | None = None
             if self.markov:
                 sure = self.markov.survival(position, states[position], previous)
-                logits = self.markov.corrected(logits, previous)
+                logits = self.markov.corrected(logits, previous, states[position])
             if sure is None:
                 sure = float(logits.softmax(dim=-1).amax())
             survival *= self.calibration.chance(sure)

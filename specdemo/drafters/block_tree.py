@@ -70,6 +70,7 @@ class _Guesses:
 
     def __init__(self, tree: BlockTree, committed: Sequence[int], logits: Tensor) -> None:
         self.tree, self.committed, self.logits = tree, committed, logits
+        self.states = tree.block.model.states
 
     @immediate
     def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
@@ -88,7 +89,9 @@ class _Guesses:
         block, depth = self.tree.block, tree.depths[node] if node >= 0 else 0
         above = tree.token_ids[node] if node >= 0 else self.committed[-1]
         guesses = self.logits[depth : depth + 1]
-        return block.markov.corrected(guesses, block.row(above)) if block.markov else guesses
+        if block.markov is None:
+            return guesses
+        return block.markov.corrected(guesses, block.row(above), self.states[depth])
 
 
 BLOCK_TREE = Method(

@@ -76,9 +76,26 @@ def after(
     angles: cosines and signed sines of each row, (rows, 1, head_dim)
     x: (rows, H), what goes past attention, without silent rows; normed: (rows, in), what goes into it, with them
     """
-    x = x + layer.output(_attend(layer, index, sizes, normed, angles, rows))
-    gate, up = layer.gate_up(rms_norm(x, layer.post_norm, sizes.eps)).chunk(2, dim=-1)
-    return x + layer.down(F.silu(gate).mul_(up))
+    x = x + attention(layer, index, sizes, normed, angles, rows)
+    return x + gated(layer, rms_norm(x, layer.post_norm, sizes.eps))
+
+
+def attention(
+    layer: LlamaLayer,
+    index: int,
+    sizes: HeadSizes,
+    normed: Tensor,
+    angles: tuple[Tensor, Tensor],
+    rows: Sequence[CacheRows],
+) -> Tensor:
+    """What attention adds to rows: (rows, H), without silent ones. normed: as of `after`"""
+    return layer.output(_attend(layer, index, sizes, normed, angles, rows))
+
+
+def gated(layer: LlamaLayer, normed: Tensor) -> Tensor:
+    """What the gates add to rows. normed: (rows, H), what goes into them. returns: the same shape"""
+    gate, up = layer.gate_up(normed).chunk(2, dim=-1)
+    return layer.down(F.silu(gate).mul_(up))
 
 
 def _attend(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -98,6 +99,20 @@ class Masked:
     state: Tensor
 
 
+class Corrector(Protocol):
+    """What a block drafter makes of a place once the word before it is known. Words are columns of its vocabulary."""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the word before is named as a token of the target, and not as a column."""
+
+    def corrected(self, logits: Tensor, previous: int, state: Tensor) -> Tensor:
+        """A place's logits as new values. logits: (1, W); state: (H,), what went into the head there"""
+
+    def survival(self, guess: int, state: Tensor, previous: int) -> float | None:
+        """How sure it is that a guess will be kept. guess: its number, from 0; None where it does not say"""
+
+
 @dataclass(frozen=True, slots=True)
 class MarkovHead:
     """DSpark's sequential stage. Words are columns of the reduced vocabulary, W standing for any other.
@@ -114,8 +129,8 @@ class MarkovHead:
     temperatures: tuple[float, ...]
     by_token: bool = False
 
-    def corrected(self, logits: Tensor, previous: int) -> Tensor:
-        """A position's logits once the word before it is known, as new values. logits: (1, W). returns: the same shape"""
+    def corrected(self, logits: Tensor, previous: int, state: Tensor) -> Tensor:
+        """See `Corrector`."""
         logits = logits.clone()
         with torch.inference_mode():
             added = self.bias(self.token[previous : previous + 1])
@@ -123,7 +138,7 @@ class MarkovHead:
         return logits
 
     def survival(self, guess: int, state: Tensor, previous: int) -> float | None:
-        """How sure it is that a guess will be kept. guess: its number, from 0; state: (H,) there"""
+        """See `Corrector`."""
         if self.confidence is None:
             return None
         inputs = torch.cat([state.float(), self.token[previous].float()])
@@ -205,7 +220,7 @@ class CompactWeights:
     masked: Masked | None = None
     depth: int = 1
     causal: bool = True
-    markov: MarkovHead | None = None
+    markov: Corrector | None = None
 
     @property
     def compiles(self) -> bool:

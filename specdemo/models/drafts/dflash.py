@@ -35,7 +35,8 @@ from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm
 from specdemo.models.decoders.rotary import RotaryTables
 from specdemo.models.drafts.compact_decoder import tables
-from specdemo.models.drafts.compact_weights import CompactConfig, MarkovHead
+from specdemo.models.drafts.compact_weights import CompactConfig, Corrector
+from specdemo.models.drafts.dflash2 import Convolution
 from specdemo.models.drafts.four_bit import Linear
 
 
@@ -54,6 +55,18 @@ class Scales:
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """Layers that see only what is near. near: which; rows: how many a row looks back at, itself included
+
+    causal: whether rows of a block see only those before them in these layers
+    """
+
+    near: tuple[bool, ...] = ()
+    rows: int = 0
+    causal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DFlashWeights:
     """Shared, immutable weights.
 
@@ -61,8 +74,10 @@ class DFlashWeights:
     reads: hidden states of the target that go in, by layer; mix: those of a token to H; mix_norm: (H,) of the result
     rows: of a block, the pending token and masks; mask: token id
     anchored: the pending token's row guesses the next place, and each mask the one after its own
-    causal: whether rows of a block see only those before them
+    causal: whether rows of a block see only those before them, in layers that see all
+    windows: layers that do not see all
     markov: what the token before a place says of it; None for nothing
+    convolutions: around attention and gates of each layer; none for no layer
     """
 
     config: CompactConfig
@@ -79,7 +94,9 @@ class DFlashWeights:
     anchored: bool = False
     causal: bool = False
     scales: Scales = Scales()
-    markov: MarkovHead | None = None
+    windows: Windows = Windows()
+    markov: Corrector | None = None
+    convolutions: tuple[tuple[Convolution, Convolution], ...] = ()
 
     @property
     def depth(self) -> int:
@@ -99,9 +116,11 @@ class BlockInput(ForwardInput):
 
     states: (new, H), `DFlashWeights.mixed` of the new tokens; positions: of the new tokens, then of the block
     token_ids: of the block, or one for each new token, whichever the pass is about
+    near: (block, keys) bool, what `seen` is to layers that see only what is near
     """
 
     states: Tensor = field(kw_only=True)
+    near: Tensor | None = None
 
 
 class DFlashDecoder:
@@ -140,16 +159,29 @@ class DFlashDecoder:
     def _guess(self, inputs: Sequence[BlockInput]) -> list[ForwardOutput]:
         """Blocks through all layers, and new tokens of their texts through what they need of each."""
         weights, sizes = self.weights, self.weights.config.sizes
-        angles, rows = self._angles(inputs), self._rows(inputs)
+        angles, far = self._angles(inputs), self._rows(inputs, [one.seen for one in inputs])
+        near = self._rows(inputs, [one.near for one in inputs]) if weights.windows.rows else far
         x = torch.cat([weights.embedding[list(one.token_ids)] for one in inputs])
         x = x * weights.scales.embedding
         counts = [len(one.token_ids) for one in inputs]
         for index, layer in enumerate(weights.layers):
-            own = rms_norm(x, layer.input_norm, sizes.eps).split(counts)
+            rows = near if weights.windows.rows and weights.windows.near[index] else far
+            normed, kernels = rms_norm(x, layer.input_norm, sizes.eps), torch.empty(0)
+            around, gates = weights.convolutions[index] if weights.convolutions else (None, None)
+            if around:
+                normed, kernels = around.before(normed, counts)
             parts = [
-                part for one, block in zip(inputs, own, strict=True) for part in (one.states, block)
+                part
+                for one, block in zip(inputs, normed.split(counts), strict=True)
+                for part in (one.states, block)
             ]
-            x = layers.after(layer, index, sizes, x, torch.cat(parts), angles, rows)
+            if not (around and gates):
+                x = layers.after(layer, index, sizes, x, torch.cat(parts), angles, rows)
+                continue
+            looked = layers.attention(layer, index, sizes, torch.cat(parts), angles, rows)
+            x = x + around.after(looked, kernels, counts)
+            normed, kernels = gates.before(rms_norm(x, layer.post_norm, sizes.eps), counts)
+            x = x + gates.after(layers.gated(layer, normed), kernels, counts)
         states = [
             part[-one.answers :]
             for one, part in zip(
@@ -160,14 +192,16 @@ class DFlashDecoder:
         answers = logits.split([one.answers for one in inputs])
         return [ForwardOutput(one, (at,)) for one, at in zip(answers, states, strict=True)]
 
-    def _rows(self, inputs: Sequence[BlockInput]) -> list[CacheRows]:
-        """Where rows lie, and what blocks look at."""
+    def _rows(
+        self, inputs: Sequence[BlockInput], masks: Sequence[Tensor | None]
+    ) -> list[CacheRows]:
+        """Where rows lie, and what blocks look at. masks: (block, keys) bool of each; None for all"""
         sizes, found, begin = self.weights.config.sizes, [], 0
-        for one in inputs:
+        for one, seen in zip(inputs, masks, strict=True):
             new, block = len(one.states), len(one.token_ids)
             at = Look(None, block <= FOLDED_ROWS)
-            if one.seen is not None:
-                at = look(one.seen, block, sizes.heads // sizes.kv_heads, self.weights.embedding)
+            if seen is not None:
+                at = look(seen, block, sizes.heads // sizes.kv_heads, self.weights.embedding)
             found.append(CacheRows(begin, begin + new + block, one.cache, at, silent=new))
             begin += new + block
         return found
@@ -226,19 +260,28 @@ class DFlashModel:
         *ahead, last = self._new(pending) or [range(0)]
         for part in ahead:
             yield from self._keep(part)
-        seen = None
-        if weights.causal:
-            before = self._cache.length + len(last)
-            seen = torch.ones(weights.rows, before + weights.rows, dtype=torch.bool).tril_(before)
+        before, windows = self._cache.length + len(last), weights.windows
+        seen = self._seen(before, causal=True) if weights.causal else None
+        near = None
+        if windows.rows:
+            near = self._seen(before, causal=windows.causal)
+            rows = torch.arange(pending, pending + weights.rows)[:, None]
+            near[:, :before] &= rows - torch.arange(before) < windows.rows
         block = BlockInput(
             [token_ids[-1], *[weights.mask] * (weights.rows - 1)],
             [*last, *range(pending, pending + weights.rows)],
-            seen, self._cache, weights.depth, states=self._mixed(last),
+            seen, self._cache, weights.depth, states=self._mixed(last), near=near,
         )  # fmt: skip
         output = yield from asked(ForwardRequest(self.decoder, block))
         self._cache.gather(range(len(last)))
         (self.states,) = output.states
         return output.logits
+
+    def _seen(self, before: int, *, causal: bool) -> Tensor:
+        """(block, keys) bool: what rows of a block see behind so many tokens."""
+        rows = self.weights.rows
+        seen = torch.ones(rows, before + rows, dtype=torch.bool)
+        return seen.tril_(before) if causal else seen
 
     def _new(self, end: int) -> list[range]:
         """Positions before `end` that the target has read and this has not, in pieces."""

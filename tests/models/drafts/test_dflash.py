@@ -1,4 +1,4 @@
-"""Published DFlash, JetSpec and DSpark drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
+"""Published DFlash, DFlash 2, JetSpec and DSpark drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specdemo.engine.features import Features
 from specdemo.engine.forward import answer_together, answered
 from specdemo.errors import UserError
 from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.drafts.published import dflash
+from specdemo.models.drafts.published import dflash, dflash2
 from specdemo.models.drafts.published.families import FAMILIES
 from specdemo.models.drafts.published.family import Lent, Loader, TargetFacts
 from specdemo.models.drafts.published.source import drafter_files
@@ -30,6 +30,7 @@ SCALED = {"embedding_scale": 3.0, "multiplier": 0.25, "cap": 2.0, "layers": 1}
 JETSPEC = {"causal": True}
 SPECULATORS = {"words": 48, "reads": (2, 4, 5)}
 ANCHORED = {"anchored": True}
+SECOND = {"taps": 2, "chosen": 6, "window": 4}
 LAYOUTS = {
     "z-lab": (write_flat, Z_LAB),
     "z-lab, scaled": (write_flat, SCALED),
@@ -103,9 +104,10 @@ def test_a_layout_runs_as_its_format_says(tmp_path, layout):
     )
 
 
-def test_blocks_of_several_conversations_are_one_pass(tmp_path):
-    """Of texts of other lengths, beside one that only reads."""
-    model = make(causal=True)
+@pytest.mark.parametrize("facts", [JETSPEC, SECOND])
+def test_blocks_of_several_conversations_are_one_pass(tmp_path, facts):
+    """Of texts of other lengths, beside one that only reads. No block looks into another."""
+    model = make(**facts)
     states = states_of(model, 9)
     found = decoder(write_flat(tmp_path / "drafter", model))
     drafters = [DFlashModel(found, Features(model.reads)) for _ in range(3)]
@@ -251,7 +253,7 @@ def test_dspark_corrects_each_place_by_the_token_before_it(tmp_path, layout):
     same(found, wanted)
     unsaid = next((one for one in range(VOCABULARY) if one not in reference.tokens()), 44)
     for place, token in enumerate((TEXT[-1], unsaid, 9)):
-        one = markov.corrected(found[place : place + 1], token)[0]
+        one = markov.corrected(found[place : place + 1], token, drafter.states[place])[0]
         same(one, reference.corrected(wanted[place], token))
         assert (one - found[place]).abs().max() > 0.05
         sure = markov.survival(place, drafter.states[place], token)
@@ -281,6 +283,101 @@ def test_dspark_without_a_markov_head_is_dflash_from_the_anchor(tmp_path):
 def test_other_heads_are_refused(tmp_path, sentence, more):
     with pytest.raises(UserError, match=sentence):
         opened(write_dspark(tmp_path / "it", make(**DSPARK), **more))
+
+
+LAYOUTS_OF_SECOND = {
+    "z-lab": (write_flat, SECOND),
+    "z-lab, three taps": (write_flat, {"taps": 3, "chosen": 6, "group": 16, "cap": 2.0}),
+    "speculators": (write_speculators, {**SECOND, "window_causal": True}),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS_OF_SECOND)
+def test_dflash_2_convolves_and_chooses_among_candidates(tmp_path, layout):
+    """After a text read at once, and after one that goes on: each place, and what the selector makes of it."""
+    write, facts = LAYOUTS_OF_SECOND[layout]
+    model = make(**facts)
+    states = states_of(model, len(TEXT))
+    reference = Reference(model, EMBEDDING, HEAD, states)
+    drafter = opened(write(tmp_path / "it", model))
+    know(drafter, states, 0, 3)
+    same(answered(drafter.guessing(TEXT[:4])), reference.guess(TEXT[:4]))
+    know(drafter, states, 3, len(TEXT) - 1)
+    found, wanted = answered(drafter.guessing(TEXT[4:])), reference.guess(TEXT)
+    same(found, wanted)
+    selector = drafter.weights.markov
+    assert selector is not None
+    assert selector.by_token
+    for place, token in enumerate((TEXT[-1], 44, 9)):
+        scores = selector.corrected(found[place : place + 1], token, drafter.states[place])[0]
+        sayable = scores.isfinite().nonzero().flatten().tolist()
+        expected = reference.selected(place, wanted[place], token)
+        assert sayable == sorted(expected)
+        same(scores[sayable], torch.tensor([expected[one] for one in sayable]))
+        assert selector.survival(place, drafter.states[place], token) is None
+
+
+TRAPS_OF_SECOND = {
+    "what goes in is convolved": {"convolves": (False, True)},
+    "what comes out is convolved": {"convolves": (True, False)},
+    "kernels depend on the place": {"dynamic": False},
+    "kernels of what comes out, too": {"from_input": False},
+    "kernels are written tap by tap": {"tap_first": False},
+    "layers forget what is far back": {"window": 0},
+    "a block sees all of itself": {"window_causal": True},
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS_OF_SECOND)
+def test_a_trap_of_dflash_2_makes_a_difference(tmp_path, trap):
+    model = make(**SECOND)
+    states = states_of(model, len(TEXT))
+    found = guessed(opened(write_flat(tmp_path / "it", model)), states)
+    ignored = Reference(model, EMBEDDING, HEAD, states, **TRAPS_OF_SECOND[trap]).guess(TEXT)
+    assert (found - ignored).abs().max() > 0.05
+
+
+def test_the_selector_heeds_the_state_of_a_place(tmp_path):
+    model = make(**SECOND)
+    states = states_of(model, len(TEXT))
+    drafter = opened(write_flat(tmp_path / "it", model))
+    found = guessed(drafter, states)
+    scores = drafter.weights.markov.corrected(found[:1], TEXT[-1], drafter.states[0])[0]
+    ignoring = Reference(model, EMBEDDING, HEAD, states, state_gates=False)
+    ignored = ignoring.selected(0, ignoring.guess(TEXT)[0], TEXT[-1])
+    assert max(abs(float(scores[one]) - ignored[one]) for one in ignored) > 0.05
+
+
+def test_layers_that_forget_are_causal_where_nothing_else_is_said(tmp_path):
+    model = make(window=4)
+    drafter = opened(write_flat(tmp_path / "it", model, is_causal=None))
+    states = states_of(model, len(TEXT))
+    wanted = Reference(model, EMBEDDING, HEAD, states, window_causal=True).guess(TEXT)
+    same(guessed(drafter, states), wanted)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "own"),
+    [
+        ("no selector_top_k", {"selector_top_k": None}),
+        ("into groups of 5", {"conv_group_size": 5}),
+        ("shape .* in place of", {"conv_kernel_size": 3}),
+        ("shape .* in place of", {"selector_rank": 5}),
+        ("speaks another vocabulary", {"selector_top_k": 65}),
+    ],
+)
+def test_other_selectors_and_convolutions_are_refused(tmp_path, sentence, own):
+    with pytest.raises(UserError, match=sentence):
+        opened(write_flat(tmp_path / "it", make(**SECOND), own))
+
+
+def test_dflash_2_under_the_name_of_dflash_is_dflash_2(tmp_path):
+    """One server does not know the other name."""
+    folder = write_flat(tmp_path / "it", make(**SECOND), architectures=["DFlashDraftModel"])
+    assert opened(folder).weights.convolutions
+    other = drafter_files(str(folder), tmp_path)
+    with pytest.raises(UserError, match="states of 32 numbers, and this target's have 48"):
+        dflash2.read(other, TargetFacts("tiny", 48, VOCABULARY, LAYERS))
 
 
 WRONG_TARGETS = {
@@ -320,8 +417,8 @@ def test_states_that_a_target_has_not_are_refused(tmp_path):
             {"sliding_window": 8, "layer_types": ["sliding_attention"]},
         ),
         ("turns 50% of a head", {}, {"partial_rotary_factor": 0.5}),
-        ("DFlash 2", {}, {"architectures": ["DFlash2DraftModel"]}),
-        ("DFlash 2", {"selector_rank": 256}, {}),
+        ("no conv_kernel_size", {}, {"architectures": ["DFlash2DraftModel"]}),
+        ("no conv_kernel_size", {"selector_rank": 256}, {}),
         ("corrects its guesses by domino", {"projector_type": "domino"}, {}),
         ("of the kind mla", {"attention_mode": "mla"}, {}),
         ("another width than the target's", {"target_hidden_size": 48}, {}),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdemo.models.drafts.compact_weights import CompactConfig
-from specdemo.models.drafts.dflash import DFlashDecoder, DFlashWeights, Scales
+from specdemo.models.drafts.dflash import DFlashDecoder, DFlashWeights, Scales, Windows
 from specdemo.models.drafts.published.family import (
     TIED,
     Family,
@@ -32,7 +32,10 @@ from specdemo.models.drafts.published.family import (
 )
 from specdemo.models.drafts.published.source import DrafterFiles
 
-ARCHITECTURES = ("dflashdraftmodel", "dflashspeculator", "qwen3dsparkmodel", "dsparkdraftmodel")
+ARCHITECTURES = (
+    "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
+    "dsparkdraftmodel",
+)  # fmt: skip
 # Of `dflash_config`: what is read here; `num_anchors` and `loss_decay_gamma` are of training alone.
 KNOWN = frozenset({
     "attention_mode", "block_size", "causal", "causal_head", "final_logit_softcapping", "input_embedding_scale",
@@ -47,7 +50,7 @@ class DFlashConfig:
 
     layers: their sizes; inner: of their gates; count: how many
     reads: the target's hidden states, as transformers counts them
-    rows, mask, anchored, causal, scales: as of `DFlashWeights`
+    rows, mask, anchored, causal, scales, windows: as of `DFlashWeights`
     words: that the head speaks, of `vocabulary`
     """
 
@@ -60,6 +63,7 @@ class DFlashConfig:
     anchored: bool
     causal: bool
     scales: Scales
+    windows: Windows
     words: int
     vocabulary: int
 
@@ -70,14 +74,21 @@ def takes(config: Mapping[str, Any], name: str = "dflash") -> bool:
         return bool(config["speculators_model_type"] == name)
     if own_facts(config).get("projector_type") == "dspark":
         return name == "dspark"
+    if "dflash" in kind_of(config) and is_second(config):
+        return name == "dflash2"
     return name in kind_of(config)
 
 
-def is_causal(config: Mapping[str, Any]) -> bool:
-    """Whether rows of a block see only those before them."""
+def is_second(config: Mapping[str, Any]) -> bool:
+    """Whether a config is one of DFlash 2, which some servers want to be named DFlash."""
+    return "dflash2" in kind_of(config) or bool(facts_of(config).get("selector_rank"))
+
+
+def is_causal(config: Mapping[str, Any], *, otherwise: bool = False) -> bool:
+    """Whether rows of a block see only those before them. otherwise: where nothing is said"""
     own = own_facts(config)
     said = (own.get("causal"), own.get("causal_head"), config.get("is_causal"))
-    return bool(next((one for one in said if one is not None), False))
+    return bool(next((one for one in said if one is not None), otherwise))
 
 
 def read_config(
@@ -101,8 +112,9 @@ def read_config(
         raise files.wrong("its config.json has no transformer_layer_config")
     said = facts_of(config)
     _check_variant(files, said, corrector, known)
-    layers = layer_config(files, sizes)
     count = files.number(sizes, "num_hidden_layers")
+    windows = _windows(files, sizes, nested=nested, count=count)
+    layers = layer_config(files, sizes, windows=bool(windows.rows))
     vocabulary = files.number(sizes, "vocab_size")
     rows = files.number(said, "block_size")
     anchored = bool(said.get("sample_from_anchor", anchored) or said.get("shift_label"))
@@ -132,6 +144,7 @@ def read_config(
             _scale(files, said, "output_multiplier", 1.0),
             _scale(files, said, "final_logit_softcapping", 0.0),
         ),
+        windows=windows,
         words=files.number(config, "draft_vocab_size", vocabulary),
         vocabulary=vocabulary,
     )
@@ -202,6 +215,7 @@ def load(files: DrafterFiles, config: DFlashConfig, lent: Lent) -> DFlashWeights
         anchored=config.anchored,
         causal=config.causal,
         scales=config.scales,
+        windows=config.windows,
     )
 
 
@@ -226,10 +240,6 @@ def _check_variant(
     files: DrafterFiles, said: Mapping[str, Any], corrector: str, known: frozenset[str]
 ) -> None:
     """Refuse relatives that compute something else. said: at the top or in `dflash_config`"""
-    if "dflash2" in kind_of(said) or said.get("selector_rank"):
-        raise files.wrong(
-            "it is a DFlash 2 drafter, which chooses from candidates, and is not read yet"
-        )
     kind = said.get("projector_type") or corrector
     if kind != corrector:
         raise files.wrong(f"it corrects its guesses by {kind}, which is not read yet")
@@ -260,6 +270,21 @@ def _reads(
     if not (named and isinstance(named, list) and all(type(one) is int for one in named)):
         raise files.wrong(f"its {key} are no numbers of layers")
     return tuple(named if nested else [one + 1 for one in named])
+
+
+def _windows(files: DrafterFiles, sizes: Mapping[str, Any], *, nested: bool, count: int) -> Windows:
+    """Layers that forget what is far back. Raises UserError where they are named otherwise than one by one."""
+    kinds = sizes.get("layer_types") or ()
+    if "sliding_attention" not in kinds:
+        return Windows()
+    if len(kinds) != count or not set(kinds) <= {"sliding_attention", "full_attention"}:
+        raise files.wrong("its layers forget what is far back, and are not named one by one")
+    if nested:
+        causal = not files.config.get("sliding_window_non_causal", False)
+    else:  # such layers are causal where nothing else is said
+        causal = is_causal(files.config, otherwise=True)
+    near = tuple(one == "sliding_attention" for one in kinds)
+    return Windows(near, files.number(sizes, "sliding_window"), causal)
 
 
 def _scale(files: DrafterFiles, said: Mapping[str, Any], key: str, default: float) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdemo.errors import UserError
-from specdemo.models.drafts.published import dflash, dspark, eagle3, medusa, peagle
+from specdemo.models.drafts.published import dflash, dflash2, dspark, eagle3, medusa, peagle
 from specdemo.models.drafts.published.family import OTHER, Family, Lent, Reading, TargetFacts
 from specdemo.models.drafts.published.source import DrafterFiles, drafter_files
 from specdemo.models.drafts.trained import Trained
@@ -29,6 +29,7 @@ FAMILIES: tuple[Family, ...] = (
     peagle.PEAGLE,
     dflash.DFLASH,
     dflash.JETSPEC,
+    dflash2.DFLASH2,
     dspark.DSPARK,
     medusa.MEDUSA,
 )

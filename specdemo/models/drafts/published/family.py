@@ -242,15 +242,20 @@ def offset_words(files: DrafterFiles, words: int, vocabulary: int) -> ReducedVoc
     return ReducedVocabulary(ids, vocabulary)
 
 
-def layer_config(files: DrafterFiles, config: Mapping[str, Any]) -> CompactConfig:
-    """The shape of a drafter's layers. Raises UserError for layers that are not computed here."""
+def layer_config(
+    files: DrafterFiles, config: Mapping[str, Any], *, windows: bool = False
+) -> CompactConfig:
+    """The shape of a drafter's layers. Raises UserError for layers that are not computed here.
+
+    windows: layers that forget what is far back are looked after
+    """
     heads = files.number(config, "num_attention_heads")
     hidden = files.number(config, "hidden_size")
     kinds = set(config.get("layer_types") or ())
     sliding = config.get("sliding_window") and config.get("use_sliding_window", True)
     if config.get("hidden_act", "silu") != "silu":
         raise files.wrong(f"its layers compute with {config['hidden_act']}, and not with silu")
-    if "sliding_attention" in kinds or (sliding and not kinds):
+    if not windows and ("sliding_attention" in kinds or (sliding and not kinds)):
         raise files.wrong("its layers forget what is far back, which is not computed here")
     theta, rope = _rope(files, config, config.get("head_dim") or hidden // heads)
     return CompactConfig(
