@@ -61,9 +61,13 @@ class ModuleDecoder:
             seen = torch.ones((1, one.cache.start + 1), dtype=torch.bool)
         if seen is None:
             return None
-        dtype = self.model.dtype
-        mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
-        return mask[None, None].to(self.model.device)
+        return additive(seen, self.model.dtype, self.model.device)
+
+
+def additive(seen: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(1, 1, rows, keys), which every attention of transformers takes. seen: (rows, keys) bool"""
+    mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
+    return mask[None, None].to(device)
 
 
 def piece_of(config: Any, device: torch.device) -> int:

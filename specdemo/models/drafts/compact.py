@@ -45,7 +45,7 @@ class CompactModel:
         self.features = features
         self.adjust: Adjust | None = None
         self._text_words = self.weights.text_words(packed=self.decoder.compiled is not None)
-        self._cache = RollbackCache(len(self.weights.layers))
+        self._cache = RollbackCache(self.decoder.config.num_hidden_layers)
         self._final = torch.empty(0)  # (rows, H): what the last pass gave, before the norm
         self._last: tuple[int, Tensor] | None = None  # a position, and (1, H) of what it gave
         # Parents of the nodes that `grow` has read, and (1, H) of what each gave.
@@ -208,7 +208,7 @@ class CompactModel:
         start, rows = self.length, len(token_ids)
         end = start + rows
         seen = None
-        if rows + guesses > 1 or self.weights.beside:
+        if rows + guesses > 1 or self.weights.skips_first:
             seen = torch.ones(rows + guesses, end + guesses, dtype=torch.bool).tril_(start)
             self._forget_first(seen, start)
             if guesses and not self.weights.causal:
@@ -225,7 +225,7 @@ class CompactModel:
 
     def _forget_first(self, seen: Tensor, start: int) -> None:
         """Hide the text's first token from rows that begin at a position, for weights whose text begins with the second."""
-        if self.weights.beside:
+        if self.weights.skips_first:
             seen[0 if start else 1 :, 0] = False
 
     def _asking(self, one: DraftInput) -> Requesting[ForwardOutput]:

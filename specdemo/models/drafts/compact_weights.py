@@ -193,8 +193,8 @@ class CompactWeights:
     feedback: (H,), what a token takes over of the drafter's own state before it, for each number of it, where the
         target has not read that far; None for nothing
     feeds_normed: whether that is the state behind the last norm
-    beside: how states join the first layer; None where they are added to embeddings. The text then begins with its
-        second token, the first that a state stands before
+    beside: how states join the first layer; None where they are added to embeddings
+    skips_first: the text begins with its second token, the first that a state stands before
     own_head: the head is no part of the target's, so words of a text cannot be added to it
     depth: positions that it guesses at once; mask: (depth - 1, H), what is added to the last known state for each
     masked: what stands for each of them in place of `mask`, for weights that read states beside embeddings
@@ -214,6 +214,7 @@ class CompactWeights:
     feedback: Tensor | None = None
     feeds_normed: bool = True
     beside: Beside | None = None
+    skips_first: bool = False
     own_head: bool = False
     output: Tensor | None = None
     mask: Tensor | None = None

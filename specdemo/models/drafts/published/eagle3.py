@@ -199,6 +199,7 @@ def load(files: DrafterFiles, config: Eagle3Config, lent: Lent) -> CompactWeight
         ),
         feeds_normed=config.normed_feedback,
         beside=Beside(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
+        skips_first=True,
         own_head=True,
     )
 

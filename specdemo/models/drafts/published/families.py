@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdemo.errors import UserError
-from specdemo.models.drafts.published import dflash, dflash2, dspark, eagle3, medusa, peagle
+from specdemo.models.drafts.published import dflash, dflash2, dspark, eagle3, medusa, mtp, peagle
 from specdemo.models.drafts.published.family import OTHER, Family, Lent, Reading, TargetFacts
 from specdemo.models.drafts.published.source import DrafterFiles, drafter_files
 from specdemo.models.drafts.trained import Trained
@@ -32,6 +32,7 @@ FAMILIES: tuple[Family, ...] = (
     dflash2.DFLASH2,
     dspark.DSPARK,
     medusa.MEDUSA,
+    mtp.MTP,
 )
 
 
@@ -63,11 +64,14 @@ class Published:
             four_bit=four_bit,
             output=output,
         )
+        parameters = self.reading.parameters
+        if parameters is None:
+            parameters = sum(torch.Size(shape).numel() for shape in self.files.shapes.values())
         facts = {
             "name": self.files.name,
             "revision": self.files.revision,
             "precision": precision,
-            "parameters": sum(_count(shape) for shape in self.files.shapes.values()),
+            "parameters": parameters,
             "reads": list(self.reading.reads),
             "feedback": self.reading.alone,
         }
@@ -129,7 +133,3 @@ def _check_tokenizer(
             unharmed="No weights were read.",
             advice=OTHER,
         )
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    return torch.Size(shape).numel()

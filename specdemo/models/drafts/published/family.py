@@ -54,12 +54,14 @@ class Reading:
     kinds: of the methods that draft with it; reads: hidden states of the target that go in
     alone: it stands for a draft model too
     load: what runs
+    parameters: that are the drafter's; None for all in its files
     """
 
     kinds: tuple[str, ...]
     reads: tuple[int, ...]
     alone: bool
     load: Callable[[Lent], Any]
+    parameters: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
