@@ -348,11 +348,20 @@ def test_the_selector_heeds_the_state_of_a_place(tmp_path):
     assert max(abs(float(scores[one]) - ignored[one]) for one in ignored) > 0.05
 
 
-def test_layers_that_forget_are_causal_where_nothing_else_is_said(tmp_path):
-    model = make(window=4)
-    drafter = opened(write_flat(tmp_path / "it", model, is_causal=None))
+@pytest.mark.parametrize(
+    ("write", "key", "facts", "causal"),
+    [
+        (write_flat, "is_causal", {"window": 4}, True),
+        (write_speculators, "sliding_window_non_causal", {"window": 4}, True),
+        (write_speculators, "sliding_window_non_causal", SECOND, False),
+    ],
+)
+def test_what_layers_that_forget_see_where_nothing_is_said(tmp_path, write, key, facts, causal):
+    """They are causal, but for those of DFlash 2 in the layout of speculators."""
+    model = make(**facts)
+    drafter = opened(write(tmp_path / "it", model, **{key: None}))
     states = states_of(model, len(TEXT))
-    wanted = Reference(model, EMBEDDING, HEAD, states, window_causal=True).guess(TEXT)
+    wanted = Reference(model, EMBEDDING, HEAD, states, window_causal=causal).guess(TEXT)
     same(guessed(drafter, states), wanted)
 
 

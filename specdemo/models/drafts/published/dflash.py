@@ -113,7 +113,7 @@ def read_config(
     said = facts_of(config)
     _check_variant(files, said, corrector, known)
     count = files.number(sizes, "num_hidden_layers")
-    windows = _windows(files, sizes, nested=nested, count=count)
+    windows = _windows(files, sizes, nested=nested, count=count, second=corrector == "dflash2")
     layers = layer_config(files, sizes, windows=bool(windows.rows))
     vocabulary = files.number(sizes, "vocab_size")
     rows = files.number(said, "block_size")
@@ -272,15 +272,21 @@ def _reads(
     return tuple(named if nested else [one + 1 for one in named])
 
 
-def _windows(files: DrafterFiles, sizes: Mapping[str, Any], *, nested: bool, count: int) -> Windows:
-    """Layers that forget what is far back. Raises UserError where they are named otherwise than one by one."""
+def _windows(
+    files: DrafterFiles, sizes: Mapping[str, Any], *, nested: bool, count: int, second: bool
+) -> Windows:
+    """Layers that forget what is far back. Raises UserError where they are named otherwise than one by one.
+
+    second: of DFlash 2, where such a layer of speculators sees all of the block if nothing is said
+    """
     kinds = sizes.get("layer_types") or ()
     if "sliding_attention" not in kinds:
         return Windows()
     if len(kinds) != count or not set(kinds) <= {"sliding_attention", "full_attention"}:
         raise files.wrong("its layers forget what is far back, and are not named one by one")
     if nested:
-        causal = not files.config.get("sliding_window_non_causal", False)
+        said = files.config.get("sliding_window_non_causal")
+        causal = not (second if said is None else said)
     else:  # such layers are causal where nothing else is said
         causal = is_causal(files.config, otherwise=True)
     near = tuple(one == "sliding_attention" for one in kinds)
