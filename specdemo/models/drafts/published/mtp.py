@@ -155,13 +155,14 @@ def _block(files: DrafterFiles, layout: Layout, lent: Lent) -> Any:
     whole: Any = AutoConfig.from_pretrained(str(files.folder), trust_remote_code=False)
     config = whole.get_mtp_config()
     config.vocab_size, config.pad_token_id = 1, None
-    tensors = {"norm.weight": files.tensor(layout.begin + layout.norm)}
-    front = (layout.embedding, layout.state, layout.fuse, layout.norm)
-    for name in files.shapes:
+    front = (layout.embedding, layout.state, layout.fuse)
+    tensors = {"embed_tokens.weight": torch.zeros(1, config.hidden_size)}
+    for name, one in files.tensors(layout.begin).items():
         rest = name.removeprefix(layout.begin)
-        if _is_own(name, layout) and rest not in front:
-            tensors[f"layers.0.{rest.removeprefix(layout.layer)}"] = files.tensor(name)
-    tensors["embed_tokens.weight"] = torch.zeros(1, config.hidden_size)
+        if rest == layout.norm:
+            tensors["norm.weight"] = one
+        elif _is_own(name, layout) and rest not in front:
+            tensors[f"layers.0.{rest.removeprefix(layout.layer)}"] = one
     kind: Any = MODEL_MAPPING[type(config)]
     with quiet_transformers():
         block, found = kind.from_pretrained(

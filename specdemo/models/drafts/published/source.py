@@ -50,6 +50,15 @@ class DrafterFiles:
                     return found
         raise self.wrong(f"it has no tensor {name}")
 
+    def tensors(self, begin: str) -> dict[str, Tensor]:
+        """All tensors whose names begin so, as they are stored; each file is opened once."""
+        found: dict[str, Tensor] = {}
+        for path in self.weights:
+            with safe_open(path, framework="pt") as file:
+                names = [name for name in file.keys() if name.startswith(begin)]  # noqa: SIM118
+                found |= {name: file.get_tensor(name) for name in names}
+        return found
+
     def number(self, config: Mapping[str, Any], key: str, default: int | None = None) -> int:
         """A size of a config, above zero. Raises UserError."""
         value = config.get(key)
