@@ -20,6 +20,7 @@ from specdemo.models.drafts.published.family import Lent, TargetFacts
 from specdemo.models.drafts.published.source import drafter_files
 from specdemo.models.pair import load_pair
 from specdemo.settings import AppSettings
+from specdemo.trace.events import Verified
 from specdemo.trace.metrics import output_ids
 
 HIDDEN = 32
@@ -160,6 +161,7 @@ def test_a_target_drafts_for_itself_what_transformers_writes(targets, tmp_path):
         )  # fmt: skip
         events = run_lane(None, drafter, prompt, target=target, max_new_tokens=12)
         assert output_ids(events) == reference_greedy(reference, prompt, 12)
+        assert any(event.nodes for event in events if isinstance(event, Verified))
 
 
 WRONG_TARGETS = {
