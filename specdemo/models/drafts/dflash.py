@@ -164,24 +164,9 @@ class DFlashDecoder:
         x = torch.cat([weights.embedding[list(one.token_ids)] for one in inputs])
         x = x * weights.scales.embedding
         counts = [len(one.token_ids) for one in inputs]
-        for index, layer in enumerate(weights.layers):
+        for index in range(len(weights.layers)):
             rows = near if weights.windows.rows and weights.windows.near[index] else far
-            normed, kernels = rms_norm(x, layer.input_norm, sizes.eps), torch.empty(0)
-            around, gates = weights.convolutions[index] if weights.convolutions else (None, None)
-            if around:
-                normed, kernels = around.before(normed, counts)
-            parts = [
-                part
-                for one, block in zip(inputs, normed.split(counts), strict=True)
-                for part in (one.states, block)
-            ]
-            if not (around and gates):
-                x = layers.after(layer, index, sizes, x, torch.cat(parts), angles, rows)
-                continue
-            looked = layers.attention(layer, index, sizes, torch.cat(parts), angles, rows)
-            x = x + around.after(looked, kernels, counts)
-            normed, kernels = gates.before(rms_norm(x, layer.post_norm, sizes.eps), counts)
-            x = x + gates.after(layers.gated(layer, normed), kernels, counts)
+            x = self._layer(index, x, inputs, angles, rows)
         states = [
             part[-one.answers :]
             for one, part in zip(
@@ -191,6 +176,30 @@ class DFlashDecoder:
         logits = weights.scales.of(weights.head(torch.cat(states)))
         answers = logits.split([one.answers for one in inputs])
         return [ForwardOutput(one, (at,)) for one, at in zip(answers, states, strict=True)]
+
+    def _layer(
+        self,
+        index: int,
+        x: Tensor,
+        inputs: Sequence[BlockInput],
+        angles: tuple[Tensor, Tensor],
+        rows: Sequence[CacheRows],
+    ) -> Tensor:
+        """Blocks through one layer, behind the new tokens of their texts. x: (rows, H) of blocks; returns the same shape"""
+        weights, sizes = self.weights, self.weights.config.sizes
+        layer, counts = weights.layers[index], [len(one.token_ids) for one in inputs]
+        around, gates = weights.convolutions[index] if weights.convolutions else (None, None)
+        normed, kernels = rms_norm(x, layer.input_norm, sizes.eps), torch.empty(0)
+        if around:
+            normed, kernels = around.before(normed, counts)
+        blocks = zip(inputs, normed.split(counts), strict=True)
+        both = torch.cat([part for one, block in blocks for part in (one.states, block)])
+        if not (around and gates):
+            return layers.after(layer, index, sizes, x, both, angles, rows)
+        looked = layers.attention(layer, index, sizes, both, angles, rows)
+        x = x + around.after(looked, kernels, counts)
+        normed, kernels = gates.before(rms_norm(x, layer.post_norm, sizes.eps), counts)
+        return x + gates.after(layers.gated(layer, normed), kernels, counts)
 
     def _rows(
         self, inputs: Sequence[BlockInput], masks: Sequence[Tensor | None]
