@@ -63,7 +63,7 @@ class FeatureTask:
             _, there = positions(batch, answers_only=True)
             states = features.flatten(0, 1)[places].unflatten(-1, (-1, network.inject.hidden_size))
             states = F.rms_norm(states, states.shape[-1:], eps=EPSILON).flatten(-2)
-            x = torch.cat([states, network.looked_up(texts).flatten(0, 1)[places]], dim=-1)
+            x = network.linear_inputs(states, texts.flatten()[places])
             y = self.shared.hidden.final(there, self.shared.device).float()
             y = y / network.norm.get_buffer("base")
             if inputs is None or wanted is None:
@@ -80,7 +80,7 @@ class FeatureTask:
         assert wanted is not None
         inputs.diagonal().add_(RIDGE * inputs.diagonal().mean())
         found = torch.cholesky_solve(wanted, torch.linalg.cholesky(inputs)).T
-        network.begin_linear(*found.split([found.shape[1] - len(found), len(found)], dim=1))
+        network.begin_linear(found)
 
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:

@@ -1,6 +1,10 @@
 """The network of a feature drafter on its own: one layer, in the parts that training unrolls.
 
-The runtime reads the tensors that `FeatureNetwork.folded` gives.
+The runtime reads the tensors that `folded` gives. There are two forms:
+
+    FeatureNetwork    the target's states are added to the token's embedding
+    Eagle3Network     they stand beside it, as published EAGLE-3 drafters have it (Li 2503.01840), so that
+                      `export-drafter` can write it for other engines
 """
 
 from __future__ import annotations
@@ -39,15 +43,15 @@ class Norm(nn.Module):
 class Attention(nn.Module):
     """The projections of a layer's attention, named as transformers names them."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, inputs: int) -> None:
         super().__init__()
         hidden, width = config.hidden_size, config.head_dim
         queries, keys = (
             width * heads for heads in (config.num_attention_heads, config.num_key_value_heads)
         )
-        self.q_proj = nn.Linear(hidden, queries, bias=config.attention_bias)
-        self.k_proj = nn.Linear(hidden, keys, bias=config.attention_bias)
-        self.v_proj = nn.Linear(hidden, keys, bias=config.attention_bias)
+        self.q_proj = nn.Linear(inputs, queries, bias=config.attention_bias)
+        self.k_proj = nn.Linear(inputs, keys, bias=config.attention_bias)
+        self.v_proj = nn.Linear(inputs, keys, bias=config.attention_bias)
         self.o_proj = nn.Linear(queries, hidden, bias=False)
 
 
@@ -72,14 +76,25 @@ class GatedMlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """One Llama layer in parts, because prompts need no more of it than keys and values."""
+    """One Llama layer in parts, because prompts need no more of it than keys and values.
 
-    def __init__(self, config: LlamaConfig) -> None:
+    inputs: numbers that go into its attention
+    """
+
+    def __init__(self, config: LlamaConfig, inputs: int) -> None:
         super().__init__()
         self.input_layernorm = Norm(config.hidden_size, config.rms_norm_eps)
-        self.self_attn = Attention(config)
+        self.self_attn = Attention(config, inputs)
         self.post_attention_layernorm = Norm(config.hidden_size, config.rms_norm_eps)
         self.mlp = GatedMlp(config.hidden_size, config.intermediate_size)
+
+
+class BesideLayer(Layer):
+    """A layer whose attention reads an embedding and a state side by side, each behind a norm of its own."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__(config, 2 * config.hidden_size)
+        self.hidden_norm = Norm(config.hidden_size, config.rms_norm_eps)
 
 
 @dataclass(slots=True)
@@ -103,18 +118,24 @@ class FeatureNetwork(nn.Module):
 
     config: of the layer; num_states: hidden states of the target that are read
     scale: that embeddings are multiplied by, so that their numbers are about 1; the runtime needs none
+    skips_first: a text begins with its second token, because nothing is known before the first
     """
+
+    skips_first = False
 
     def __init__(self, config: Any, num_states: int, embedding: Tensor, scale: float) -> None:
         super().__init__()
-        hidden = config.hidden_size
         self.config, self.scale = config, scale
-        self.layers = nn.ModuleList([Layer(config)])
-        self.norm = Norm(hidden, config.rms_norm_eps)
+        self._make(num_states)
+        self.__dict__["embedding"] = embedding  # the target's: neither trained nor saved
+
+    def _make(self, num_states: int) -> None:
+        hidden = self.config.hidden_size
+        self.layers = nn.ModuleList([Layer(self.config, hidden)])
+        self.norm = Norm(hidden, self.config.rms_norm_eps)
         self.inject = Inject(num_states, hidden)
         self.mix = nn.Linear(hidden, hidden, bias=False)
         self.feedback = nn.Parameter(torch.zeros(hidden))
-        self.__dict__["embedding"] = embedding  # the target's: neither trained nor saved
 
     @property
     def layer(self) -> Layer:
@@ -139,10 +160,11 @@ class FeatureNetwork(nn.Module):
         token_ids: (B, L); features: (B, L, states x H), of the token before, zero where there is none; rows: see `Draft`
         returns: drafts that begin at the rows, and (n, H) states of what is drafted first
         """
-        x = self.embed(token_ids) + self.inject(features)
-        queries, keys, values = self._heads(x, torch.arange(x.shape[1], device=x.device)[None])
+        x, normed = self._joined(token_ids, self.inject(features))
+        queries, keys, values = self._heads(normed, torch.arange(x.shape[1], device=x.device)[None])
+        seen = ~self._unseen(x.shape[1], x.device) if self.skips_first else None
         found = F.scaled_dot_product_attention(
-            queries, keys, values, is_causal=True, enable_gqa=True
+            queries, keys, values, attn_mask=seen, is_causal=seen is None, enable_gqa=True
         )
         found = found.transpose(1, 2).flatten(2).flatten(0, 1)[rows]
         out = self._rest(x.flatten(0, 1)[rows], found)
@@ -155,9 +177,9 @@ class FeatureNetwork(nn.Module):
         returns: these drafts, and (m, H) states of what is drafted next
         """
         rows, (batch, _, length, _) = draft.rows[kept], draft.keys.shape
-        x = self.embed(token_ids) + self.feedback * self._fed(draft.x[kept])
+        x, normed = self._joined(token_ids, self._fed(draft.x[kept]))
         where = rows % length + len(draft.own) + 1
-        heads = self._heads(x[None], where[None])
+        heads = self._heads(normed[None], where[None])
         queries, keys, values = (self._placed(one, rows, batch, length) for one in heads)
         own = [*draft.own, (keys, values)]
         found = self._look(queries, draft.keys, draft.values, own)
@@ -165,17 +187,22 @@ class FeatureNetwork(nn.Module):
         out = self._rest(x, found)
         return Draft(rows, out, draft.keys, draft.values, own), self.norm(out)
 
+    def _joined(self, token_ids: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """What goes past attention (..., H), and into it (..., inputs). states: (..., H), of the tokens before"""
+        x = self.embed(token_ids) + states
+        return x, self.layer.input_layernorm(x)
+
     def _fed(self, x: Tensor) -> Tensor:
-        """Normed states as numbers of about 1."""
+        """Own states that stand for the target's, (..., H): normed, as numbers of about 1."""
         normed: Tensor = self.norm(x)
-        return normed / self._norm_size()
+        return self.feedback * (normed / self._norm_size())
 
     def _norm_size(self) -> Tensor:
         return self.norm.weight.detach().pow(2).mean().sqrt()
 
-    def _heads(self, x: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, (B, heads, L, head_dim), rotated. x: (B, L, H); where: (B or 1, L)"""
-        attention, normed = self.layer.self_attn, self.layer.input_layernorm(x)
+    def _heads(self, normed: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (B, heads, L, head_dim), rotated. normed: (B, L, inputs); where: (B or 1, L)"""
+        attention = self.layer.self_attn
         parts = (
             one(normed).unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
             for one in (attention.q_proj, attention.k_proj, attention.v_proj)
@@ -208,14 +235,20 @@ class FeatureNetwork(nn.Module):
         groups, length = queries.shape[1] // keys.shape[1], queries.shape[2]
         queries = queries.unflatten(1, (-1, groups)) * self.config.head_dim**-0.5
         scores = queries @ keys[:, :, None].transpose(-1, -2)
-        later = torch.ones(length, length, dtype=torch.bool, device=keys.device).triu(1)
-        scores = scores.masked_fill(later, -torch.inf)
+        scores = scores.masked_fill(self._unseen(length, keys.device), -torch.inf)
         mine = [(queries * key[:, :, None]).sum(-1, keepdim=True) for key, _ in own]
         weights = torch.cat([scores, *mine], dim=-1).softmax(-1)
         found = weights[..., :length] @ values[:, :, None]
         for number, (_, value) in enumerate(own, start=length):
             found = found + weights[..., number : number + 1] * value[:, :, None]
         return found.flatten(1, 2)
+
+    def _unseen(self, length: int, device: torch.device) -> Tensor:
+        """(L, L) bool: what the tokens of a text do not see of it."""
+        unseen = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+        if self.skips_first:
+            unseen[1:, 0] = True
+        return unseen
 
     def _rest(self, x: Tensor, found: Tensor) -> Tensor:
         """The layer behind its attention. x, found: (n, H) and (n, heads x head_dim)"""
@@ -239,22 +272,25 @@ class FeatureNetwork(nn.Module):
         self.layer.load_state_dict(own)
         self.norm.get_buffer("base").copy_(norm)
 
-    @torch.no_grad()
-    def begin_linear(self, features: Tensor, embeddings: Tensor) -> None:
-        """Start as a linear guess, to which the layer adds nothing yet.
+    def linear_inputs(self, states: Tensor, token_ids: Tensor) -> Tensor:
+        """What a linear guess is made from, (n, inputs). states: (n, states x H), normed; token_ids: (n,)"""
+        return torch.cat([states, self.looked_up(token_ids)], dim=-1)
 
-        features: (H, states x H), of normed states; embeddings: (H, H)
-        """
-        self.inject.project.weight.copy_(features)
+    @torch.no_grad()
+    def begin_linear(self, found: Tensor) -> None:
+        """Start as a linear guess, to which the layer adds nothing yet. found: (H, inputs), see `linear_inputs`"""
+        features, embeddings = found.split([found.shape[1] - len(found), len(found)], dim=1)
         self.mix.weight.copy_(embeddings)
+        self._begin_linear(features)
+
+    def _begin_linear(self, features: Tensor) -> None:
+        self.inject.project.weight.copy_(features)
         for matrix in (self.layer.self_attn.o_proj, self.layer.mlp.down_proj):
             nn.init.zeros_(matrix.weight)
 
     def folded(self) -> dict[str, Tensor]:
         """The tensors that the runtime takes: without the scale of embeddings, which norms make up for."""
-        state = {name: tensor.detach().cpu() for name, tensor in self.state_dict().items()}
-        for name in [name.removesuffix("base") for name in state if name.endswith(".base")]:
-            state[f"{name}weight"] = state.pop(f"{name}base") * state.pop(f"{name}share")
+        state = _folded_norms(self.state_dict())
         for name in (
             "inject.project.weight", "layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"
         ):  # fmt: skip
@@ -273,6 +309,77 @@ class FeatureNetwork(nn.Module):
         size = own["norm.base"].pow(2).mean().sqrt()
         own["feedback"] = own["feedback"] * size * self.scale
         self.load_state_dict(own)
+
+
+class Eagle3Network(FeatureNetwork):
+    """The drafter in the form of EAGLE-3: attention reads embedding and state side by side, each behind a norm.
+
+    What goes past attention is the state before its norm. A state that is fed back has passed the last norm, as in
+    EAGLE 3.1 (`norm_output`), and each of the target's states a norm of its own (`fc_norm`). No scale is needed: an
+    embedding goes through a norm alone.
+    """
+
+    skips_first = True
+
+    def _make(self, num_states: int) -> None:
+        hidden, epsilon = self.config.hidden_size, self.config.rms_norm_eps
+        self.scale = 1.0
+        self.layers = nn.ModuleList([BesideLayer(self.config)])
+        self.norm = Norm(hidden, epsilon)
+        self.inject = Inject(num_states, hidden, epsilon)
+
+    @property
+    def layer(self) -> BesideLayer:
+        """Its only layer."""
+        layer = self.layers[0]
+        assert isinstance(layer, BesideLayer)
+        return layer
+
+    def _joined(self, token_ids: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        layer = self.layer
+        parts = [layer.input_layernorm(self.looked_up(token_ids)), layer.hidden_norm(states)]
+        return states, torch.cat(parts, dim=-1)
+
+    def _fed(self, x: Tensor) -> Tensor:
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def linear_inputs(self, states: Tensor, token_ids: Tensor) -> Tensor:  # noqa: ARG002
+        """The states alone: an embedding is read by attention only."""
+        return states
+
+    @torch.no_grad()
+    def begin_as(self, layer: Mapping[str, Tensor], norm: Tensor) -> None:
+        """As of `FeatureNetwork`; embedding and state are read as the layer reads its one input, half each."""
+        wide = {
+            name: torch.cat([one, one], dim=1) / 2
+            if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
+            else one
+            for name, one in layer.items()
+        }
+        super().begin_as({**wide, "hidden_norm.weight": layer["input_layernorm.weight"]}, norm)
+
+    @torch.no_grad()
+    def begin_linear(self, found: Tensor) -> None:
+        """See `FeatureNetwork`."""
+        self._begin_linear(found)
+
+    def folded(self) -> dict[str, Tensor]:
+        """The tensors that the runtime and the published layout take."""
+        return _folded_norms(self.state_dict())
+
+    def unfold(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from tensors that `folded` gave."""
+        known, state = self.state_dict(), _begun_norms(state)
+        self.load_state_dict({name: one.float() for name, one in state.items() if name in known})
+
+
+def _folded_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors with norm weights as one."""
+    found = {name: tensor.detach().cpu() for name, tensor in state.items()}
+    for name in [name.removesuffix("base") for name in found if name.endswith(".base")]:
+        found[f"{name}weight"] = found.pop(f"{name}base") * found.pop(f"{name}share")
+    return found
 
 
 def _begun_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from specdemo.models.drafts.four_bit import rounded
 from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
 from specdemo.training.feature import FADING, UNROLLED, FeatureTask
-from specdemo.training.feature_network import FeatureNetwork, narrowed
+from specdemo.training.feature_network import Eagle3Network, FeatureNetwork, narrowed
 from specdemo.training.package import draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
 
@@ -55,10 +55,15 @@ def alone_task(
     It begins as a linear guess with the target's last layer, or goes on from an earlier drafter of its kind.
     """
     layers, last = shared.hidden.layers, config.num_hidden_layers - 1
+    if eagle3 := options.form == "eagle3":
+        layers = layers[:-1]
     narrow = draft_config(config, 1)
     narrow.intermediate_size = min(options.inner, config.intermediate_size)
     size = shared.embedding[shared.word_ids].float().pow(2).mean().sqrt()
-    network = FeatureNetwork(narrow, len(layers), shared.embedding, 1 / float(size))
+    if eagle3:
+        narrow.attention_bias = False  # published layers of this form have none
+    made = Eagle3Network if eagle3 else FeatureNetwork
+    network = made(narrow, len(layers), shared.embedding, 1 / float(size))
     task = FeatureTask(network, shared, layers)
     if options.init:
         network.unfold(load_state(options.init))
@@ -67,7 +72,8 @@ def alone_task(
         network.begin_as(narrowed(layer, layer["post_attention_layernorm.weight"]), norm)
         task.fit(rows)
     network.to(shared.device)
-    return task, {"reads": list(layers), "feedback": True}, (last,)
+    extra = {"reads": list(layers), "feedback": True} | ({"form": "eagle3"} if eagle3 else {})
+    return task, extra, (last,)
 
 
 def make_task(

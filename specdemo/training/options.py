@@ -11,6 +11,9 @@ from specdemo.models.drafts.compact_files import read_config
 from specdemo.settings import AppSettings
 
 
+FORMS = {"own": "", "eagle3": "feature"}  # what a drafter computes, and the kind that has the form; "" for all
+
+
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
     """One training.
@@ -24,6 +27,7 @@ class TrainOptions:
     minutes: time to train, over all calls together; steps: a fixed number of steps in its place, 0 for none
     inner: width between gate and down of a feature drafter that has no draft model below it
     depth: tokens that medusa, block and jet guess at once
+    form: one of FORMS; those that are not our own are of published drafters, which `export-drafter` writes
     quantised_share: last part of the training that sees weights as rounded as the runtime has them
     patience: checks without a better held-out loss after which training stops early
     max_answers: answers to use, 0 for all that fit; max_disk_gb: bound on the hidden states
@@ -42,6 +46,7 @@ class TrainOptions:
     words: int = 8192
     inner: int = 2560
     depth: int = 5
+    form: str = "own"
     max_answers: int = 0
     max_answer_tokens: int = 192
     held_out_prompts: int = 200
@@ -65,6 +70,20 @@ class TrainOptions:
             return False
         return self.init is None or "feedback" in read_config(self.init)["specdemo"]
 
+    def _check_form(self) -> None:
+        kind = FORMS.get(self.form)
+        if kind is None or kind not in ("", self.kind):
+            raise UserError(
+                f"There is no form {self.form!r} of a drafter of the kind {self.kind}.",
+                advice=f"Choose one of {', '.join(form for form, one in FORMS.items() if one in ('', self.kind))}.",
+            )
+        init = read_config(self.init)["specdemo"] if self.init else {}
+        if kind and init and init.get("form", "own") != self.form:
+            raise UserError(
+                f"A drafter of the form {self.form} cannot go on from {self.init}, which has another.",
+                advice="Begin without --init, or with a drafter of the same form.",
+            )
+
     def checked(self) -> TrainOptions:
         """Return self, or raise UserError naming what is wrong."""
         if self.kind not in TRAINED:
@@ -78,6 +97,7 @@ class TrainOptions:
                 f"A drafter of the kind {self.kind} is trained on top of a draft model.",
                 advice="Name its folder: --init FOLDER (python -m specdemo train draft makes it).",
             )
+        self._check_form()
         if not self.prompts and not self.answers:
             raise UserError(
                 "There is nothing to train on.",

@@ -31,8 +31,9 @@ class Inject(nn.Module):
     It begins as nothing, so that a drafter begins as good as the draft model below it.
     """
 
-    def __init__(self, num_states: int, hidden_size: int) -> None:
+    def __init__(self, num_states: int, hidden_size: int, epsilon: float = EPSILON) -> None:
         super().__init__()
+        self.epsilon = epsilon
         self.gain = nn.Parameter(torch.ones(num_states * hidden_size))
         self.project = nn.Linear(num_states * hidden_size, hidden_size, bias=False)
         self.hidden_size = hidden_size
@@ -41,7 +42,7 @@ class Inject(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(..., states x H) to (..., H); nothing where the features are zero."""
         states = features.unflatten(-1, (-1, self.hidden_size))
-        norm = F.rms_norm(states.float(), (self.hidden_size,), eps=EPSILON).flatten(-2)
+        norm = F.rms_norm(states.float(), (self.hidden_size,), eps=self.epsilon).flatten(-2)
         return self.project(norm.to(features.dtype) * self.gain)
 
 

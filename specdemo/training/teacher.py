@@ -221,6 +221,15 @@ def layers_to_read(depth: int) -> tuple[int, ...]:
     return tuple(sorted({quarter, min(3 * quarter, depth - 1), depth}))
 
 
+def published_layers(depth: int) -> tuple[int, ...]:
+    """The states that published EAGLE-3 drafters read, and the final one, which only training looks at.
+
+    The final one has passed the target's last norm here; other engines hand it on before that norm, or not at all.
+    """
+    inner = {min(max(layer, 1), depth - 1) for layer in (2, depth // 2, depth - 3)}
+    return (*sorted(inner), depth)
+
+
 def cache_hidden(
     teacher: LlamaForCausalLM,
     rows: Sequence[Row],

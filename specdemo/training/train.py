@@ -154,9 +154,10 @@ def _gather_alone(
 ) -> Gathered:
     """The same through the program's own passes, which keep the states while the target answers."""
     from specdemo.training.answers import Asked, answer_prompts, read_shards
-    from specdemo.training.teacher import HiddenStates, layers_to_read
+    from specdemo.training.teacher import HiddenStates, layers_to_read, published_layers
 
-    layers, paths = layers_to_read(config.num_hidden_layers), list(options.answers)
+    choose = layers_to_read if options.form == "own" else published_layers
+    layers, paths = choose(config.num_hidden_layers), list(options.answers)
     if options.prompts:
         most = int(options.max_disk_gb * 1e9) // HiddenStates.bytes_per_position(
             config.hidden_size, layers
@@ -223,7 +224,8 @@ def _data_facts(options: TrainOptions, files: ModelFiles) -> list[object]:
     inputs = [[path.name, path.stat().st_size] for path in (*options.prompts, *options.answers)]
     amount = [options.max_answers, options.max_answer_tokens] if options.prompts else []
     where = files.revision or str(files.folder)
-    return [files.name, where, options.precision, inputs, amount, options.seed]
+    form = [] if options.form == "own" else [options.form]  # which states are kept
+    return [files.name, where, options.precision, inputs, amount, options.seed, *form]
 
 
 def _train_facts(options: TrainOptions) -> list[object]:
@@ -240,7 +242,8 @@ def _train_facts(options: TrainOptions) -> list[object]:
         "max_answers",
         "max_disk_gb",
     )
-    return [*(getattr(options, name) for name in names), str(options.init or "")]
+    facts = [*(getattr(options, name) for name in names), str(options.init or "")]
+    return facts if options.form == "own" else [*facts, options.form]
 
 
 def _digest(facts: list[object]) -> str:

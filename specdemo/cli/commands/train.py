@@ -32,6 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_training(parser: argparse.ArgumentParser) -> None:
+    add_option(
+        parser,
+        "--form",
+        default="own",
+        metavar="NAME",
+        about="what the drafter computes: `own`, or for feature `eagle3`, which `export-drafter` writes for other "
+        "engines",
+    )
     for name, about in (
         ("--prompts", "prompts that the target answers: JSON lines with `prompt` or `turns`"),
         ("--answers", "answers that were generated earlier (.npz)"),
@@ -128,6 +136,7 @@ def _train_drafter(options: argparse.Namespace) -> int:
         words=options.words,
         inner=options.inner,
         depth=options.depth,
+        form=options.form,
         learning_rate=options.learning_rate,
         max_answers=options.max_answers,
         seed=options.seed,

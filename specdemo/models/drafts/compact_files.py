@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.errors import UserError
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.drafts.compact_weights import (
+    Beside,
     CompactConfig,
     CompactWeights,
     Injection,
@@ -212,9 +214,14 @@ def load_compact(
     def vector(name: str, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         return dense(state[name]).to(device, dtype)
 
+    # The compiled pass reads no state beside an embedding.
+    beside = None
+    if "layers.0.hidden_norm.weight" in state:
+        beside = Beside(vector("layers.0.hidden_norm.weight"), normed=False)
+
     def layer(index: int) -> LlamaLayer:
         at = f"layers.{index}."
-        fused = partial(matrix, in_pass=True)
+        fused = partial(matrix, in_pass=beside is None)
         return LlamaLayer(
             input_norm=vector(f"{at}input_layernorm.weight"),
             qkv=fused(*(f"{at}self_attn.{part}_proj" for part in "qkv")),
@@ -229,6 +236,10 @@ def load_compact(
     inject = markov = None
     if "inject.gain" in state:
         inject = Injection(vector("inject.gain"), matrix("inject.project"))
+    feedback = vector("feedback") if "feedback" in state else None
+    if beside and inject:
+        inject = replace(inject, epsilon=shape.rms_norm_eps)
+        feedback = torch.ones_like(beside.norm)
     if "markov.token.weight" in state:
         markov = MarkovHead(
             token=vector("markov.token.weight"),
@@ -248,13 +259,14 @@ def load_compact(
         ),
         norm=vector("norm.weight"),
         embedding=embedding,
-        head=pack_linear(rows[word_ids], four_bit=four_bit, in_pass=True),
+        head=pack_linear(rows[word_ids], four_bit=four_bit, in_pass=beside is None),
         words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
         extends=len(base.layers) if base else 0,
         reads=tuple(facts.get("reads", ())),
         inject=inject,
         mixed=mixed,
-        feedback=vector("feedback") if "feedback" in state else None,
+        feedback=feedback,
+        beside=beside,
         output=output,
         mask=vector("mask") if "mask" in state else None,
         depth=int(facts.get("depth", 1)),

@@ -21,7 +21,7 @@ from specdemo.models.drafts.trained import find_trained
 from specdemo.training.block import plan_blocks
 from specdemo.training.card import Card
 from specdemo.training.data import Row
-from specdemo.training.feature_network import FeatureNetwork
+from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
 from specdemo.training.medusa import MedusaHeads
 from specdemo.training.package import draft_config, package
 from specdemo.training.student import Student
@@ -115,14 +115,15 @@ def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, know
         assert F.cosine_similarity(without.states[0].float(), final[0, -1], dim=-1) < 0.99
 
 
+@pytest.mark.parametrize("made", [FeatureNetwork, Eagle3Network])
 def test_a_feature_drafter_without_a_draft_model_goes_on_from_its_own_states(
-    tmp_path, target_folder
+    tmp_path, target_folder, made
 ):
     """What runs after a text and after two drafted tokens, in a chain and in a tree, is what the training unrolls."""
     torch.manual_seed(1)
     embedding = torch.randn(WORDS, HIDDEN) / 40
     config = draft_config(CONFIG, 1)
-    network = FeatureNetwork(config, 2, embedding, 40.0).eval()
+    network = made(config, 2, embedding, 40.0).eval()
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if name in ("feedback", "inject.project.weight"):
