@@ -29,6 +29,7 @@ COMMANDS = {
     "export-site": "write recorded runs, lab and lessons as static files for any web server",
     "class-pack": "write what a teacher takes home: worksheets, answers, questions for an LMS, figures, SCORM",
     "export-draft": "write a compact draft model as an ordinary transformers model",
+    "export-drafter": "write a drafter that `train` made in a published layout, for other engines",
     "record": "record the runs that the page plays, as listed in assets/runs/index.json",
     "datastore": "build a datastore for `retrieval` from text files, saved runs or the target's own answers",
     "train": "train a drafter for a target",

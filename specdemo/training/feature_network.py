@@ -344,7 +344,7 @@ class Eagle3Network(FeatureNetwork):
         normed: Tensor = self.norm(x)
         return normed
 
-    def linear_inputs(self, states: Tensor, token_ids: Tensor) -> Tensor:  # noqa: ARG002
+    def linear_inputs(self, states: Tensor, token_ids: Tensor) -> Tensor:
         """The states alone: an embedding is read by attention only."""
         return states
 

@@ -10,8 +10,8 @@ from specdemo.errors import UserError
 from specdemo.models.drafts.compact_files import read_config
 from specdemo.settings import AppSettings
 
-
-FORMS = {"own": "", "eagle3": "feature"}  # what a drafter computes, and the kind that has the form; "" for all
+# What a drafter computes, and the kind that has the form; "" for all.
+FORMS = {"own": "", "eagle3": "feature"}
 
 
 @dataclass(frozen=True, slots=True)

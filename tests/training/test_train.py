@@ -26,6 +26,8 @@ from specdemo.engine.cost import CostProfile
 from specdemo.engine.forward import ForwardRequest, answer_together
 from specdemo.errors import UserError
 from specdemo.models.drafts.compact_files import export, read_config
+from specdemo.models.drafts.published.writing import write_published
+from specdemo.models.files.sources import resolve
 from specdemo.models.pair import load_pair
 from specdemo.models.progress import Progress
 from specdemo.session.caches import Caches
@@ -244,6 +246,34 @@ def test_a_feature_drafter_needs_no_draft_model(
     assert again.checks[0][1] < report.checks[0][1]
 
 
+def test_a_feature_drafter_can_have_the_form_of_eagle3(
+    options: TrainOptions, target: Path, tmp_path: Path
+):
+    """It reads inner states alone, learns, drafts, and runs the same where it is exported and read back."""
+    out = tmp_path / "trained" / "feature"
+    asked = replace(
+        options, kind="feature", form="eagle3", out=out, steps=24, inner=96, precision="bf16",
+        patience=99, work_dir=tmp_path / "work", cache_dir=tmp_path / "cache",
+    )  # fmt: skip
+    report = train(asked)
+    assert report.checks[-1][1] < report.checks[0][1]
+    assert read_config(out)["specdemo"]["reads"] == [1, 2]
+    layout = tmp_path / "published"
+    write_published(out, resolve(str(target), tmp_path), layout, "speculators")
+    said = []
+    for settings in (
+        AppSettings(trained=str(out.parent)), AppSettings(trained="none", drafter=str(layout)),
+    ):  # fmt: skip
+        chosen = replace(
+            settings, target=str(target), draft="none", precision="fp32", device="cpu", cache_dir=tmp_path / "cache"
+        )  # fmt: skip
+        caches = Caches(Loaded(chosen, load_pair(chosen), Shipped()))
+        text, sources = answer_of(caches, "feature")
+        assert (text, sources) == (answer_of(caches, "nothing")[0], {"feature"})
+        said.append(text)
+    assert said[0] == said[1]
+
+
 def answer_of(caches: Caches, method: str) -> tuple[list[int], set[str]]:
     """What a method says after a text, and what drafted it."""
     settings = RunSettings(method=method, policy="constant", fallback=False, max_new_tokens=24)
@@ -357,6 +387,8 @@ def test_layers_are_spread_evenly(arguments: tuple[int, int], layers: tuple[int,
 
 
 def test_what_cannot_be_trained_is_told(options: TrainOptions, target: Path, tmp_path: Path):
+    with pytest.raises(UserError, match="no form 'eagle3' of a drafter of the kind draft"):
+        train(replace(options, form="eagle3"))
     with pytest.raises(UserError, match="nothing to train on"):
         train(replace(options, prompts=()))
     with pytest.raises(UserError, match="has 4 layers"):
