@@ -39,6 +39,7 @@ from specdemo.trace.events import (
 from specdemo.trace.metrics import output_ids
 
 if TYPE_CHECKING:
+    from specdemo.models.files.drafters import Offer
     from specdemo.models.outlook import Outlook
 
 
@@ -161,7 +162,9 @@ class RemoteStudio(Starting):
         assert self.link
         return frozenset(self._about["stop_ids"])
 
-    def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]:
+    def switch(
+        self, target: str, draft: str, precision: str, drafter: str | None = None
+    ) -> Iterator[Progress]:
         """Raises UserError: the engines' model is chosen when they are started."""
         raise UserError(
             "The model of engines on a cluster is chosen when they are started.",
@@ -192,6 +195,16 @@ class RemoteStudio(Starting):
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
         """Nothing: no other model is loaded."""
         return 0
+
+    def drafters(self, target: str) -> list[Offer]:
+        """None: the drafter of the engines is chosen when they start."""
+        return []
+
+    def drafter(self, name: str, *, ask: bool) -> Offer:
+        """By its name alone: no other is loaded."""
+        from specdemo.models.files.drafters import Offer
+
+        return Offer(name)
 
     def card(self, method: str) -> Mapping[str, Any] | None:
         """How the weights were trained that a method drafts with."""

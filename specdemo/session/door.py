@@ -21,6 +21,7 @@ from specdemo.settings import AppSettings, Recommended, RunSettings
 from specdemo.trace.events import Event, ModelInfo
 
 if TYPE_CHECKING:
+    from specdemo.models.files.drafters import Offer
     from specdemo.models.outlook import Outlook
 
 Plain: TypeAlias = dict[str, Any]
@@ -114,7 +115,9 @@ class Door(Protocol):
 
     def progress(self) -> Progress | None: ...
 
-    def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]: ...
+    def switch(
+        self, target: str, draft: str, precision: str, drafter: str | None = None
+    ) -> Iterator[Progress]: ...
 
     def methods(self) -> list[MethodInfo]: ...
 
@@ -125,6 +128,12 @@ class Door(Protocol):
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
         """Bytes that loading these models would download; None where only the hub knows."""
+
+    def drafters(self, target: str) -> list[Offer]:
+        """Published drafters that the catalogue knows for a target. Nothing is asked of the network."""
+
+    def drafter(self, name: str, *, ask: bool) -> Offer:
+        """A published drafter by its hub id or folder. ask: the hub, where it is not here. Raises UserError."""
 
     def card(self, method: str) -> Mapping[str, Any] | None: ...
 

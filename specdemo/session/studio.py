@@ -31,6 +31,7 @@ from specdemo.settings import AppSettings, Recommended
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.shipped import Shipped
+    from specdemo.models.files.drafters import Offer
     from specdemo.models.outlook import Measured, Outlook
     from specdemo.models.pair import LoadedPair
     from specdemo.trace.events import ModelInfo
@@ -141,16 +142,19 @@ class Studio(Starting):
         """Runs that share passes, with one that is about to begin in the compute thread."""
         return max(1, self.runner.going_on)
 
-    def switch(self, target: str, draft: str, precision: str) -> Iterator[Progress]:
+    def switch(
+        self, target: str, draft: str, precision: str, drafter: str | None = None
+    ) -> Iterator[Progress]:
         """Load another pair for everybody. Raises UserError, and then the old one stays.
 
+        drafter: a published one; None for that of the settings, as long as the target stays
         Runs that go on stand still while it is loaded, and end with the old pair. Closing this iterator gives
         the loading up at its next report.
         """
         if self.replay_only:
             raise self.replay_only
-        # A published drafter is for one target.
-        drafter = self.settings.drafter if target == self.settings.target else "none"
+        if drafter is None:  # a published drafter is for one target
+            drafter = self.settings.drafter if target == self.settings.target else "none"
         settings = replace(
             self.settings, target=target, draft=draft, precision=precision, drafter=drafter
         )
@@ -298,6 +302,18 @@ class Studio(Starting):
 
         settings = self.settings
         return to_download(target, draft, precision, settings.cache_dir, settings.trained)
+
+    def drafters(self, target: str) -> list[Offer]:
+        """Published drafters that the catalogue knows for a target. Nothing is asked of the network."""
+        from specdemo.models.files.drafters import offers
+
+        return offers(target)
+
+    def drafter(self, name: str, *, ask: bool) -> Offer:
+        """A published drafter by its hub id or folder. ask: the hub, where it is not here. Raises UserError."""
+        from specdemo.models.files.drafters import offer
+
+        return offer(name, ask=ask)
 
     def open(self, visitor: str = "") -> Conversation:
         """A conversation for one visitor. visitor: whose caches are given back when they leave, see `Keeper.leave`"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -21,19 +21,25 @@ from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
 from specdemo.ui.words.en import limits
 
+if TYPE_CHECKING:
+    from specdemo.models.files.drafters import Offer
+
 AUTO = "auto"  # the target that the program chooses
+NONE = "none"  # for no published drafter
 
 
 @dataclass(frozen=True, slots=True)
 class ModelMenu:
     """What can be loaded instead, what that would mean on this machine, and the button that does it.
 
+    drafter: a published one for the target
     question: shown while a choice waits for the visitor to agree to a download
     """
 
     box: gr.Accordion
     pair: gr.Dropdown
     precision: gr.Dropdown
+    drafter: gr.Dropdown
     note: gr.HTML
     load: gr.Button
     question: gr.Row
@@ -42,13 +48,13 @@ class ModelMenu:
 
     @property
     def chosen(self) -> list[Any]:
-        """The target and its precision."""
-        return [self.pair, self.precision]
+        """The target, its precision and a published drafter for it."""
+        return [self.pair, self.precision, self.drafter]
 
     @property
     def told(self) -> list[Any]:
         """What `ModelHandlers.look` updates."""
-        return [self.pair, self.note, self.load, self.question]
+        return [self.pair, self.drafter, self.note, self.load, self.question]
 
 
 def create_model_menu(studio: Door) -> ModelMenu | None:
@@ -69,12 +75,24 @@ def create_model_menu(studio: Door) -> ModelMenu | None:
         precision = gr.Dropdown(
             list(PRECISIONS), value=studio.settings.precision, label=words.PRECISION
         )
+        # All that any target has may be sent; which are shown depends on the target, see `ModelHandlers.look`.
+        offers = [one for other in pairs for one in studio.drafters(other.target)]
+        offers += studio.drafters(target) if known and named else []
+        loaded = studio.settings.drafter or NONE
+        drafter = gr.Dropdown(
+            present.drafter_choices(offers, loaded),
+            value=loaded,
+            label=words.DRAFTER,
+            info=words.DRAFTER_NAMED if _any_model(studio) else words.DRAFTER_INFO,
+            allow_custom_value=_any_model(studio),
+            elem_id="sd-drafter",
+        )
         note = note_view("[]", "sd-pair-note")
         load = gr.Button(words.LOAD, size="sm")
         with gr.Row(visible=False) as question:
             agree = gr.Button(words.DOWNLOAD, size="sm", variant="primary")
             decline = gr.Button(words.NOT_NOW, size="sm")
-    return ModelMenu(box, pair, precision, note, load, question, agree, decline)
+    return ModelMenu(box, pair, precision, drafter, note, load, question, agree, decline)
 
 
 def wire_model_menu(
@@ -82,7 +100,8 @@ def wire_model_menu(
 ) -> None:
     """Connect the menu. loaded: (handler, inputs, outputs) each, for what depends on the loaded model"""
     look = (handlers.look, menu.chosen, menu.told)
-    gr.on([menu.box.expand, menu.pair.input, menu.precision.input], *look, **QUICK)
+    gr.on([menu.box.expand, menu.precision.input, menu.drafter.input], *look, **QUICK)
+    menu.pair.input(handlers.another, menu.chosen, menu.told, **QUICK)
     menu.decline.click(*look, **QUICK)
     asked = menu.load.click(handlers.ask, menu.chosen, menu.told, **QUICK)
     agreed = menu.agree.click(lambda: handlers.agree(), None, [menu.note, menu.question], **QUICK)
@@ -151,84 +170,144 @@ class ModelHandlers:
             *([gr.skip()] * len(later) if loading else later),
         )
 
-    def look(self, target: str | None, precision: str | None) -> tuple[object, ...]:
+    def another(
+        self, target: str | None, precision: str | None, drafter: str | None
+    ) -> tuple[object, ...]:
+        """Another model of the menu is selected. returns: as `look`, without a drafter of the model before"""
+        current = self.studio.settings
+        offers = self.studio.drafters((target or "").strip())
+        known = {one.name for one in offers} | (
+            {current.drafter} if target == current.target else set()
+        )
+        return self.look(target, precision, drafter if drafter in known else NONE)
+
+    def look(
+        self, target: str | None, precision: str | None, drafter: str | None
+    ) -> tuple[object, ...]:
         """A model of the menu is selected. returns: updates of `ModelMenu.told`: what loading it would mean"""
         pairs, current = self.studio.pairs(), self.studio.settings
         precision = precision if precision in PRECISIONS else current.precision
         outlooks = self.studio.outlooks(precision)
         target = current.target if target in (None, "", AUTO) else target
+        drafter, offers = _named(drafter), self.studio.drafters(target or "")
         pair = next((pair for pair in pairs if pair.target == target), None)
-        loaded = self.studio.ready and (target, precision) == (current.target, current.precision)
+        same = (current.target, current.precision, current.drafter or NONE)
+        loaded = self.studio.ready and (target, precision, drafter) == same
         named = _any_model(self.studio)
+        shown = current.drafter or NONE if target == current.target else NONE
+        chosen = self._offered(drafter, offers)
+        note = present.pair_note(pair, outlooks.get(target or ""), loaded=loaded)
         return (
             gr.update(
                 choices=present.pair_choices(pairs, outlooks, current.target, named=named),
                 value=target if named or pair else None,
             ),
-            present.pair_note(pair, outlooks.get(target or ""), loaded=loaded),
+            gr.update(
+                choices=present.drafter_choices(offers, shown),
+                value=drafter if named or chosen or drafter == shown else NONE,
+                visible=bool(offers) or named or shown != NONE,
+            ),
+            present.with_drafter(note, chosen),
             gr.Button(visible=True),
             gr.Row(visible=False),
         )
 
-    def settle(self, target: str | None, precision: str | None) -> tuple[object, ...]:
+    def settle(
+        self, target: str | None, precision: str | None, drafter: str | None
+    ) -> tuple[object, ...]:
         """Loading has ended. returns: as `look`, but a question stays until it is answered"""
-        asked = (
-            self._may_load(target, precision)
-            and self._to_download(target or "", precision or "") != 0
+        asked = self._may_load(target, precision, drafter) and not self._here(
+            target or "", precision or "", drafter
         )
-        return (gr.skip(),) * 4 if asked else self.look(target, precision)
+        return (gr.skip(),) * 5 if asked else self.look(target, precision, drafter)
 
-    def ask(self, target: str | None, precision: str | None) -> tuple[object, ...]:
+    def ask(
+        self, target: str | None, precision: str | None, drafter: str | None
+    ) -> tuple[object, ...]:
         """The Load button is pressed. returns: updates of `ModelMenu.told`: a question where loading needs a download"""
-        size = (
-            self._to_download(target or "", precision or "")
-            if self._may_load(target, precision)
-            else 0
-        )
-        if size == 0:
-            return self.look(target, precision)
+        if not self._may_load(target, precision, drafter) or self._here(
+            target or "", precision or "", drafter
+        ):
+            return self.look(target, precision, drafter)
+        size = self._to_download(target or "", precision or "")
         titles = {pair.target: pair.title for pair in self.studio.pairs()}
-        question = present.download_question(titles.get(target or "", target or ""), size)
-        return gr.skip(), question, gr.Button(visible=False), gr.Row(visible=True)
+        try:
+            # Only now, because someone wants to load it, is the hub asked of what the disk does not tell.
+            drafter = _named(drafter)
+            published = None if drafter == NONE else self.studio.drafter(drafter, ask=True)
+        except UserError as error:
+            return gr.skip(), gr.skip(), present.refused(error), gr.Button(visible=True), gr.skip()
+        question = present.download_question(
+            titles.get(target or "", target or ""), size, published
+        )
+        return gr.skip(), gr.skip(), question, gr.Button(visible=False), gr.Row(visible=True)
 
     def agree(self) -> tuple[object, ...]:
         """The visitor agrees to a download. returns: the note and the question: what goes on, and nothing more is asked"""
         return present.coming(), gr.Row(visible=False)
 
-    def switch(self, target: str | None, precision: str | None) -> Iterator[object]:
+    def switch(
+        self, target: str | None, precision: str | None, drafter: str | None
+    ) -> Iterator[object]:
         """Load another pair, unless that needs a download, which `ask` asks about. yields: status, and the button, disabled meanwhile
 
         Whatever is not in the catalogue gets the same answer, and nothing is looked up.
         """
-        yield from self._stream(target, precision, agreed=False)
+        yield from self._stream(target, precision, drafter, agreed=False)
 
-    def download(self, target: str | None, precision: str | None) -> Iterator[object]:
+    def download(
+        self, target: str | None, precision: str | None, drafter: str | None
+    ) -> Iterator[object]:
         """The visitor agrees to a download: load another pair, as `switch` does."""
-        yield from self._stream(target, precision, agreed=True)
+        yield from self._stream(target, precision, drafter, agreed=True)
 
     def _stream(
-        self, target: str | None, precision: str | None, *, agreed: bool
+        self, target: str | None, precision: str | None, drafter: str | None, *, agreed: bool
     ) -> Iterator[object]:
         loading = _Loading(self)
-        work = self._switch((target or "").strip(), precision or "", loading, agreed=agreed)
+        work = self._switch(
+            (target or "").strip(), precision or "", _named(drafter), loading, agreed=agreed
+        )
         yield from stream(None, Task(), work, loading, seconds=0)
 
     def _switch(
-        self, target: str, precision: str, loading: _Loading, *, agreed: bool
+        self, target: str, precision: str, drafter: str, loading: _Loading, *, agreed: bool
     ) -> Generator[None, None, None]:
-        if not self._may_load(target, precision):
+        if not self._may_load(target, precision, drafter):
             raise UserError(limits.SWITCH_OFF)
-        if agreed or self._to_download(target, precision) == 0:
-            for progress in self.studio.switch(target, self._draft(target), precision):
+        if agreed or self._here(target, precision, drafter):
+            for progress in self.studio.switch(target, self._draft(target), precision, drafter):
                 loading.status = present.loading(progress)
                 yield
         loading.end()
 
-    def _may_load(self, target: str | None, precision: str | None) -> bool:
+    def _may_load(self, target: str | None, precision: str | None, drafter: str | None) -> bool:
         """Whether the visitor may load this."""
-        known = any(pair.target == (target or "").strip() for pair in self.studio.pairs())
-        allowed = _any_model(self.studio) or known
-        return allowed and switch_allowed(self.studio) and precision in PRECISIONS
+        target, drafter = (target or "").strip(), _named(drafter)
+        if not switch_allowed(self.studio) or precision not in PRECISIONS:
+            return False
+        if _any_model(self.studio):
+            return True
+        offered = drafter == NONE or any(
+            one.name == drafter for one in self.studio.drafters(target)
+        )
+        return offered and any(pair.target == target for pair in self.studio.pairs())
+
+    def _offered(self, drafter: str, offers: Sequence[Offer]) -> Offer | None:
+        """What is known of a drafter without the network; None for none, and for one that the visitor may not name."""
+        if drafter == NONE:
+            return None
+        known = next((one for one in offers if one.name == drafter), None)
+        if known or not (_any_model(self.studio) and switch_allowed(self.studio)):
+            return known
+        return self.studio.drafter(drafter, ask=False)
+
+    def _here(self, target: str, precision: str, drafter: str | None) -> bool:
+        """Whether all of it is on this disk. Only for what the visitor may load."""
+        drafter = _named(drafter)
+        if drafter != NONE and not self.studio.drafter(drafter, ask=False).here:
+            return False
+        return self._to_download(target, precision) == 0
 
     def _draft(self, target: str) -> str:
         """The draft for a target of the menu."""
@@ -249,6 +328,11 @@ class ModelHandlers:
 def _any_model(studio: Door) -> bool:
     """Whether files and hub names may be loaded: where the operator says so, and nobody else reaches the page."""
     return studio.settings.allow_model_switch == "any" and not studio.settings.public
+
+
+def _named(drafter: str | None) -> str:
+    """A published drafter as settings name it."""
+    return (drafter or "").strip() or NONE
 
 
 class _Loading:

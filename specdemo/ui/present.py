@@ -14,6 +14,7 @@ from specdemo.settings import DRAWN, GREEDY, OWN, PROJECT, Recommended, Sampling
 from specdemo.ui import words
 
 if TYPE_CHECKING:
+    from specdemo.models.files.drafters import Offer
     from specdemo.models.outlook import Outlook
     from specdemo.models.progress import Progress
     from specdemo.scenarios.batch import Answer, Totals
@@ -156,13 +157,58 @@ def _rate(rate: float) -> str:
     return f"{float(f'{rate:.2g}'):g}"
 
 
-def download_question(title: str, size: int | None) -> str:
-    """Value of the note when a choice must be downloaded first. size: bytes, None where only the hub knows"""
+def download_question(title: str, size: int | None, drafter: Offer | None = None) -> str:
+    """Value of the note when a choice must be downloaded first. size: bytes, 0 for nothing, None where only the hub knows"""
+    parts = []
+    if size != 0:
+        parts.append(("missing", _asked(title, size)))
+    if drafter and not drafter.here:
+        parts.append(("missing", _asked(drafter.name, drafter.size)))
+        parts.append(("licence", _licence(drafter)))
+    return json.dumps(parts)
+
+
+def _asked(title: str, size: int | None) -> str:
     if size is None:
-        sentence = words.ASK_UNKNOWN.format(title=title)
+        return words.ASK_UNKNOWN.format(title=title)
+    return words.ASK.format(title=title, size=megabytes(size))
+
+
+def refused(error: UserError) -> str:
+    """Value of the note when what was asked for cannot be had."""
+    return json.dumps([("missing", str(error))])
+
+
+def drafter_choices(offers: Sequence[Offer], loaded: str) -> list[tuple[str, str]]:
+    """Entries of the menu of published drafters, (label, name) each. loaded: listed too where the catalogue does not know it"""
+    choices = [(words.NO_DRAFTER, "none")]
+    for one in offers:
+        pattern = words.DRAFTER_HERE if one.here else words.DRAFTER_AWAY
+        size = megabytes(one.size or 0).replace(" ", "\u00a0")
+        choices.append((pattern.format(name=one.name, family=one.family, size=size), one.name))
+    if loaded not in (name for _, name in choices):
+        choices.append((PurePath(loaded).name or loaded, loaded))
+    return choices
+
+
+def with_drafter(note: str, drafter: Offer | None) -> str:
+    """Value of the note with what is known of the chosen drafter. note: of the model"""
+    if drafter is None:
+        return note
+    name = PurePath(drafter.name).name if drafter.here and not drafter.family else drafter.name
+    said = [("summary", words.DRAFTER_CHOSEN.format(name=name))]
+    if drafter.here:
+        size = megabytes(drafter.size or 0)
+        said += [("here", words.DRAFTER_ON_DISK.format(size=size)), ("licence", _licence(drafter))]
     else:
-        sentence = words.ASK.format(title=title, size=megabytes(size))
-    return json.dumps([("missing", sentence)])
+        said.append(("needs", words.DRAFTER_ASKED))
+    return json.dumps([*json.loads(note), *said])
+
+
+def _licence(drafter: Offer) -> str:
+    if not drafter.licence:
+        return words.DRAFTER_UNNAMED
+    return words.DRAFTER_LICENCE.format(licence=drafter.licence)
 
 
 def coming() -> str:

@@ -91,6 +91,18 @@ def test_a_switch_replaces_everything_at_once_and_computes_where_runs_do(studio,
     assert said(studio) != before
 
 
+def test_a_published_drafter_stays_with_its_target_unless_another_is_named(studio):
+    list(studio.switch("old", "none", "fp32", "owner/drafter"))
+    assert studio.settings.drafter == "owner/drafter"
+    list(studio.switch("old", "none", "bf16"))
+    assert studio.settings.drafter == "owner/drafter"
+    list(studio.switch("new", "none", "bf16"))
+    assert studio.settings.drafter == "none"
+    list(studio.switch("new", "none", "bf16", "/a/folder"))
+    list(studio.switch("new", "none", "bf16", "none"))
+    assert studio.settings.drafter == "none"
+
+
 def test_a_failure_leaves_the_old_pair_and_says_why(studio, loader):
     old, before = studio.loaded, said(studio)
     loader.error = UserError(

@@ -6,10 +6,14 @@ import gc
 import json
 import re
 import weakref
+from types import SimpleNamespace
 
+import gradio as gr
 import pytest
+from gradio.context import LocalContext
 from ui.served import API, Visitor, served
 
+from specdemo.models.files.drafters import Offer
 from specdemo.settings import AppSettings
 from specdemo.ui import words
 from specdemo.ui.checks import MOST_CHARACTERS, check_values
@@ -55,11 +59,12 @@ pytestmark = pytest.mark.usefixtures("log")
 def test_a_public_page_has_no_switch_of_models(public):
     visitor = Visitor(public)
     assert "switch" not in visitor.calls
-    assert not [part for part in visitor.kinds.values() if part["props"].get("label") == words.PAIR]
+    labels = {part["props"].get("label") for part in visitor.kinds.values()}
+    assert not labels & {words.PAIR, words.DRAFTER}
 
 
-def told_by_switch(visitor, target, precision="bf16"):
-    wrong, values = visitor.send("switch", [target, precision])
+def told_by_switch(visitor, target, precision="bf16", drafter="none"):
+    wrong, values = visitor.send("switch", [target, precision, drafter])
     return wrong or json.loads(values[0])["text"]
 
 
@@ -84,6 +89,64 @@ def test_whatever_is_not_in_the_catalogue_gets_one_answer_and_nothing_is_looked_
     assert told in (limits.SWITCH_OFF, wrong_choice(words.PAIR))
     assert "shadow" not in told
     assert local.studio.loaded is before
+
+
+@pytest.mark.parametrize("call", ["switch", "download", "ask", "look", "another", "settle"])
+@pytest.mark.parametrize("drafter", ["/etc", "~", "owner/name", "z-lab/Qwen3-8B-DFlash-b16"])
+def test_a_drafter_that_the_catalogue_does_not_know_for_the_target_is_looked_up_nowhere(
+    local, monkeypatch, call, drafter
+):
+    """The last is known, and for another target: none of the calls loads it or asks the hub."""
+    before, looked = local.studio.loaded, []
+    monkeypatch.setattr(local.studio, "drafter", lambda *name, **_: looked.append(name))
+    wrong, values = Visitor(local).send(call, [FIRST, "bf16", drafter])
+    if call in ("switch", "download"):
+        told = wrong or json.loads(values[0])["text"]
+        assert told in (limits.SWITCH_OFF, wrong_choice(words.DRAFTER))
+    assert not looked
+    assert local.studio.loaded is before
+
+
+def test_the_free_field_for_a_drafter_is_for_the_machine_of_its_operator():
+    from specdemo.session.studio import Studio
+    from specdemo.ui.model import create_model_menu
+
+    for settings, free in [
+        (AppSettings(), False),
+        (AppSettings(allow_model_switch="any"), True),
+        (AppSettings(allow_model_switch="any", host="0.0.0.0"), False),  # noqa: S104
+    ]:
+        with gr.Blocks():
+            menu = create_model_menu(Studio(settings))
+        assert menu.drafter.allow_custom_value is free
+        assert (menu.drafter.info == words.DRAFTER_NAMED) is free
+        listed = [name for _, name in menu.drafter.choices]
+        assert listed[0] == "none"
+        assert "z-lab/Qwen3-4B-DFlash-b16" in listed
+
+
+def test_who_came_through_a_shared_link_looks_at_no_disk():
+    """The operator may name a folder; under another name than this machine's the same page does not look at it."""
+    from specdemo.session.studio import Studio
+    from specdemo.ui.model import ModelHandlers
+
+    studio, looked = Studio(AppSettings(allow_model_switch="any")), []
+    studio.drafter = lambda name, **_: looked.append(name) or Offer(name)
+    handlers = ModelHandlers(studio)
+    shared = SimpleNamespace(headers={"host": "abc.gradio.live"})
+    token = LocalContext.request.set(shared)
+    try:
+        for call in (handlers.look, handlers.ask, handlers.settle, handlers.another):
+            call(FIRST, "bf16", "/etc")
+        assert (
+            limits.SWITCH_OFF
+            in json.loads(list(handlers.switch(FIRST, "bf16", "/etc"))[-1][0])["text"]
+        )
+    finally:
+        LocalContext.request.reset(token)
+    assert not looked
+    handlers.look(FIRST, "bf16", "/etc")
+    assert looked == ["/etc"]
 
 
 def wrong_choice(name):
@@ -114,7 +177,7 @@ def test_another_visitor_is_asked_before_the_new_model_answers_and_the_old_one_i
         wrong, lines = visitor.ask()
         assert (wrong, model_of(lines)) == ("", FIRST)
     old = weakref.ref(local.studio.pair.target.model)
-    wrong, values = mine.send("download", [OTHER, "bf16"])  # as who agrees to it
+    wrong, values = mine.send("download", [OTHER, "bf16", "none"])  # as who agrees to it
     assert (wrong, json.loads(values[0])["state"]) == ("", "ready")
     gc.collect()
     assert old() is None
@@ -123,7 +186,7 @@ def test_another_visitor_is_asked_before_the_new_model_answers_and_the_old_one_i
     assert model_of(lines) is None
     assert limits.CHANGED.format(model=OTHER, precision="bf16") in messages(lines)
     assert model_of(other.ask()[1]) == OTHER
-    mine.send("download", [FIRST, "nf4"])
+    mine.send("download", [FIRST, "nf4", "none"])
 
 
 def model_of(lines):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import PurePath
 
 import gradio as gr
@@ -11,6 +12,7 @@ from ui.scripted import ScriptedStudio
 
 from specdemo.drafters import methods as drafters
 from specdemo.errors import UserError
+from specdemo.models.files.drafters import Offer
 from specdemo.models.outlook import Outlook
 from specdemo.models.progress import Progress
 from specdemo.session.menu import PairInfo
@@ -135,8 +137,17 @@ def test_every_result_of_a_card_has_a_word_in_the_page():
     assert set(words.VIEW["card"]["shares"]) < set(TITLES)
 
 
+OFFERS = (
+    Offer("owner/here", "EAGLE-3", here=True, size=800_000_000, licence="apache-2.0"),
+    Offer("owner/away", "DFlash"),
+)
+
+
 class SwitchingStudio(ScriptedStudio):
-    """Loads another pair in two reports, unless it breaks."""
+    """Loads another pair in two reports, unless it breaks. questions: drafters that the hub was asked for"""
+
+    def __init__(self):
+        self.questions = []
 
     breaks: Exception | None = None
     missing: int | None = 0
@@ -152,8 +163,16 @@ class SwitchingStudio(ScriptedStudio):
         assert (target, draft, precision) == ("big", "small", "fp32")
         return self.missing
 
-    def switch(self, target, draft, precision):
-        self.asked = (target, draft, precision)
+    def drafters(self, target):
+        return [offer for offer in OFFERS if target == "big"]
+
+    def drafter(self, name, *, ask):
+        found = next((one for one in OFFERS if one.name == name), Offer(name))
+        self.questions += [name] * ask
+        return replace(found, size=900_000_000, licence="mit") if ask and not found.here else found
+
+    def switch(self, target, draft, precision, drafter):
+        self.asked = (target, draft, precision, drafter)
         yield Progress("load", 0.5, "layers")
         if self.breaks:
             raise self.breaks
@@ -162,8 +181,8 @@ class SwitchingStudio(ScriptedStudio):
 
 def test_another_pair_is_loaded_with_its_draft_and_the_button_waits():
     handlers = ModelHandlers(SwitchingStudio())
-    *loading, (status, button) = handlers.switch(" big ", "fp32")
-    assert handlers.studio.asked == ("big", "small", "fp32")
+    *loading, (status, button) = handlers.switch(" big ", "fp32", None)
+    assert handlers.studio.asked == ("big", "small", "fp32", "none")
     assert [json.loads(value)["state"] for value, _ in loading] == ["loading", "loading"]
     assert not any(busy.interactive for _, busy in loading)
     assert json.loads(status)["state"] == "ready"
@@ -174,7 +193,7 @@ def test_another_pair_is_loaded_with_its_draft_and_the_button_waits():
 def test_a_pair_that_cannot_be_loaded_is_a_sentence_and_the_button_is_free(breaks):
     handlers = ModelHandlers(SwitchingStudio())
     handlers.studio.breaks = breaks
-    *_, (status, button) = handlers.switch("big", "fp32")
+    *_, (status, button) = handlers.switch("big", "fp32", None)
     assert json.loads(status)["state"] == "failed"
     assert breaks.args[0] in json.loads(status)["text"]
     assert button.interactive
@@ -183,24 +202,26 @@ def test_a_pair_that_cannot_be_loaded_is_a_sentence_and_the_button_is_free(break
 def test_a_choice_that_must_download_asks_first():
     handlers = ModelHandlers(SwitchingStudio())
     handlers.studio.missing = 3_100_000_000
-    _, question, load, row = handlers.ask("big", "fp32")
+    _, _, question, load, row = handlers.ask("big", "fp32", None)
     assert json.loads(question) == [["missing", words.ASK.format(title="Big", size="3.1 GB")]]
     assert (load.visible, row.visible) == (False, True)
-    *_, (_, button) = handlers.switch("big", "fp32")
+    *_, (_, button) = handlers.switch("big", "fp32", None)
     assert (handlers.studio.asked, button.interactive) == (None, True)
-    assert all("visible" not in update for update in handlers.settle("big", "fp32"))  # still asked
-    list(handlers.download("big", "fp32"))
-    assert handlers.studio.asked == ("big", "small", "fp32")
+    assert all(
+        "visible" not in update for update in handlers.settle("big", "fp32", None)
+    )  # still asked
+    list(handlers.download("big", "fp32", None))
+    assert handlers.studio.asked == ("big", "small", "fp32", "none")
     handlers.studio.missing = None
-    assert words.ASK_UNKNOWN.format(title="Big") in handlers.ask("big", "fp32")[1]
+    assert words.ASK_UNKNOWN.format(title="Big") in handlers.ask("big", "fp32", None)[2]
 
 
 def test_what_is_here_is_loaded_without_a_question_and_what_is_not_allowed_is_looked_up_nowhere():
     handlers = ModelHandlers(SwitchingStudio())
-    _, _, load, row = handlers.ask("big", "fp32")
+    _, _, _, load, row = handlers.ask("big", "fp32", None)
     assert (load.visible, row.visible) == (True, False)
-    assert handlers.settle("big", "fp32")[2].visible
-    _, note, load, row = handlers.ask("someone/else", "fp32")
+    assert handlers.settle("big", "fp32", None)[3].visible
+    _, _, note, load, row = handlers.ask("someone/else", "fp32", None)
     assert (note, load.visible, row.visible) == ("[]", True, False)
 
 
@@ -210,7 +231,7 @@ def sentences(note):
 
 def test_the_menu_says_what_loading_would_mean():
     handlers = ModelHandlers(SwitchingStudio())
-    menu, note, *_ = handlers.look("big", "fp32")
+    menu, _, note, *_ = handlers.look("big", "fp32", None)
     assert menu["choices"][0] == ("Big", "big")
     said = sentences(note)
     assert said["summary"] == "Drafts come from a small one."
@@ -221,18 +242,77 @@ def test_the_menu_says_what_loading_would_mean():
     ]  # fmt: skip
     assert (said["here"], said["licence"]) == (words.ON_DISK, "Licence: Free.")
     handlers.studio.missing = 3_100_000_000
-    menu, note, *_ = handlers.look("big", "fp32")
+    menu, _, note, *_ = handlers.look("big", "fp32", None)
     assert menu["choices"][0] == ("Big (download\u00a03.1\u00a0GB)", "big")
     assert sentences(note)["needs"] == words.DOWNLOAD_SIZE.format(size="3.1 GB")
     handlers.studio.outlooks = lambda _: {"big": Outlook(3 * 10**9, 10**9, 0)}
-    menu, note, *_ = handlers.look("big", "fp32")
+    menu, _, note, *_ = handlers.look("big", "fp32", None)
     assert menu["choices"][0] == ("Big (too\u00a0large\u00a0here)", "big")
     assert sentences(note)["missing"] == words.NO_ROOM.format(needed="3.0 GB", free="1.0 GB")
     assert sentences(note)["rate"] == words.RATE_UNKNOWN
-    assert sentences(handlers.look("another", "fp32")[1]) == {}
+    assert sentences(handlers.look("another", "fp32", None)[2]) == {}
     handlers.studio.settings = AppSettings(target="big", precision="fp32")
-    menu, note, *_ = handlers.look("auto", "fp32")  # what the page was opened with
+    menu, _, note, *_ = handlers.look("auto", "fp32", None)  # what the page was opened with
     assert (menu["value"], sentences(note)["here"]) == ("big", words.LOADED.format(needed="3.0 GB"))
+
+
+def test_the_menu_lists_the_drafters_of_the_target_with_licence_and_size():
+    handlers = ModelHandlers(SwitchingStudio())
+    _, menu, note, *_ = handlers.look("big", "fp32", "owner/here")
+    assert menu["choices"] == [
+        (words.NO_DRAFTER, "none"),
+        ("owner/here (EAGLE-3, 800\u00a0MB)", "owner/here"),
+        ("owner/away (DFlash, download)", "owner/away"),
+    ]
+    assert (menu["value"], menu["visible"]) == ("owner/here", True)
+    assert [text for _, text in json.loads(note)[-3:]] == [
+        "owner/here drafts.",
+        words.DRAFTER_ON_DISK.format(size="800 MB"),
+        words.DRAFTER_LICENCE.format(licence="apache-2.0"),
+    ]
+    assert words.DRAFTER_ASKED in handlers.look("big", "fp32", "owner/away")[2]
+    _, menu, note, *_ = handlers.another("small", "fp32", "owner/here")  # of the model before
+    assert (menu["value"], menu["visible"]) == ("none", False)
+    assert "drafts." not in note
+    assert handlers.another("big", "fp32", "owner/here")[1]["value"] == "owner/here"
+    # Who may not name any is shown none but these.
+    assert handlers.look("big", "fp32", "owner/other")[1]["value"] == "none"
+    assert not handlers.studio.questions
+
+
+def test_a_drafter_that_must_be_downloaded_is_asked_about_with_its_licence():
+    handlers = ModelHandlers(SwitchingStudio())
+    list(handlers.switch("big", "fp32", "owner/here"))
+    assert handlers.studio.asked[-1] == "owner/here"
+    assert not handlers.studio.questions
+    handlers.studio.asked = None
+    _, _, question, load, row = handlers.ask("big", "fp32", "owner/away")
+    assert json.loads(question) == [
+        ["missing", words.ASK.format(title="owner/away", size="900 MB")],
+        ["licence", words.DRAFTER_LICENCE.format(licence="mit")],
+    ]
+    assert (load.visible, row.visible) == (False, True)
+    list(handlers.switch("big", "fp32", "owner/away"))
+    assert handlers.studio.asked is None  # not before somebody agrees
+    assert all("visible" not in update for update in handlers.settle("big", "fp32", "owner/away"))
+    list(handlers.download("big", "fp32", "owner/away"))
+    assert handlers.studio.asked == ("big", "small", "fp32", "owner/away")
+    assert handlers.studio.questions == ["owner/away"]
+
+
+def test_a_drafter_that_the_hub_does_not_know_is_a_sentence_and_no_question():
+    handlers = ModelHandlers(SwitchingStudio())
+
+    def unknown(name, *, ask):
+        if ask:
+            raise UserError(f"The hub knows no model {name}.")
+        return Offer(name)
+
+    handlers.studio.drafter = unknown
+    *_, note, load, row = handlers.ask("big", "fp32", "owner/away")
+    assert "The hub knows no model" in note
+    assert load.visible
+    assert "visible" not in row
 
 
 def test_the_question_makes_room_for_what_goes_on():
@@ -245,11 +325,13 @@ def test_what_a_speed_is_made_from_is_said():
     handlers = ModelHandlers(SwitchingStudio())
     recorded = Outlook(1, 2, 0, 10.0, 24.0, measured=True, kept=0.748, recorded=True)
     handlers.studio.outlooks = lambda _: {"big": recorded}
-    said = [text for kind, text in json.loads(handlers.look("big", "fp32")[1]) if kind == "basis"]
+    said = [
+        text for kind, text in json.loads(handlers.look("big", "fp32", None)[2]) if kind == "basis"
+    ]
     assert said == [words.BY_PASSES, words.KEPT_RECORDED.format(kept=75)]
     handlers.studio.pairs = lambda: [PairInfo("big", "auto", "Big", "", "Free")]
     handlers.studio.outlooks = lambda _: {"big": Outlook(1, 2, 0, 10.0, None, measured=True)}
-    note = json.loads(handlers.look("big", "fp32")[1])
+    note = json.loads(handlers.look("big", "fp32", None)[2])
     assert note[0] == ["summary", words.NO_DRAFT]
     assert [text for kind, text in note if kind in ("rate", "basis")] == [
         words.RATE_PLAIN.format(plain="10"), words.BY_PASSES,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from specdemo.errors import UserError
 from specdemo.models.files.catalogue import HubGguf
@@ -39,6 +40,7 @@ NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same
 CARD = "README.md"
 PICKLES = ("medusa_lm_head.pt", "pytorch_model.bin")  # of drafters, which are read as tensors alone
 HTTP_CLIENTS = ("http", "requests", "urllib3")
+ASKED_SECONDS = 10.0  # for what the hub says of a drafter before anybody has decided to load it
 ATTEMPTS = 2  # a file that arrives damaged is tried once more
 GENERATION = "generation_config.json"
 KEPT = "Models that are already on this machine are unharmed."
@@ -131,18 +133,18 @@ def fetch_drafter(
 
     A pickle is fetched only where there are no safetensors.
     """
-    if revision and (folder := _cached_drafter(repo, revision)):
+    if revision and (folder := cached_drafter(repo, revision)):
         return folder, revision
     try:
         with _reporting(repo, revision):
             return _download_drafter(repo, revision, progress)
     except Unreachable:
-        if folder := _cached_drafter(repo, revision):
+        if folder := cached_drafter(repo, revision):
             return folder, folder.name
         raise
 
 
-def _cached_drafter(repo: str, revision: str | None) -> Path | None:
+def cached_drafter(repo: str, revision: str | None) -> Path | None:
     """The folder of a drafter that is whole on this disk, without asking the network."""
     from huggingface_hub import snapshot_download
 
@@ -168,11 +170,8 @@ def _download_drafter(
     endpoint = os.environ.get("HF_ENDPOINT")
     progress(Progress("download", 0.0, f"asking the hub for {repo}"))
     listing = HfApi(endpoint=endpoint).model_info(repo, revision=revision, files_metadata=True)
-    there = {file.rfilename: file.size or 0 for file in listing.siblings or []}
-    wanted = [name for name in there if _wanted(name) or name == CARD]
-    if not any(name.endswith(".safetensors") for name in wanted):
-        wanted += [name for name in PICKLES if name in there][:1]
-    total, blobs = sum(there[name] for name in wanted), _blobs(repo)
+    there = _of_a_drafter(listing)
+    wanted, total, blobs = list(there), sum(there.values()), _blobs(repo)
     check_space(Path(constants.HF_HUB_CACHE), total, f"Downloading {repo}")
     with watched(blobs, total, progress, repo):
         folder = Path(
@@ -183,6 +182,31 @@ def _download_drafter(
         )  # fmt: skip
     progress(bytes_progress("download", total, total, repo))
     return folder, listing.sha or revision or folder.name
+
+
+def drafter_facts(repo: str, revision: str | None) -> tuple[int, str]:
+    """Bytes that a published drafter would download, and the licence that its card names, "" for none; from the hub.
+
+    Raises UserError for one that the hub does not know, and where it cannot be reached.
+    """
+    from huggingface_hub import HfApi
+
+    with _reporting(repo, revision):
+        api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+        listing = api.model_info(
+            repo, revision=revision, files_metadata=True, timeout=ASKED_SECONDS
+        )
+    card = listing.card_data
+    return sum(_of_a_drafter(listing).values()), str(card.get("license") or "") if card else ""
+
+
+def _of_a_drafter(listing: Any) -> dict[str, int]:
+    """Bytes of each file of a drafter that is fetched, by name. listing: what the hub says of it"""
+    there = {file.rfilename: file.size or 0 for file in listing.siblings or []}
+    wanted = [name for name in there if _wanted(name) or name == CARD]
+    if not any(name.endswith(".safetensors") for name in wanted):
+        wanted += [name for name in PICKLES if name in there][:1]
+    return {name: there[name] for name in wanted}
 
 
 def generation_config(repo: str) -> Path | None:

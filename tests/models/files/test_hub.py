@@ -15,12 +15,13 @@ from loopback import serving
 from tiny_gguf import tiny_gguf
 
 from specdemo.errors import UserError
-from specdemo.models.files import hub, sources, store
-from specdemo.models.files.catalogue import Entry, HubGguf
+from specdemo.models.files import drafters, hub, sources, store
+from specdemo.models.files.catalogue import Drafter, Entry, HubGguf
+from specdemo.models.files.drafters import Offer
 from specdemo.models.files.sources import resolve
 from specdemo.models.loading import load_model
 
-COMMIT = "a" * 40
+COMMIT, CARD = "a" * 40, b"---\nlicense: mit\n---\n# A card"
 BF16 = torch.bfloat16
 Usage = namedtuple("Usage", "total used free")
 
@@ -67,7 +68,8 @@ class Hub(BaseHTTPRequestHandler):
                 for name, data in known.items()
             ]
         siblings = [{"rfilename": name, "size": len(data)} for name, data in known.items()]
-        return {"id": repo, "sha": COMMIT, "siblings": siblings}
+        card = {"cardData": {"license": "mit"}} if known.get("README.md") == CARD else {}
+        return {"id": repo, "sha": COMMIT, "siblings": siblings, **card}
 
     def send(self, status, data, headers=None):
         if status == 200 and (wanted := self.headers.get("Range")):
@@ -110,7 +112,7 @@ def server(monkeypatch, tmp_path, tiny_folder):
         "owner/broken": (500, ""),
     }
     heads = {"config.json": b"{}", "medusa_lm_head.pt": b"tensors"}
-    drafter = {"model.safetensors": whole["model.safetensors"], "README.md": b"# A card"}
+    drafter = {"model.safetensors": whole["model.safetensors"], "README.md": CARD}
     server.repos |= {
         "owner/drafter": {**heads, **drafter, "onnx/model.onnx": b"never"},
         "owner/heads": heads,
@@ -317,3 +319,24 @@ def test_a_drafter_comes_with_its_card_and_with_a_pickle_only_where_nothing_else
     assert (heads / "medusa_lm_head.pt").read_bytes() == b"tensors"
     with pytest.raises(UserError, match="no model owner/none"):
         hub.fetch_drafter("owner/none", None)
+
+
+def test_what_a_drafter_weighs_and_its_licence_are_known_before_it_is_here(server, monkeypatch):
+    away = drafters.offer("owner/drafter", ask=True)
+    assert (away.here, away.licence) == (False, "mit")
+    assert drafters.offer("owner/drafter", ask=False) == Offer("owner/drafter")
+    asked = len(server.requests)
+    folder, _ = hub.fetch_drafter("owner/drafter", COMMIT)
+    known = Drafter("owner/drafter", "DFlash", "qwen3-8b", COMMIT)
+    monkeypatch.setattr(drafters, "drafters", lambda: (known,))
+    assert drafters.offers("Qwen/Qwen3-8B") == drafters.offers("qwen3-8b")
+    (here,) = drafters.offers("qwen3-8b")
+    weights = (folder / "model.safetensors").stat().st_size
+    assert (here.family, here.here, here.size) == ("DFlash", True, weights)
+    assert away.size >= weights
+    assert drafters.offers("qwen3-4b") == []
+    local = drafters.offer(str(folder), ask=True)
+    assert (local.here, local.size, local.licence) == (True, weights, here.licence)
+    with pytest.raises(UserError, match="no model owner/none"):
+        drafters.offer("owner/none", ask=True)
+    assert len(server.requests) > asked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,12 @@ from torch import Tensor
 
 from specdemo.errors import UserError
 from specdemo.models.files.catalogue import find_drafter
+from specdemo.models.files.drafters import licence_of
 from specdemo.models.files.folder import broken_files, read_config, read_header
 from specdemo.models.files.hub import PICKLES, fetch_drafter
 from specdemo.models.files.store import alone, file_sha256, is_complete, making
 from specdemo.models.progress import Progress, ProgressCallback, silent
 
-LICENCE = re.compile(r"^license:\s*[\"']?([\w.\-]+)", re.MULTILINE)
 AGAIN = "Get its files again, or choose another drafter."
 
 
@@ -104,17 +103,7 @@ def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silen
         for key, row in read_header(path).items()
         if key != "__metadata__"
     }
-    return DrafterFiles(folder, title, revision, _licence(folder), config, weights, shapes)
-
-
-def _licence(folder: Path) -> str:
-    """What the card's first lines name."""
-    card = folder / "README.md"
-    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    if not text.startswith("---"):
-        return ""
-    found = LICENCE.search(text[3:].split("\n---", 1)[0])
-    return found[1] if found else ""
+    return DrafterFiles(folder, title, revision, licence_of(folder), config, weights, shapes)
 
 
 def _weights(
