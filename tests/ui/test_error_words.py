@@ -13,9 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tiny_eagle3 import make, write_speculators
 
 from specdemo.cluster.engine import find_work
 from specdemo.errors import UserError
+from specdemo.models.drafts.published.eagle3 import EAGLE3
+from specdemo.models.drafts.published.family import TargetFacts
+from specdemo.models.drafts.published.source import drafter_files
 from specdemo.models.files.store import check_space
 from specdemo.settings import RunSettings
 from specdemo.ui import words
@@ -247,3 +251,20 @@ def _own(text: str) -> str:
 
 def _filled(text: str, values: dict[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda name: values[name[1]], text)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_a_drafter_of_another_target_is_refused_in_german(tmp_path: Path) -> None:
+    """With the reason, and with what it was made for."""
+    folder = write_speculators(tmp_path / "eagle", make())
+    refused = []
+    for target in (TargetFacts("tiny", 99, 64, 8), TargetFacts("tiny", 32, 65, 8)):
+        with pytest.raises(UserError) as error:
+            EAGLE3.read(drafter_files(str(folder), tmp_path), target)
+        refused.append(str(error.value))
+    states, words_said = said(words.translations("de"), refused)
+    assert states.startswith(
+        "Der Entwerfer eagle ist nicht für tiny: er liest Zustände aus 32 Zahlen, und die dieses Zielmodells haben 99."
+    )
+    assert "Er wurde für owner/made-for-this gemacht. Es wurden keine Gewichte gelesen." in states
+    assert "er spricht ein Vokabular von 64 Token, und dieses Zielmodell hat 65." in words_said

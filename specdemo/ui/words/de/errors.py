@@ -265,3 +265,26 @@ TRACES = {
     "nothing_read": "Nichts wurde gelesen.",
     "empty": "{name} ist leer.",
 }
+
+DRAFTERS = {
+    "not_for": "Der Entwerfer {drafter} ist nicht für {target}: {reason}.",
+    "states": "er liest Zustände aus {own} Zahlen, und die dieses Zielmodells haben {theirs}",
+    "vocabulary": "er spricht ein Vokabular von {own} Token, und dieses Zielmodell hat {theirs}",
+    "layers": "er liest die Zustände {states}, und dieses Zielmodell hat die von 0 bis {last}",
+    "mixes": "er mischt {own} Zahlen aus Zuständen, und die {count}, die er nennt, haben {theirs}",
+    "of_layers": "er ist für eines mit {own} Schichten, und dieses Zielmodell hat {theirs}",
+    "tokenizer": "er kommt mit einem anderen Tokenizer",
+    "made_for": "Er wurde für {origin} gemacht.",
+    "unread": "Es wurden keine Gewichte gelesen.",
+    "other": "Einen Entwerfer wählen, der für dieses Zielmodell gemacht wurde, oder das Zielmodell, für das er gemacht wurde.",
+    "unusable": "Der Entwerfer {drafter} lässt sich nicht verwenden: {reason}.",
+    "nothing": "Von seinen Gewichten wurde nichts gelesen.",
+    "again": "Seine Dateien noch einmal holen oder einen anderen Entwerfer wählen.",
+    "family": "{drafter} ist kein Entwerfer einer Familie, die hier bekannt ist (sondern {kind}).",
+    "families": "Die Familien sind {families}; ein Entwurfsmodell wird mit --draft genannt.",
+    "incomplete": "Der Entwerfer {drafter} ist unvollständig: {file} fehlt oder ist abgeschnitten.",
+    "empty": "Der Entwerfer {drafter} enthält keine Gewichte.",
+    "pickle": "{file} des Entwerfers {drafter} enthält mehr als Tensoren oder ist beschädigt.",
+    "pickle_unharmed": "Code aus einem Pickle wird nie ausgeführt.",
+    "pickle_advice": "Einen Entwerfer mit Gewichten in safetensors wählen.",
+}

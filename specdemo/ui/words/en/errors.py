@@ -255,3 +255,27 @@ TRACES = {
     "nothing_read": "Nothing was read.",
     "empty": "{name} is empty.",
 }
+
+# Published drafters: what a reader refuses before weights are read. Its reasons are filled in, and are in the table too.
+DRAFTERS = {
+    "not_for": "The drafter {drafter} is not for {target}: {reason}.",
+    "states": "it reads states of {own} numbers, and this target's have {theirs}",
+    "vocabulary": "it speaks a vocabulary of {own} tokens, and this target has {theirs}",
+    "layers": "it reads the states {states}, and this target has those from 0 to {last}",
+    "mixes": "it mixes {own} numbers of states, and the {count} that it names have {theirs}",
+    "of_layers": "it is for one of {own} layers, and this target has {theirs}",
+    "tokenizer": "it comes with another tokenizer",
+    "made_for": "It was made for {origin}.",
+    "unread": "No weights were read.",
+    "other": "Choose a drafter that was made for this target, or the target that it was made for.",
+    "unusable": "The drafter {drafter} cannot be used: {reason}.",
+    "nothing": "Nothing was read of its weights.",
+    "again": "Get its files again, or choose another drafter.",
+    "family": "{drafter} is no drafter of a family that is known here (it is {kind}).",
+    "families": "The families are {families}; a draft model is named by --draft.",
+    "incomplete": "The drafter {drafter} is incomplete: {file} is missing or cut short.",
+    "empty": "The drafter {drafter} holds no weights.",
+    "pickle": "{file} of the drafter {drafter} holds more than tensors, or is damaged.",
+    "pickle_unharmed": "Code in a pickle is never run.",
+    "pickle_advice": "Choose a drafter with safetensors weights.",
+}
