@@ -103,6 +103,18 @@ def audit(
         tokens=tokens,
         limit=limit,
         methods=tuple(rows),
+        drafter=_published(studio),
+    )
+
+
+def _published(studio: Studio) -> str:
+    """The published drafter of the loaded pair, as its files are called; "" for none."""
+    if studio.settings.drafter in ("", "none"):
+        return ""
+    # It alone has a name and no card: `train` writes one into the config of every drafter.
+    infos = [one.info for one in studio.pair.trained.values() if not one.card]
+    return " and ".join(
+        dict.fromkeys(" ".join(filter(None, (one.name, one.revision[:12]))) for one in infos)
     )
 
 

@@ -97,7 +97,10 @@ class MethodAudit:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """One audit. limit: a p-value below it counts against a method (LEVEL shared among all tests, Bonferroni)."""
+    """One audit. limit: a p-value below it counts against a method (LEVEL shared among all tests, Bonferroni).
+
+    drafter: a published one that drafted, with its commit where it has one; "" for none
+    """
 
     machine: str
     model: str
@@ -110,6 +113,7 @@ class AuditResult:
     tokens: int
     limit: float
     methods: tuple[MethodAudit, ...]
+    drafter: str = ""
 
     @property
     def held(self) -> bool:
@@ -155,7 +159,8 @@ def as_table(result: AuditResult) -> str:
     heads = ["method", "greedy = plain", "same until", "tie margin"]
     for condition in CONDITIONS:
         heads += [condition, "p uniform", "p independent", "p draft"]
-    pair = f"{result.model} with {result.draft}" if result.draft else result.model
+    drafts = " and ".join(filter(None, (result.draft, result.drafter)))
+    pair = f"{result.model} with {drafts}" if drafts else result.model
     lines = [
         f"{pair}, {result.precision} ({result.kernel}), {result.machine}, {result.date}, {result.seconds:.0f} s.",
         "",

@@ -13,6 +13,8 @@ from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_files import make_tiny_model, make_tiny_tokenizer
 from tiny_published import HEADS, write_medusa
 
+from specdemo.bench.audit_result import load_last
+from specdemo.cli.parser import main
 from specdemo.engine.forward import answered
 from specdemo.errors import UserError
 from specdemo.models import pair as pairs
@@ -152,3 +154,38 @@ def test_the_catalogue_names_drafters_of_known_families_at_commits():
         assert one.family in titles
         assert one.revision is None or len(one.revision) == 40
         assert find(one.target) or "/" in one.target
+
+
+def eagle_of(folder: Path, words: int) -> Path:
+    return write_flat(folder, make(hidden=64, vocabulary=words, words=40))
+
+
+def dspark_of(folder: Path, words: int) -> Path:
+    model = tiny_dflash.make(
+        hidden=64, vocabulary=words, words=words, mask=words - 1, reads=(1, 2), anchored=True, rank=4, confident=True
+    )  # fmt: skip
+    return tiny_dflash.write_dspark(folder, model, num_target_layers=2)
+
+
+def medusa_of(folder: Path, words: int) -> Path:
+    return write_medusa(folder, words, 64)
+
+
+@pytest.mark.parametrize(
+    ("write", "method"), [(eagle_of, "feature"), (dspark_of, "block"), (medusa_of, "medusa")]
+)
+def test_the_audit_judges_a_drafter_of_a_folder(
+    target, tmp_path, monkeypatch, capsys, write, method
+):
+    """The command on real files: what it drafts changes neither greedy nor sampled answers, and the table names it."""
+    folder = write(tmp_path / "drafter", vocabulary_of(target))
+    monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path))
+    command = ["audit", "--methods", method, "--runs", "2", "--tokens", "3", "--precision", "fp32"]
+    models = ["--target", str(target), "--drafter", str(folder), "--device", "cpu"]
+    assert main([*command, *models]) == 0
+    assert f"{target.name} with drafter, fp32" in capsys.readouterr().out
+    found = load_last(tmp_path)
+    assert (found.drafter, found.held) == ("drafter", True)
+    assert [(row.name, row.verdict) for row in found.methods] == [
+        ("nothing", "held"), (method, "held"),
+    ]  # fmt: skip
