@@ -39,7 +39,7 @@ from specdemo.trace.events import (
 from specdemo.trace.metrics import output_ids
 
 if TYPE_CHECKING:
-    from specdemo.models.files.drafters import Offer
+    from specdemo.models.offers import Offer
     from specdemo.models.outlook import Outlook
 
 
@@ -201,10 +201,8 @@ class RemoteStudio(Starting):
         return []
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
-        """By its name alone: no other is loaded."""
-        from specdemo.models.files.drafters import Offer
-
-        return Offer(name)
+        """What this disk tells of it: no other is loaded."""
+        return self._catalogue.drafter(name, ask=False)
 
     def card(self, method: str) -> Mapping[str, Any] | None:
         """How the weights were trained that a method drafts with."""

@@ -21,7 +21,7 @@ from specdemo.settings import AppSettings, Recommended, RunSettings
 from specdemo.trace.events import Event, ModelInfo
 
 if TYPE_CHECKING:
-    from specdemo.models.files.drafters import Offer
+    from specdemo.models.offers import Offer
     from specdemo.models.outlook import Outlook
 
 Plain: TypeAlias = dict[str, Any]

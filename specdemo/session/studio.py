@@ -31,7 +31,7 @@ from specdemo.settings import AppSettings, Recommended
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.shipped import Shipped
-    from specdemo.models.files.drafters import Offer
+    from specdemo.models.offers import Offer
     from specdemo.models.outlook import Measured, Outlook
     from specdemo.models.pair import LoadedPair
     from specdemo.trace.events import ModelInfo
@@ -305,13 +305,13 @@ class Studio(Starting):
 
     def drafters(self, target: str) -> list[Offer]:
         """Published drafters that the catalogue knows for a target. Nothing is asked of the network."""
-        from specdemo.models.files.drafters import offers
+        from specdemo.models.offers import offers
 
         return offers(target)
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
         """A published drafter by its hub id or folder. ask: the hub, where it is not here. Raises UserError."""
-        from specdemo.models.files.drafters import offer
+        from specdemo.models.offers import offer
 
         return offer(name, ask=ask)
 

@@ -22,7 +22,7 @@ from specdemo.ui.visits import switch_allowed, tell
 from specdemo.ui.words.en import limits
 
 if TYPE_CHECKING:
-    from specdemo.models.files.drafters import Offer
+    from specdemo.models.offers import Offer
 
 AUTO = "auto"  # the target that the program chooses
 NONE = "none"  # for no published drafter

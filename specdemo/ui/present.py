@@ -14,7 +14,7 @@ from specdemo.settings import DRAWN, GREEDY, OWN, PROJECT, Recommended, Sampling
 from specdemo.ui import words
 
 if TYPE_CHECKING:
-    from specdemo.models.files.drafters import Offer
+    from specdemo.models.offers import Offer
     from specdemo.models.outlook import Outlook
     from specdemo.models.progress import Progress
     from specdemo.scenarios.batch import Answer, Totals

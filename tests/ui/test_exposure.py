@@ -13,7 +13,7 @@ import pytest
 from gradio.context import LocalContext
 from ui.served import API, Visitor, served
 
-from specdemo.models.files.drafters import Offer
+from specdemo.models.offers import Offer
 from specdemo.settings import AppSettings
 from specdemo.ui import words
 from specdemo.ui.checks import MOST_CHARACTERS, check_values

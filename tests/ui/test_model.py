@@ -12,7 +12,7 @@ from ui.scripted import ScriptedStudio
 
 from specdemo.drafters import methods as drafters
 from specdemo.errors import UserError
-from specdemo.models.files.drafters import Offer
+from specdemo.models.offers import Offer
 from specdemo.models.outlook import Outlook
 from specdemo.models.progress import Progress
 from specdemo.session.menu import PairInfo

@@ -15,11 +15,12 @@ from loopback import serving
 from tiny_gguf import tiny_gguf
 
 from specdemo.errors import UserError
-from specdemo.models.files import drafters, hub, sources, store
+from specdemo.models import offers
+from specdemo.models.files import hub, sources, store
 from specdemo.models.files.catalogue import Drafter, Entry, HubGguf
-from specdemo.models.files.drafters import Offer
 from specdemo.models.files.sources import resolve
 from specdemo.models.loading import load_model
+from specdemo.models.offers import Offer
 
 COMMIT, CARD = "a" * 40, b"---\nlicense: mit\n---\n# A card"
 BF16 = torch.bfloat16
@@ -322,21 +323,21 @@ def test_a_drafter_comes_with_its_card_and_with_a_pickle_only_where_nothing_else
 
 
 def test_what_a_drafter_weighs_and_its_licence_are_known_before_it_is_here(server, monkeypatch):
-    away = drafters.offer("owner/drafter", ask=True)
+    away = offers.offer("owner/drafter", ask=True)
     assert (away.here, away.licence) == (False, "mit")
-    assert drafters.offer("owner/drafter", ask=False) == Offer("owner/drafter")
+    assert offers.offer("owner/drafter", ask=False) == Offer("owner/drafter")
     asked = len(server.requests)
     folder, _ = hub.fetch_drafter("owner/drafter", COMMIT)
     known = Drafter("owner/drafter", "DFlash", "qwen3-8b", COMMIT)
-    monkeypatch.setattr(drafters, "drafters", lambda: (known,))
-    assert drafters.offers("Qwen/Qwen3-8B") == drafters.offers("qwen3-8b")
-    (here,) = drafters.offers("qwen3-8b")
+    monkeypatch.setattr(offers, "drafters", lambda: (known,))
+    assert offers.offers("Qwen/Qwen3-8B") == offers.offers("qwen3-8b")
+    (here,) = offers.offers("qwen3-8b")
     weights = (folder / "model.safetensors").stat().st_size
     assert (here.family, here.here, here.size) == ("DFlash", True, weights)
     assert away.size >= weights
-    assert drafters.offers("qwen3-4b") == []
-    local = drafters.offer(str(folder), ask=True)
+    assert offers.offers("qwen3-4b") == []
+    local = offers.offer(str(folder), ask=True)
     assert (local.here, local.size, local.licence) == (True, weights, here.licence)
     with pytest.raises(UserError, match="no model owner/none"):
-        drafters.offer("owner/none", ask=True)
+        offers.offer("owner/none", ask=True)
     assert len(server.requests) > asked

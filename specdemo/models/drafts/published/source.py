@@ -14,10 +14,10 @@ from torch import Tensor
 
 from specdemo.errors import UserError
 from specdemo.models.files.catalogue import find_drafter
-from specdemo.models.files.drafters import licence_of
 from specdemo.models.files.folder import broken_files, read_config, read_header
 from specdemo.models.files.hub import PICKLES, fetch_drafter
 from specdemo.models.files.store import alone, file_sha256, is_complete, making
+from specdemo.models.offers import licence_of
 from specdemo.models.progress import Progress, ProgressCallback, silent
 
 AGAIN = "Get its files again, or choose another drafter."
