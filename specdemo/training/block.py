@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from specdemo.trace import metrics
 from specdemo.training.chain import Shared
 from specdemo.training.data import Row, batches, padded
 from specdemo.training.evaluate import Tally
-from specdemo.training.student import DistilledHead, Student, compiled
+from specdemo.training.student import DistilledHead, compiled
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
@@ -87,12 +88,16 @@ def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, cau
 
 
 class BlockTask:
-    """Trains the parallel stage. causal: JetSpec (2606.18394); else DSpark, with Markov and confidence heads."""
+    """Trains the parallel stage. causal: JetSpec (2606.18394); else DSpark, with Markov and confidence heads.
+
+    corrects: whether a Markov head corrects guesses by the token before them
+    """
 
     def __init__(
-        self, student: Student, shared: Shared, *, depth: int, causal: bool, compile_it: bool
+        self, student: Any, shared: Shared, *, depth: int, causal: bool, compile_it: bool
     ) -> None:
         self.module, self.shared, self.depth, self.causal = student, shared, depth, causal
+        self.corrects = not causal
         self.run = compiled(student.read) if compile_it else student.read
         self.head, self.coarse_head = shared.head, rounded(shared.head)
         self.random = np.random.default_rng(shared.seed)
@@ -100,14 +105,18 @@ class BlockTask:
         self.word_of[shared.word_ids.cpu()] = torch.arange(len(shared.word_ids))
         self.word_of = self.word_of.to(shared.device)
 
+    def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> Any:
+        """Where blocks lie, see `plan_blocks`."""
+        return plan_blocks(batch, self.depth, offsets, causal=self.causal)
+
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """See `trainer.Task`."""
         offsets = self.random.integers(0, self.depth, len(batch)).tolist()
-        plan = plan_blocks(batch, self.depth, offsets, causal=self.causal)
+        plan = self.plan(batch, offsets)
         states, wanted = self._states(plan, batch)
         place = torch.from_numpy(plan.place).to(self.shared.device)
         weights = (-(place - 1) / self.depth).exp()
-        if self.causal:
+        if not self.corrects:
             own = self.coarse_head if coarse else None
             loss = DistilledHead.apply(states, wanted, self.head, own, weights)
             return loss, loss.detach()
@@ -128,14 +137,14 @@ class BlockTask:
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
         """Agreement by place, the tokens before it being the text's; and DSpark's confidences, calibrated."""
-        tally = Tally(self.shared.embedding, self.shared.word_ids, self.coarse_head)
+        tally = Tally(self.shared.all_words, self.shared.word_ids, self.coarse_head)
         sure: list[np.ndarray] = []
         kept: list[np.ndarray] = []
         for number, batch in enumerate(batches(rows, self.shared.batch_tokens)):
             offsets = [(number + line) % self.depth for line in range(len(batch))]
-            plan = plan_blocks(batch, self.depth, offsets, causal=self.causal)
+            plan = self.plan(batch, offsets)
             states, wanted = self._states(plan, batch)
-            if self.causal:
+            if not self.corrects:
                 tally.add(states, wanted, plan.place, plan.greedy)
                 continue
             logits, confidence = self._guess(states, plan, coarse=True)

@@ -209,7 +209,7 @@ class FeatureNetwork(nn.Module):
         )
         queries, keys, values = parts
         cos, sin = self._angles(where)
-        return _rotated(queries, cos, sin), _rotated(keys, cos, sin), values
+        return rotated(queries, cos, sin), rotated(keys, cos, sin), values
 
     def _angles(self, where: Tensor) -> tuple[Tensor, Tensor]:
         """(1, 1, L, head_dim) each."""
@@ -290,7 +290,7 @@ class FeatureNetwork(nn.Module):
 
     def folded(self) -> dict[str, Tensor]:
         """The tensors that the runtime takes: without the scale of embeddings, which norms make up for."""
-        state = _folded_norms(self.state_dict())
+        state = folded_norms(self.state_dict())
         for name in (
             "inject.project.weight", "layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"
         ):  # fmt: skip
@@ -366,7 +366,7 @@ class Eagle3Network(FeatureNetwork):
 
     def folded(self) -> dict[str, Tensor]:
         """The tensors that the runtime and the published layout take."""
-        return _folded_norms(self.state_dict())
+        return folded_norms(self.state_dict())
 
     def unfold(self, state: Mapping[str, Tensor]) -> None:
         """Go on from tensors that `folded` gave."""
@@ -374,7 +374,7 @@ class Eagle3Network(FeatureNetwork):
         self.load_state_dict({name: one.float() for name, one in state.items() if name in known})
 
 
-def _folded_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def folded_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors with norm weights as one."""
     found = {name: tensor.detach().cpu() for name, tensor in state.items()}
     for name in [name.removesuffix("base") for name in found if name.endswith(".base")]:
@@ -394,7 +394,7 @@ def _begun_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary embedding (RoFormer 2104.09864) in transformers' order: halves, not pairs."""
     low, high = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-high, low], dim=-1) * sin

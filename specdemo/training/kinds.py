@@ -76,6 +76,27 @@ def alone_task(
     return task, extra, (last,)
 
 
+def dflash_task(
+    options: TrainOptions, config: LlamaConfig, folder: Path, shared: Shared
+) -> tuple[Task, dict[str, object], tuple[int, ...]]:
+    """As `make_task`, for a block drafter of the form of DFlash. A mask is the token that the target says least."""
+    from specdemo.training.dflash import LAYERS, DFlashNetwork, DFlashTask
+
+    layers, last = shared.hidden.layers[:-1], config.num_hidden_layers - 1
+    narrow = draft_config(config, LAYERS)
+    narrow.intermediate_size = min(options.inner, config.intermediate_size)
+    narrow.attention_bias = False
+    mask = int(shared.hidden.word_mass.argmin())
+    network = DFlashNetwork(narrow, len(layers), shared.embedding, mask)
+    layer, norm = read_layer(folder, last), read_tensor(folder, "model.norm.weight")
+    network.begin_as(narrowed(layer, layer["post_attention_layernorm.weight"]), norm.float())
+    network.to(shared.device)
+    causal = options.kind == "jet"
+    task = DFlashTask(network, shared, layers, depth=options.depth, causal=causal)
+    facts = {"form": "dflash", "depth": options.depth, "causal": causal, "mask": mask}
+    return task, {"reads": list(layers), **facts}, (last,)
+
+
 def make_task(
     options: TrainOptions, config: LlamaConfig, folder: Path, shared: Shared
 ) -> tuple[Task, dict[str, object], tuple[int, ...]]:

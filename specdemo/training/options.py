@@ -10,8 +10,12 @@ from specdemo.errors import UserError
 from specdemo.models.drafts.compact_files import read_config
 from specdemo.settings import AppSettings
 
-# What a drafter computes, and the kind that has the form; "" for all.
-FORMS = {"own": "", "eagle3": "feature"}
+# What a drafter computes, and the kinds that have the form; none stands for all.
+FORMS: dict[str, tuple[str, ...]] = {
+    "own": (),
+    "eagle3": ("feature",),
+    "dflash": ("block", "jet"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +70,26 @@ class TrainOptions:
     @property
     def alone(self) -> bool:
         """Whether the drafter has no draft model below it though others of its kind have one."""
+        if self.form == "dflash":
+            return True
         if not TRAINED[self.kind].alone:
             return False
         return self.init is None or "feedback" in read_config(self.init)["specdemo"]
 
     def _check_form(self) -> None:
-        kind = FORMS.get(self.form)
-        if kind is None or kind not in ("", self.kind):
+        """Refuse a form that this kind does not have, and an earlier drafter of another form."""
+        forms = [form for form, kinds in FORMS.items() if not kinds or self.kind in kinds]
+        if self.form not in forms:
             raise UserError(
                 f"There is no form {self.form!r} of a drafter of the kind {self.kind}.",
-                advice=f"Choose one of {', '.join(form for form, one in FORMS.items() if one in ('', self.kind))}.",
+                advice=f"Choose one of {', '.join(forms)}.",
             )
-        init = read_config(self.init)["specdemo"] if self.init else {}
-        if kind and init and init.get("form", "own") != self.form:
+        if self.form == "own" or self.init is None:
+            return
+        if self.form != "eagle3" or read_config(self.init)["specdemo"].get("form") != "eagle3":
             raise UserError(
-                f"A drafter of the form {self.form} cannot go on from {self.init}, which has another.",
-                advice="Begin without --init, or with a drafter of the same form.",
+                f"A drafter of the form {self.form} cannot go on from {self.init.name}.",
+                advice="Begin without --init; only one of the form eagle3 goes on, from one of the same form.",
             )
 
     def checked(self) -> TrainOptions:
@@ -91,13 +99,14 @@ class TrainOptions:
                 f"There is no kind of drafter {self.kind!r} to train.",
                 advice=f"Choose one of {', '.join(TRAINED)}.",
             )
-        above = TRAINED[self.kind].above and not (TRAINED[self.kind].alone and not self.init)
+        self._check_form()
+        bare = self.form == "dflash" or (TRAINED[self.kind].alone and not self.init)
+        above = TRAINED[self.kind].above and not bare
         if above and not (self.init and (self.init / "config.json").is_file()):
             raise UserError(
                 f"A drafter of the kind {self.kind} is trained on top of a draft model.",
                 advice="Name its folder: --init FOLDER (python -m specdemo train draft makes it).",
             )
-        self._check_form()
         if not self.prompts and not self.answers:
             raise UserError(
                 "There is nothing to train on.",

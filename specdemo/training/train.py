@@ -59,8 +59,9 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
 
     from specdemo.training.chain import Shared
     from specdemo.training.data import from_prompts_too, hold_out
+    from specdemo.training.dflash import DFlashNetwork
     from specdemo.training.feature_network import FeatureNetwork
-    from specdemo.training.kinds import alone_task, make_task
+    from specdemo.training.kinds import alone_task, dflash_task, make_task
     from specdemo.training.trainer import Trainer, rounding, trained_state
 
     device = choose_device(options.checked().device)
@@ -85,7 +86,10 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         )  # fmt: skip
         if options.alone:
             kept = from_prompts_too(kept)
-            task, extra, began_as = alone_task(options, config, files.folder, shared, kept)
+            if options.form == "dflash":
+                task, extra, began_as = dflash_task(options, config, files.folder, shared)
+            else:
+                task, extra, began_as = alone_task(options, config, files.folder, shared, kept)
         else:
             task, extra, began_as = make_task(options, config, files.folder, shared)
         trainer = Trainer(
@@ -103,7 +107,8 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
             tuple(trainer.losses), tuple(trainer.checks), describe_machine(str(device)),
         )  # fmt: skip
         module = task.module
-        state = module.folded() if isinstance(module, FeatureNetwork) else trained_state(module)
+        folds = isinstance(module, FeatureNetwork | DFlashNetwork)
+        state = module.folded() if folds else trained_state(module)
         package(
             state, word_ids.cpu(), files.folder, options.out, card, extra, alone=options.alone
         )  # fmt: skip
@@ -274,7 +279,11 @@ def _recipe(options: TrainOptions, trainer: Trainer) -> dict[str, float | str]:
     from specdemo.training.trainer import BETAS, LAST_RATE, WEIGHT_DECAY
 
     recipe: dict[str, float | str] = {
-        "loss": ALONE if options.alone else LOSSES[options.kind],
+        "loss": LOSSES["jet"]
+        if options.form == "dflash"
+        else ALONE
+        if options.alone
+        else LOSSES[options.kind],
         "optimizer": f"AdamW, betas {BETAS[0]} and {BETAS[1]}, weight decay {WEIGHT_DECAY}",
         "learning rate": f"{options.learning_rate:g}, {options.warm_up_steps} steps of warm-up, "
         f"linear decay to {LAST_RATE:.0%}",

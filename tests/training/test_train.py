@@ -246,32 +246,35 @@ def test_a_feature_drafter_needs_no_draft_model(
     assert again.checks[0][1] < report.checks[0][1]
 
 
-def test_a_feature_drafter_can_have_the_form_of_eagle3(
-    options: TrainOptions, target: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kind", "form", "layout"),
+    [("feature", "eagle3", "speculators"), ("block", "dflash", "dflash")],
+)
+def test_a_drafter_of_a_published_form_runs_where_it_is_exported_and_read_back(
+    options: TrainOptions, target: Path, tmp_path: Path, kind: str, form: str, layout: str
 ):
-    """It reads inner states alone, learns, drafts, and runs the same where it is exported and read back."""
-    out = tmp_path / "trained" / "feature"
+    """It reads inner states alone, learns and drafts."""
+    out = tmp_path / "trained" / kind
     asked = replace(
-        options, kind="feature", form="eagle3", out=out, steps=24, inner=96, precision="bf16",
+        options, kind=kind, form=form, out=out, steps=24, inner=96, depth=3, precision="bf16",
         patience=99, work_dir=tmp_path / "work", cache_dir=tmp_path / "cache",
     )  # fmt: skip
     report = train(asked)
     assert report.checks[-1][1] < report.checks[0][1]
+    assert {"greedy_agreement_1", "overlap_2"} <= set(report.results)
     assert read_config(out)["specdemo"]["reads"] == [1, 2]
-    layout = tmp_path / "published"
-    write_published(out, resolve(str(target), tmp_path), layout, "speculators")
-    said = []
+    write_published(out, resolve(str(target), tmp_path), tmp_path / "published", layout)
     for settings in (
-        AppSettings(trained=str(out.parent)), AppSettings(trained="none", drafter=str(layout)),
-    ):  # fmt: skip
+        AppSettings(trained=str(out.parent)),
+        AppSettings(trained="none", drafter=str(tmp_path / "published")),
+    ):
         chosen = replace(
-            settings, target=str(target), draft="none", precision="fp32", device="cpu", cache_dir=tmp_path / "cache"
+            settings, target=str(target), draft="none", precision="fp32", device="cpu",
+            cache_dir=tmp_path / "cache",
         )  # fmt: skip
         caches = Caches(Loaded(chosen, load_pair(chosen), Shipped()))
-        text, sources = answer_of(caches, "feature")
-        assert (text, sources) == (answer_of(caches, "nothing")[0], {"feature"})
-        said.append(text)
-    assert said[0] == said[1]
+        text, sources = answer_of(caches, kind)
+        assert (text, sources) == (answer_of(caches, "nothing")[0], {kind})
 
 
 def answer_of(caches: Caches, method: str) -> tuple[list[int], set[str]]:
@@ -389,6 +392,8 @@ def test_layers_are_spread_evenly(arguments: tuple[int, int], layers: tuple[int,
 def test_what_cannot_be_trained_is_told(options: TrainOptions, target: Path, tmp_path: Path):
     with pytest.raises(UserError, match="no form 'eagle3' of a drafter of the kind draft"):
         train(replace(options, form="eagle3"))
+    with pytest.raises(UserError, match="cannot go on from"):
+        train(replace(options, kind="block", form="dflash", init=target))
     with pytest.raises(UserError, match="nothing to train on"):
         train(replace(options, prompts=()))
     with pytest.raises(UserError, match="has 4 layers"):

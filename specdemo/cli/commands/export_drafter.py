@@ -9,7 +9,10 @@ from specdemo.cli import console
 from specdemo.cli.options import add_option
 from specdemo.settings import AppSettings
 
-LAYOUTS = "`speculators` (EAGLE-3, from `train feature --form eagle3`) or `medusa`"
+LAYOUTS = (
+    "`speculators` (EAGLE-3, from `train feature --form eagle3`), `dflash` (from `train block --form dflash`, or `jet`) "
+    "or `medusa`"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -37,8 +37,8 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "--form",
         default="own",
         metavar="NAME",
-        about="what the drafter computes: `own`, or for feature `eagle3`, which `export-drafter` writes for other "
-        "engines",
+        about="what the drafter computes: `own`, or what `export-drafter` writes for other engines: `eagle3` for feature, "
+        "`dflash` for block and jet",
     )
     for name, about in (
         ("--prompts", "prompts that the target answers: JSON lines with `prompt` or `turns`"),

@@ -50,7 +50,7 @@ class Trained:
         return ModelInfo(name, facts.get("revision", ""), precision, "", parameters)
 
     def network(self) -> Any:
-        """CompactDecoder, or MedusaWeights. Raises UserError for damaged files."""
+        """CompactDecoder, DFlashDecoder or MedusaWeights. Raises UserError for damaged files."""
         with self._lock:
             if self._network is None:
                 self._network = self._load(self.folder)
@@ -68,6 +68,8 @@ def find_trained(
     """
     from specdemo.models.drafts.compact_decoder import CompactDecoder
     from specdemo.models.drafts.compact_files import is_compact, load_compact, read_config
+    from specdemo.models.drafts.dflash import DFlashDecoder
+    from specdemo.models.drafts.dflash_files import load_dflash
     from specdemo.models.drafts.medusa import load_medusa
 
     if wanted == "none":
@@ -80,7 +82,11 @@ def find_trained(
     head: Any = target.model.get_output_embeddings().weight
     output = None if head is embedding else head
 
-    def load(kind: str, base: CompactWeights | None) -> Callable[[Path], Any]:
+    def load(kind: str, form: str, base: CompactWeights | None) -> Callable[[Path], Any]:
+        if form == "dflash":
+            return lambda path: DFlashDecoder(
+                load_dflash(path, embedding, device=target.device, output=output)
+            )
         if kind == "medusa":
             return lambda path: load_medusa(path, embedding, device=target.device)
         return lambda path: CompactDecoder(
@@ -102,7 +108,7 @@ def find_trained(
         base = draft if extends else None
         if extends and (base is None or len(base.layers) != extends):
             continue
-        found[kind] = Trained(path, config, load(kind, base))
+        found[kind] = Trained(path, config, load(kind, config["specdemo"].get("form", "own"), base))
     return found
 
 

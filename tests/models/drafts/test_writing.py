@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny_dflash import DFlash
+from tiny_dflash import Reference as BlockReference
 from tiny_eagle3 import EPSILON, HEAD, HEADS, INNER, KV_HEADS, Eagle3, Reference
 from transformers import LlamaConfig
 
 from specdemo.cli.parser import main
 from specdemo.engine.features import Features
+from specdemo.engine.forward import answered
 from specdemo.errors import UserError
 from specdemo.models.drafts.compact import CompactModel
 from specdemo.models.drafts.compact_files import EMBEDDING, load_compact, load_state
+from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
+from specdemo.models.drafts.dflash_files import load_dflash
 from specdemo.models.drafts.medusa import load_medusa
 from specdemo.models.drafts.published.families import FAMILIES
 from specdemo.models.drafts.published.family import Lent, TargetFacts
@@ -23,6 +30,8 @@ from specdemo.models.drafts.published.source import drafter_files
 from specdemo.models.drafts.published.writing import write_published
 from specdemo.models.files.sources import ModelFiles
 from specdemo.training.card import Card
+from specdemo.training.data import Row
+from specdemo.training.dflash import DFlashNetwork, lay_blocks
 from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
 from specdemo.training.medusa import MedusaHeads
 from specdemo.training.package import draft_config, package
@@ -57,23 +66,35 @@ def trained(
     target: ModelFiles, out: Path, kind: str, state: dict[str, torch.Tensor], **facts
 ) -> Path:
     card = Card("tiny", "bf16", kind, (), len(KEPT), ("prompts",), 0, 0, 0.0, 0)
-    package(state, KEPT, target.folder, out / kind, card, facts, alone="feedback" in facts)
+    alone = facts.pop("alone", False) or "feedback" in facts
+    package(state, KEPT, target.folder, out / kind, card, facts, alone=alone)
     return out / kind
 
 
 def feature(target: ModelFiles, out: Path, made: type[FeatureNetwork] = Eagle3Network) -> Path:
     """A feature drafter whose every tensor matters."""
-    torch.manual_seed(1)
-    config = draft_config(CONFIG, 1)
-    network = made(config, len(READS), torch.empty(0), 1.0)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            spread = 0.4 if parameter.ndim == 1 else 1.5 / parameter.shape[-1] ** 0.5
-            parameter.copy_((parameter.ndim == 1) + spread * torch.randn_like(parameter))
+    network = disturbed(made(draft_config(CONFIG, 1), len(READS), torch.empty(0), 1.0))
     form = {"form": "eagle3"} if made is Eagle3Network else {}
     return trained(
         target, out, "feature", network.folded(), reads=list(READS), feedback=True, **form
     )
+
+
+def block(target: ModelFiles, out: Path, *, causal: bool = False) -> Path:
+    """A drafter of the form of DFlash whose every tensor matters."""
+    network = disturbed(DFlashNetwork(draft_config(CONFIG, 2), len(READS), torch.empty(0), 63))
+    facts = {"form": "dflash", "depth": 3, "mask": 63, "causal": causal, "alone": True}
+    kind = "jet" if causal else "block"
+    return trained(target, out, kind, network.folded(), reads=list(READS), **facts)
+
+
+def disturbed(network: Any) -> Any:
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            spread = 0.4 if parameter.ndim == 1 else 1.5 / parameter.shape[-1] ** 0.5
+            parameter.copy_((parameter.ndim == 1) + spread * torch.randn_like(parameter))
+    return network
 
 
 def medusa(target: ModelFiles, out: Path, **facts) -> Path:
@@ -161,6 +182,52 @@ def test_the_config_says_all_that_the_layout_names(target, tmp_path):
     assert list(said.values()) == [len(KEPT), HIDDEN, list(READS), False, False, True, True, False]
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_path, causal):
+    """Here, read back, by the format and in training: one computation."""
+    folder = block(target, tmp_path, causal=causal)
+    out = write_published(folder, target, tmp_path / "out", "dflash")
+    files, reading, decoder = read_back(out, embedding, torch.bfloat16)
+    assert (reading.kinds, reading.reads) == (("block", "jet"), READS)
+    assert (files.config["num_target_layers"], files.config["block_size"]) == (LAYERS, 4)
+    states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
+    here = DFlashDecoder(load_dflash(folder, embedding, device=CPU, four_bit=False))
+    own, other = (
+        answered(DFlashModel(one, kept(states)).guessing(TEXT)) for one in (here, decoder)
+    )
+    assert torch.equal(own, other[:, KEPT])  # read back, it says the other words too
+
+    tensors = {name: one.float() for name, one in load_file(out / "model.safetensors").items()}
+    state, whole = load_state(folder), embedding.float()
+    assert {name: one.bfloat16().float().tolist() for name, one in state.items() if name != "word_ids"} == {
+        name: one.tolist() for name, one in tensors.items()
+    }  # fmt: skip
+    model = DFlash(reads=READS, block=4, mask=63, causal=causal, tensors=tensors)
+    wanted = BlockReference(model, whole, whole, states).guess(TEXT)
+    _, _, exact = read_back(out, whole, torch.float32)
+    found = answered(DFlashModel(exact, kept(states)).guessing(TEXT))
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+
+    network = DFlashNetwork(draft_config(CONFIG, 2), len(READS), whole, 63)
+    begun = {}
+    for name in network.state_dict():
+        stem, _, part = name.rpartition(".")
+        one = tensors[name if part == "weight" else f"{stem}.weight"]
+        begun[name] = torch.ones_like(one) if part == "share" else one
+    network.load_state_dict(begun)
+    longer = [*TEXT, 1, 2, 3]
+    row = Row("x", np.array(longer), len(TEXT) - 1, 0.0, 0)
+    plan = lay_blocks([row], 3, [0], 63, causal=causal)
+    before = torch.zeros(1, len(longer), states.shape[1])
+    before[0, : len(states)] = states
+    parts = (torch.from_numpy(part) for part in (plan.token_ids, plan.where, plan.seen))
+    with torch.no_grad():
+        final = network.read(before, *parts).flatten(0, 1)[torch.from_numpy(plan.here[:3])]
+    torch.testing.assert_close(final @ whole.T, wanted, rtol=1e-3, atol=1e-3)
+    assert plan.place[:3].tolist() == [1, 2, 3]
+    assert plan.there[:3].tolist() == [len(TEXT) - 1, len(TEXT), len(TEXT) + 1]
+
+
 def test_heads_are_written_as_medusa_has_them(target, embedding, tmp_path):
     folder = medusa(target, tmp_path)
     out = write_published(folder, target, tmp_path / "out", "medusa", "apache-2.0")
@@ -183,6 +250,12 @@ REFUSED = {
         lambda *to: trained(*to, "block", {"norm.weight": torch.ones(HIDDEN)}, extends=2, reads=[1]),
         "is of the kind block",
     ),
+    "block of our own form": (
+        "dflash",
+        lambda *to: trained(*to, "block", {"norm.weight": torch.ones(HIDDEN)}, extends=2, reads=[1]),
+        "layers of a draft model",
+    ),
+    "not a block": ("dflash", feature, "is of the kind feature"),
     "not Medusa": ("medusa", feature, "is of the kind feature"),
     "an inner state": ("medusa", lambda *to: medusa(*to, reads=[3]), "reads the state 3"),
     "layout": ("gguf", medusa, "no layout 'gguf'"),

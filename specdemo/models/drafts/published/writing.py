@@ -3,6 +3,8 @@
 Layouts:
 
     speculators    EAGLE-3: feature drafters of the form `eagle3`
+    dflash         DFlash as z-lab writes it, and causal as JetSpec does: drafters of the form `dflash`; the head is the
+                   target's, over all words
     medusa         Medusa: its heads; each gets the target's whole output matrix, which the layout keeps for each
 """
 
@@ -165,21 +167,13 @@ def _speculators(compact: Compact) -> Content:
             "beside the embedding",
             "Train one that does: python -m specdemo train feature --form eagle3.",
         )
-    reads, sizes = list(facts["reads"]), {name: compact.config[name] for name in SIZES}
-    layer = sizes | {
+    reads, hidden = list(facts["reads"]), compact.config["hidden_size"]
+    layer = _layer_sizes(compact, 1) | {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
-        "intermediate_size": len(state["layers.0.mlp.up_proj.weight"]),
-        "num_hidden_layers": 1,
-        "hidden_act": "silu",
-        "attention_bias": False,
         "mlp_bias": False,
-        "max_position_embeddings": compact.config.get("max_position_embeddings", 2048),
-        "rope_theta": compact.config["rope_parameters"]["rope_theta"],
-        "rope_scaling": None,
-        "tie_word_embeddings": False,
     }
-    word_ids, vocabulary = state["word_ids"], sizes["vocab_size"]
+    word_ids, vocabulary = state["word_ids"], compact.config["vocab_size"]
     config = {
         "architectures": ["Eagle3Speculator"],
         "speculators_model_type": "eagle3",
@@ -201,7 +195,7 @@ def _speculators(compact: Compact) -> Content:
         },
         "transformer_layer_config": layer,
         "draft_vocab_size": len(word_ids),
-        "target_hidden_size": sizes["hidden_size"],
+        "target_hidden_size": hidden,
         "eagle_aux_hidden_state_layer_ids": reads,
         "norm_before_residual": False,
         "norm_before_fc": False,
@@ -213,12 +207,64 @@ def _speculators(compact: Compact) -> Content:
     }
     tensors = {name: one for name, one in state.items() if name.startswith(("layers.", "norm."))}
     tensors["fc.weight"] = state["inject.project.weight"]
-    gains = state["inject.gain"].split(sizes["hidden_size"])
+    gains = state["inject.gain"].split(hidden)
     tensors |= {f"fc_norm.{number}.weight": gain for number, gain in enumerate(gains)}
     tensors["lm_head.weight"] = compact.output_matrix()[word_ids]
     tensors["d2t"] = word_ids - torch.arange(len(word_ids))
     tensors["t2d"] = torch.zeros(vocabulary, dtype=torch.bool).index_fill(0, word_ids, 1)
     return config, tensors
+
+
+def _dflash(compact: Compact) -> Content:
+    """DFlash as z-lab writes it; JetSpec's is the same with a causal block. Without embedding and head: they are the target's."""
+    facts, state = compact.facts, compact.state
+    kind = facts.get("kind", compact.folder.name)
+    if kind not in ("block", "jet"):
+        compact.cannot(
+            "dflash", f"it is of the kind {kind}, and the layout is of drafters that guess a block",
+            "Train one: python -m specdemo train block --form dflash.",
+        )  # fmt: skip
+    if facts.get("form") != "dflash":
+        compact.cannot(
+            "dflash",
+            "it stands on the layers of a draft model, which read the text, and DFlash reads the target's states alone",
+            "Train one that does: python -m specdemo train block --form dflash.",
+        )
+    numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
+    causal = {"causal_head": True} if facts["causal"] else {}
+    config = {
+        **_layer_sizes(compact, max(numbers) + 1),
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "layer_types": ["full_attention"] * (max(numbers) + 1),
+        "sliding_window": None,
+        "use_sliding_window": False,
+        "is_causal": bool(facts["causal"]),
+        "num_target_layers": compact.target_config()["num_hidden_layers"],
+        "block_size": int(facts["depth"]) + 1,
+        "dflash_config": {
+            "mask_token_id": int(facts["mask"]),
+            "target_layer_ids": [layer - 1 for layer in facts["reads"]],
+            **causal,
+        },
+        "base_model_name_or_path": compact.made_for,
+        "torch_dtype": "bfloat16",
+    }
+    return config, {name: one for name, one in state.items() if name != "word_ids"}
+
+
+def _layer_sizes(compact: Compact, count: int) -> dict[str, Any]:
+    """Sizes of the layers, as configs of transformers name them."""
+    return {name: compact.config[name] for name in SIZES} | {
+        "intermediate_size": len(compact.state["layers.0.mlp.up_proj.weight"]),
+        "num_hidden_layers": count,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "max_position_embeddings": compact.config.get("max_position_embeddings", 2048),
+        "rope_theta": compact.config["rope_parameters"]["rope_theta"],
+        "rope_scaling": None,
+        "tie_word_embeddings": False,
+    }
 
 
 def _medusa(compact: Compact) -> Content:
@@ -272,4 +318,8 @@ def _card(compact: Compact, layout: str, licence: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-LAYOUTS: dict[str, Callable[[Compact], Content]] = {"speculators": _speculators, "medusa": _medusa}
+LAYOUTS: dict[str, Callable[[Compact], Content]] = {
+    "speculators": _speculators,
+    "dflash": _dflash,
+    "medusa": _medusa,
+}
