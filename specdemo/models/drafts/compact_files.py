@@ -267,6 +267,7 @@ def load_compact(
         mixed=mixed,
         feedback=feedback,
         beside=beside,
+        skips_first=beside is not None,
         output=output,
         mask=vector("mask") if "mask" in state else None,
         depth=int(facts.get("depth", 1)),
