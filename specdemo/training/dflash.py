@@ -120,7 +120,8 @@ class DFlashNetwork(nn.Module):
         both, rows = torch.cat([text, own], dim=1), x.shape[1]
 
         def heads(part: Tensor) -> Tensor:
-            return part.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
+            apart: Tensor = part.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
+            return apart
 
         cos, sin = angles
         queries = attention.q_norm(heads(attention.q_proj(own)))
