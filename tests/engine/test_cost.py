@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from conftest import VOCABULARY
 
+from specdemo.engine import cost
 from specdemo.engine.cost import (
     CONTEXT,
     DRAFTING,
@@ -42,6 +45,23 @@ def test_measuring_gives_every_row_count_and_leaves_the_caches_empty(target_weig
     assert target.length == draft.length == 0
     assert measure_costs(target, None).draft_step is None
     assert max(ROWS) < VOCABULARY
+
+
+@pytest.mark.parametrize("patience", [9.0, 0.0])
+def test_a_pass_that_is_recorded_or_compiled_at_first_is_counted_warm(monkeypatch, patience):
+    """Also where measuring has no time left after the first round, as while CUDA graphs are recorded."""
+    clock, seen = [0.0], set()
+
+    def forward(_first, guess):
+        rows = 1 + len(guess)
+        clock[0] += 0.001 * rows if rows in seen else 5.0
+        seen.add(rows)
+
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(cost, "PATIENCE", patience)
+    target = SimpleNamespace(read=lambda _ids: None, rollback=lambda _length: None, forward=forward)
+    profile = measure_costs(target, None, 1, (1, 2, 8))
+    assert profile.verify == tuple((rows, pytest.approx(0.001 * rows)) for rows in (1, 2, 8))
 
 
 def test_a_longer_text_costs_more_in_every_row():
