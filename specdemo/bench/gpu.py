@@ -18,6 +18,7 @@ from specdemo.bench.report import Report
 from specdemo.bench.run import WARM_UP
 from specdemo.bench.suite import Item
 from specdemo.engine.cost import CONTEXT
+from specdemo.engine.exactness import read_in_passes
 from specdemo.engine.forward import Decoder, answered
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.target import CachedModel
@@ -42,6 +43,7 @@ TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
 PASSES_A_TOKEN = 4.0  # of such a text, which is written once and read again in each of GROUPS
 SHORTEST = 16  # tokens: less of a text tells nothing
 LANES = ("ngram", "draft_model", "auto")
+EXACT = "exact mode"  # a lane beside these, where the pair has it
 ANSWER = 128  # new tokens of a lane's answer
 FIRST = ("code", "question", "edit", "story")  # tasks: there may be no time for others
 HEAD_PROMPTS, HEAD_TOKENS, HEAD_PASSES = 3, 48, 9
@@ -249,15 +251,8 @@ def same_words(
         text.append(int(wanted[-1].argmax()))  # sync: one a pass
     alone, found = torch.stack(wanted), []
     for rows in GROUPS:
-        target.rollback(0)
-        target.read(prompt[:-1])
-        answers = []
-        for begin in range(0, len(wanted) - rows + 1, rows):
-            first, *others = text[begin : begin + rows]
-            answers.append(target.forward(first, Proposal.chain(others)).logits)
-            target.keep(range(len(others)))
-        if answers:
-            together = torch.cat(answers)
+        if rows <= len(wanted):
+            together = read_in_passes(target, prompt[:-1], text[: len(wanted)], rows)
             found.append(compare(rows, alone[: len(together)], together))
     return found
 
@@ -304,6 +299,10 @@ def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: fl
     lanes: dict[str, Lane] = {
         name: OwnLane(studio, name, replace(usual, method=name)) for name in names
     }
+    if studio.pair.costs.exact_rows > 1 and "ngram" in lanes:
+        first = "draft_model" if "draft_model" in lanes else "ngram"
+        exact = replace(usual, method=first, exact=True)
+        lanes[f"{first}, {EXACT}"] = OwnLane(studio, f"{first}, {EXACT}", exact)
     report, longest = Report(PLAIN), 0.0
     lost = found.left_out.__setitem__
     list(run_lanes(lanes, [WARM_UP], lost=lost))  # not counted

@@ -25,12 +25,18 @@ LANE = (
     "tokens_per_second", "speedup", "first_accept_rate", "tokens_per_step", "draft_ms_per_token",
     "same_output_rate", "same_prefix_rate", "flip_margin",
 )  # fmt: skip
+TITLES = {
+    "ladder": "The ladder", "draft": "A step of the draft", "same": "The same words in passes of several rows",
+    "rates": "Tokens a second", "memory": "Memory", "head": "The output head in fewer bits", "missing": "Not measured",
+}  # fmt: skip
 ABOUT = {
-    "ladder": "Milliseconds of a pass of the target by its rows, medians of passes in turn; what each further row adds stands below.",
+    "ladder": "Milliseconds of a pass of the target by its rows, medians of passes in turn, and what each further row adds. "
+    "Drafting k tokens takes a pass of k + 1 rows.",
     "draft": "One more token of the draft model, median, beside a pass of one row.",
     "same": "Greedy texts that passes of one row have written, read again in passes of more rows. The lead is the likeliest word's over "
     "the next one, in logits. Where all bits are the same, greedy text with drafts of one token less than these rows cannot differ.",
-    "rates": "First turns, greedy, in turn; means over tasks. The same text is plain decoding's.",
+    "rates": "First turns, greedy, in turn; means over tasks. The same output is plain decoding's text; where it differs, same until is the "
+    "share of the text before that, and the tie margin the difference in probability of the two words there, a median.",
     "memory": "Megabytes of the graphics card after these measurements.",
     "head": "The output head in fewer bits, against the one in bfloat16.",
     "missing": "What was not measured, and why.",
@@ -46,13 +52,15 @@ def document(
     minutes, seconds: that were allowed and taken; notes: on pairs that are not in it
     """
     found = [pair.to_dict() for pair in pairs]
+    facts = device_facts()
+    machine = ", ".join(filter(None, (facts.get("graphics card"), machine_name())))
     return {
-        "title": f"A pass by its rows on {machine_name()}",
-        "machine": machine_name(),
+        "title": f"A pass by its rows on {facts.get('graphics card') or machine_name()}",
+        "machine": machine,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "about": " ".join(ABOUT[name] for name in ("ladder", "same", "rates")),
         "command": shlex.join(["python", "-m", "specdemo", *sys.argv[1:]]),
-        "device": device_facts(),
+        "device": facts,
         "versions": {
             "specdemo": specdemo.__version__,
             "python": python_version(),
@@ -86,10 +94,10 @@ def device_facts() -> dict[str, str]:
 def tables(pairs: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Tables of all pairs; those without a row are left out. pairs: as of `PairFindings.to_dict`"""
     each = [(pair["target"]["name"], pair) for pair in pairs]
+    means = [(name, row) for name, pair in each for row in pair["rows"] if row["task"] == "mean"]
+    shown = [key for key in LANE if any(_cell(row, key) != "-" for _, row in means)]
     found = [
-        _table("ladder", ("target", "pass", *map(str, ROWS)), [
-            line for name, pair in each for one in pair["ladders"] for line in _ladder(name, one)
-        ]),
+        *(_ladders(name, pair["ladders"]) for name, pair in each if pair["ladders"]),
         _table("draft", ("target", "draft", "ms", "of a pass"), [
             [name, (pair["draft"] or {}).get("name", "-"), f"{1e3 * step:.2f}", _share(step, pair)]
             for name, pair in each if (step := pair["draft_step"])
@@ -98,9 +106,8 @@ def tables(pairs: Sequence[Mapping[str, Any]]) -> list[Table]:
             "target", "rows", "tokens", "same bits", "same likeliest word", "largest difference",
             "smallest lead", "largest lead overtaken",
         ), [_same(name, one) for name, pair in each for one in pair["sameness"]]),
-        _table("rates", ("target", "lane", *(COLUMNS[key][0] for key in LANE)), [
-            [name, row["lane"], *(_cell(row, key) for key in LANE)]
-            for name, pair in each for row in pair["rows"] if row["task"] == "mean"
+        _table("rates", ("target", "lane", *(COLUMNS[key][0] for key in shown)), [
+            [name, row["lane"], *(_cell(row, key) for key in shown)] for name, row in means
         ]),
         _table("memory", ("target", "when", "MB"), [
             [name, when, f"{count / 1e6:.0f}"]
@@ -120,16 +127,52 @@ def tables(pairs: Sequence[Mapping[str, Any]]) -> list[Table]:
 
 
 def _table(kind: str, columns: Sequence[str], rows: list[list[str]]) -> Table:
-    return {"about": ABOUT[kind], "columns": list(columns), "rows": rows}
+    columns = list(columns)
+    return {"title": TITLES[kind], "about": ABOUT[kind], "columns": columns, "rows": rows}
 
 
-def _ladder(name: str, ladder: Mapping[str, Any]) -> list[list[str]]:
-    times = [1e3 * seconds for seconds in ladder["seconds"]]
-    steps = [after - before for before, after in pairwise(times)]
-    return [
-        [name, ladder["way"], *(f"{ms:.2f}" for ms in times)],
-        ["", "each row more", "-", *(f"{ms:+.2f}" for ms in steps)],
-    ]
+def _ladders(name: str, ladders: Sequence[Mapping[str, Any]]) -> Table:
+    """A line for each count of rows; of each way to compute, the pass and what its last row has added."""
+    columns, cells = ["target", "rows"], [[name, str(rows)] for rows in ROWS]
+    for ladder in ladders:
+        columns += [f"{ladder['way']}, ms", "more"]
+        times = [1e3 * seconds for seconds in ladder["seconds"]]
+        steps = ["-", *(f"{after - before:+.2f}" for before, after in pairwise(times))]
+        for line, ms, step in zip(cells, times, steps, strict=True):
+            line += [f"{ms:.2f}", step]
+    return _table("ladder", columns, cells)
+
+
+def findings(pair: Mapping[str, Any]) -> list[str]:
+    """What a reader takes from a pair at a glance, a sentence each. pair: as of `PairFindings.to_dict`"""
+    said = []
+    if pair["ladders"]:
+        best = min(pair["ladders"], key=lambda one: one["seconds"][0])
+        one, five = (1e3 * best["seconds"][rows - 1] for rows in (1, 5))
+        said.append(
+            f"{best['way']}: a pass of one row takes {one:.2f} ms; with four drafted tokens it takes {five / one:.2f} times that."
+        )
+    if pair["sameness"]:
+        exact = 1
+        for step in pair["sameness"]:
+            if step["same_bits"] < step["tokens"]:
+                break
+            exact = step["rows"]
+        said.append(
+            f"Passes of up to {exact} rows gave every bit of passes of one row."
+            if exact > 1
+            else "Passes of two rows gave other bits than passes of one row: greedy texts may part at a tie."
+        )
+    means = [row for row in pair["rows"] if row["task"] == "mean" and row["speedup"]]
+    if means:
+        fastest = max(means, key=lambda row: row["speedup"])
+        rate, lane = fastest["tokens_per_second"], fastest["lane"]
+        said.append(
+            "No lane is faster than plain decoding."
+            if lane == PLAIN
+            else f"Fastest: {lane} with {rate:.0f} tokens a second, {fastest['speedup']:.2f} times plain decoding."
+        )
+    return said
 
 
 def _share(step: float, pair: Mapping[str, Any]) -> str:
@@ -152,25 +195,37 @@ def _cell(row: Mapping[str, Any], key: str) -> str:
 
 def render(found: Mapping[str, Any]) -> str:
     """The page. found: as of `document`"""
-    lines = {
-        f"{pair['target']['name']}, {one['way']}": list(zip(ROWS, one["seconds"], strict=True))
-        for pair in found["pairs"]
-        for one in pair["ladders"]
-    }
     facts = {
         "machine": found["machine"],
         "date": found["date"],
         **found["device"],
         "versions": ", ".join(f"{name} {value}" for name, value in found["versions"].items()),
         "time": f"{found['seconds']} s of {found['minutes']:g} minutes",
-        **{pair["target"]["name"]: pair["target"]["kernel"] for pair in found["pairs"]},
+        **{
+            pair["target"]["name"]: f"{pair['target']['precision']}: {pair['target']['kernel']}"
+            for pair in found["pairs"]
+        },
     }
     parts = [
         facts_table(facts),
         f"<pre>{escape(found['command'])}</pre>",
         *(f"<p>{escape(note)}</p>" for note in found["notes"]),
-        drawn(pass_costs(lines)) if lines else "",
     ]
+    for pair in found["pairs"]:
+        name = pair["target"]["name"]
+        if said := findings(pair):
+            points = "".join(f"<li>{escape(one)}</li>" for one in said)
+            parts.append(f"<h2>{escape(name)}</h2><ul>{points}</ul>")
+        lines = {
+            one["way"]: list(zip(ROWS, one["seconds"], strict=True)) for one in pair["ladders"]
+        }
+        if lines:
+            parts.append(drawn(pass_costs(lines, f"A pass of {name} by its rows")))
+    before = ""
     for one in found["tables"]:
-        parts += [f"<p>{escape(one['about'])}</p>", html_table(one["columns"], one["rows"])]
+        if one["title"] != before:
+            parts.append(f"<h2>{escape(one['title'])}</h2><p>{escape(one['about'])}</p>")
+        first = 1 if len(found["pairs"]) == 1 else 0  # which target it is goes without saying
+        parts.append(html_table(one["columns"][first:], [row[first:] for row in one["rows"]]))
+        before = one["title"]
     return page(found["title"], parts)

@@ -12,14 +12,25 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24 }
+:root { color-scheme: light dark; --line: #d8dee4; --back: #f6f8fa }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24; background: #fff }
+h1 { overflow-wrap: anywhere }
+h2 { margin: 2.2rem 0 .4rem }
 table { border-collapse: collapse; display: block; overflow-x: auto; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid #d8dee4; text-align: right; white-space: nowrap }
-th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left }
+th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; vertical-align: top }
+.text { text-align: left }
+.long { white-space: normal; min-width: 14rem }
 tr.mean { font-weight: 600 }
-.facts td { white-space: normal; text-align: left }
-pre { white-space: pre-wrap; background: #f6f8fa; padding: .7rem }
+.facts td + td { white-space: normal; overflow-wrap: anywhere }
+.facts .long { min-width: 0 }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--back); padding: .7rem }
+@media (prefers-color-scheme: dark) {
+  :root { --line: #30363d; --back: #161b22 }
+  body { color: #d7dde3; background: #0d1117 }
+}
 """
+INK, GRID = "#7d8590", "rgba(125, 133, 144, 0.28)"  # of charts, readable on light and dark
+LONG = 60  # characters of a cell that may break
 PARTS = {"draft": "drafting", "verify": "target's passes", "overhead": "everything else"}
 Row = Mapping[str, Any]
 
@@ -57,7 +68,9 @@ def page(title: str, parts: Sequence[str]) -> str:
 
     body = "\n".join(part for part in (f"<h1>{escape(title)}</h1>", *parts) if part)
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title>"
         f"<style>{STYLE}</style><script>{get_plotlyjs()}</script></head>\n<body>{body}</body></html>\n"
     )
 
@@ -65,7 +78,7 @@ def page(title: str, parts: Sequence[str]) -> str:
 def drawn(chart: Figure) -> str:
     """A chart as a part of a page."""
     html: str = chart.to_html(
-        full_html=False, include_plotlyjs=False, config={"displaylogo": False}
+        full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
     )
     return html
 
@@ -109,15 +122,28 @@ def _lanes(rows: Sequence[Row]) -> str:
     return table(("task", "lane", *(COLUMNS[key][0] for key in shown)), cells)
 
 
+NUMBERS = ("", *"0123456789+-")  # how what stands to the right begins
+_LONG = ' class="text long"'
+
+
 def table(heads: Any, body: Any) -> str:
-    """Rows of anything as an HTML table; every cell is escaped."""
-    head = "".join(f"<th>{escape(str(cell))}</th>" for cell in heads)
+    """Rows of anything as an HTML table; every cell is escaped. A column of numbers stands to the right."""
+    rows = [[_shown(cell) for cell in row] for row in body]
+    columns = list(zip(*rows, strict=True)) or [()] * len(heads)
+    kinds = [
+        "" if all(cell[:1] in NUMBERS for cell in column) else ' class="text"' for column in columns
+    ]
+    head = "".join(
+        f"<th{kind}>{escape(str(cell))}</th>" for kind, cell in zip(kinds, heads, strict=True)
+    )
     lines = []
-    for row in body:
-        kind = ' class="mean"' if row[0] == "mean" else ""
-        lines.append(
-            f"<tr{kind}>{''.join(f'<td>{escape(_shown(cell))}</td>' for cell in row)}</tr>"
-        )
+    for row in rows:
+        cells = [
+            f"<td{_LONG if len(cell) > LONG else kind}>{escape(cell)}</td>"
+            for kind, cell in zip(kinds, row, strict=True)
+        ]
+        mean = ' class="mean"' if row[0] == "mean" else ""
+        lines.append(f"<tr{mean}>{''.join(cells)}</tr>")
     return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
 
 
@@ -176,16 +202,25 @@ def passes_and_time(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def pass_costs(lines: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
+APART = 5.0  # times as slow: lines that are further from each other need a scale by factors
+
+
+def pass_costs(
+    lines: Mapping[str, Sequence[Sequence[float]]], title: str = "Cost of a pass by rows"
+) -> Figure:
     """Lines: milliseconds of a target pass by rows. lines: (rows, seconds) by name"""
     from plotly.graph_objects import Figure, Scatter
 
-    figure = Figure(layout=_layout("Cost of a pass by rows", "rows", "ms"))
+    figure = Figure(layout=_layout(title, "rows of the pass", "ms a pass"))
     for name, points in lines.items():
         rows, seconds = zip(*points, strict=True)
         times = [1000 * value for value in seconds]
         figure.add_trace(Scatter(name=escape(name), x=rows, y=times, mode="lines+markers"))
-    figure.update_yaxes(rangemode="tozero")
+    firsts = [points[0][1] for points in lines.values()]
+    if max(firsts) > APART * min(firsts):
+        figure.update_yaxes(type="log", title="ms a pass, tenfold a line", dtick=1)
+    else:
+        figure.update_yaxes(rangemode="tozero")
     return figure
 
 
@@ -209,9 +244,14 @@ def _names(rows: Sequence[Row]) -> list[str]:
 def _layout(title: str, x: str, y: str) -> dict[str, Any]:
     return {
         "title": {"text": title},
-        "xaxis": {"title": {"text": x}},
-        "yaxis": {"title": {"text": y}},
+        "xaxis": {"title": {"text": x}, "gridcolor": GRID, "zerolinecolor": GRID},
+        "yaxis": {"title": {"text": y}, "gridcolor": GRID, "zerolinecolor": GRID},
         "template": "plotly_white",
+        "paper_bgcolor": "rgba(0, 0, 0, 0)",
+        "plot_bgcolor": "rgba(0, 0, 0, 0)",
+        "font": {"color": INK},
+        "legend": {"orientation": "h", "y": -0.25},
+        "margin": {"l": 60, "r": 20},
         "barmode": "group",
         "height": 460,
     }

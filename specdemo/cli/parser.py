@@ -40,7 +40,9 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. returns: 0, 1 for an error that was reported, 130 when interrupted"""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    words = words[1:] if words[:2] == ["bench", "gpu"] else words  # the same command by another name
+    words = (
+        words[1:] if words[:2] == ["bench", "gpu"] else words
+    )  # the same command by another name
     named = next((word for word in words if word in COMMANDS), "")
     options = build_parser(named).parse_args(words)
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdemo.engine.types import Drafter
 
 Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]
-POLICY = ("policy", "lookahead", "threshold")  # options of a method that drafts chains
+POLICY = ("policy", "lookahead", "threshold", "exact")  # options of a method that drafts chains
 NEEDS = {
     "draft": "a draft model",
     "copy": "a target in bf16 or fp32, whose 4-bit copy drafts",

@@ -79,4 +79,30 @@ def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS
         drafter = Fallback(drafter, context.costs)
     models = "draft" in method.needs or method.states
     step = (models and context.profile.draft_step) or 0.0
-    return Forecast(drafter, context.costs, context.calibration, step, context.together)
+    most = _exact_tokens(method, context.profile.exact_rows) if settings.exact else None
+    return Forecast(drafter, context.costs, context.calibration, step, context.together, most)
+
+
+def _exact_tokens(method: Method, rows: int) -> int:
+    """Tokens that a step drafts at most in exact mode: passes have so many rows, the pending token's included. Raises UserError."""
+    if method.tokens == "none":
+        return 0
+    if "exact" not in method.options:
+        raise UserError(
+            f"{method.title} has no exact mode: only rows of chains were compared.",
+            unharmed="The target is loaded and works.",
+            advice="Choose a method that drafts chains, or leave the exact mode out.",
+        )
+    if not rows:
+        raise UserError(
+            "There is no exact mode here: passes of several rows are compared with single ones on a graphics card only.",
+            unharmed="The target is loaded and works.",
+            advice="Leave it out. In the compiled pass a row's bits are the same in any company.",
+        )
+    if rows == 1:
+        raise UserError(
+            "There is no exact mode on this graphics card: a pass of two rows has other bits than single ones.",
+            unharmed="The target is loaded and works.",
+            advice="Leave it out: texts may part where two words are as likely as each other.",
+        )
+    return rows - 1

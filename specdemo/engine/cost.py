@@ -52,6 +52,7 @@ class CostProfile:
     draft_step: one step of the draft model; None without one
     per_cached: what each further cached token adds to a pass of one row; per_cached_row: to each row more
     draft_rows: (rows, seconds) of a step of several conversations' drafts; empty where that was not measured
+    exact_rows: rows up to which a pass gives the bits of passes of one row; 0 where that was not measured
     """
 
     verify: Points = ((1, 1.0),)
@@ -59,6 +60,7 @@ class CostProfile:
     per_cached: float = 0.0
     per_cached_row: float = 0.0
     draft_rows: Points = ()
+    exact_rows: int = 0
 
     def verify_seconds(self, rows: float, cached: int = CONTEXT, runs: int = 1) -> float:
         """A target pass over this many rows of so many runs: between measured points a straight line, past the last one its slope."""
@@ -89,7 +91,8 @@ class CostProfile:
             for rows in (FEW, MANY)
         )
         drafting = _fastest(self.draft_rows, other.draft_rows)
-        return CostProfile(verify, min(steps, default=None), *_slopes(few, many), drafting)
+        exact = self.exact_rows or other.exact_rows
+        return CostProfile(verify, min(steps, default=None), *_slopes(few, many), drafting, exact)
 
 
 def _fastest(points: Points, others: Points) -> Points:

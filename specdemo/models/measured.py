@@ -7,12 +7,13 @@ import json
 import platform
 import time
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 
 from specdemo.engine.cost import LADDER, REPEATS, ROWS, CostProfile, glance, measure_costs
+from specdemo.engine.exactness import exact_rows
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.models.outlook import Measured, on_gpu
@@ -33,13 +34,16 @@ def costs_of(
     """The costs of a pair. A file keeps the fastest of all measurements, since noise only adds. card: see `card_name`
 
     Later starts measure one round where the file is older than DAYS, or where a few passes are clearly faster than it
-    says, as after a measurement on a busy machine. On a GPU they always do: the passes are recorded meanwhile.
+    says, as after a measurement on a busy machine. On a GPU they always do: the passes are recorded meanwhile. There it is
+    also found out how many rows give the bits of one, again where the file is older than DAYS.
     """
     file, gpu = _file(info, draft_info, cache_dir, card), "CUDA" in info.kernel
     known = _read(file)
     if known and not gpu and _is_recent(file) and not _beaten(known, glance(target, draft)):
         return known
     costs = measure_costs(target, draft, 1 if known else REPEATS, LADDER if gpu else ROWS)
+    if gpu and not (known and known.exact_rows and _is_recent(file)):
+        costs = replace(costs, exact_rows=exact_rows(target))
     if known:
         costs = costs.at_best(known)
     of = {"machine": _machine(), "gpu": gpu, "card": card}

@@ -12,7 +12,7 @@ from conftest import PROFILE, drafter_for, header, open_draft
 
 from specdemo.bench import gpu
 from specdemo.bench.gpu import ROWS, compare, measure_pair, tokens_within, ways
-from specdemo.bench.gpu_report import document, render
+from specdemo.bench.gpu_report import document, findings, render, tables
 from specdemo.bench.suite import Item
 from specdemo.cli import console
 from specdemo.cli.measurements import _section
@@ -108,6 +108,47 @@ def test_every_part_is_measured_or_says_why_not(studio):
     for sentence in found.left_out.values():
         assert sentence in told
         assert sentence in page.replace("&#x27;", "'")
+
+
+def pair_of(same_bits, speedups, card_seconds=0.002):
+    """Findings as the report reads them: a ladder, passes of 2, 3 and 4 rows, and lanes by speedup."""
+    seconds = [card_seconds * (1 + row / 10) for row in range(len(ROWS))]
+    return {
+        "target": {"name": "tiny"}, "draft": None, "draft_step": None, "memory": {}, "heads": None, "left_out": {},
+        "ladders": [
+            {"way": "lean pass", "seconds": [3 * one for one in seconds], "rounds": 3},
+            {"way": "CUDA graphs", "seconds": seconds, "rounds": 3},
+        ],
+        "sameness": [
+            {"rows": rows, "tokens": 10, "same_bits": bits, "same_word": 10, "difference": 0.1, "lead": 0.2, "overtaken": None}
+            for rows, bits in zip((2, 3, 4), same_bits, strict=True)
+        ],
+        "rows": [
+            {"task": "mean", "lane": lane, "speedup": speedup, "tokens_per_second": 100 * speedup, "first_accept_rate": None,
+             "tokens_per_step": 1.0, "draft_ms_per_token": None, "same_output_rate": 1.0, "same_prefix_rate": 1.0, "flip_margin": None}
+            for lane, speedup in speedups.items()
+        ],
+    }  # fmt: skip
+
+
+def test_what_was_found_is_said_first():
+    said = findings(pair_of((10, 10, 7), {"nothing": 1.0, "auto": 2.5}))
+    assert said == [
+        "CUDA graphs: a pass of one row takes 2.00 ms; with four drafted tokens it takes 1.40 times that.",
+        "Passes of up to 3 rows gave every bit of passes of one row.",
+        "Fastest: auto with 250 tokens a second, 2.50 times plain decoding.",
+    ]
+    slow = findings(pair_of((9, 10, 10), {"nothing": 1.0, "auto": 0.9}))
+    assert "other bits" in slow[1]
+    assert slow[2] == "No lane is faster than plain decoding."
+
+
+def test_the_ladder_stands_by_rows_and_empty_columns_are_left_out():
+    by_title = {one["title"]: one for one in tables([pair_of((10, 10, 7), {"nothing": 1.0})])}
+    ladder = by_title["The ladder"]
+    assert ladder["columns"] == ["target", "rows", "lean pass, ms", "more", "CUDA graphs, ms", "more"]  # fmt: skip
+    assert ladder["rows"][4] == ["tiny", "5", "8.40", "+0.60", "2.80", "+0.20"]
+    assert "tie margin" not in by_title["Tokens a second"]["columns"]
 
 
 def test_a_part_that_breaks_or_has_no_time_leaves_the_others(studio, monkeypatch):

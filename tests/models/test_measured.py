@@ -29,6 +29,7 @@ def results(monkeypatch):
 
     monkeypatch.setattr(measured, "measure_costs", measure)
     monkeypatch.setattr(measured, "glance", lambda *_: FAST)
+    monkeypatch.setattr(measured, "exact_rows", lambda _: 3)
     return rounds
 
 
@@ -58,10 +59,12 @@ def test_what_was_measured_on_a_busy_machine_is_measured_again(
     assert results == [measured.REPEATS, 1]
 
 
-def test_a_gpu_goes_through_its_passes_at_every_start(results, tmp_path):
+def test_a_gpu_goes_through_its_passes_at_every_start(results, monkeypatch, tmp_path):
     info = replace(INFO, kernel="bitsandbytes NF4 on CUDA")
     for _ in range(2):
-        measured.costs_of(None, info, None, DRAFT, tmp_path)
+        assert measured.costs_of(None, info, None, DRAFT, tmp_path).exact_rows == 3
+        # How many rows are exact is kept.
+        monkeypatch.setattr(measured, "exact_rows", lambda _: pytest.fail("it is known"))
     assert results == [measured.REPEATS, 1]
 
 
@@ -73,6 +76,7 @@ def test_a_card_has_a_ladder_and_a_file_of_its_own(monkeypatch, tmp_path):
         return SLOW if len(asked) == 1 else FAST
 
     monkeypatch.setattr(measured, "measure_costs", measure)
+    monkeypatch.setattr(measured, "exact_rows", lambda _: 0)
     info = replace(INFO, kernel="bitsandbytes NF4 on CUDA")
     for card, want in (("old", SLOW), ("new", FAST)):
         assert measured.costs_of(None, info, None, None, tmp_path, card) == want

@@ -16,6 +16,7 @@ class Forecast(Drafter):
 
     token_seconds: what drafting one token takes a run that is alone, at first; then what it took in this run
     together: says how many runs are likely to share passes, when the target has read the prompt
+    most: tokens of a draft, at most; None for as many as the drafter likes
     """
 
     def __init__(
@@ -25,12 +26,14 @@ class Forecast(Drafter):
         calibration: Calibration,
         token_seconds: float,
         together: Callable[[], int] = lambda: 1,
+        most: int | None = None,
     ) -> None:
         self.drafter = drafter
         self.costs = costs
         self.calibration = calibration
         self.token_seconds = token_seconds
         self.together = together
+        self.most = most
 
     def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
         """The drafter's own start; others may have come while the target has read."""
@@ -40,6 +43,7 @@ class Forecast(Drafter):
     def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
         """The drafter's proposal with its expected tokens and seconds."""
         self.costs.cached = len(committed)
+        budget = budget if self.most is None else min(budget, self.most)
         proposal = yield from self.drafter.propose(committed, budget)
         if proposal.expected_tokens is not None:
             return proposal

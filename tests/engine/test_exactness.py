@@ -1,0 +1,81 @@
+"""Exact mode on a ladder made here: passes of up to three rows have the bits of single ones, longer ones are off by an ulp."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import conftest
+import pytest
+import torch
+from conftest import drafter_for, open_draft, reference_greedy, run_lane
+
+from specdemo.engine.exactness import MOST, exact_rows
+from specdemo.errors import UserError
+from specdemo.trace.events import Verified
+from specdemo.trace.metrics import output_ids
+
+VOCABULARY, PROMPT = 97, [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
+
+
+class Card:
+    """A target whose answers depend on the text and, from so many rows or so many tokens on, on the company."""
+
+    def __init__(self, off_from, far_from=9999):
+        self.decoder = SimpleNamespace(config=SimpleNamespace(vocab_size=VOCABULARY))
+        self.off_from, self.far_from = off_from, far_from
+        self.text, self.guess = [], []
+
+    def rollback(self, length):
+        del self.text[length:]
+
+    def read(self, token_ids):
+        self.text += token_ids
+
+    def forward(self, first, proposal):
+        self.guess = [first, *proposal.token_ids]
+        rows = [torch.sin(torch.arange(8.0) + t) for t in self.guess]
+        together = len(rows) >= self.off_from or (len(rows) > 1 and len(self.text) >= self.far_from)
+        return SimpleNamespace(logits=torch.stack(rows) + (1e-6 if together else 0.0))
+
+    def keep(self, path):
+        self.text += self.guess[: 1 + len(path)]
+
+
+@pytest.mark.parametrize(("card", "rows"), [(Card(4), 3), (Card(2), 1), (Card(99), MOST), (Card(99, 600), 1)])  # fmt: skip
+def test_rows_are_compared_bit_by_bit_behind_a_short_and_a_long_text(card, rows):
+    assert exact_rows(card) == rows
+    assert card.text == []
+
+
+def lane(weights, drafts, method, rows, monkeypatch):
+    profile = replace(conftest.PROFILE, exact_rows=rows)
+    monkeypatch.setattr(conftest, "PROFILE", profile)
+    drafter = drafter_for(method, open_draft(drafts), policy="constant", lookahead=8, exact=True)
+    return run_lane(weights, drafter, PROMPT, max_new_tokens=32)
+
+
+@pytest.mark.parametrize("method", ["draft_model", "ngram", "nothing"])
+def test_no_pass_has_more_rows_than_were_found_exact(
+    target_weights, draft_weights, monkeypatch, method
+):
+    events = lane(target_weights, draft_weights, method, 3, monkeypatch)
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 32)
+    drafted = [len(event.nodes) for event in events if isinstance(event, Verified)]
+    assert max(drafted) == (0 if method == "nothing" else 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "rows", "why"),
+    [
+        ("draft_model", 0, "graphics card only"),
+        ("draft_model", 1, "a pass of two rows"),
+        ("tree", 3, "only rows of chains"),
+        ("auto", 3, "only rows of chains"),
+    ],
+)
+def test_exact_mode_is_there_only_where_it_was_measured(
+    target_weights, draft_weights, monkeypatch, method, rows, why
+):
+    with pytest.raises(UserError, match=why):
+        lane(target_weights, draft_weights, method, rows, monkeypatch)
