@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 DEVICES = ("cpu", "cuda", "mps")
 CHOICES = "Choose auto, cpu, cuda or mps."
 FOUR_BIT = "nf4"
+AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,17 @@ def best_device(precision: str) -> Choice:
     if precision == FOUR_BIT:
         return Choice("mps", "without numba there is no compiled pass")
     return Choice("mps", "Apple's GPU reads these weights as they are")
+
+
+def candidates(precision: str) -> tuple[str, ...]:
+    """What `auto` may take for weights in a precision, what `best_device` says first. One where nothing is to be measured.
+
+    A CUDA device is not measured against the processor. Apple's GPU is: both read the same memory.
+    """
+    best = best_device(precision).device
+    if best == "cuda" or precision == "int8" or not has_mps():
+        return (best,)
+    return (best, "cpu" if best == "mps" else "mps")
 
 
 def has_mps() -> bool:

@@ -58,7 +58,7 @@ def facts() -> list[Fact]:
         _python(),
         *(_package(name) for name in PACKAGES),
         *_processor(),
-        _four_bit(),
+        _four_bit(settings),
         _cuda(),
         _device(settings),
         _memory(),
@@ -152,7 +152,7 @@ def _processor() -> list[Fact]:
     return [Fact("CPU", f"{name}, {os.cpu_count()} cores"), Fact("CPU instructions", found)]
 
 
-def _four_bit() -> Fact:
+def _four_bit(settings: AppSettings) -> Fact:
     """The path that NF4 takes on the CPU."""
     missing = [name for name in ("torch", "bitsandbytes") if not installed(name)]
     if missing:
@@ -161,12 +161,20 @@ def _four_bit() -> Fact:
     from bitsandbytes import functional
 
     from specdemo.kernels import cpu_features, runtime
+    from specdemo.models.decoders.verdicts import kept_seconds
 
+    fused = getattr(functional, "has_avx512bf16", lambda: False)()
     if runtime.runs_here():
         threads = "torch's threads" if runtime.is_borrowed() else "threads of Python"
-        value = f"compiled pass on {cpu_features.name()}, in {threads} (fastest)"
-        return Fact("4-bit on the CPU", value)
-    fused = getattr(functional, "has_avx512bf16", lambda: False)()
+        value = f"compiled pass on {cpu_features.name()}, in {threads}"
+        timed = kept_seconds(settings.cache_dir / "passes", settings.target)
+        if timed is None:
+            beside = "; the first start measures bitsandbytes' fused kernel too" if fused else ""
+            return Fact("4-bit on the CPU", f"{value}{beside or ' (fastest)'}")
+        compiled, other = (f"{1e3 * one:.1f} ms" for one in timed)
+        taken = value if timed[0] <= timed[1] else "fused AVX512-BF16 kernel"
+        measured = f"measured with {settings.target}: compiled {compiled}, fused {other} a pass"
+        return Fact("4-bit on the CPU", f"{taken}, {measured}")
     if fused:
         return Fact("4-bit on the CPU", "fused AVX512-BF16 kernel (fast)")
     return Fact(
@@ -196,6 +204,8 @@ def _device(settings: AppSettings) -> Fact:
     from specdemo.models.devices import best_device, choose_device
 
     if settings.device.strip().lower() == "auto":
+        if words := _measured_device(settings):
+            return Fact("Device", words)
         best = best_device(settings.precision)
         return Fact("Device", f"{best.device} for {settings.precision}: {best.why}")
     try:
@@ -203,6 +213,13 @@ def _device(settings: AppSettings) -> Fact:
     except UserError as error:
         return Fact("Device", error.message, ok=False, advice=error.advice or "Choose auto.")
     return Fact("Device", f"{device} for {settings.precision}: the settings say so")
+
+
+def _measured_device(settings: AppSettings) -> str:
+    """Where several devices can run the target: which is taken, and what was measured. Empty where there is one."""
+    from specdemo.models.ways import told
+
+    return told(settings)
 
 
 def _memory() -> Fact:

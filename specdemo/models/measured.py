@@ -46,7 +46,7 @@ def costs_of(
         costs = replace(costs, exact_rows=exact_rows(target))
     if known:
         costs = costs.at_best(known)
-    of = {"machine": _machine(), "gpu": gpu, "card": card}
+    of = {"machine": machine(), "gpu": gpu, "card": card}
     of |= {"target": info.name, "precision": info.precision}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def known_costs(cache_dir: Path, *, gpu: bool, card: str = "") -> list[Measured]
     for file in (cache_dir / "costs").glob("*.json"):
         try:
             of = json.loads(file.read_text(encoding="utf-8"))["of"]
-            here = (of["machine"], of["gpu"], of.get("card", "")) == (_machine(), gpu, card)
+            here = (of["machine"], of["gpu"], of.get("card", "")) == (machine(), gpu, card)
             target, precision = str(of["target"]), str(of["precision"])
         except (OSError, ValueError, TypeError, KeyError):
             continue
@@ -94,7 +94,8 @@ def known_costs(cache_dir: Path, *, gpu: bool, card: str = "") -> list[Measured]
     return [one for _, one in sorted(found, key=lambda dated: dated[0])]
 
 
-def _machine() -> list[object]:
+def machine() -> list[object]:
+    """What kept measurements hold for."""
     threads = torch.get_num_threads()
     return [platform.node(), platform.processor(), str(torch.__version__), threads]
 
@@ -107,7 +108,7 @@ def _file(info: ModelInfo, draft_info: ModelInfo | None, cache_dir: Path, card: 
         for one in (info, draft_info)
         if one
     ]
-    key = (tuple(_machine()), models, *filter(None, [card]))
+    key = (tuple(machine()), models, *filter(None, [card]))
     name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
     return cache_dir / "costs" / f"{name}.json"
 

@@ -41,6 +41,7 @@ from specdemo.models.tokenizers import (
     same_tokenizer,
     stop_ids,
 )
+from specdemo.models.ways import choose_by_measure
 from specdemo.settings import AppSettings, Recommended
 from specdemo.trace.events import ModelInfo
 
@@ -176,6 +177,7 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
 
     A draft "auto" that is missing leaves the target usable without it; a draft that was named must be there.
     """
+    settings = replace(settings, device=choose_by_measure(settings, progress))
     return _measured(
         _load(settings, progress, partial(_warm, settings, progress)), settings, progress
     )

@@ -88,6 +88,11 @@ def compiles(model: Any) -> bool:
     return all(part.bias is None for part in beyond) and runtime.fits(shape_of(model), columns)
 
 
+def is_fused(model: Any) -> bool:
+    """Whether bitsandbytes' own fused kernel multiplies by all matrices."""
+    return all(laid_out(part) for layer in model.model.layers for one in _parts(layer) for part in one)  # fmt: skip
+
+
 def shape_of(model: Any) -> runtime.Shape:
     """Sizes of a model's layers."""
     config, layer = model.config.get_text_config(), model.model.layers[0]

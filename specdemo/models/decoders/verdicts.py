@@ -17,11 +17,21 @@ LIBRARIES = ("torch", "transformers", "bitsandbytes")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """agrees: with transformers' module; bits: of the head; divergence: measured where there was a choice"""
+    """What holds for the compiled pass of some weights.
+
+    agrees: with transformers' module; bits: of the head; divergence: measured where there was a choice
+    seconds: of a pass of one row, and of the lean pass with bitsandbytes' fused kernel; None where that is no way
+    """
 
     agrees: bool
     bits: int = 16
     divergence: Divergence | None = None
+    seconds: tuple[float, float] | None = None
+
+    @property
+    def taken(self) -> bool:
+        """Whether the compiled pass is what runs."""
+        return self.agrees and (self.seconds is None or self.seconds[0] <= self.seconds[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,9 @@ class Verdicts:
             found = json.loads(self._file(head).read_text(encoding="utf-8"))
             measured = found["divergence"]
             divergence = None if measured is None else Divergence(**measured)
-            return Verdict(bool(found["agrees"]), int(found["bits"]), divergence)
+            compiled, fused = found["seconds"] or (0.0, 0.0)
+            seconds = (float(compiled), float(fused)) if found["seconds"] else None
+            return Verdict(bool(found["agrees"]), int(found["bits"]), divergence, seconds)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -54,7 +66,8 @@ class Verdicts:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             part = file.with_suffix(".part")
-            part.write_text(json.dumps(asdict(verdict)), encoding="utf-8")
+            of = {"of": self.weights}
+            part.write_text(json.dumps({**asdict(verdict), **of}), encoding="utf-8")
             part.replace(file)
         except OSError:
             pass
@@ -64,3 +77,17 @@ class Verdicts:
         parts = [self.weights, head, code, *map(version, LIBRARIES)]
         name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
         return self.folder / f"{name}.json"
+
+
+def kept_seconds(folder: Path, name: str) -> tuple[float, float] | None:
+    """What the newest verdict on weights of a name says of both ways, see `Verdict`; None where there was one way."""
+    found = []
+    for file in folder.glob("*.json"):
+        try:
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            if kept["of"].split()[0] == name and kept["seconds"]:
+                compiled, fused = map(float, kept["seconds"])
+                found.append((file.stat().st_mtime, (compiled, fused)))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+            continue
+    return max(found)[1] if found else None

@@ -19,7 +19,7 @@ from specdemo.models.decoders.choose import compile_pass, open_decoder
 from specdemo.models.decoders.compiled import CompiledDecoder
 from specdemo.models.decoders.heads import Divergence, HeadChoice
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.decoders.verdicts import Verdicts
+from specdemo.models.decoders.verdicts import Verdicts, kept_seconds
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
@@ -149,6 +149,38 @@ def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
     for damaged in ("", "[]", '{"agrees": true}', '{"agrees": 1, "bits": "x", "divergence": 3}'):
         file.write_text(damaged)
         assert verdicts.read("auto") is None
+
+
+@pytest.mark.parametrize("faster", ["compiled", "fused"])
+def test_where_bitsandbytes_has_a_fused_kernel_the_faster_pass_is_taken(
+    monkeypatch, tmp_path, faster
+):
+    """The kernel is another processor's: here the lean pass unpacks weights in its place."""
+    took = {"compiled": {CompiledDecoder: 0.001}, "fused": {CompiledDecoder: 0.003}}[faster]
+    asked = []
+
+    def seconds(decoder):
+        asked.append(type(decoder))
+        return took.get(type(decoder), 0.002)
+
+    monkeypatch.setattr(packed, "is_fused", lambda _model: True)
+    monkeypatch.setattr(choose, "_seconds", seconds)
+    verdicts = Verdicts(tmp_path, "weights r1")
+    want = passes_of(ModuleDecoder(fresh("llama")))[0]
+    for _ in range(2):  # measured, and read
+        decoder, way = open_decoder(fresh("llama"), None, verdicts)
+        assert isinstance(decoder, CompiledDecoder) == (faster == "compiled")
+        assert way.startswith("compiled pass") if faster == "compiled" else way == "lean pass"
+        got = passes_of(decoder)[0]
+        assert (got - want).float().norm() < 0.03 * want.float().norm()
+    assert asked == [LeanDecoder, CompiledDecoder]
+    assert kept_seconds(tmp_path, "weights") == verdicts.read("auto").seconds
+    assert kept_seconds(tmp_path, "other") is None
+
+
+def test_a_processor_without_that_kernel_times_nothing(monkeypatch):
+    monkeypatch.setattr(choose, "_seconds", lambda _: pytest.fail("there is one way"))
+    assert open_decoder(fresh("llama"))[1].startswith("compiled")
 
 
 def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
