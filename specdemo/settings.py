@@ -402,8 +402,18 @@ class AppSettings:
     )  # fmt: skip
     head: str = _row(
         "auto", "output head", "model",
-        "bits of the output head in the compiled pass; `auto` takes 8 for a large head that says what the one in 16 says",
+        "bits of the output head; in the compiled pass `auto` takes 8 for a large head that says what the one in 16 says, elsewhere 16",
         choices=HEADS, flag="--head", variable="SPECDEMO_HEAD",
+    )  # fmt: skip
+    draft_head: str = _row(
+        "auto", "output head of the draft", "model",
+        "bits of the output head of a draft model; `auto` is as for the target. Compact drafts have 4",
+        choices=HEADS, flag="--draft-head", variable="SPECDEMO_DRAFT_HEAD",
+    )  # fmt: skip
+    draft_words: int = _row(
+        0, "number of words of the draft", "model",
+        "a draft model says only so many words, those that are most frequent in the target's answers, as its datastore holds them; 0 is all. Compact drafts have a list of their own",
+        low=0, high=1_000_000, unit="words", flag="--draft-words", variable="SPECDEMO_DRAFT_WORDS",
     )  # fmt: skip
     device: str = _row(
         "auto", "device", "model", "`cpu`, `cuda` or `mps`; `auto` takes CUDA when there is one, and `mps` on a Mac for weights of 16 or 32 bits",

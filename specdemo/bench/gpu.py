@@ -81,7 +81,7 @@ class PairFindings:
     """What was found out about one pair. Parts that are empty stand in `left_out`, each with a sentence why.
 
     costs: as the lookahead policies know them; draft_step: seconds, median
-    memory: bytes of a graphics card by when; rows: of the bench; heads: a table as the documents read it
+    memory: bytes of a graphics card by when; rows: of the bench; heads, draft_heads: tables as the documents read them
     """
 
     target: Mapping[str, Any]
@@ -93,6 +93,7 @@ class PairFindings:
     rows: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
     heads: Mapping[str, Any] | None = None
+    draft_heads: Mapping[str, Any] | None = None
     left_out: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,7 +123,8 @@ def measure_pair(
         "same words": (0.4, on_engine(partial(_same_words, items))),
         "tokens a second": (0.8, partial(_rates, studio, items, found)),
         "memory": (1.0, on_engine(_memory)),
-        "output head": (1.0, on_engine(partial(_heads, items))),
+        "output head": (0.5, on_engine(partial(_heads, items))),
+        "draft's head": (1.0, on_engine(partial(_draft_heads, items))),
     }
     for name, (share, work) in parts.items():
         report(Progress("measure", None, f"{found.target['name']}: {name}"))
@@ -333,8 +335,23 @@ def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
 
 
 def _heads(items: Sequence[Item], pair: LoadedPair, found: PairFindings, until: float) -> None:
-    """The heads that the compiled pass can have."""
+    """The heads that the target's pass can have."""
     each = 2 * HEAD_PROMPTS * pair.costs.verify_seconds(1)
     tokens = tokens_within(HEAD_TOKENS, until, each)
     heads = measure_heads(pair, items[:HEAD_PROMPTS], tokens, HEAD_PASSES)
     found.heads = heads.to_dict()["tables"][0]
+
+
+def _draft_heads(
+    items: Sequence[Item], pair: LoadedPair, found: PairFindings, until: float
+) -> None:
+    """The same of a draft model, on its own answers."""
+    from specdemo.models.pair import ModuleDraft
+
+    if not isinstance(pair.open_draft, ModuleDraft):
+        raise UserError("It has no draft model whose head has 16 bits and all words.")
+    each = 2 * HEAD_PROMPTS * (pair.costs.draft_step or 0.0)
+    tokens = tokens_within(HEAD_TOKENS, until, each or 1.0)
+    prompts, model = items[:HEAD_PROMPTS], pair.open_draft.model
+    heads = measure_heads(pair, prompts, tokens, HEAD_PASSES, model=model)
+    found.draft_heads = heads.to_dict()["tables"][0]

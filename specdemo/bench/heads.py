@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from specdemo.bench.report import aligned
@@ -21,8 +22,9 @@ from specdemo.session.text import encode_conversation
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdemo.models.decoders.compiled import CompiledDecoder
+    from specdemo.engine.forward import Decoder
     from specdemo.models.decoders.heads import Divergence
+    from specdemo.models.loading import LoadedModel
     from specdemo.models.pair import LoadedPair
 
 BITS = (16, 8, 4)
@@ -88,27 +90,59 @@ def measure_heads(
     tokens: int,
     repeat: int,
     report: ProgressCallback = silent,
+    model: LoadedModel | None = None,
 ) -> HeadResult:
-    """Compare the heads on the first turns of prompts and their greedy answers. Raises UserError without a compiled pass."""
+    """Compare the heads on the first turns of prompts and greedy answers. Raises UserError where the head is the module's own.
+
+    model: whose head, and whose answers; the pair's target by default
+    """
     import torch
 
     from specdemo.models.decoders.compiled import CompiledDecoder
-    from specdemo.models.decoders.heads import head_matrix, mean, measured
+    from specdemo.models.decoders.graphs import GraphDecoder
+    from specdemo.models.decoders.heads import (
+        divergence,
+        exact,
+        head_matrix,
+        logits_of,
+        mean,
+        measured,
+    )
+    from specdemo.models.decoders.lean import LeanDecoder
+    from specdemo.models.decoders.operators import pack
     from specdemo.models.decoders.packed import coding_of
+    from specdemo.models.decoders.small_heads import SmallHead
 
-    decoder = pair.target.decoder
-    if not isinstance(decoder, CompiledDecoder):
-        raise UserError(
-            f"{pair.target.info.name} does not run in the compiled pass, whose head this measures.",
-            advice="Load a Llama-like model in nf4 on a processor with AVX2.",
-        )
-    weight: Any = pair.target.model.get_output_embeddings().weight
-    coding = coding_of(pair.target.model)
+    model = model or pair.target
+    decoder = model.decoder
+    weight: Any = model.model.get_output_embeddings().weight if model.model else None
     found: dict[int, list[Divergence]] = {bits: [] for bits in BITS}
-    decoders: dict[int, CompiledDecoder] = {}
+    sizes: dict[int, int] = {}
+    decoders: dict[int, Decoder] = {}
+    apart: dict[int, Callable[[Tensor], Divergence]] = {}
     for bits in BITS:
         report(Progress("pack", None, f"head of {bits} bits"))
-        decoders[bits] = decoder.with_head(head_matrix(weight, bits, coding))
+        if isinstance(decoder, CompiledDecoder):
+            coding = coding_of(model.model)
+            compiled = decoder.with_head(head_matrix(weight, bits, coding))
+            parts = [
+                part for part in (compiled.head.codes, compiled.head.scales) if part is not None
+            ]
+            sizes[bits] = sum(part.nbytes for part in parts)
+            decoders[bits] = compiled
+            apart[bits] = partial(measured, weight=weight, made=compiled.head, coding=coding)
+        elif isinstance(decoder, (LeanDecoder, GraphDecoder)):
+            small = pack(weight) if bits == 16 else SmallHead(weight, bits)
+            sizes[bits] = small.nbytes if isinstance(small, SmallHead) else weight.nbytes
+            decoders[bits] = decoder.with_head(small)
+            apart[bits] = lambda states, small=small: divergence(  # type: ignore[misc]
+                small(states).float(), logits_of(states, exact(weight))
+            )
+        else:
+            raise UserError(
+                f"{model.info.name} does not run in the compiled pass, the lean pass or CUDA graphs, whose heads this measures.",
+                advice="Load a Llama-like model.",
+            )
     with torch.inference_mode():
         for number, item in enumerate(items):
             report(Progress("compare", number / len(items), item.name))
@@ -116,19 +150,14 @@ def measure_heads(
             prompt = encode_conversation(pair.tokenizer, messages, pair.context)
             states = _answer_states(decoder, prompt, tokens, pair.stop_ids())
             for bits in BITS:
-                found[bits].append(measured(states, weight, decoders[bits].head, coding))
+                found[bits].append(apart[bits](states))
         seconds = _times(decoders, repeat, report)
-    heads = []
-    for bits in BITS:
-        head = decoders[bits].head
-        parts = [part for part in (head.codes, head.scales) if part is not None]
-        size = sum(part.nbytes for part in parts)
-        heads.append(Head(bits, size, seconds[bits], mean(found[bits])))
-    return HeadResult(pair.target.info.name, machine_name(), tuple(heads))
+    heads = [Head(bits, sizes[bits], seconds[bits], mean(found[bits])) for bits in BITS]
+    return HeadResult(model.info.name, machine_name(), tuple(heads))
 
 
 def _answer_states(
-    decoder: CompiledDecoder, prompt: Sequence[int], tokens: int, stop_ids: frozenset[int]
+    decoder: Decoder, prompt: Sequence[int], tokens: int, stop_ids: frozenset[int]
 ) -> Tensor:
     """What the head reads before each token of a greedy answer, (tokens, hidden)."""
     from specdemo.models.decoders.heads import states_of
@@ -145,7 +174,7 @@ def _answer_states(
 
 
 def _times(
-    decoders: Mapping[int, CompiledDecoder], repeat: int, report: ProgressCallback
+    decoders: Mapping[int, Decoder], repeat: int, report: ProgressCallback
 ) -> dict[int, tuple[float, ...]]:
     """Median seconds of a pass over each of ROWS, the heads in turn."""
     targets = {bits: CachedModel(decoder) for bits, decoder in decoders.items()}
@@ -160,7 +189,7 @@ def _times(
             for bits, target in targets.items():
                 chain = Proposal.chain(text[CONTEXT + 1 : CONTEXT + rows])
                 begun = time.perf_counter()
-                target.forward(text[CONTEXT], chain)
+                float(target.forward(text[CONTEXT], chain).logits[0, 0])  # sync: a GPU is done
                 spent.setdefault((bits, rows), []).append(time.perf_counter() - begun)
     return {
         bits: tuple(statistics.median(spent[bits, rows][1:]) for rows in ROWS) for bits in decoders

@@ -22,6 +22,7 @@ from specdemo.engine.forward import (
     pieces,
 )
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
 
@@ -33,7 +34,7 @@ class CachedModel:
     reads: layers whose hidden states can be kept for drafters, see `record`
     """
 
-    words = None  # its logits are of all tokens
+    words: ReducedVocabulary | None = None  # its logits are of all tokens
 
     def __init__(self, model: Any, reads: Sequence[int] = ()) -> None:
         self.decoder: Decoder = model if hasattr(model, "run") else ModuleDecoder(model)

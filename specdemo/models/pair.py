@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.errors import UserError
@@ -26,6 +27,7 @@ from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.drafts.exit import ExitModel
 from specdemo.models.drafts.published.families import find_published
 from specdemo.models.drafts.published.source import drafter_files
+from specdemo.models.drafts.small_draft import ReducedModel, smaller
 from specdemo.models.drafts.trained import Trained, find_trained, stands_alone
 from specdemo.models.files.catalogue import DEFAULT_TARGET, draft_of
 from specdemo.models.files.recommended import recommended
@@ -46,6 +48,7 @@ from specdemo.settings import AppSettings, Recommended
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
+    import numpy as np
     from transformers import PreTrainedTokenizerBase
 
 
@@ -163,13 +166,16 @@ class CompactDraft:
 
 @dataclass(frozen=True, slots=True)
 class ModuleDraft:
-    """Makes a draft of a transformers model with an empty cache."""
+    """Makes a draft of a transformers model with an empty cache. words: that its head has; None for all"""
 
     model: LoadedModel
+    words: ReducedVocabulary | None = None
 
     def __call__(self) -> CachedModel:
         """A draft model."""
-        return CachedModel(self.model.decoder)
+        if self.words is None:
+            return CachedModel(self.model.decoder)
+        return ReducedModel(self.model.decoder, self.words)
 
 
 def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
@@ -200,6 +206,20 @@ def warm_pair(
     copy = QuantisedCopy(target) if placed.copy else None
     pair = replace(placed, target=target, draft_info=info, open_draft=open_draft, copy=copy)
     return _measured(pair, settings, progress)
+
+
+def with_small_draft(
+    pair: LoadedPair, settings: AppSettings, answers: np.ndarray | None
+) -> LoadedPair:
+    """The pair with the head of its draft that the settings ask for, see `smaller`. Compact drafts have a small one already."""
+    draft = pair.open_draft
+    asked = settings.draft_head != "auto" or settings.draft_words
+    if not isinstance(draft, ModuleDraft) or not asked:
+        return pair
+    model, words = smaller(
+        draft.model, settings.draft_head, settings.draft_words, answers, pair.vocabulary_size
+    )
+    return replace(pair, draft_info=model.info, open_draft=ModuleDraft(model, words))
 
 
 Ready = Callable[[LoadedModel], LoadedModel]

@@ -46,5 +46,5 @@ def test_a_table_of_heads(monkeypatch):
 
 
 def test_a_model_without_the_compiled_pass_is_told():
-    with pytest.raises(UserError, match="does not run in the compiled pass"):
+    with pytest.raises(UserError, match="whose heads this measures"):
         heads.measure_heads(pair_of(None), [], 1, 1)

@@ -22,6 +22,7 @@ from specdemo.models.decoders.heads import AUTO, HeadChoice
 from specdemo.models.decoders.lean import LeanDecoder, rotary_of
 from specdemo.models.decoders.operators import Nf4Stack, rms_norm
 from specdemo.models.decoders.rotary import RotaryTables
+from specdemo.models.decoders.small_heads import with_head
 from specdemo.models.decoders.verdicts import Verdict, Verdicts
 from specdemo.models.devices import DEVICES
 from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
@@ -48,7 +49,8 @@ def open_decoder(
     if not knows(model):
         return module, "transformers' own pass"
     if model.device.type == "cuda":
-        return open_on_gpu(LeanDecoder(model), module, graphs.cuda_graph(model.device))
+        record, bits = graphs.cuda_graph(model.device), (head or HeadChoice()).bits
+        return open_on_gpu(LeanDecoder(model), module, record, bits)
     if model.device.type == "mps":
         return open_measured(LeanDecoder(model), module)
     opened = open_compiled(model, head or HeadChoice(), verdicts)
@@ -68,9 +70,12 @@ def packs(model: Any) -> bool:
 
 
 def open_on_gpu(
-    lean: LeanDecoder, module: ModuleDecoder, record: graphs.Record
+    lean: LeanDecoder, module: ModuleDecoder, record: graphs.Record, bits: str = AUTO
 ) -> tuple[Decoder, str]:
-    """The same for a model on a GPU, whose work `record` records."""
+    """The same for a model on a GPU, whose work `record` records.
+
+    bits: of the head; AUTO takes 16, since nobody has measured on a GPU what fewer are worth
+    """
     recorded = graphs.GraphDecoder(lean, record)
     try:
         # The second text meets passes that were recorded for the first.
@@ -81,7 +86,11 @@ def open_on_gpu(
         agreed = False
     if not agreed:
         return module, "transformers' own pass"
-    return recorded, "lean pass in CUDA graphs" if recorded.records else "lean pass"
+    way = "lean pass in CUDA graphs" if recorded.records else "lean pass"
+    if bits in (AUTO, "16"):
+        return recorded, way
+    smaller = with_head(recorded, lean.model, int(bits))
+    return smaller, f"{way}, {bits}-bit head"
 
 
 def open_measured(lean: Decoder, module: ModuleDecoder) -> tuple[Decoder, str]:
