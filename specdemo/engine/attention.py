@@ -19,6 +19,8 @@ def shared_heads(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **_options: Any,
 ) -> tuple[Tensor, None]:
     """Grouped-query attention (Ainslie 2305.13245) as transformers asks for it.
@@ -26,6 +28,7 @@ def shared_heads(
     query: (1, heads, rows, head_dim); key, value: (1, kv_heads, keys, head_dim)
     attention_mask: additive for masks of ours; booleans for those of transformers, which know the window already
     sliding_window: keys that each row looks back at, itself included (Longformer 2004.05150); None for all
+    softcap, s_aux: see `written_out`
     returns: (1, rows, heads, head_dim)
     """
     if (
@@ -35,6 +38,10 @@ def shared_heads(
         and key.shape[2] > sliding_window
     ):
         attention_mask = forget(attention_mask, sliding_window)
+    if softcap is not None or s_aux is not None:
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        attended = written_out(query * scale, key, value, attention_mask, softcap, s_aux)
+        return attended.transpose(1, 2).contiguous(), None
     attended = scaled_dot_product_attention(
         query,
         key,
@@ -45,6 +52,41 @@ def shared_heads(
         enable_gqa=query.shape[1] != key.shape[1],
     )
     return attended.transpose(1, 2).contiguous(), None
+
+
+def written_out(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Attention step by step, for what torch's own function cannot do.
+
+    query: (1, heads, rows, head_dim), scaled; key, value, mask: as of `shared_heads`
+    softcap: scores stay between this and its negative, by tanh (Gemma 2 2408.00118)
+    sinks: (heads,) — a score that is no key's and takes its share of the softmax (gpt-oss 2508.10925)
+    returns: (1, heads, rows, head_dim)
+    """
+    _, heads, rows, size = query.shape
+    shared = heads // key.shape[1]
+    grouped = query.reshape(1, -1, shared * rows, size)  # heads that share keys, one after the other
+    scores = (grouped @ key.transpose(2, 3)).view(1, heads, rows, -1)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if mask is None and rows > 1:
+        mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device)
+        mask = mask.tril(scores.shape[3] - rows)
+    if mask is not None:
+        hidden = ~mask if mask.dtype == torch.bool else mask < 0
+        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    if sinks is not None:
+        column = sinks.to(scores.dtype).view(1, -1, 1, 1).expand(1, heads, rows, 1)
+        scores = torch.cat([scores, column], dim=-1)
+    weights = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype)[..., : key.shape[2]]
+    attended = weights.reshape(1, -1, shared * rows, key.shape[2]) @ value
+    return attended.view(1, heads, rows, -1)
 
 
 def forget(mask: Tensor, window: int) -> Tensor:

@@ -9,6 +9,13 @@ from specdemo.errors import UserError
 KEPT = {"full_attention", "sliding_attention"}  # layers whose keys and values are all kept
 UNTOLD = ("doge", "phimoe", "qwen2_moe")  # whose attention is not told how far it may look back
 
+WRITTEN_OUT = ("gemma2", "gpt_oss", "vaultgemma")  # whose attention is `engine.attention.written_out`
+
+
+def opened_with(model_type: str) -> str:
+    """The attention that transformers opens a model with, before it gets ours: its own check refuses `sdpa` for some."""
+    return "eager" if model_type in WRITTEN_OUT else "sdpa"
+
 
 def check_rollback(config: Any) -> None:
     """Raise UserError for a transformers model whose memory cannot be rolled back token by token."""

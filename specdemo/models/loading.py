@@ -19,6 +19,7 @@ from specdemo.models.decoders.choose import COMPILED, KNOWN, open_decoder, packs
 from specdemo.models.decoders.heads import AUTO, SAMPLE, HeadChoice
 from specdemo.models.decoders.verdicts import Verdicts
 from specdemo.models.devices import choose_device, free_on, gpu_dtype
+from specdemo.models.families import opened_with
 from specdemo.models.files.folder import check_folder, count_parameters, read_config
 from specdemo.models.files.packed import is_packed, quantisation
 from specdemo.models.files.sources import ModelFiles
@@ -171,7 +172,7 @@ def loading_options(folder: Path, precision: str, device: torch.device) -> dict[
     dtype = torch_dtype(precision, device)
     options: dict[str, Any] = {
         "dtype": dtype,
-        "attn_implementation": "sdpa",
+        "attn_implementation": opened_with(read_config(folder, folder.name)["model_type"]),
         "device_map": {"": device},
         "use_safetensors": True,
         "local_files_only": True,

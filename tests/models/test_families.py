@@ -37,12 +37,20 @@ FAMILIES = {
         "tie_word_embeddings": False,
         **PARTLY,
     },
+    "gemma2": {
+        "head_dim": 8,
+        "query_pre_attn_scalar": 8,
+        "attn_logit_softcapping": 2.0,
+        "final_logit_softcapping": 10.0,
+        **PARTLY,
+    },
+    "gpt_oss": {"head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1, **PARTLY},
     "phi3": {"sliding_window": WINDOW, "pad_token_id": 0},
     "mistral": {"sliding_window": WINDOW},
     "smollm3": {"no_rope_layer_interval": 2, "pad_token_id": 0},
     "gpt2": {},
 }
-WINDOWED = ["qwen2 with windows", "gemma3_text", "phi3", "mistral"]
+WINDOWED = ["qwen2 with windows", "gemma3_text", "gemma2", "gpt_oss", "phi3", "mistral"]
 RECURRENT = ["falcon_h1", "jamba", "mamba", "qwen3_next", "recurrent_gemma", "rwkv"]
 METHODS = ["draft_model", "ngram", "tree", "exit"]
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17, 40, 41, 42, 5, 6]
