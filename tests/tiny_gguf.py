@@ -31,7 +31,7 @@ def tiny_gguf(path: Path, kind: str) -> Path:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(len(tokenizer))
-    _add_tokenizer(writer, tokenizer)
+    add_tokenizer(writer, tokenizer)
     kinds = cycle(QUANTISED)
 
     def matrix(name: str, rows: int, columns: int) -> None:
@@ -79,7 +79,7 @@ def _random_blocks(random: Any, rows: int, columns: int, kind: Any) -> Any:
     return blocks.reshape(rows, -1)
 
 
-def _add_tokenizer(writer: Any, tokenizer: Any) -> None:
+def add_tokenizer(writer: Any, tokenizer: Any) -> None:
     tokens = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
     merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
     writer.add_tokenizer_model("gpt2")

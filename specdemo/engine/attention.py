@@ -71,7 +71,8 @@ def written_out(
     """
     _, heads, rows, size = query.shape
     shared = heads // key.shape[1]
-    grouped = query.reshape(1, -1, shared * rows, size)  # heads that share keys, one after the other
+    # Heads that share keys lie one after the other.
+    grouped = query.reshape(1, -1, shared * rows, size)
     scores = (grouped @ key.transpose(2, 3)).view(1, heads, rows, -1)
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)

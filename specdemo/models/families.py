@@ -9,7 +9,7 @@ from specdemo.errors import UserError
 KEPT = {"full_attention", "sliding_attention"}  # layers whose keys and values are all kept
 UNTOLD = ("doge", "phimoe", "qwen2_moe")  # whose attention is not told how far it may look back
 
-WRITTEN_OUT = ("gemma2", "gpt_oss", "vaultgemma")  # whose attention is `engine.attention.written_out`
+WRITTEN_OUT = ("gemma2", "gpt_oss", "vaultgemma")  # see `engine.attention.written_out`
 
 
 def opened_with(model_type: str) -> str:

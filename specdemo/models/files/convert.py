@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.errors import UserError
+from specdemo.models.files.gguf_config import config_of
 from specdemo.models.files.store import check_space
 from specdemo.models.files.weights import NotReadable
 from specdemo.models.progress import Progress, ProgressCallback, silent
@@ -72,6 +73,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     dtype = torch.float32 if gguf.stat().st_size < EXACT_BELOW else torch.float16
     model = AutoModelForCausalLM.from_pretrained(
         str(gguf.parent),
+        config=config_of(gguf),
         dtype=dtype,
         quantization_config=GgufConfig(dequantize=True),
         **_source(gguf),
@@ -83,9 +85,9 @@ def _convert(gguf: Path, folder: Path) -> None:
 def describe_gguf(gguf: Path, folder: Path) -> None:
     """Write what a GGUF file says of its model: config.json, generation_config.json and the tokenizer."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(str(gguf.parent), **_source(gguf))
+    config = config_of(gguf)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     model.config.architectures = [type(model).__name__]
