@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.draft_model import DRAFT_MODEL, DraftModel
 from specdemo.drafters.feature import FEATURE
-from specdemo.drafters.ngram import NGRAM, Ngram, known_texts
+from specdemo.drafters.memory.automaton import SuffixAutomaton
+from specdemo.drafters.ngram import NGRAM, Ngram
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.forecast import foreseen
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
@@ -139,15 +140,15 @@ class OneOfArms(Drafter):
             arm.drafter.close()
 
 
-def copiers(context: DraftingContext) -> list[Arm]:
-    """Copying drafters, each with a calibration of its own, that copy on as long as it pays."""
+def copiers(context: DraftingContext, texts: SuffixAutomaton) -> list[Arm]:
+    """Copying drafters, each with a calibration of its own, that copy on as long as it pays. texts: see `known_texts`"""
 
     def arm(method: Method, make: Callable[[Lookahead], Drafter]) -> Arm:
         calibration = context.calibrate(method.prior)
         policy = CostAware(COPY_MOST, context.costs, calibration, 0.0)
         return Arm(method.name, make(policy), calibration)
 
-    arms = [arm(NGRAM, lambda policy: Ngram(known_texts(context), policy))]
+    arms = [arm(NGRAM, lambda policy: Ngram(texts, policy))]
     if context.store is not None:
         store = context.store
         arms.append(arm(RETRIEVAL, lambda policy: Retrieval(store, policy, shortest=3)))

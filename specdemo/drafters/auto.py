@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from specdemo.drafters.arms import TRY, Arm, OneOfArms, copiers, model_arm
 from specdemo.drafters.base import DraftingContext, Method
+from specdemo.drafters.copy_through import COPY_THROUGH, Through
+from specdemo.drafters.ngram import NGRAM, known_texts
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.engine.cost import Costs
 from specdemo.engine.forward import Requesting
-from specdemo.engine.types import Proposal
+from specdemo.engine.types import Outcome, Proposal
 
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
@@ -29,10 +31,17 @@ class Auto(OneOfArms):
     Nothing of this touches the distribution.
     """
 
-    def __init__(self, copiers: Sequence[Arm], model: Arm | None, costs: Costs) -> None:
+    def __init__(
+        self,
+        copiers: Sequence[Arm],
+        model: Arm | None,
+        costs: Costs,
+        through: Through | None = None,
+    ) -> None:
         self.copiers = copiers
         self.model = model
         self.costs = costs
+        self.through = through
         self._chosen: Arm | None = None
         self._reads = False  # whether the model knows the text
         self._trials = TRY  # steps in which the model is asked whatever it gave
@@ -70,6 +79,18 @@ class Auto(OneOfArms):
             rates[self.model.name] = self.model.rate or 0.0
             self._idle += 1
         to_beat = max(plain, (model.rate or plain) if model else plain)
+        best, draft = yield from self._copied(committed, budget, rates, to_beat)
+        if best is None and model is not None:
+            best, draft = model, (yield from self._drafted(model, committed, budget))
+        self._chosen = best
+        if best is None:
+            return Proposal(source="plain", reason=self._why(draft, rates, trial=False))
+        return replace(draft, reason=self._why(draft, rates, trial=trial and best is model))
+
+    def _copied(
+        self, committed: Sequence[int], budget: int, rates: dict[str, float], to_beat: float
+    ) -> Requesting[tuple[Arm | None, Proposal]]:
+        """The copy that promises most, if that is more than `to_beat`, and whose it is. rates: those of copies are added"""
         best, draft = None, Proposal(source="plain")
         for arm in self.copiers if self._looks else ():
             proposal = yield from arm.propose(committed, budget, self.costs)
@@ -78,16 +99,24 @@ class Auto(OneOfArms):
                 rates[arm.name] = rate
                 if rate > to_beat:
                     best, draft, to_beat = arm, proposal, rate
-        if best is None and model is not None:
-            if not self._reads:
-                yield from self._begin(model, committed)
-            best, draft = model, (yield from model.propose(committed, budget, self.costs))
-            model.believe(draft)
-            self._idle, self._trials = 0, max(0, self._trials - 1)
-        self._chosen = best
-        if best is None:
-            return Proposal(source="plain", reason=self._why(draft, rates, trial=False))
-        return replace(draft, reason=self._why(draft, rates, trial=trial and best is model))
+        return best, draft
+
+    def _drafted(self, model: Arm, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+        """The model's draft, and copies after it where a lookup fires and their rows pay."""
+        if not self._reads:
+            yield from self._begin(model, committed)
+        draft = yield from model.propose(committed, budget, self.costs)
+        model.believe(draft)
+        self._idle, self._trials = 0, max(0, self._trials - 1)
+        if self.through is None or not self._looks or not len(draft):
+            return draft
+        return self.through.continued(draft, committed, budget)
+
+    def observe(self, outcome: Outcome) -> None:
+        """A model's arm learns from what it drafted, not from the copies after it."""
+        if self.through and outcome.proposal.source == COPY_THROUGH.name:
+            outcome = self.through.drafted(outcome)
+        super().observe(outcome)
 
     def _model(self, plain: float) -> tuple[Arm | None, bool]:
         """The model, unless plain decoding is faster, and whether that is a trial."""
@@ -151,11 +180,12 @@ class Auto(OneOfArms):
 
 def _auto(context: DraftingContext) -> Auto:
     """Without the tree: over the same draft the chain gave more wherever the compiled pass was measured."""
-    most, costs = context.settings.lookahead, context.costs
-    model = None
+    most, costs, texts = context.settings.lookahead, context.costs, known_texts(context)
+    model = through = None
     if context.draft is not None or context.has("feature"):
         model = model_arm(context, lambda calibration: CostAware(most, costs, calibration))
-    return Auto(copiers(context), model, costs)
+        through = Through(texts, context.calibrate(NGRAM.prior), costs)
+    return Auto(copiers(context, texts), model, costs, through)
 
 
 AUTO = Method(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from specdemo.drafters.arms import Arm, OneOfArms, copiers, model_arm
 from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.ngram import known_texts
 from specdemo.engine.cost import Costs
 from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Proposal
@@ -45,7 +46,7 @@ class Composite(OneOfArms):
 
 def _composite(context: DraftingContext) -> Composite:
     model = model_arm(context, lambda calibration: context.lookahead(calibration=calibration))
-    return Composite(copiers(context), model, context.costs)
+    return Composite(copiers(context, known_texts(context)), model, context.costs)
 
 
 COMPOSITE = Method(

@@ -18,8 +18,8 @@ from specdemo.engine.types import Drafter, Outcome, Proposal
 SHORTEST = 2  # tokens of a match: drafted ones count
 
 
-class CopyThrough(Drafter):
-    """Lets a model draft a chain, looks the end of text and chain up, and copies what followed it there.
+class Through:
+    """Continues a draft by copies: looks the end of text and draft up, and copies what followed it there.
 
         text     the cat sat on the mat . the      the model drafts "cat", then "the cat" is looked up:
                                                    "sat on the mat" is copied after it
@@ -27,35 +27,26 @@ class CopyThrough(Drafter):
     The target checks drafted and copied tokens in one pass; copied rows cost no step of the model. A copied token
     was not drawn, whatever was drawn before it, so sampling stays exact.
 
-    model: drafts chains; its policy reads its calibration
     calibration: how often copied tokens are kept, once all before them are
     most: copied tokens; None takes as many as are expected to give more than their rows cost
     """
 
     def __init__(
         self,
-        model: Arm,
         automaton: SuffixAutomaton,
         calibration: Calibration,
         costs: Costs,
         most: int | None = None,
     ) -> None:
-        self.model = model
         self.automaton = automaton
         self.calibration = calibration
         self.costs = costs
         self.most = most
-        self._draft = Proposal()  # the model's share of the last proposal
+        self.draft = Proposal()  # what was continued last, without the copies
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
-        """The model reads the prompt, and it can be copied."""
-        self.automaton.begin(prompt_ids)
-        return self.model.drafter.start(prompt_ids)
-
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
-        """The model's chain, and copies after it."""
-        draft = yield from self.model.propose(committed, budget, self.costs)
-        self._draft = draft
+    def continued(self, draft: Proposal, committed: Sequence[int], budget: int) -> Proposal:
+        """A draft that an arm has foreseen, and copies after it where some are worth their rows."""
+        self.draft = draft
         room = min(budget, COPY_MOST) - len(draft)
         if room <= 0 or (len(draft) and not draft.chained):
             return draft
@@ -70,16 +61,13 @@ class CopyThrough(Drafter):
             draft, found[: len(kept)], confidences, kept, stood(self.automaton, position)
         )
 
-    def verifying(self, proposal: Proposal) -> None:
-        """The model may work beside the target."""
-        self.model.drafter.verifying(self._draft)
-
-    def observe(self, outcome: Outcome) -> None:
-        """The model learns what became of its chain, the copies' calibration what became of the rest."""
-        drafted, verdict = len(self._draft), outcome.verdict
+    def drafted(self, outcome: Outcome) -> Outcome:
+        """The outcome of the draft alone, in the time of a pass without the copies. What became of those is learned from."""
+        drafted, verdict = len(self.draft), outcome.verdict
+        copied = len(outcome.proposal) - drafted
+        if not copied:
+            return outcome
         path, chances = verdict.path, verdict.accept_probs
-        own = replace(verdict, path=path[:drafted], accept_probs=chances[:drafted], block_probs=())
-        self.model.observe(replace(outcome, proposal=self._draft, verdict=own), self.costs)
         copies = Proposal.chain(
             outcome.proposal.token_ids[drafted:],
             confidences=outcome.proposal.confidences[drafted:],
@@ -90,10 +78,14 @@ class CopyThrough(Drafter):
             accept_probs=chances[drafted:],
         )
         self.calibration.observe(replace(outcome, proposal=copies, verdict=rest))
-
-    def close(self) -> None:
-        """End the model's run."""
-        self.model.drafter.close()
+        own = replace(verdict, path=path[:drafted], accept_probs=chances[:drafted], block_probs=())
+        share = self.costs.verify_seconds(drafted) / self.costs.verify_seconds(drafted + copied)
+        return replace(
+            outcome,
+            proposal=self.draft,
+            verdict=own,
+            verify_seconds=share * outcome.verify_seconds,
+        )
 
     def _worth(self, draft: Proposal, confidences: Sequence[float]) -> list[float]:
         """Chances that copies are kept with all before them: of as many copies as are worth their rows.
@@ -148,19 +140,48 @@ class CopyThrough(Drafter):
         )
 
 
+class CopyThrough(Drafter):
+    """Lets a model draft a chain, and copies on after it.
+
+    model: drafts chains; its policy reads its calibration
+    """
+
+    def __init__(self, model: Arm, through: Through) -> None:
+        self.model = model
+        self.through = through
+
+    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+        """The model reads the prompt, and it can be copied."""
+        self.through.automaton.begin(prompt_ids)
+        return self.model.drafter.start(prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+        """The model's chain, and copies after it."""
+        draft = yield from self.model.propose(committed, budget, self.through.costs)
+        return self.through.continued(draft, committed, budget)
+
+    def verifying(self, proposal: Proposal) -> None:
+        """The model may work beside the target."""
+        self.model.drafter.verifying(self.through.draft)
+
+    def observe(self, outcome: Outcome) -> None:
+        """The model learns what became of its chain, the copies' calibration what became of the rest."""
+        self.model.observe(self.through.drafted(outcome), self.through.costs)
+
+    def close(self) -> None:
+        """End the model's run."""
+        self.model.drafter.close()
+
+
 def _make(context: DraftingContext) -> CopyThrough:
     settings = context.settings
     if context.draft is None and not context.has("feature"):
         model = Arm(NOTHING.name, Nothing())
     else:
         model = model_arm(context, lambda calibration: context.lookahead(calibration=calibration))
-    return CopyThrough(
-        model,
-        known_texts(context),
-        context.calibrate(NGRAM.prior),
-        context.costs,
-        settings.lookahead if settings.policy == "constant" else None,
-    )
+    most = settings.lookahead if settings.policy == "constant" else None
+    through = Through(known_texts(context), context.calibrate(NGRAM.prior), context.costs, most)
+    return CopyThrough(model, through)
 
 
 COPY_THROUGH = Method(

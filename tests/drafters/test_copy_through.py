@@ -16,7 +16,8 @@ from conftest import (
 
 from specdemo.drafters import copy_through
 from specdemo.drafters.arms import Arm
-from specdemo.drafters.copy_through import CopyThrough
+from specdemo.drafters.auto import Auto
+from specdemo.drafters.copy_through import CopyThrough, Through
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import NGRAM
 from specdemo.drafters.oracle import Scripted
@@ -31,6 +32,7 @@ from specdemo.trace.metrics import output_ids
 TEXT = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]
 FREE = CostProfile(((1, 0.01), (64, 0.0101)), 0.001)
 DEAR = CostProfile(((1, 0.01), (64, 0.64)), 0.001)
+STEP = CostProfile(((1, 0.01), (3, 0.0101), (64, 0.64)), 0.001)  # free up to two drafted tokens
 
 
 class Says(Scripted):
@@ -57,7 +59,7 @@ class Says(Scripted):
 def behind(model, profile=FREE, most=None):
     costs = Costs(profile)
     arm, calibration = Arm("draft_model", model), Calibration(NGRAM.prior.greedy)
-    drafter = CopyThrough(arm, SuffixAutomaton(), calibration, costs, most)
+    drafter = CopyThrough(arm, Through(SuffixAutomaton(), calibration, costs, most))
     answered(drafter.start(TEXT))
     return drafter
 
@@ -80,7 +82,7 @@ def test_what_followed_the_end_of_a_draft_is_copied_behind_it():
 @pytest.mark.parametrize("drafted", [(3, 2), (8,), ()])
 def test_where_the_end_never_stood_the_draft_stays_what_it_is(drafted):
     drafter = behind(Says(*drafted))
-    alone = answered(drafter.model.propose(TEXT, 30, drafter.costs))
+    alone = answered(drafter.model.propose(TEXT, 30, drafter.through.costs))
     assert answered(drafter.propose(TEXT, 30)) == alone
 
 
@@ -113,7 +115,7 @@ def test_as_many_are_copied_as_pay_for_their_rows():
     sure = len(answered(drafter.propose(TEXT, 30)))
     for _ in range(40):
         drafter.model.calibration.observe(
-            judged(answered(drafter.model.propose(TEXT, 2, drafter.costs)), 0)
+            judged(answered(drafter.model.propose(TEXT, 2, drafter.through.costs)), 0)
         )
     assert len(answered(drafter.propose(TEXT, 30))) < sure
 
@@ -133,13 +135,13 @@ def judged(proposal, kept):
 def test_each_learns_from_its_own_part(kept):
     model = Says(2, 3)
     drafter = behind(model, most=4)
-    copies = drafter.calibration.mean
+    copies = drafter.through.calibration.mean
     drafter.observe(judged(answered(drafter.propose(TEXT, 30)), kept))
     (heard,) = model.heard
     assert heard.proposal.token_ids == (2, 3)
     assert heard.verdict.path == tuple(range(min(kept, 2)))
     assert len(heard.verdict.accept_probs) == 2
-    mean = drafter.calibration.mean
+    mean = drafter.through.calibration.mean
     if kept < 2:  # no copy was tested
         assert mean == copies
     else:
@@ -175,10 +177,55 @@ def test_other_drafters_are_copied_after_without_a_change_of_the_text(
         drafter_for(kind, open_draft(draft_weights), target=target, policy="constant", lookahead=2)
     )
     prompt = [*range(VOCABULARY), 5, 6, 7, 8]
-    drafter = CopyThrough(
-        Arm(kind, inside), SuffixAutomaton(), Calibration(), Costs(PROFILE), most=5
-    )
+    through = Through(SuffixAutomaton(), Calibration(), Costs(PROFILE), most=5)
+    drafter = CopyThrough(Arm(kind, inside), through)
     events = run_lane(target_weights, drafter, prompt, target=target, max_new_tokens=30)
     assert output_ids(events) == reference_greedy(target_weights, prompt, 30)
     sources = {event.source for event in events if isinstance(event, Drafted)}
     assert "copy_through" in sources
+
+
+def auto_behind(model, profile):
+    """Auto whose model drafts, and which may copy on behind it."""
+    costs = Costs(profile)
+    through = Through(SuffixAutomaton(), Calibration(NGRAM.prior.greedy), costs)
+    through.automaton.begin(TEXT)
+    chooser = Auto([], Arm("draft_model", model), costs, through)
+    answered(chooser.start(TEXT))
+    return chooser
+
+
+def test_auto_copies_on_behind_its_model_where_rows_pay():
+    free, step = (auto_behind(Says(2, 3), profile) for profile in (FREE, STEP))
+    proposal = answered(free.propose(TEXT, 30))
+    assert proposal.token_ids[:6] == (2, 3, 4, 5, 6, 7)
+    assert proposal.source == "copy_through"
+    assert proposal.expected_tokens > 3
+    assert answered(step.propose(TEXT, 30)).source == "draft_model"
+    free._looks = False  # as in company in which no copy pays
+    assert answered(free.propose(TEXT, 30)).token_ids == (2, 3)
+
+
+@pytest.mark.parametrize("kept", [1, 4])
+def test_auto_s_model_learns_from_its_own_share_of_a_step(kept):
+    model = Says(2, 3)
+    chooser = auto_behind(model, FREE)
+    proposal = answered(chooser.propose(TEXT, 30))
+    before = chooser.model.tokens, chooser.model.drafted
+    chooser.observe(judged(proposal, kept))
+    assert model.heard[0].proposal.token_ids == (2, 3)
+    assert model.heard[0].verify_seconds < 0.01  # of a pass without the copies
+    gained = chooser.model.tokens - 0.98 * before[0], chooser.model.drafted - 0.98 * before[1]
+    assert gained == pytest.approx((1 + min(2, kept), 2))
+
+
+def test_auto_with_copies_behind_its_model_says_what_plain_decoding_says(
+    target_weights, draft_weights, monkeypatch
+):
+    monkeypatch.setattr(copy_through, "SHORTEST", 1)
+    drafter = drafter_for("auto", open_draft(draft_weights))
+    innermost(drafter).through.most = 5
+    prompt = [*range(VOCABULARY), 5, 6, 7, 8]
+    events = run_lane(target_weights, drafter, prompt, max_new_tokens=30)
+    assert output_ids(events) == reference_greedy(target_weights, prompt, 30)
+    assert "copy_through" in {event.source for event in events if isinstance(event, Drafted)}
