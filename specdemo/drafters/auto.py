@@ -19,6 +19,7 @@ USUAL = 4  # drafted tokens of which one length must pay before a model is tried
 AGAIN = 8  # steps after which that is asked again
 SURE = 0.95  # chance of each token of a good copy
 COPIED = (2, 4, 8, 16)  # tokens of such copies
+BEHIND = 3  # tokens of a match after which copies go on behind a draft: of two, hardly more than a third do
 WORTH = 1.6  # times plain decoding that they must give before runs in company look for any
 
 
@@ -184,7 +185,7 @@ def _auto(context: DraftingContext) -> Auto:
     model = through = None
     if context.draft is not None or context.has("feature"):
         model = model_arm(context, lambda calibration: CostAware(most, costs, calibration))
-        through = Through(texts, context.calibrate(NGRAM.prior), costs)
+        through = Through(texts, context.calibrate(NGRAM.prior), costs, shortest=BEHIND)
     return Auto(copiers(context, texts), model, costs, through)
 
 

@@ -29,6 +29,7 @@ class Through:
 
     calibration: how often copied tokens are kept, once all before them are
     most: copied tokens; None takes as many as are expected to give more than their rows cost
+    shortest: tokens of a match
     """
 
     def __init__(
@@ -37,11 +38,14 @@ class Through:
         calibration: Calibration,
         costs: Costs,
         most: int | None = None,
+        *,
+        shortest: int = SHORTEST,
     ) -> None:
         self.automaton = automaton
         self.calibration = calibration
         self.costs = costs
         self.most = most
+        self.shortest = shortest
         self.draft = Proposal()  # what was continued last, without the copies
 
     def continued(self, draft: Proposal, committed: Sequence[int], budget: int) -> Proposal:
@@ -52,7 +56,7 @@ class Through:
             return draft
         self.automaton.follow(committed)
         length, position = self.automaton.match_after(draft.token_ids)
-        if length < SHORTEST:
+        if length < self.shortest:
             return draft
         found = self.automaton.following(position, room, draft.token_ids)
         confidences = [confidence(length + number) for number in range(1, len(found) + 1)]

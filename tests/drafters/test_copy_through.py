@@ -14,7 +14,6 @@ from conftest import (
     run_lane,
 )
 
-from specdemo.drafters import copy_through
 from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
 from specdemo.drafters.copy_through import CopyThrough, Through
@@ -169,15 +168,15 @@ def test_drawn_and_copied_tokens_stand_in_one_draft_and_say_which_they_are(
 
 @pytest.mark.parametrize("kind", ["feature", "block"])
 def test_other_drafters_are_copied_after_without_a_change_of_the_text(
-    target_weights, draft_weights, kind, monkeypatch
+    target_weights, draft_weights, kind
 ):
-    monkeypatch.setattr(copy_through, "SHORTEST", 1)  # each word stands in the prompt
     target = open_target(target_weights)
     inside = innermost(
         drafter_for(kind, open_draft(draft_weights), target=target, policy="constant", lookahead=2)
     )
     prompt = [*range(VOCABULARY), 5, 6, 7, 8]
-    through = Through(SuffixAutomaton(), Calibration(), Costs(PROFILE), most=5)
+    # Each word stands in the prompt.
+    through = Through(SuffixAutomaton(), Calibration(), Costs(PROFILE), most=5, shortest=1)
     drafter = CopyThrough(Arm(kind, inside), through)
     events = run_lane(target_weights, drafter, prompt, target=target, max_new_tokens=30)
     assert output_ids(events) == reference_greedy(target_weights, prompt, 30)
@@ -220,11 +219,11 @@ def test_auto_s_model_learns_from_its_own_share_of_a_step(kept):
 
 
 def test_auto_with_copies_behind_its_model_says_what_plain_decoding_says(
-    target_weights, draft_weights, monkeypatch
+    target_weights, draft_weights
 ):
-    monkeypatch.setattr(copy_through, "SHORTEST", 1)
     drafter = drafter_for("auto", open_draft(draft_weights))
-    innermost(drafter).through.most = 5
+    through = innermost(drafter).through
+    through.most, through.shortest = 5, 1
     prompt = [*range(VOCABULARY), 5, 6, 7, 8]
     events = run_lane(target_weights, drafter, prompt, max_new_tokens=30)
     assert output_ids(events) == reference_greedy(target_weights, prompt, 30)
