@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import bound_target, drafter_for, innermost, open_draft
 
+from specdemo.engine.cost import CostProfile
 from specdemo.engine.forward import answered
 from specdemo.settings import Sampling
 
@@ -84,3 +85,12 @@ def test_a_node_that_does_not_pay_is_left_out(opened):
     always = answered(opened("block_tree").propose(TEXT, 30))
     paid = answered(opened("block_tree", policy="cost").propose(TEXT, 30))
     assert 0 < len(paid) < len(always)
+
+
+@pytest.mark.parametrize("free", [5, 11])
+def test_its_budget_is_what_the_ladder_gives_for_nothing(opened, free):
+    inner = innermost(opened("block_tree", policy="cost"))
+    ladder = ((1, 0.02), (1 + free, 0.02), (2 + free, 2.0), (64, 100.0))
+    inner.costs.profile = CostProfile(ladder, 0.002)
+    inner.observe_reading = lambda *_: None  # what reading took on this machine
+    assert len(answered(inner.propose(TEXT, 30))) == free

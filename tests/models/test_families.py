@@ -145,6 +145,8 @@ def test_what_was_read_is_taken_back(family):
         states = [target.lower(1, [4], [-1], []), target.lower(1, [3], [0], [-1])]
         equal(torch.cat(states), [[*text, 4], [*text, 4, 3]], 1)
     equal(target.read([21])[None], [[*text, 21]])
+    target.rollback(WINDOW - 2)  # to before the first window was full, and across its edge again
+    equal(target.read(PROMPT[2:12])[None], [[*text[: WINDOW - 2], *PROMPT[2:12]]])
 
 
 def test_windows_are_short_of_the_texts(family):
@@ -167,6 +169,17 @@ def test_what_cannot_be_taken_back_is_refused_before_weights_are_read(tmp_path, 
     assert "cannot be rolled back" in str(refused.value)
     assert refused.value.unharmed
     assert refused.value.advice
+
+
+@pytest.mark.parametrize(("family", "method"), [("gpt_oss", "mxfp4"), ("llama", "gptq")])
+def test_what_is_quantised_by_others_is_refused_before_weights_are_read(tmp_path, family, method):
+    config = CONFIG_MAPPING[family](quantization_config={"quant_method": method}).to_dict()
+    (tmp_path / "config.json").write_text(
+        json.dumps({**config, "architectures": ["AnyForCausalLM"]}, default=str)
+    )
+    with pytest.raises(UserError, match=f"quantised by {method}") as refused:
+        resolve(tmp_path, tmp_path / "cache")
+    assert "GGUF" in refused.value.advice
 
 
 def test_windows_that_attention_is_not_told_of_are_refused():

@@ -15,6 +15,7 @@ from specdemo.models.families import check_rollback
 
 INDEX = "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+QUANTISED_BY = ("", "bitsandbytes")  # what the loader knows; others need libraries of their own
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
@@ -57,9 +58,21 @@ def check_causal_lm(config: dict[str, Any], name: str) -> None:
             unharmed="Code from model repositories is never run.",
             advice="Choose another model, or upgrade transformers.",
         )
+    if (method := _quantised_by(config)) not in QUANTISED_BY:
+        raise UserError(
+            f"{name} is quantised by {method}, which is not read here.",
+            unharmed="Its weights were not read.",
+            advice="Choose the same model unquantised, quantised by bitsandbytes, or as a GGUF file.",
+        )
     # Values that do not fit are the loader's to tell.
     with suppress(ValueError, TypeError, KeyError, AttributeError):
         check_rollback(CONFIG_MAPPING[config["model_type"]].from_dict(config))
+
+
+def _quantised_by(config: dict[str, Any]) -> str:
+    """What a model's weights are quantised by; "" for weights as they come."""
+    quantised = config.get("quantization_config")
+    return str(quantised.get("quant_method", "")) if isinstance(quantised, dict) else ""
 
 
 def weight_files(folder: Path, name: str) -> list[Path]:
