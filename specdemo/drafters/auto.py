@@ -19,7 +19,8 @@ USUAL = 4  # drafted tokens of which one length must pay before a model is tried
 AGAIN = 8  # steps after which that is asked again
 SURE = 0.95  # chance of each token of a good copy
 COPIED = (2, 4, 8, 16)  # tokens of such copies
-BEHIND = 3  # tokens of a match after which copies go on behind a draft: of two, hardly more than a third do
+BEHIND = 3  # tokens of a match after which copies go on behind a draft: of two, hardly more than a third are kept
+CHEAP = 4.0  # times plain decoding that such copies must give there: where rows are dear, a step of its own is better
 WORTH = 1.6  # times plain decoding that they must give before runs in company look for any
 
 
@@ -48,8 +49,8 @@ class Auto(OneOfArms):
         self._trials = TRY  # steps in which the model is asked whatever it gave
         # Steps since it was asked, and until it is tried again.
         self._idle, self._rest = 0, FIRST_REST
-        # Whether copies are looked for, and whether the model would pay; None where that was not asked.
-        self._looks = True
+        # Whether copies are looked for, and behind drafts too, and whether the model would pay; None where that was not asked.
+        self._looks = self._behind = True
         self._pays: bool | None = None
         self._together = 1
 
@@ -103,13 +104,13 @@ class Auto(OneOfArms):
         return best, draft
 
     def _drafted(self, model: Arm, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
-        """The model's draft, and copies after it where a lookup fires and their rows pay."""
+        """The model's draft; where rows are cheap and a lookup fires, copies after it, as many as pay."""
         if not self._reads:
             yield from self._begin(model, committed)
         draft = yield from model.propose(committed, budget, self.costs)
         model.believe(draft)
         self._idle, self._trials = 0, max(0, self._trials - 1)
-        if self.through is None or not self._looks or not len(draft):
+        if self.through is None or not self._behind or not len(draft):
             return draft
         return self.through.continued(draft, committed, budget)
 
@@ -165,7 +166,8 @@ class Auto(OneOfArms):
     def _join(self) -> None:
         """Runs have come or gone: what pays is another question."""
         self._together, self._pays = self.costs.together, None
-        self._looks = self._together == 1 or self._times_plain(COPIED, SURE) >= WORTH
+        best = self._times_plain(COPIED, SURE)
+        self._looks, self._behind = self._together == 1 or best >= WORTH, best >= CHEAP
         for arm in self.arms:
             arm.join(self.costs)
 

@@ -41,7 +41,7 @@ def config_of(gguf: Path) -> Any:
     left unread: it would load, and say something else than its model.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.integrations.gguf import read_gguf_metadata
+    from transformers.integrations.gguf.reader import read_gguf_metadata
 
     said, names = read_gguf_metadata(str(gguf))
     config = AutoConfig.from_pretrained(
@@ -93,7 +93,8 @@ def _complete(config: Any, kind: str, own: Mapping[str, Any]) -> None:
 def _rope(config: Any) -> dict[str, Any]:
     """What says where a token stands, in layers that see the whole text."""
     rope: dict[str, Any] = config.rope_parameters
-    return rope.get("full_attention", rope)
+    everywhere: dict[str, Any] = rope.get("full_attention", rope)
+    return everywhere
 
 
 def _stretch_as_llama3(config: Any, divisors: np.ndarray[Any, Any]) -> None:
@@ -141,7 +142,8 @@ def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
     architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
     known = get_tensor_name_map(architecture, layers)
     # Experts have names of their own, several of which may be one tensor of the model.
-    processor = reading.TENSOR_PROCESSORS.get(kind, reading.TensorProcessor)(config={})
+    processors: dict[str, Any] = reading.TENSOR_PROCESSORS
+    processor = processors.get(kind, reading.TensorProcessor)(config={})
     places: dict[str, str] = {}
     for full in own:
         name = processor.preprocess_name(full)
