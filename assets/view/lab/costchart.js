@@ -14,7 +14,7 @@ import { placeLabels } from "./labels.js";
 const LEFT = 44;
 const RIGHT = 18;
 const TOP = 22;
-const BOTTOM = 42;
+const BOTTOM = 46;
 
 export class CostChart {
   #words;
@@ -79,7 +79,7 @@ export class CostChart {
     }
     const every = most > 16 ? 4 : width < 480 ? 2 : 1;
     for (let drafted = 0; drafted <= most; drafted += every) {
-      yield label(drafted, { x: x(drafted), y: height - BOTTOM + 17, "text-anchor": "middle" });
+      yield label(drafted, { x: x(drafted), y: height - BOTTOM + 23, "text-anchor": "middle" });
     }
     yield label(this.#words.x_axis, { x: (LEFT + width - RIGHT) / 2, y: height - 6, "text-anchor": "middle" });
     yield label(this.#words.y_axis, { x: 4, y: 12 });

@@ -1,6 +1,7 @@
 // The last audit as a table, one row a method; what it lacks is left out.
 
 import { el, follow, textEl } from "../parts/dom.js";
+import { stackable } from "../parts/table.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 
@@ -36,7 +37,7 @@ function content(audit, words) {
     if (method.lossy) name.append(" ", textEl("span", words.lossy, { class: "sd-lossy" }));
     return el("tr", {}, name, ...verdicts(method, words).map(cell));
   });
-  const table = el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows));
+  const table = stackable(el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
   const meaning = has(audit.limit) ? fill(words.meaning, { limit: two(audit.limit) }) : "";
   return [...origin, textEl("p", about), el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table), textEl("p", meaning)];
 }

@@ -6,6 +6,7 @@ import { speedup, two } from "../core/metrics.js";
 import { applyState } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, firstSeen, textEl } from "../parts/dom.js";
+import { stackable } from "../parts/table.js";
 import { bestScene } from "./guess.js";
 import { Guessing } from "./guessing.js";
 
@@ -61,7 +62,7 @@ class MethodsTable {
     const recorded = targets.map((target) => fill(words.recorded, { target }));
     const heads = [first, ...others.slice(0, 2), ...recorded, ...others.slice(2)].map((name) => textEl("th", name, { scope: "col" }));
     this.root.replaceChildren(el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label },
-      el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...methods.map((method) => this.#row(method, targets, live))))));
+      stackable(el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...methods.map((method) => this.#row(method, targets, live)))))));
     if (this.#seen) this.fill();
   }
 
@@ -79,7 +80,7 @@ class MethodsTable {
     const gains = targets.map((target) => {
       const cells = runs.filter((run) => run.target === target).map((run) => ({ run: run.name, cell: textEl("div", words.reading) }));
       this.#gains.push(...cells);
-      return el("td", {}, ...(cells.length ? cells.map(({ cell }) => cell) : [words.unsaid]));
+      return cells.length ? el("td", {}, ...cells.map(({ cell }) => cell)) : textEl("td", words.unsaid, { class: "sd-unsaid" });
     });
     const acts = el("div", { class: "sd-methods-acts" });
     if (live && !why) {
@@ -105,7 +106,7 @@ class MethodsTable {
     if (!opens) return;
     const { words } = this.#given;
     const place = el("div", { class: "sd-scene-place" }, words.reading);
-    const below = el("tr", { class: "sd-methods-open" }, el("td", { colspan: columns }, place));
+    const below = el("tr", { class: "sd-methods-open", role: "row" }, el("td", { colspan: columns, role: "cell" }, place));
     /** @type {Guessing | null} */
     let guessing = null;
     const opened = {

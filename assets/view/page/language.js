@@ -29,7 +29,7 @@ export function translator(table) {
     if (same !== undefined) return same;
     for (const { shape, sure, slots, meaning } of patterns) {
       const found = text.includes(sure) && shape.exec(text);
-      if (found) return meaning.replace(/\{(\w+)\}/g, (_, name) => sentence(found[slots.indexOf(name) + 1] ?? ""));
+      if (found) return meaning.replace(/\{(\w+)\}/g, (_, name) => grouped(sentence(found[slots.indexOf(name) + 1] ?? "")));
     }
     return undefined;
   };
@@ -57,6 +57,8 @@ export function translator(table) {
   return { sentence, words };
 }
 
+/** A number without English commas, which others read as a decimal point. @param {string} text */
+const grouped = (text) => (/^\d{1,3}(,\d{3})+$/.test(text) ? text.replaceAll(",", "\u202f") : text);
 /** @param {string} text */
 const names = (text) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
 /** How much a text says of its own. @param {string} text */

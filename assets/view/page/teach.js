@@ -4,6 +4,7 @@ import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { keysDialog, listen } from "./keys.js";
 import { onApply, readState, remembered } from "../core/permalink.js";
+import { ask } from "../play/runs.js";
 import { Presenter, pageRoot } from "./presenter.js";
 import { Share } from "./share.js";
 
@@ -81,10 +82,11 @@ class Teach {
   }
 
   applied() {
-    const { recorded, run } = this.asked;
+    const { recorded, run, prompt } = this.asked;
     // On arrival the view itself opens the run that the address names.
     if (recorded && !this.arriving) choose("#sd-runs select", recorded);
     this.arriving = false;
+    if (prompt && !recorded && !run) ask(String(prompt));
     if (run) document.getElementById("sd-run")?.click();
   }
 

@@ -16,11 +16,20 @@ export class Next {
     this.#view = view;
     /** @param {string} name @param {() => void} act */
     const button = (name, act) => el("button", { type: "button", class: "sd-button", onclick: act }, words[name]);
-    this.explain = button("explain", () => view.explain());
+    // The buttons leave as soon as the run moves: the focus goes on to what they show.
+    /** @param {string} selector */
+    const focus = (selector) => /** @type {HTMLElement | null} */ (view.root.querySelector(selector))?.focus({ preventScroll: true });
+    this.explain = button("explain", () => {
+      view.explain();
+      focus(".sd-inspector-box");
+    });
     this.live = [
       button("race", () => askTab("race", this.#prompt)),
       button("others", () => askTab("proposals", this.#prompt)),
-      button("drawn", () => applyState({ prompt: this.#prompt, sampling: "own", temperature: 1, run: true })),
+      button("drawn", () => {
+        applyState({ prompt: this.#prompt, sampling: "own", temperature: 1, run: true });
+        focus(".sd-text");
+      }),
     ];
     this.root = el("div", { class: "sd-next", role: "group", "aria-label": words.label, hidden: true }, this.explain, ...this.live);
   }
@@ -41,14 +50,23 @@ export class Next {
   }
 }
 
+const PATIENCE = 120; // frames until a tab that was never looked at is drawn
+const STEADY = 8; // frames that a prompt has stood in its box: the framework may still write what it began with
+
 /** Ask a prompt on another tab of the page. @param {string} tab @param {string} prompt */
-function askTab(tab, prompt) {
+async function askTab(tab, prompt) {
   document.getElementById(`sd-tab-${tab}-button`)?.click();
-  const box = /** @type {HTMLTextAreaElement | null} */ (document.querySelector(`#sd-${tab}-prompt textarea`));
-  if (!box) return;
-  box.value = prompt;
-  box.dispatchEvent(new Event("input", { bubbles: true }));
-  box.dispatchEvent(new Event("change", { bubbles: true }));
-  const start = { race: "sd-race-start", proposals: "sd-proposals-write" }[tab] ?? "";
-  setTimeout(() => document.getElementById(start)?.click(), 100); // the prompt reaches the page first
+  for (let frame = 0, steady = 0; frame < PATIENCE && steady < STEADY; frame += 1) {
+    const box = /** @type {HTMLTextAreaElement | null} */ (document.querySelector(`#sd-${tab}-prompt textarea`));
+    steady = box?.value === prompt ? steady + 1 : 0;
+    if (box && !steady) {
+      box.value = prompt;
+      box.dispatchEvent(new Event("input", { bubbles: true }));
+      box.dispatchEvent(new Event("change", { bubbles: true }));
+    }
+    await new Promise(requestAnimationFrame);
+  }
+  const start = document.getElementById({ race: "sd-race-start", proposals: "sd-proposals-write" }[tab] ?? "");
+  start?.focus();
+  start?.click();
 }

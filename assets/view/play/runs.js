@@ -36,8 +36,8 @@ export function example(prompt) {
   menu.dispatchEvent(new Event("change"));
 }
 
-/** @param {string} prompt */
-function ask(prompt) {
+/** Another question is asked than the one that is answered. @param {string} prompt */
+export function ask(prompt) {
   const mounted = /** @type {Mounted | null} */ (document.querySelector("#sd-view .sd-mount"));
   mounted?.view?.ask(prompt);
 }

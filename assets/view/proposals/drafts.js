@@ -36,7 +36,7 @@ export class Drafts {
     const groups = agreement(steps);
     const drafted = groups.reduce((sum, { count }) => sum + count, 0);
     const silent = rows.filter((_, i) => !steps[i]?.nodes.length).map((row) => this.#silent(row, stepOf(row)));
-    const missing = unrecorded.length ? [el("li", { class: "sd-draft sd-draft-missing sd-draft-unrecorded" }, textEl("p", fill(this.#words.unrecorded, { methods: unrecorded.join(", ") }), { class: "sd-draft-why" }))] : [];
+    const missing = unrecorded.length ? [el("li", { class: "sd-draft sd-draft-missing sd-draft-unrecorded" }, textEl("p", fill(this.#words.unrecorded, { methods: unrecorded.join(" · ") }), { class: "sd-draft-why" }))] : [];
     const rest = [...silent, ...missing];
     this.root.replaceChildren(
       ...(next.length ? [this.#target(next)] : []),
@@ -65,7 +65,8 @@ export class Drafts {
   #draft(rows, steps, source) {
     const words = this.#words;
     const [step] = steps;
-    const milliseconds = steps.map(({ draftSeconds }) => two(draftSeconds * 1000)).join(" · ");
+    const times = steps.map(({ draftSeconds }, i) => (steps.length > 1 ? `${rows[i].title} ` : "") + two(draftSeconds * 1000));
+    const milliseconds = times.join(", ");
     const counts = { kept: step.path.length, drafted: step.nodes.length, milliseconds };
     const facts = textEl("p", fill(isTree(step.nodes) ? words.facts_tree : words.facts, counts), {
       class: "sd-draft-facts", title: fill(words.facts_hint, { origin: words.source[source] }),

@@ -22,6 +22,7 @@ const { sentence, words } = translator({
 assert.equal(sentence("Run"), "Start");
 assert.equal(sentence("Ready: tiny, fp32"), "Bereit: fp32 von tiny");
 assert.equal(sentence("Not available for this target. Too long."), "Nicht verfügbar. Zu lang.");
+assert.equal(sentence("Ready: tiny, 32,704"), "Bereit: 32\u202f704 von tiny"); // not a decimal comma
 assert.equal(sentence("A of B"), "A of B"); // too little to know it by
 assert.equal(sentence("$& Run"), "$& Run");
 assert.equal(sentence("The run broke: a 1.5 B model. Too long. Run again. Or not."), "Abgebrochen: a 1.5 B model. Zu lang. Noch einmal. Oder nicht."); // one by one
