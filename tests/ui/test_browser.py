@@ -347,6 +347,27 @@ def test_the_last_audit_is_a_table_of_text(page):
     assert HOSTILE[0] in page.locator("#sd-audit").inner_text()
     assert "3 of 4" in page.locator("#sd-audit").inner_text()
     assert page.locator("#sd-audit img").count() == 0
+    page.set_viewport_size({"width": 390, "height": 844})  # each row is a card: nothing lies beside
+    for box in page.locator(".sd-audit-box").all():
+        assert box.evaluate("element => element.scrollWidth - element.clientWidth") <= 1
+    cell = page.locator("#sd-methods td[data-head='guesses with']").first
+    assert "guesses with" in cell.evaluate("cell => getComputedStyle(cell, '::before').content")
+    assert page.get_by_role("table", name="").get_by_role("rowheader").count()  # and still a table
+
+
+def test_after_a_run_its_prompt_goes_on_to_tabs_that_were_never_looked_at(page):
+    run(page, "tree")
+    for button, tab, start in (
+        ("Race this prompt", "race", "sd-race-start"),
+        ("What would the others have guessed here?", "proposals", "sd-proposals-write"),
+    ):
+        page.get_by_role("tab", name="Play").click()
+        page.get_by_role("button", name=button).press("Enter")
+        page.wait_for_function(f"document.activeElement.id === '{start}'")
+        assert page.locator(f"#sd-{tab}-prompt textarea").input_value() == "tree"
+    page.get_by_role("tab", name="Play").click()
+    page.get_by_role("button", name="Explain the first rejection").press("Enter")
+    page.wait_for_function("document.activeElement.matches('.sd-inspector-box')")
 
 
 def test_a_method_of_the_table_is_raced_against_plain_decoding_and_tried(page):

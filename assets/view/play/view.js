@@ -71,6 +71,7 @@ export class View {
     this.selection = new Selection(this);
     this.transport = new Transport(this.timeline, this.player, words.transport);
     this.text = new TextView(words);
+    new ResizeObserver(() => this.text.follow()).observe(this.text.root); // larger letters: its end stays in sight
     this.strip = new StripView(words, (at) => this.gestures.choose(at));
     this.tree = new TreeView(words);
     this.inspector = new InspectorView(words, { unpin: () => this.gestures.unpin(), compare: () => this.gestures.arm() });

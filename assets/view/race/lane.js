@@ -27,6 +27,7 @@ export const LOOKS = [
 ];
 
 const LINE = 0.4; // of the height of a lane's text: where the position stands that all lanes share
+const LAST = 0.75; // the same when the race is over, and nothing more comes below
 
 export class LaneView {
   #words;
@@ -115,11 +116,11 @@ export class LaneView {
     return at < 0 ? this.tokens : 1 + (before && !before.open ? before.tokens : 0);
   }
 
-  /** Scroll the text so that what stands so far down comes to the line that all lanes share. @param {number | null} offset */
-  lineUp(offset) {
+  /** Scroll the text so that what stands so far down comes to the line that all lanes share. @param {number | null} offset @param {boolean} over */
+  lineUp(offset, over) {
     const { root } = this.text;
     if (offset === null) return;
-    root.scrollTop = offset - LINE * root.clientHeight;
+    root.scrollTop = offset - (over ? LAST : LINE) * root.clientHeight;
     this.#placed = root.scrollTop;
   }
 

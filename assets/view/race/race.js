@@ -134,11 +134,11 @@ class RaceView {
     if (pins.length) this.inspection.scrollIntoView({ block: "nearest" });
   }
 
-  /** Bring one position of the text to the same height in every lane that has come to it. @param {number} token @param {LaneView} [except] */
-  #lineUp(token, except) {
+  /** Bring one position of the text to the same height in every lane that has come to it. @param {number} token @param {LaneView | null} [except] @param {boolean} [over] */
+  #lineUp(token, except = null, over = false) {
     const lanes = this.#lanes.filter((lane) => lane !== except && lane.tokens);
     const offsets = lanes.map((lane) => lane.offsetOf(Math.min(token, lane.tokens)));
-    lanes.forEach((lane, i) => lane.lineUp(offsets[i]));
+    lanes.forEach((lane, i) => lane.lineUp(offsets[i], over));
   }
 
   async #ended() {
@@ -217,7 +217,7 @@ class RaceView {
     });
     const running = result ? null : this.#lanes[this.#at ?? -1];
     const shown = running ? [running] : this.#lanes.filter((lane) => lane.tokens);
-    if (shown.length) this.#lineUp(Math.min(...shown.map((lane) => lane.tokens)));
+    if (shown.length) this.#lineUp(Math.min(...shown.map((lane) => lane.tokens)), null, Boolean(result) && this.#course.atEnd);
     const { kind, waiting, prompt } = this.#source;
     const said = fill(words.phase[this.#phaseName()], {
       lane: (this.#at ?? 0) + 1, lanes: this.#lanes.length, tokens: this.#lanes[this.#at ?? -1]?.tokens ?? 0,
@@ -256,6 +256,7 @@ class RaceView {
   #listen() {
     this.#seen = firstSeen(this.root);
     document.addEventListener("keydown", (event) => this.#key(event));
+    addEventListener("resize", () => this.#changed()); // the presenter mode's letters are larger
     this.root.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !this.#selection.pins.length) return;
       event.preventDefault();

@@ -108,7 +108,7 @@ TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
     "Methods",
 )
 PROOF = "Proof"
-METHODS_LEAD = "Every way to guess that is built in, what it needs, and what it gained in its recorded run, each on a prompt of its own. None but those marked lossy changes what the target says: the proof is below."
+METHODS_LEAD = "Every way to guess that is built in, what it needs, and what it gained in its recorded run, each on a prompt of its own. Only those marked lossy change what the target says: the proof is below."
 TRAINING = "Training"
 CARD_LOADING = "The training card appears once the model is loaded."
 CARD_NOTHING = "{title} has no weights of its own, so there is nothing to train."

@@ -17,7 +17,7 @@ MOMENTS: dict[str, object] = {
     },
     "slow": {
         "title": "Many passes or one",
-        "intro": "Above, one pass for each token, as in writing. Below, one pass that judges as many tokens at once. Choose how many, then let both run in the time they take.",
+        "intro": "Above: one pass for each token, as in plain decoding. Below: one pass that judges as many tokens at once. Choose how many, then let both run in the time they take.",
         "rows": "Tokens",
         "run": "Run both, slowed {slowed}×",
         "apart": "{rows} passes over one token: {milliseconds} ms, {done} done",

@@ -104,7 +104,7 @@ LESSONS: dict[str, object] = {
             "it. The *temperature* flattens these probabilities (above 1) or sharpens them (below 1). Papers "
             "write p for the target's *distribution* and q for the draft's.",
             "The *rejection rule*: a drafted token x is kept with probability min(1, p(x) / q(x)). The draft may have liked it too much; then it is kept only that often. When it is rejected, the token in its place is drawn from what the draft liked too little: max(0, p - q), scaled to a sum of 1. This is the *residual*.",
-            "A word can come out in two ways. Drafted and kept: min(p, q). Refused, then drawn from the "
+            "A word can come out in two ways. Drafted and kept: min(p, q). Rejected, then drawn from the "
             "residual: exactly the rest, p - min(p, q). Together they are p, whatever q is. This is what "
             "*lossless* means: the same probability for every text, not the same draw.",
             "Don't take our word for it: `python -m specdemo audit` tests every method on the model that is loaded, and the Methods tab shows the last result. In low precision a pass over several rows rounds differently from a pass over one, so with greedy decoding a near-tie can go the other way; the audit reports how often.",
