@@ -104,7 +104,10 @@ export class LaneView {
     const kept = found && this.text.stepElement(found.step)?.querySelectorAll(":scope > .sd-token, .sd-kept .sd-token")[found.place];
     const { root } = this.text;
     const word = kept?.querySelector(".sd-mark") ?? kept; // the blank before it may stand at the end of the line above
-    return word ? word.getBoundingClientRect().top - root.getBoundingClientRect().top + root.scrollTop : null;
+    if (!word) return null;
+    const { top, height } = root.getBoundingClientRect();
+    const zoom = height / root.offsetHeight || 1; // the presenter mode's: boxes are measured with it, scrolling without
+    return (word.getBoundingClientRect().top - top) / zoom + root.scrollTop;
   }
 
   /** The token of the kept text that stands where `lineUp` puts one, counted from 1. */
