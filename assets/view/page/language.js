@@ -20,7 +20,7 @@ export function languageOf(search, browser, languages) {
 export function translator(table) {
   const patterns = Object.entries(table)
     .map(([text, meaning]) => ({ shape: pattern(text), sure: longest(text), slots: names(text), meaning, own: letters(text) }))
-    .filter(({ slots, own }) => slots.length && own > 4) // not "{a} of {b}"
+    .filter(({ slots, own }) => slots.length && own > 3) // not "{a} of {b}"
     .sort((one, other) => other.own - one.own); // what says most fits best
   const known = new Map(Object.entries(table));
   /** What the table says of a text as a whole. @param {string} text @returns {string | undefined} */

@@ -110,7 +110,7 @@ TAB_PLAY, TAB_RACE, TAB_LAB, TAB_LESSONS, TAB_PROPOSALS, TAB_METHODS = (
     "Verfahren",
 )
 PROOF = "Beweis"
-METHODS_LEAD = "Jede eingebaute Art zu raten, was sie braucht und was sie in ihrem aufgezeichneten Lauf gewonnen hat, jede mit einem eigenen Prompt. Keine außer den als verlustbehaftet markierten ändert, was das Zielmodell sagt: Der Beweis steht darunter."
+METHODS_LEAD = "Jede eingebaute Art zu raten, was sie braucht und was sie in ihrem aufgezeichneten Lauf gewonnen hat, jede mit einem eigenen Prompt. Nur die als verlustbehaftet markierten ändern, was das Zielmodell sagt: Der Beweis steht darunter."
 TRAINING = "Training"
 CARD_LOADING = "Die Trainingskarte erscheint, sobald das Modell geladen ist."
 CARD_NOTHING = "{title} hat keine eigenen Gewichte; es gibt also nichts zu trainieren."
