@@ -6,6 +6,7 @@ import { LineReader, readTrace } from "../../assets/view/core/lines.js";
 import { acceptRate, positions, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/core/metrics.js";
 import { emptyState, fold, laneText, reduce } from "../../assets/view/core/reducer.js";
 import { split } from "../../assets/view/core/symbols.js";
+import { isEnd } from "../../assets/view/parts/characters.js";
 
 const text = readFileSync(process.argv[2], "utf8");
 const { items, problem } = readTrace(text);
@@ -54,3 +55,6 @@ console.log(JSON.stringify({
   drafted_accept_rate: acceptRate(speculative),
   tokens_per_step: tokensPerStep(speculative),
 }));
+
+// A model's own mark of the end is drawn as a sign; a text that only holds one is a text.
+assert.deepEqual(["<|im_end|>", "</s>", "a <|im_end|>", "<b>", "<|im_end|>\n"].map(isEnd), [true, true, false, false, false]);

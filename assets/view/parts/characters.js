@@ -3,11 +3,12 @@
 import { split } from "../core/symbols.js";
 import { el } from "./dom.js";
 
-const END = /^(<\|(im_end|endoftext|end_of_text|eot_id|end)\|>|<\/s>|<eos>|<end_of_turn>)$/;
+/** Whether a token is a model's own mark of the end. @param {string} text */
+export const isEnd = (text) => /^(<\|(im_end|endoftext|end_of_text|eot_id|end)\|>|<\/s>|<eos>|<end_of_turn>)$/.test(text);
 
 /** Add a text to an element. @param {Element} element @param {string} text */
 export function append(element, text) {
-  if (END.test(text)) {
+  if (isEnd(text)) {
     element.append(el("span", { class: "sd-name sd-end", title: text }, "■"));
     return;
   }
