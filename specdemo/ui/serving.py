@@ -119,9 +119,12 @@ class Preload:
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self.app = app
-        scripts = [f"<{address(f'view/{name}')}>; rel=modulepreload" for name in modules(*OPENING)]
+        scripts = [
+            f"<{address(f'view/{name}')}>; rel=modulepreload; fetchpriority=low"
+            for name in modules(*OPENING)
+        ]
         first = [
-            f"<{address(f'runs/{run.name}.jsonl')}>; rel=preload; as=fetch; crossorigin"
+            f"<{address(f'runs/{run.name}.jsonl')}>; rel=preload; as=fetch; crossorigin; fetchpriority=low"
             for run in recorded_runs()[:1]
         ]
         self.header = (b"link", ", ".join([*scripts, *first]).encode())

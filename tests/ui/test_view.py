@@ -24,6 +24,7 @@ DRAFTED = [path for path in RECORDED if path.stem != "05-plain"]
 SHOWN = {
     "auto", "draft_model", "tree", "feature", "feature_tree", "exit", "medusa", "block", "jet", "ngram",
     "retrieval", "composite", "online", "parallel", "quantised_self", "nothing",
+    "block_tree", "copy_through",
 }  # fmt: skip
 PARTS = sorted((Path(__file__).parent / "parts").glob("*.test.mjs"))
 

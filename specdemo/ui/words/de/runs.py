@@ -19,12 +19,14 @@ RUNS = {
     "A feature drafter reads the target's states": "Ein Zustandsleser liest die Zustände des Zielmodells",
     "A feature drafter's tree": "Der Baum eines Zustandslesers",
     "DSpark: a block in one pass, and how sure it is": "DSpark: ein Block in einem Durchgang, und wie sicher er ist",
+    "A tree from one block": "Ein Baum aus einem Block",
     "JetSpec: a tree from one pass": "JetSpec: ein Baum aus einem Durchgang",
     "Drafting while the target is busy": "Entwerfen, während das Zielmodell rechnet",
     "A draft that learns from the verdicts": "Ein Entwurf, der aus den Urteilen lernt",
     "Looking up what texts said before": "Nachschlagen, was frühere Texte sagten",
     "The target's own quantised copy drafts": "Die quantisierte Kopie des Zielmodells entwirft",
     "Copy if possible, else ask the draft": "Kopieren, wo es geht, sonst den Entwurf fragen",
+    "A draft that goes on copying": "Ein Entwurf, der weiter kopiert",
     "Auto: whatever is fastest now": "Automatisch: was gerade am schnellsten ist",
 }
 EXAMPLES = {

@@ -29,7 +29,7 @@ POLICIES = {
 RECORDED = "Recorded, {lanes} lanes: {prompt}"
 RECORDED_PRECISIONS = "Recorded, {precisions}: {prompt}"
 
-EXPLAIN = "Give me a simple recipe for vegetable soup with ingredients and steps."
+EXPLAIN = "What are the benefits of reading books?"
 POEM = "Write a surreal poem about a clock that dreams of the sea, with unusual words."
 # (title, prompt, temperature, seed, lanes); a lane is (method, policy, lookahead).
 PRESETS = (
