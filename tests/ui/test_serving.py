@@ -33,8 +33,9 @@ def answered(path):
 
 def test_the_page_names_the_scripts_that_it_will_import():
     *links, run = answered("/")[b"link"].decode().split(", ")
-    assert re.fullmatch(r"<files/.*/runs/.*\.jsonl>; rel=preload; as=fetch; crossorigin", run)
-    shape = rf"<files/{version()}/view/(.*)>; rel=modulepreload"
+    low = "; fetchpriority=low"  # Gradio's own scripts come first
+    assert re.fullmatch(r"<files/.*/runs/.*\.jsonl>; rel=preload; as=fetch; crossorigin" + low, run)
+    shape = rf"<files/{version()}/view/(.*)>; rel=modulepreload{low}"
     named = [re.fullmatch(shape, link)[1] for link in links]
     assert all((SCRIPTS / name).is_file() for name in named)
     assert len(set(named)) == len(named)
