@@ -185,7 +185,7 @@ def test_other_drafters_are_copied_after_without_a_change_of_the_text(
 
 
 def auto_behind(model, profile):
-    """Auto whose model drafts, and which may copy on behind it."""
+    """`auto` with a model that drafts, and copies after its drafts."""
     costs = Costs(profile)
     through = Through(SuffixAutomaton(), Calibration(NGRAM.prior.greedy), costs)
     through.automaton.begin(TEXT)

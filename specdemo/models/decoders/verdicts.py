@@ -80,7 +80,7 @@ class Verdicts:
 
 
 def kept_seconds(folder: Path, name: str) -> tuple[float, float] | None:
-    """What the newest verdict on weights of a name says of both ways, see `Verdict`; None where there was one way."""
+    """What the newest verdict on the weights of this name says of both ways, see `Verdict`; None if there was only one."""
     found = []
     for file in folder.glob("*.json"):
         try:

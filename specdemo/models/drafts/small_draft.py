@@ -35,7 +35,7 @@ class ReducedModel(CachedModel):
 def smaller(
     draft: LoadedModel, bits: str, most: int, answers: np.ndarray | None, vocabulary_size: int
 ) -> tuple[LoadedModel, ReducedVocabulary | None]:
-    """A draft with the head that is asked for, and what it can say; None for all words. Raises UserError.
+    """A draft with the head that is asked for, and the words it can draft; None means all. Raises UserError.
 
     bits: 16, 8 or 4; "auto" leaves the head as it is, or takes 16 for some words
     most: words, 0 for all; answers: (n,) token ids that the target has written, ids beyond its vocabulary are no words
@@ -55,7 +55,11 @@ def smaller(
 
 
 def common_words(answers: np.ndarray | None, most: int, size: int) -> list[int]:
-    """The most frequent tokens of answers in ascending order, in whole blocks. Raises UserError for too few. size: of the vocabulary"""
+    """The most frequent tokens of the answers, in ascending order, as many as fill whole blocks.
+
+    answers: (n,) token ids; most: tokens; size: of the vocabulary
+    Raises UserError if there are too few.
+    """
     counts = np.zeros(0, np.int64)
     if answers is not None:
         counts = np.bincount(answers[answers < size].astype(np.int64), minlength=1)

@@ -1,4 +1,4 @@
-"""GGUF files of the families that people use: each computes what its weights do in transformers, or is refused."""
+"""GGUF files of common families: each gives the logits that transformers gives for the same weights, or is refused."""
 
 from __future__ import annotations
 
