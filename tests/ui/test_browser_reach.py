@@ -195,6 +195,8 @@ def test_the_page_speaks_german_and_leaves_no_known_english(visit):
     for tab in TABS:
         page.locator(f"#sd-tab-{tab}-button").click()
         page.locator(f"#sd-tab-{tab}").wait_for()
+        if tab == "proposals":
+            page.locator(".sd-draft-group").first.wait_for()
         page.wait_for_timeout(300)
         assert page.evaluate(shown, english) == [], tab
     menus = "all => all.map((one) => one.value)"

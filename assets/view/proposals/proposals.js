@@ -104,7 +104,10 @@ class ProposalsView {
     const { methods } = this.#data;
     const order = methods.map((method) => method.name);
     const drafts = this.#positions?.get(position) ?? [];
-    const rows = drafts.map(({ method, step }) => ({ method, title: methods.find(({ name }) => name === method)?.title ?? method, step, why: "" }));
+    // A recorded run may be of a method that this page cannot run.
+    /** @param {string} method */
+    const title = (method) => methods.find(({ name }) => name === method)?.title ?? this.#words.view.methods[method] ?? method;
+    const rows = drafts.map(({ method, step }) => ({ method, title: title(method), step, why: "" }));
     this.#data.position = position;
     this.#data.rows = rows.sort((one, other) => order.indexOf(one.method) - order.indexOf(other.method));
   }
