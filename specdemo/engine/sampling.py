@@ -146,12 +146,26 @@ def _keep_top_k(logits: Tensor, top_k: int) -> Tensor:
 
 
 def _keep_top_p(logits: Tensor, top_p: float) -> Tensor:
-    ordered, order = logits.sort(dim=-1, descending=True)
-    probs = ordered.softmax(dim=-1)
-    before = (
-        probs.cumsum(dim=-1) - probs
-    )  # the likeliest token has nothing before it and always stays
-    return logits.masked_fill((before >= top_p).scatter(-1, order, before >= top_p), -torch.inf)
+    """Keep the likeliest tokens up to the share top_p; tokens that are as likely as the last of them stay too."""
+    probs = logits.softmax(dim=-1)
+    if probs.device.type == "cpu":
+        least = torch.tensor([_least_kept(row, top_p) for row in probs.numpy()]).unsqueeze(-1)
+    else:
+        ordered = probs.sort(dim=-1, descending=True).values
+        kept = (ordered.cumsum(dim=-1) - ordered < top_p).sum(dim=-1, keepdim=True)
+        least = ordered.gather(-1, kept.clamp(min=1) - 1)
+    return logits.masked_fill(probs < least, -torch.inf)
+
+
+def _least_kept(probs: np.ndarray, top_p: float) -> float:
+    """The smallest probability that top-p keeps. probs: (V,)
+
+    Tokens below this floor together have less than top-p leaves out, so they come after it, and need no sorting.
+    """
+    floor = (1 - top_p) / len(probs) / 2
+    ordered = -np.sort(-probs[probs >= floor])
+    kept = ordered.cumsum() - ordered < top_p
+    return float(ordered[max(int(kept.sum()), 1) - 1])
 
 
 def likeliest(rows: Tensor) -> Tensor:
