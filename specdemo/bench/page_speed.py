@@ -1,4 +1,4 @@
-"""How fast the page is, measured in Chromium: first paint, frames and charts while a long run plays, memory after many runs.
+"""How fast the page is, measured in Chromium: first words, frames and charts while a long run plays, memory after many runs.
 
     python -m specdemo.bench.page_speed [--url http://127.0.0.1:7860] [--json page_speed.json]
 
@@ -33,13 +33,16 @@ TOKENS = 512
 LOADS = 3  # cold loads; the median counts
 HEAP_AFTER = (1, 10, 100)  # runs
 SMOOTH_SECONDS = 1 / 60 + 0.0004  # a gap above it has dropped a frame of 60 a second
-PAINT_SECONDS, BEHIND_SECONDS, HEAP_GROWTH = 2.0, 0.1, 2.0  # what is asked for
+WORDS_SECONDS, BEHIND_SECONDS, HEAP_GROWTH = 2.0, 0.1, 2.0  # what is asked for
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--enable-precise-memory-info"]
 
-# Notes when the first token of a run stands on the page, seconds after the navigation began.
+# Notes when a run's first words and when its player stand on the page, seconds after the navigation began.
 _WATCH = """() => {
   const look = () => {
-    if (document.querySelector("#sd-view .sd-answer .sd-token")) window.__painted = performance.now() / 1000;
+    const now = performance.now() / 1000;
+    const player = document.querySelector("#sd-view .sd-answer .sd-token");
+    if (player || document.querySelector("#sd-first .sd-token")) window.__words ??= now;
+    if (player) window.__player = now;
     else requestAnimationFrame(look);
   };
   requestAnimationFrame(look);
@@ -135,14 +138,14 @@ def measure_page(url: str) -> dict[str, Any]:
         path = Path(folder) / "long.jsonl"
         path.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
         browser = play.chromium.launch(executable_path=chromium(), args=FLAGS)
-        paints = []
+        paints: list[tuple[float, float]] = []
         for _ in range(LOADS):
             context = browser.new_context(viewport={"width": 1280, "height": 800})
             page = context.new_page()
             page.add_init_script(f"({_WATCH})()")
             page.goto(url)
-            page.wait_for_function("window.__painted", timeout=60_000)
-            paints.append(page.evaluate("window.__painted"))
+            page.wait_for_function("window.__player", timeout=60_000)
+            paints.append(tuple(page.evaluate("[window.__words, window.__player]")))
             if len(paints) < LOADS:
                 context.close()
         page.wait_for_function("window.Plotly", timeout=60_000)
@@ -155,7 +158,8 @@ def measure_page(url: str) -> dict[str, Any]:
         heaps = _heaps(page, opener, path)
         browser.close()
     return {
-        "first_paint_seconds": statistics.median(paints),
+        "first_words_seconds": statistics.median(first for first, _ in paints),
+        "player_seconds": statistics.median(player for _, player in paints),
         "tokens": events[-1]["new_tokens"],
         "detail": any(event.get("places") for event in events),
         "frames": frame_figures([gap for gap, _, _ in frames]),
@@ -183,8 +187,8 @@ def chromium() -> str | None:
 def failures(figures: dict[str, Any]) -> list[str]:
     """What falls short of what is asked for, a sentence each."""
     found = []
-    if figures["first_paint_seconds"] > PAINT_SECONDS:
-        found.append(f"The first paint takes longer than {PAINT_SECONDS:.0f} s.")
+    if figures["first_words_seconds"] > WORDS_SECONDS:
+        found.append(f"The first words of a run take longer than {WORDS_SECONDS:.0f} s.")
     if figures["charts"]["p95_seconds"] > BEHIND_SECONDS:
         found.append(f"Charts are more than {BEHIND_SECONDS * 1000:.0f} ms behind the player.")
     heaps = list(figures["heap_bytes"].values())
@@ -198,7 +202,8 @@ def table(figures: dict[str, Any]) -> str:
     frames, charts = figures["frames"], figures["charts"]
     detail = "with full detail" if figures["detail"] else "without detail: none is recorded"
     rows = [
-        ("first paint of a recorded run, cold", f"{figures['first_paint_seconds']:.2f} s"),
+        ("first words of a recorded run, cold", f"{figures['first_words_seconds']:.2f} s"),
+        ("its player", f"{figures['player_seconds']:.2f} s"),
         (f"while {figures['tokens']} tokens play", detail),
         ("frames a second", f"{frames['frames_per_second']:.0f}"),
         ("gap between frames, median", f"{frames['median_seconds'] * 1000:.1f} ms"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
@@ -18,16 +17,14 @@ from specdemo.models.doctor import installed
 from specdemo.paths import ASSETS
 from specdemo.settings import AppSettings
 from specdemo.ui import words
-from specdemo.ui.files import PLOTLY_NAME, address, files_route
+from specdemo.ui.files import address, files_route
+from specdemo.ui.first_words import first_words
 from specdemo.ui.gate import outermost
 from specdemo.ui.monitor import Watched, monitor_routes
 from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.site import NOTEBOOK, lesson_package
 from specdemo.ui.theme import create_theme
 
-UNTRANSLATED_MS = 8000  # the page waits for its words no longer
-WORDLESS_MS = 4000  # charts wait for the first word of a run no longer: there may be none
-FIRST_WORD = "#sd-view .sd-answer .sd-token"
 THREADS = 40  # of Gradio's own accord
 
 # Scripts of what is seen first.
@@ -53,7 +50,6 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
     return {
         "theme": create_theme(),
         "css_paths": style_files(),
-        "head": _page_head(),
         "app_kwargs": {
             "routes": [
                 Route("/player.html", _player),
@@ -64,7 +60,7 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
                 *watched,
             ],
             "lifespan": outermost(settings),
-            "middleware": [Middleware(Preload)],
+            "middleware": [Middleware(Head)],
         },
         "favicon_path": ASSETS / "icons" / "favicon.svg",
         "max_threads": _threads(studio.settings) if studio else THREADS,
@@ -84,38 +80,12 @@ def _threads(settings: AppSettings) -> int:
     return THREADS + 2 * (settings.runs_at_once + settings.waiting_visitors)
 
 
-def _page_head() -> str:
-    """The styles, so that the first paint has them, and no text in a language that is about to be replaced.
+class Head:
+    """Middleware: the page arrives with its styles and its first words, and names the files that come next.
 
-    Plotly comes from the installed package: no request leaves the machine. It takes a browser as long as all the rest,
-    so that it waits for the first words.
+    Gradio's own `head` is put in by its scripts, long after the first paint. A browser fetches what is named while
+    Gradio starts.
     """
-    sheets = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
-    links = "".join(f'<link rel="stylesheet" href="{address(f"view/{name}")}">' for name in sheets)
-    return f"""{links}<style>.sd-translating gradio-app {{ visibility: hidden; }}</style>
-<script>
-{{
-  const asked = [new URLSearchParams(location.search).get("lang"), navigator.language.slice(0, 2)];
-  const known = {json.dumps(["en", *words.languages()])};
-  const language = asked.find((wished) => known.includes(wished)) ?? "en";
-  document.documentElement.classList.toggle("sd-translating", language !== "en");
-  setTimeout(() => document.documentElement.classList.remove("sd-translating"), {UNTRANSLATED_MS});
-}}
-{{
-  const begun = performance.now();
-  const waiting = setInterval(() => {{
-    if (!document.querySelector("{FIRST_WORD}") && performance.now() - begun < {WORDLESS_MS}) return;
-    clearInterval(waiting);
-    const script = document.createElement("script");
-    script.src = {json.dumps(address(PLOTLY_NAME))};
-    document.head.append(script);
-  }}, 50);
-}}
-</script>"""
-
-
-class Preload:
-    """Middleware: the page's answer names the files of the opening view, which a browser then fetches while Gradio starts."""
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self.app = app
@@ -127,20 +97,43 @@ class Preload:
             f"<{address(f'runs/{run.name}.jsonl')}>; rel=preload; as=fetch; crossorigin; fetchpriority=low"
             for run in recorded_runs()[:1]
         ]
-        self.header = (b"link", ", ".join([*scripts, *first]).encode())
+        self.link = (b"link", ", ".join([*scripts, *first]).encode())
+        sheets = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
+        self.styles = "".join(
+            f'<link rel="stylesheet" href="{address(f"view/{name}")}">' for name in sheets
+        ).encode()
+        self.words = first_words().encode()
 
     async def __call__(
         self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
     ) -> None:
         """One request of ASGI."""
+        if scope["type"] != "http" or scope["path"] != "/":
+            await self.app(scope, receive, send)
+            return
+        start: dict[str, Any] = {}
+        body = b""
 
-        async def named(message: dict[str, Any]) -> None:
+        async def whole(message: dict[str, Any]) -> None:
+            nonlocal body
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], self.header]
-            await send(message)
+                start.update(message)
+                return
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                page = self._with_words(body)
+                length = (b"content-length", str(len(page)).encode())
+                kept = [each for each in start["headers"] if each[0] != length[0]]
+                await send({**start, "headers": [*kept, length, self.link]})
+                await send({"type": "http.response.body", "body": page})
 
-        page = scope["type"] == "http" and scope["path"] == "/"
-        await self.app(scope, receive, named if page else send)
+        await self.app(scope, receive, whole)
+
+    def _with_words(self, page: bytes) -> bytes:
+        """The page's HTML with the styles at the end of its head, and the words at the beginning of its body."""
+        head, end, rest = page.partition(b"</head>")
+        begin, close, body = rest.partition(b">")
+        return head + self.styles + end + begin + close + self.words + body if end else page
 
 
 def _player(_request: Request) -> HTMLResponse:

@@ -68,6 +68,38 @@ def test_axe_finds_nothing_serious_on_any_tab(visit, theme):
     assert page.problems == []
 
 
+def test_a_run_and_its_first_guess_stand_there_before_the_page_has_started(browser, url):
+    context = browser.new_context(locale="de-DE", color_scheme="dark")
+    page = context.new_page()
+    held = []
+    page.route("**/assets/*.js", lambda route: held.append(route))  # Gradio's own scripts
+    page.goto(url, wait_until="commit")
+    first = page.locator("#sd-first")
+    page.locator("html[lang=de] #sd-first").wait_for()
+    assert first.locator(".sd-asked").inner_text() == recorded_runs()[0].prompt
+    assert first.locator(".sd-drafted").count()
+    translated = words.translations("de")
+    assert first.locator(".sd-first-sentence").inner_text() in translated.values()
+    seen = "element => getComputedStyle(element).backgroundColor"
+    assert first.evaluate(seen) == "rgb(19, 22, 25)"  # the dark page's
+    for route in held:
+        route.continue_()
+    page.unroute("**/assets/*.js")
+    page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
+    first.wait_for(state="detached")
+    context.close()
+
+
+def test_a_link_that_asks_for_something_else_has_no_first_words(browser, url):
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/assets/*.js", lambda _: None)
+    page.goto(url + "?tab=race", wait_until="commit")
+    page.wait_for_function("document.body && document.querySelector('gradio-app')")
+    assert page.locator("#sd-first").count() == 0
+    context.close()
+
+
 def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
     page = visit(
         "?prompt=A%20%26%20%3Cb%3E&lookahead=3&seed=99&temperature=9&hide=controls,charts,foo&run=1"

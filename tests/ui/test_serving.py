@@ -1,38 +1,50 @@
-"""How the page is served: what its answer names, how often Gradio looks at its queue."""
+"""How the page is served: what its answer holds and names, how often Gradio looks at its queue."""
 
 from __future__ import annotations
 
 import asyncio
+import html
 import inspect
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 
 from gradio.queueing import Queue
 
-from specdemo.export.table import SCRIPTS
+from specdemo.export.table import SCRIPTS, style_files
+from specdemo.ui import words
 from specdemo.ui.files import version
-from specdemo.ui.serving import Preload
+from specdemo.ui.first_words import first_words
+from specdemo.ui.recorded import recorded_runs
+from specdemo.ui.serving import Head
+from specdemo.ui.view import RUNS
+
+PAGE = b"<html><head><title>a</title></head>\n<body class='b'>\n<gradio-app></gradio-app></body></html>"
 
 
 def answered(path):
-    """Headers of an empty answer to a request that went through the middleware."""
+    """Headers and body of an answer in two pieces to a request that went through the middleware."""
     sent = []
 
     async def app(_scope, _receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+        headers = [(b"content-length", str(len(PAGE)).encode()), (b"a", b"b")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": PAGE[:50], "more_body": True})
+        await send({"type": "http.response.body", "body": PAGE[50:]})
 
     async def keep(message):
         sent.append(message)
 
     # In a thread of its own: where browser tests have run, this one has an event loop already.
-    page = Preload(app)({"type": "http", "path": path}, None, keep)
+    page = Head(app)({"type": "http", "path": path}, None, keep)
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, page).result()
-    return dict(sent[0]["headers"])
+    start, *bodies = sent
+    return dict(start["headers"]), b"".join(each["body"] for each in bodies)
 
 
 def test_the_page_names_the_scripts_that_it_will_import():
-    *links, run = answered("/")[b"link"].decode().split(", ")
+    *links, run = answered("/")[0][b"link"].decode().split(", ")
     low = "; fetchpriority=low"  # Gradio's own scripts come first
     assert re.fullmatch(r"<files/.*/runs/.*\.jsonl>; rel=preload; as=fetch; crossorigin" + low, run)
     shape = rf"<files/{version()}/view/(.*)>; rel=modulepreload{low}"
@@ -40,7 +52,38 @@ def test_the_page_names_the_scripts_that_it_will_import():
     assert all((SCRIPTS / name).is_file() for name in named)
     assert len(set(named)) == len(named)
     assert {"play/view.js", "core/reducer.js", "parts/dom.js", "core/permalink.js"} < set(named)
-    assert answered("/gradio_api/queue/join") == {b"a": b"b"}
+
+
+def test_the_page_arrives_with_its_styles_and_first_words():
+    headers, body = answered("/")
+    assert headers[b"content-length"] == str(len(body)).encode()
+    head, rest = body.decode().split("</head>")
+    assert len(re.findall('<link rel="stylesheet"', head)) == len(style_files())
+    assert rest.startswith("\n<body class='b'>" + first_words())
+    assert rest.endswith("\n<gradio-app></gradio-app></body></html>")
+
+
+def test_other_answers_stay_as_they_are():
+    length = str(len(PAGE)).encode()
+    assert answered("/gradio_api/queue/join") == ({b"a": b"b", b"content-length": length}, PAGE)
+
+
+def test_the_first_words_are_those_of_the_first_recorded_run():
+    run = recorded_runs()[0]
+    lines = (RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8").splitlines()
+    drafted = next(each for each in map(json.loads, lines) if each.get("nodes"))
+    page = first_words()
+    texts = [html.unescape(text) for text in re.findall('"sd-mark">(.*?)</span>', page)]
+    assert texts == [node["text"] for node in drafted["nodes"]]
+    assert html.unescape(re.findall('"sd-asked">(.*?)</p>', page)[0]) == run.prompt
+
+
+def test_the_first_words_are_translated():
+    given = json.loads(re.findall('id="sd-given">(.*?)</script>', first_words())[0])
+    for language in words.languages():
+        said = given["words"][language]
+        assert words.VIEW["tour"]["start"] in said
+        assert all(text != meaning for text, meaning in said.items())
 
 
 def test_gradio_still_sleeps_between_two_looks_at_its_queue():

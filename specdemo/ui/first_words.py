@@ -1,0 +1,57 @@
+"""What a visitor reads before Gradio's scripts have run: a recorded run's prompt, its first guess, and a sentence on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from specdemo.export.table import data_block
+from specdemo.paths import ASSETS
+from specdemo.trace.events import Drafted, Event
+from specdemo.trace.replay import parse
+from specdemo.ui import words
+from specdemo.ui.files import PLOTLY_NAME, address
+from specdemo.ui.recorded import recorded_runs
+from specdemo.ui.view import RUNS
+
+SCRIPT = ASSETS / "view/page/first.js"
+LANE = "speculative"
+
+
+def first_words() -> str:
+    """HTML for the beginning of the page's body: the words, and the script that takes them away again.
+
+    The page's script comes later, and so does Plotly, which takes a browser as long as all the rest.
+    """
+    shown = [words.VIEW["source"]["recorded"], words.VIEW["tour"]["start"]]
+    known = {language: words.translations(language) for language in words.languages()}
+    given = {
+        "languages": ["en", *known],
+        "words": {
+            language: {text: table.get(text, text) for text in shown}
+            for language, table in known.items()
+        },
+        "plotly": address(PLOTLY_NAME),
+    }
+    script = SCRIPT.read_text(encoding="utf-8")
+    return f"{_words(*shown)}{data_block('sd-given', given)}<script>{script}</script>"
+
+
+def _words(badge: str, sentence: str) -> str:
+    for run in recorded_runs()[:1]:
+        events = parse((RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8")).trace.events
+        return (
+            f'<div id="sd-first"><h1>{words.TITLE}</h1><main><span class="sd-badge sd-badge-recorded">{escape(badge)}</span>'
+            f'<p class="sd-asked">{escape(run.prompt)}</p>'
+            f'<p class="sd-answer">{_guess(events)}</p><p class="sd-first-sentence">{escape(sentence)}</p></main></div>'
+        )
+    return ""
+
+
+def _guess(events: Iterable[Event]) -> str:
+    """The tokens of a run's first draft, marked as drafted."""
+    draft = next(event for event in events if isinstance(event, Drafted) and event.lane == LANE)
+    return "".join(
+        f'<span class="sd-token sd-drafted"><span class="sd-mark">{escape(node.text)}</span></span>'
+        for node in draft.nodes
+    )
