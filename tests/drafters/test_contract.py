@@ -302,7 +302,7 @@ class Remembering(Shaper):
     def logits(self, logits, committed, paths, words=None):
         text = logits.numpy().tobytes(), tuple(committed), tuple(map(tuple, paths))
         if text not in self.known:
-            self.known[text] = super(Remembering, self).logits(logits, committed, paths, words)
+            self.known[text] = super().logits(logits, committed, paths, words)
         return self.known[text].clone()
 
 
