@@ -234,7 +234,7 @@ class RunSettings:
     detail: alternatives of both models to record at each place that a step reaches; 0 records none
     baseline: also run plain decoding of the same prompt, for a measured speedup
     stand_in: while others wait, a recent plain run of another prompt may stand in for that one
-    exact: a greedy text is plain decoding's bit by bit; refused where this machine has not shown that it can be
+    exact: a greedy text is plain decoding's bit by bit; refused where it is not known that it can be
     preset: where the values of `sampling` come from, see `drawn`
     verification: which verifier judges while sampling; those of `engine.verify.VERIFIERS`
     """
@@ -281,8 +281,8 @@ class RunSettings:
     )  # fmt: skip
     exact: bool = _row(
         False, "exact mode", "drafting",
-        "draft only so many tokens that a graphics card gives each row of the pass the bits of a pass of its own; for chains, where loading has measured it",
-        flag="--exact",
+        "greedy text is plain decoding's bit by bit: on a graphics card chains of so few tokens as loading has found exact, in the compiled pass any draft",
+        link="exact", flag="--exact", widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     max_new_tokens: int = _row(
         128, "maximum number of tokens", "answer", "length of the answer, at most",

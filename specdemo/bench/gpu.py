@@ -17,7 +17,7 @@ from specdemo.bench.lanes import PLAIN, Lane, OwnLane, run_lanes
 from specdemo.bench.report import Report
 from specdemo.bench.run import WARM_UP
 from specdemo.bench.suite import Item
-from specdemo.engine.cost import CONTEXT
+from specdemo.engine.cost import ANY_ROWS, CONTEXT
 from specdemo.engine.exactness import read_in_passes
 from specdemo.engine.forward import Decoder, answered
 from specdemo.engine.module_decoder import ModuleDecoder
@@ -301,7 +301,7 @@ def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: fl
     lanes: dict[str, Lane] = {
         name: OwnLane(studio, name, replace(usual, method=name)) for name in names
     }
-    if studio.pair.costs.exact_rows > 1 and "ngram" in lanes:
+    if 1 < studio.pair.costs.exact_rows < ANY_ROWS and "ngram" in lanes:
         first = "draft_model" if "draft_model" in lanes else "ngram"
         exact = replace(usual, method=first, exact=True)
         lanes[f"{first}, {EXACT}"] = OwnLane(studio, f"{first}, {EXACT}", exact)

@@ -27,6 +27,7 @@ from specdemo.drafters import (
 from specdemo.drafters.base import NEEDS, DraftingContext, Method
 from specdemo.drafters.policies.fallback import Fallback
 from specdemo.drafters.policies.forecast import Forecast
+from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.types import Drafter
 from specdemo.errors import UserError
 
@@ -83,26 +84,38 @@ def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS
     return Forecast(drafter, context.costs, context.calibration, step, context.together, most)
 
 
-def _exact_tokens(method: Method, rows: int) -> int:
-    """Tokens that a step drafts at most in exact mode: passes have so many rows, the pending token's included. Raises UserError."""
-    if method.tokens == "none":
-        return 0
-    if "exact" not in method.options:
-        raise UserError(
-            f"{method.title} has no exact mode: only rows of chains were compared.",
-            unharmed="The target is loaded and works.",
-            advice="Choose a method that drafts chains, or leave the exact mode out.",
-        )
+def _exact_tokens(method: Method, rows: int) -> int | None:
+    """Tokens that a step drafts at most in exact mode; None for no limit. Raises UserError.
+
+    rows: that a pass may have, the pending token's included
+    """
+    if error := no_exact(method, rows):
+        raise error
+    if rows == ANY_ROWS:
+        return None
+    return 0 if method.tokens == "none" else rows - 1
+
+
+def no_exact(method: Method, rows: int) -> UserError | None:
+    """Why a method has no exact mode. rows: see `CostProfile.exact_rows`"""
+    if method.tokens == "none" or rows == ANY_ROWS:
+        return None
     if not rows:
-        raise UserError(
+        return UserError(
             "There is no exact mode here: passes of several rows are compared with single ones on a graphics card only.",
             unharmed="The target is loaded and works.",
-            advice="Leave it out. In the compiled pass a row's bits are the same in any company.",
+            advice="Leave it out, or load a model that the compiled pass runs: there every draft is exact.",
         )
     if rows == 1:
-        raise UserError(
+        return UserError(
             "There is no exact mode on this graphics card: a pass of two rows has other bits than single ones.",
             unharmed="The target is loaded and works.",
             advice="Leave it out: texts may part where two words are as likely as each other.",
         )
-    return rows - 1
+    if "exact" not in method.options:
+        return UserError(
+            f"{method.title} has no exact mode on this graphics card: only rows of chains were compared.",
+            unharmed="The target is loaded and works.",
+            advice="Choose a method that drafts chains, or leave the exact mode out.",
+        )
+    return None

@@ -38,6 +38,7 @@ FEW, MANY = 1, 8  # rows between which the slope by context is measured
 DRAFTING = (4, 8, 16, 32)  # rows of a draft's pass, each of a conversation
 REPEATS = 3
 PATIENCE = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
+ANY_ROWS = 1 << 30
 FOLLOW = 0.1  # weight of the newest step in the running corrections
 
 
@@ -52,7 +53,8 @@ class CostProfile:
     draft_step: one step of the draft model; None without one
     per_cached: what each further cached token adds to a pass of one row; per_cached_row: to each row more
     draft_rows: (rows, seconds) of a step of several conversations' drafts; empty where that was not measured
-    exact_rows: rows up to which a pass gives the bits of passes of one row; 0 where that was not measured
+    exact_rows: rows up to which a pass gives the bits of passes of one row; 0 where that was not measured, ANY_ROWS where
+        neither their number nor their company matters, those of trees and of other runs included
     """
 
     verify: Points = ((1, 1.0),)

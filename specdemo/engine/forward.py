@@ -123,9 +123,10 @@ class ForwardRequest:
 
     drafting: asked for by a drafter. Such passes are answered before any of a target's, so that runs that draft
         different numbers of tokens still come together for the target's pass; the loop sets it.
+    alone: shares no pass with other runs, since its bits could depend on theirs; see `engine.exactness`
     """
 
-    __slots__ = ("decoder", "drafting", "error", "input", "output")
+    __slots__ = ("alone", "decoder", "drafting", "error", "input", "output")
 
     def __init__(self, decoder: Decoder, input: ForwardInput) -> None:
         self.decoder = decoder
@@ -133,6 +134,7 @@ class ForwardRequest:
         self.output: ForwardOutput | None = None
         self.error: BaseException | None = None
         self.drafting = False
+        self.alone = False
 
     @property
     def done(self) -> bool:

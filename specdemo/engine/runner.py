@@ -199,7 +199,7 @@ def _advance(run: _Run) -> bool:
     return False
 
 
-def _kind(request: ForwardRequest) -> tuple[int, int, bool]:
+def _kind(request: ForwardRequest) -> tuple[int, int, bool, int]:
     """Requests of one kind can be one pass."""
-    rows = request.input
-    return id(request.decoder), rows.depth or 0, rows.plan is not None
+    rows, own = request.input, id(request) if request.alone else 0
+    return id(request.decoder), rows.depth or 0, rows.plan is not None, own

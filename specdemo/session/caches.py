@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from specdemo.drafters.methods import METHODS
+from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.forward import ForwardRequest
 from specdemo.errors import UserError
 from specdemo.settings import RunSettings
@@ -102,6 +103,7 @@ class Caches:
         # The feature drafter stands for a draft model that is not there, see `drafters.arms`.
         instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
         target.record(wanted=method.states or instead)
+        alone = settings.exact and pair.costs.exact_rows != ANY_ROWS
         committed, events = list(token_ids), list[Event]()
         running = steps(
             target,
@@ -118,6 +120,7 @@ class Caches:
             with closing(running):
                 for item in running:
                     if isinstance(item, ForwardRequest):
+                        item.alone = alone and not item.drafting
                         yield item
                         continue
                     events.append(item)

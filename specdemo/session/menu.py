@@ -13,6 +13,7 @@ class MethodInfo:
 
     needs: in words; why_not: a sentence when it is not available
     memory_mb: what it takes beside the target
+    no_exact: why it has no exact mode with the loaded pair, as a sentence; empty where it has one
     """
 
     name: str
@@ -24,6 +25,7 @@ class MethodInfo:
     needs: tuple[str, ...] = ()
     lossy: bool = False
     memory_mb: float = 0.0
+    no_exact: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from specdemo.drafters.methods import METHODS, NEEDED
+from specdemo.drafters.methods import METHODS, NEEDED, no_exact
 from specdemo.engine.runner import Runner
 from specdemo.errors import UserError
 from specdemo.models.doctor import installed
@@ -232,6 +232,7 @@ class Studio(Starting):
                     tuple(NEEDED[need] for need in method.needs),
                     method.lossy,
                     sum(self._memory_mb(one) for one in method.uses),
+                    self._no_exact(method),
                 )
             )
         return infos
@@ -250,6 +251,13 @@ class Studio(Starting):
             return None
         cards = (self.pair.card(one) for one in self.known[method].uses)
         return next((card for card in cards if card), None)
+
+    def _no_exact(self, method: Method) -> str:
+        """Why a method has no exact mode; empty when it has one, or while nothing is loaded yet."""
+        if self._loaded is None:
+            return ""
+        error = no_exact(method, self.pair.costs.exact_rows)
+        return error.message if error else ""
 
     def _memory_mb(self, need: str) -> float:
         if self._loaded is None:

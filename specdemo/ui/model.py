@@ -148,6 +148,7 @@ class ModelHandlers:
             gr.update(choices=present.method_choices(methods)),
             present.method_note(chosen),
             *(gr.update(visible=present.visible(chosen, option)) for option in OPTIONS),
+            gr.update(info=present.exact_hint(chosen)),
             self._card(chosen),
         )
 

@@ -221,6 +221,11 @@ def visible(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
     return True if option in method.options else "hidden"
 
 
+def exact_hint(method: MethodInfo) -> str:
+    """What the exact mode is, or why the method has none."""
+    return method.no_exact or words.SETTING_HINTS["exact"]
+
+
 def drawing(preset: str, recommended: Recommended) -> str:
     """Which values of sampling a preset stands for, as a sentence; empty for a visitor's own."""
     if preset == OWN:

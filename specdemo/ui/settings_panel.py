@@ -25,7 +25,8 @@ class SettingsPanel:
     """The components of the settings.
 
     fields: by the name of the setting, in the order in which handlers get them
-    menu: what depends on the chosen method: the menu, its note, and what shows or hides each of OPTIONS
+    menu: what depends on the chosen method: the menu, its note, what shows or hides each of OPTIONS, and the exact mode,
+        whose hint says where a method has none
     forget: the button that clears what was learned
     """
 
@@ -70,6 +71,7 @@ def create_settings(studio: Door, method: Any = None) -> SettingsPanel:
 
     most = {"maximum": min(_widget("max_new_tokens").high, studio.settings.answer_tokens)}
     limits = {"max_new_tokens": {**most, "value": min(most["maximum"], _ANSWER)}}
+    limits["exact"] = {"info": present.exact_hint(chosen)}
 
     def widget(name: str) -> Any:
         given = limits.get(name, {})
@@ -90,9 +92,8 @@ def create_settings(studio: Door, method: Any = None) -> SettingsPanel:
     for name in DRAWN:  # a value that is chosen is the visitor's own from then on
         fields[name].input(None, None, fields["preset"], js=f"() => {json.dumps(OWN)}")
     shown = {**fields, "memory": learning}
-    return SettingsPanel(
-        fields, [fields["method"], note, *(shown[name] for name in OPTIONS)], forget, system
-    )
+    menu = [fields["method"], note, *(shown[name] for name in OPTIONS), fields["exact"]]
+    return SettingsPanel(fields, menu, forget, system)
 
 
 def _default(methods: Sequence[MethodInfo]) -> MethodInfo:

@@ -10,6 +10,8 @@ import pytest
 import torch
 from conftest import drafter_for, open_draft, reference_greedy, run_lane
 
+from specdemo.drafters.methods import METHODS, no_exact
+from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.exactness import MOST, exact_rows
 from specdemo.errors import UserError
 from specdemo.trace.events import Verified
@@ -70,6 +72,7 @@ def test_no_pass_has_more_rows_than_were_found_exact(
     [
         ("draft_model", 0, "graphics card only"),
         ("draft_model", 1, "a pass of two rows"),
+        ("tree", 0, "graphics card only"),
         ("tree", 3, "only rows of chains"),
         ("auto", 3, "only rows of chains"),
     ],
@@ -79,3 +82,18 @@ def test_exact_mode_is_there_only_where_it_was_measured(
 ):
     with pytest.raises(UserError, match=why):
         lane(target_weights, draft_weights, method, rows, monkeypatch)
+
+
+@pytest.mark.parametrize("method", ["draft_model", "tree", "auto"])
+def test_where_rows_are_the_same_in_any_company_no_draft_is_cut(
+    target_weights, draft_weights, monkeypatch, method
+):
+    events = lane(target_weights, draft_weights, method, ANY_ROWS, monkeypatch)
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 32)
+    assert max(len(event.nodes) for event in events if isinstance(event, Verified)) > 3
+
+
+def test_plain_decoding_is_exact_anywhere_and_a_reason_names_its_method():
+    assert no_exact(METHODS["nothing"], 0) is None
+    assert METHODS["tree"].title in str(no_exact(METHODS["tree"], 3))
+    assert {no_exact(method, ANY_ROWS) for method in METHODS.values()} == {None}

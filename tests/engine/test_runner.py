@@ -20,7 +20,7 @@ from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.fallback import Fallback
 from specdemo.drafters.policies.forecast import Forecast
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.forward import answer_together, immediate
+from specdemo.engine.forward import ForwardRequest, answer_together, immediate
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate, steps
 from specdemo.engine.module_decoder import ModuleDecoder
@@ -128,6 +128,24 @@ def test_a_step_is_not_charged_for_the_drafts_of_others_but_for_its_own_by_all(t
             assert (outcome.draft_seconds >= 2 * 0.05) == (drafter is slow)
             shared += 1
     assert shared > 4
+
+
+def test_a_run_that_wants_its_passes_for_itself_shares_none(target_weights):
+    def for_itself(steps):
+        for item in steps:
+            if isinstance(item, ForwardRequest):
+                item.alone = True
+            yield item
+
+    decoder = LeanDecoder(target_weights)
+    lanes = [lane(decoder, Nothing(), prompt, new_tokens=8) for prompt in PROMPTS[:3]]
+    found = together(Runner(), [for_itself(lanes[0]), *lanes[1:]])
+    runs = [{event.runs or 1 for event in events if isinstance(event, Verified)} for events in found]  # fmt: skip
+    assert runs[0] == {1}
+    assert 2 in runs[1]
+    assert 3 not in runs[1] | runs[2]
+    for events, prompt in zip(found, PROMPTS, strict=False):
+        assert output_ids(events) == reference_greedy(target_weights, prompt, 8)
 
 
 def test_a_runner_says_how_many_go_on(target_weights):

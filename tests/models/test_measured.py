@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from specdemo.engine.cost import LADDER, CostProfile
+from specdemo.engine.cost import ANY_ROWS, LADDER, CostProfile
 from specdemo.engine.target import CachedModel
 from specdemo.models import measured
 from specdemo.trace.events import ModelInfo
@@ -66,6 +66,13 @@ def test_a_gpu_goes_through_its_passes_at_every_start(results, monkeypatch, tmp_
         # How many rows are exact is kept.
         monkeypatch.setattr(measured, "exact_rows", lambda _: pytest.fail("it is known"))
     assert results == [measured.REPEATS, 1]
+
+
+@pytest.mark.usefixtures("results")
+def test_the_compiled_pass_is_exact_in_any_company_whatever_a_file_says(tmp_path):
+    info = replace(INFO, kernel="bitsandbytes NF4, compiled pass on AVX2")
+    for _ in range(2):
+        assert measured.costs_of(None, info, None, DRAFT, tmp_path).exact_rows == ANY_ROWS
 
 
 def test_a_card_has_a_ladder_and_a_file_of_its_own(monkeypatch, tmp_path):

@@ -9,14 +9,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import nonsense_store
+from conftest import header, nonsense_store
 from letters import tiny_pair
 
 from specdemo.drafters.shipped import Shipped
+from specdemo.engine.cost import ANY_ROWS
+from specdemo.engine.forward import ForwardRequest, answer_together
 from specdemo.engine.verify import VERIFIERS, verify_sampling
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
 from specdemo.session import studio as studio_module
+from specdemo.session.caches import Caches
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
 from specdemo.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
@@ -204,6 +207,19 @@ def test_the_settings_choose_how_drafts_are_judged(studio, monkeypatch, verifica
     )
     assert said(studio, drawn)
     assert asked == {verification}
+
+
+@pytest.mark.parametrize(("rows", "alone"), [(3, {True}), (ANY_ROWS, {False})])
+def test_an_exact_run_shares_no_pass_where_company_could_change_its_bits(studio, rows, alone):
+    pair = studio.loaded.pair
+    exact = replace(pair, costs=replace(pair.costs, exact_rows=rows))
+    caches = Caches(replace(studio.loaded, pair=exact))
+    asked = set()
+    for item in caches.lane([1, 2, 3], replace(PLAIN, exact=True, max_new_tokens=4), header()):
+        if isinstance(item, ForwardRequest):
+            asked.add(item.alone)
+            answer_together([item])
+    assert asked == alone
 
 
 def test_closing_the_switch_gives_it_up(studio, loader):

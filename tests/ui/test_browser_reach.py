@@ -47,6 +47,12 @@ def visit(browser, url):
         context.close()
 
 
+# Groups of the drawer that are lower than what they hold.
+CUT = """() => [...document.querySelector("#sd-controls").children]
+  .filter((group) => group.checkVisibility() && group.scrollHeight > group.clientHeight + 1)
+  .map((group) => group.innerText)"""
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_on_any_tab(visit, theme):
     page = visit(f"?theme={theme}")
@@ -57,6 +63,9 @@ def test_axe_finds_nothing_serious_on_any_tab(visit, theme):
         part = None if tab == "play" else f"#sd-tab-{tab}"  # what is around the tabs, once
         if tab == "play":
             page.locator("#sd-settings").click()  # the drawer is looked at too
+            page.get_by_role("button", name="More settings").click()
+            page.locator("#sd-exact").wait_for()
+            assert page.evaluate(CUT) == []
         violations = axe.Axe().run(page, context=part).response["violations"]
         found += [
             f"{tab}: {violation['id']}: {node['html'][:160]} {node['any'][:1]}"
@@ -102,7 +111,7 @@ def test_a_link_that_asks_for_something_else_has_no_first_words(browser, url):
 
 def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
     page = visit(
-        "?prompt=A%20%26%20%3Cb%3E&lookahead=3&seed=99&temperature=9&hide=controls,charts,foo&run=1"
+        "?prompt=A%20%26%20%3Cb%3E&lookahead=3&exact=1&seed=99&temperature=9&hide=controls,charts,foo&run=1"
     )
     page.locator(".sd-badge", has_text="measured").wait_for()
     assert page.locator("#sd-prompt textarea").input_value() == "A & <b>"
@@ -120,7 +129,13 @@ def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
 
     page.get_by_role("button", name="Share").click()
     link = page.locator("dialog[open] .sd-address").input_value()  # closed, it is still empty
-    for wanted in ("prompt=A+%26+%3Cb%3E", "lookahead=3", "seed=99", "hide=controls%2Ccharts"):
+    for wanted in (
+        "prompt=A+%26+%3Cb%3E",
+        "lookahead=3",
+        "exact=1",
+        "seed=99",
+        "hide=controls%2Ccharts",
+    ):
         assert wanted in link
     assert "temperature" not in link
     page.locator(".sd-qr path").wait_for(state="attached")

@@ -16,6 +16,7 @@ import pytest
 from tiny_eagle3 import make, write_speculators
 
 from specdemo.cluster.engine import find_work
+from specdemo.drafters.methods import METHODS, no_exact
 from specdemo.errors import UserError
 from specdemo.models.drafts.published.eagle3 import EAGLE3
 from specdemo.models.drafts.published.family import TargetFacts
@@ -227,6 +228,16 @@ def test_errors_are_german_with_their_values(tmp_path: Path) -> None:
     )
     assert full.startswith("Der Download von owner/name braucht ")
     assert "Nichts Halbfertiges ist zurückgeblieben. Platz schaffen" in full
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_why_a_method_is_not_exact_is_german_with_its_title() -> None:
+    asked = [str(no_exact(METHODS[name], rows)) for name, rows in (("tree", 3), ("ngram", 1))]
+    assert asked[0].startswith("Tree has no exact mode on this graphics card: ")
+    tree, chain = said(words.translations("de"), asked)
+    assert tree.startswith("Baum hat auf dieser Grafikkarte keinen bitgenauen Modus: ")
+    assert tree.endswith("Ein Verfahren wählen, das Ketten entwirft, oder den Modus weglassen.")
+    assert chain.startswith("Auf dieser Grafikkarte gibt es keinen bitgenauen Modus: Ein Durchlauf")
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")

@@ -40,6 +40,7 @@ def test_a_link_sets_what_is_possible_and_says_what_is_not():
         "lookahead": "7",
         "threshold": "0.25",
         "memory": "0",
+        "exact": "1",
         "seed": "12",
         "tab": "race",
         "recorded": recorded_runs()[0].name,
@@ -51,6 +52,7 @@ def test_a_link_sets_what_is_possible_and_says_what_is_not():
     assert values["prompt"] == link["prompt"]
     assert (values["lookahead"], values["threshold"]) == (7, 0.25)
     assert (values["memory"], values["seed"], values["tab"]) == (False, 12, "race")
+    assert values["exact"] is True
     assert "__theme" not in values
 
     wrong = {

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 import gradio as gr
 import pytest
-from ui.scripted import ScriptedStudio
+from ui.scripted import METHODS, ScriptedStudio
 
 from specdemo.drafters import methods as drafters
 from specdemo.errors import UserError
@@ -38,7 +38,7 @@ def test_every_method_has_a_word():
 
 
 def test_the_menu_says_what_a_method_needs_and_hides_what_it_does_not_read(handlers):
-    menu, note, *options, _card = handlers.menu("tree")
+    menu, note, *options, _exact, _card = handlers.menu("tree")
     assert menu["choices"] == [
         ("Draft model", "draft_model"),
         ("Tree (not available here)", "tree"),
@@ -52,6 +52,14 @@ def test_the_menu_says_what_a_method_needs_and_hides_what_it_does_not_read(handl
     assert seen == ["nodes"]
     assert [kind for kind, _ in json.loads(handlers.menu("look_back")[1])] == ["summary", "lossy"]
     assert handlers.menu("gone")[1] == handlers.menu("draft_model")[1]
+
+
+def test_a_method_without_an_exact_mode_says_why_beside_the_box(handlers, monkeypatch):
+    why = "Tree has no exact mode on this graphics card: only rows of chains were compared."
+    tree = replace(METHODS[1], no_exact=why)
+    monkeypatch.setattr(handlers.studio, "methods", lambda: [METHODS[0], tree])
+    assert handlers.menu("tree")[-2]["info"] == why
+    assert handlers.menu("draft_model")[-2]["info"] == words.SETTING_HINTS["exact"]
 
 
 def test_the_menu_is_told_anew_once_the_model_is_there(handlers):

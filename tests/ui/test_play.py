@@ -136,6 +136,20 @@ def test_a_setting_out_of_range_is_a_sentence_that_names_it(handlers):
         assert field(name).label in notice["message"]
 
 
+def test_the_box_of_the_exact_mode_is_a_setting_of_the_run(handlers):
+    class Asked(ScriptedConversation):
+        def run(self, prompt, settings, **options):
+            asked.append(settings.exact)
+            return super().run(prompt, settings, **options)
+
+    asked: list[bool] = []
+    visitor = Visitor(Asked())
+    for ticked in (False, True):
+        handlers.begin(visitor)
+        list(handlers.run(visitor, "a", "", {**VALUES, "exact": ticked}))
+    assert asked == [False, True]
+
+
 def test_what_was_cleared_does_not_come_back(handlers):
     visitor = Visitor(ScriptedConversation(steps=10_000_000))
     handlers.begin(visitor)

@@ -30,6 +30,7 @@ SETTINGS = {
     "fallback": "Nicht entwerfen, solange es langsamer ist",
     "baseline": "Zuerst ohne Entwurf messen",
     "stand_in": "Solange andere warten, mit einem früheren Lauf ohne Entwurf vergleichen",
+    "exact": "Bitgenauer Modus",
     "top_k": "Top-k (0 ist aus)",
     "top_p": "Top-p (1 ist aus)",
     "repetition_penalty": "Wiederholungsstrafe (1 ist aus)",
@@ -37,6 +38,7 @@ SETTINGS = {
 }
 SETTING_HINTS = {
     "verification": "Als Block werden im Mittel mindestens so viele Token behalten, und der Text bleibt der des Zielmodells. Bäume, Kopien und das jeweils wahrscheinlichste Token werden immer Token für Token geprüft.",
+    "exact": "Beim gierigen Decodieren ist der Text Bit für Bit der ohne Entwurf. Eine Grafikkarte entwirft dann nur so viele Token, wie sich als bitgenau gezeigt haben; der kompilierte Durchlauf eines Prozessors ist es immer.",
     "seed": "Derselbe Startwert gibt denselben Text, außer bei Auto und „Nach Kosten“, die auf gemessene Zeiten reagieren.",
 }
 SYSTEM = "System-Prompt (freiwillig)"

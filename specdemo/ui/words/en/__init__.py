@@ -31,6 +31,7 @@ SETTINGS = {
     "fallback": "Stop drafting while it is slower",
     "baseline": "Measure plain decoding first",
     "stand_in": "While others wait, compare with a recent plain run",
+    "exact": "Exact mode",
     "top_k": "Top-k (0 is off)",
     "top_p": "Top-p (1 is off)",
     "repetition_penalty": "Repetition penalty (1 is off)",
@@ -38,6 +39,7 @@ SETTINGS = {
 }
 SETTING_HINTS = {
     "verification": "As a block keeps at least as many tokens on average, and the text stays the target's. Trees, copies and greedy decoding are always judged token by token.",
+    "exact": "Greedy text is plain decoding's bit by bit. A graphics card then drafts no more tokens than were found exact; the compiled pass of a processor is always exact.",
     "seed": "The same seed gives the same text, except with Auto and Cost-aware, which react to timing.",
 }
 SYSTEM = "System prompt (optional)"
