@@ -240,11 +240,11 @@ def _cache(folder: Path) -> list[Fact]:
 
 def _embedded(cache_dir: Path) -> Fact:
     entry = find(DEFAULT_TARGET)
-    folder, sha256 = embedded_folder(entry.name, entry.wheel, cache_dir), entry.wheel.member_sha256
-    copies = [
-        packed_folder(folder.parent, folder.name, sha256, kind) for kind in ("bfloat16", "float16")
-    ]
-    if any(is_complete(*copy) for copy in (*copies, (folder, recipe(sha256)))):
+    folder = embedded_folder(entry.name, entry.wheel, cache_dir)
+    made_from = recipe(entry.wheel.member_sha256)
+    kinds = ("bfloat16", "float16")
+    copies = [packed_folder(folder.parent, folder.name, made_from, kind) for kind in kinds]
+    if any(is_complete(*copy) for copy in (*copies, (folder, made_from))):
         return Fact("Embedded model", "converted and whole")
     if installed_gguf(entry.wheel):
         return Fact(

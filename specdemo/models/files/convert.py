@@ -16,7 +16,7 @@ from specdemo.models.files.weights import NotReadable
 from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.models.quiet import quiet_gguf, quiet_transformers
 
-RECIPE = "gguf-1"  # raise it when the conversion changes; older folders are then made again
+RECIPE = "gguf-2"  # raise it when the conversion changes; older folders and packed copies are then made again
 TOKENIZER = "tokenizer_config.json"  # written last, so that it says that all is there
 EXACT_BELOW = 1_000_000_000  # bytes of GGUF; a larger file is kept as float16 to spare the disk
 ESTIMATED_SECONDS_PER_GB = 100.0  # measured on two cores; only moves the progress bar

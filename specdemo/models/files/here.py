@@ -43,5 +43,5 @@ def _was_made(name: str, sha256: str, cache_dir: Path, precision: str) -> bool:
     models, stem = cache_dir / "models", f"{name}-{sha256[:12]}"
     copies = [(models / stem, recipe(sha256))]
     if precision == PACKED_PRECISION:
-        copies += [packed_folder(models, stem, sha256, kind) for kind in PACKED_KINDS]
+        copies += [packed_folder(models, stem, recipe(sha256), kind) for kind in PACKED_KINDS]
     return any(is_complete(folder, made_from) for folder, made_from in copies)

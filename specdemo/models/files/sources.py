@@ -149,7 +149,7 @@ class _Work:
                     weights = gguf_weights(gguf, planned.shapes)
                 pack(content, planned, weights, dtype, made_from, self.progress)
 
-        return self._packed(file.stem, file.sha256, file.name, fill, dtype)
+        return self._packed(file.stem, recipe(file.sha256), file.name, fill, dtype)
 
     def from_folder(self, folder: Path, stem: str, made_from: str, name: str) -> Path:
         """The packed copy of a model folder; the folder itself where that is not wanted or not possible."""

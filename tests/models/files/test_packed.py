@@ -103,6 +103,17 @@ def test_it_is_packed_once_and_told_in_bytes(tiny_folder, tmp_path, monkeypatch)
     assert resolve(tiny_folder, tmp_path, pack_as=BF16) == made
 
 
+def test_a_gguf_file_is_read_anew_where_its_reading_has_changed(ggufs, tmp_path, monkeypatch):
+    packed_before = resolve(ggufs["llama"], tmp_path, pack_as=BF16).folder
+    plain_before = resolve(ggufs["llama"], tmp_path).folder
+    times = [folder.stat().st_mtime_ns for folder in (packed_before, plain_before)]
+    monkeypatch.setattr("specdemo.models.files.sources.RECIPE", "another")
+    assert resolve(ggufs["llama"], tmp_path, pack_as=BF16).folder == packed_before
+    assert resolve(ggufs["llama"], tmp_path).folder == plain_before
+    later = [folder.stat().st_mtime_ns for folder in (packed_before, plain_before)]
+    assert all(after > before for before, after in zip(times, later, strict=True))
+
+
 def test_other_weights_are_packed_anew(tiny_folder, tmp_path):
     copy = shutil.copytree(tiny_folder, tmp_path / "copy")
     first = resolve(copy, tmp_path, pack_as=BF16)
