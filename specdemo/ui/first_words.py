@@ -16,6 +16,7 @@ from specdemo.ui.view import RUNS
 
 SCRIPT = ASSETS / "view/page/first.js"
 LANE = "speculative"
+BADGE, SENTENCE = "/VIEW/source/recorded", "/VIEW/tour/start"  # their paths in the words
 
 
 def first_words() -> str:
@@ -23,18 +24,19 @@ def first_words() -> str:
 
     The page's script comes later, and so does Plotly, which takes a browser as long as all the rest.
     """
-    shown = [words.VIEW["source"]["recorded"], words.VIEW["tour"]["start"]]
-    known = {language: words.translations(language) for language in words.languages()}
+    english = words.texts("", "en")
+    said = {language: words.texts("", language) for language in words.languages()}
     given = {
-        "languages": ["en", *known],
+        "languages": ["en", *said],
         "words": {
-            language: {text: table.get(text, text) for text in shown}
-            for language, table in known.items()
+            language: {english[path]: texts.get(path, english[path]) for path in (BADGE, SENTENCE)}
+            for language, texts in said.items()
         },
         "plotly": address(PLOTLY_NAME),
     }
     script = SCRIPT.read_text(encoding="utf-8")
-    return f"{_words(*shown)}{data_block('sd-given', given)}<script>{script}</script>"
+    shown = _words(english[BADGE], english[SENTENCE])
+    return f"{shown}{data_block('sd-given', given)}<script>{script}</script>"
 
 
 def _words(badge: str, sentence: str) -> str:
