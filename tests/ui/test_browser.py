@@ -363,6 +363,7 @@ def test_after_a_run_its_prompt_goes_on_to_a_tab_that_was_never_looked_at(page):
     page.get_by_role("tab", name="Play").click()
     page.get_by_role("button", name="Explain the first rejection").press("Enter")
     page.wait_for_function("document.activeElement.matches('.sd-inspector-box')")
+    page.get_by_role("button", name="What would the others have guessed here?").wait_for()
 
 
 def test_a_method_of_the_table_is_raced_against_plain_decoding_and_tried(page):

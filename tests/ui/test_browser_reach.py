@@ -16,6 +16,11 @@ pytestmark = pytest.mark.browser
 
 TABS = ("play", "race", "proposals", "lab", "lessons", "methods")
 SERIOUS = ("serious", "critical")
+# Whether the letters at a chart's axis have this size.
+TICKS = """(size) => {
+  const tick = document.querySelector("#sd-view .sd-plot .xtick text");
+  return tick && getComputedStyle(tick).fontSize === size;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +206,10 @@ def test_the_presenter_mode_fits_its_screen_and_keys_lead_in_and_out(visit, widt
     assert page.evaluate("document.documentElement.scrollHeight") <= height
     if width == 1920:
         assert share_of_text(page) >= 0.5
+        page.wait_for_function(TICKS, arg="16px")
     page.keyboard.press("Escape")
+    if width == 1920:
+        page.wait_for_function(TICKS, arg="12px")
     page.locator("#sd-settings").wait_for()
     page.keyboard.press("?")
     dialog = page.locator("dialog[open]")
@@ -226,6 +234,11 @@ def test_the_page_speaks_german_and_leaves_no_known_english(visit):
     assert page.evaluate("document.documentElement.lang") == "de"
     page.locator(".sd-model-text", has_text="Bereit: tiny, fp32").wait_for()
     page.locator(".sd-legend", has_text="durchgestrichen").wait_for()
+    page.set_viewport_size({"width": 390, "height": 844})  # long words, and still all on one screen
+    page.wait_for_function(
+        "document.querySelector('.sd-transport').getBoundingClientRect().bottom <= innerHeight"
+    )
+    page.set_viewport_size({"width": 1280, "height": 800})
     shown = """(known) => {
       const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
       const found = new Set();

@@ -4,7 +4,13 @@ import { CLEAR } from "./pen.js";
 
 /** @import { Axis, Figure, Palette } from "./figure" */
 
-export const MARGIN = { l: 42, r: 10, t: 7, b: 20 }; // pixels around the plotting area; the horizontal title stands below it
+const TICK = 12; // pixels of a tick's letters, where the style sheet says nothing
+
+/** Pixels around the plotting area, for the ticks' letters; the horizontal title stands below it. @param {Palette} colours */
+export function margins({ tick }) {
+  const letters = Number(tick) || TICK;
+  return { l: 3 * letters + 6, r: 10, t: 7, b: letters + 8 };
+}
 
 /**
  * Plotly's layout of a figure, in the colours of the theme and without motion.
@@ -13,16 +19,17 @@ export const MARGIN = { l: 42, r: 10, t: 7, b: 20 }; // pixels around the plotti
  * @param {Palette} colours @param {Pick<Figure, "x" | "y" | "y2" | "shapes" | "annotations">} figure
  */
 export function layout(colours, { x, y, y2, shapes = [], annotations = [] }) {
+  const size = Number(colours.tick) || TICK;
   /** @param {Axis} axis */
   const axis = ({ title: _, ...rest }) => ({
     gridcolor: colours.grid, linecolor: colours.line, zeroline: false, fixedrange: true,
-    tickfont: { size: 10 }, tickangle: 0, ticklabeloverflow: "allow", ...rest,
+    tickfont: { size }, tickangle: 0, ticklabeloverflow: "allow", ...rest,
   });
   return {
-    margin: MARGIN,
+    margin: margins(colours),
     paper_bgcolor: CLEAR,
     plot_bgcolor: CLEAR,
-    font: { family: colours.font, size: 11, color: colours.soft },
+    font: { family: colours.font, size, color: colours.soft },
     hovermode: "x",
     hoverdistance: 40,
     hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { family: colours.font, color: colours.ink, size: 12 }, align: "left" },

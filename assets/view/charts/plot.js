@@ -1,7 +1,7 @@
 // The element that keeps a drawing as it grows, is resized or changes its theme. Knows nothing of what is drawn.
 
 import { el } from "../parts/dom.js";
-import { MARGIN, layout } from "./axes.js";
+import { layout, margins } from "./axes.js";
 
 /** @import { Draw, Drawing, Palette, PlotlyElement, PlotlyEvent } from "./figure" */
 
@@ -13,11 +13,11 @@ const LATE = 10; // milliseconds that a drawing may wait for a moment between tw
 /** @param {() => void} call */
 const whenIdle = (call) => ("requestIdleCallback" in globalThis ? requestIdleCallback(call, { timeout: LATE }) : call());
 
-/** The theme's colours and font where an element stands. @param {Element} element */
+/** The theme's colours, font and size of ticks where an element stands. @param {Element} element */
 export function palette(element) {
   const style = getComputedStyle(element);
   const colours = COLOURS.map((name) => [name, style.getPropertyValue(`--sd-${name}`).trim()]);
-  return { font: style.fontFamily, ...Object.fromEntries(colours) };
+  return { font: style.fontFamily, tick: style.getPropertyValue("--sd-tick"), ...Object.fromEntries(colours) };
 }
 
 /** An element that keeps a drawing. `show` may be called as often as one likes. */
@@ -63,7 +63,7 @@ export class Plot {
     this.#soon();
   }
 
-  /** The theme has changed. */
+  /** The theme may have changed. */
   redraw() {
     this.#colours = null;
     this.#rested = 0;
@@ -79,8 +79,7 @@ export class Plot {
   /** @param {{ width: number, height: number }} how */
   #resize({ width, height }) {
     this.#size = { width: Math.floor(width), height: Math.floor(height) };
-    this.#rested = 0;
-    this.#soon();
+    this.redraw(); // the presenter mode changes the theme too
   }
 
   #soon() {
@@ -136,9 +135,10 @@ export class Plot {
 
   #placeMark() {
     const [from, to] = this.#range ?? [0, 1];
-    const room = this.#size.width - MARGIN.l - MARGIN.r;
+    const { l, r } = margins(this.#colours ?? palette(this.root));
+    const room = this.#size.width - l - r;
     /** @param {number} x */
-    const at = (x) => MARGIN.l + (room * (x - from)) / (to - from);
+    const at = (x) => l + (room * (x - from)) / (to - from);
     const mark = this.#mark && this.#range && this.#mark[0] <= to ? this.#mark : null;
     this.band.hidden = !mark;
     if (!mark) return;

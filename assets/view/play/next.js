@@ -1,4 +1,4 @@
-// What one may do after a run: look at the first rejection, race the prompt, see the other drafts, draw instead of choosing.
+// What one may do after a run, or where it rests: look at the first rejection, race the prompt, see the other drafts, draw instead of choosing.
 
 import { applyState } from "../core/permalink.js";
 import { el } from "../parts/dom.js";
@@ -41,7 +41,8 @@ export class Next {
   /** phase: see `phaseOf` @param {string} phase */
   render(phase) {
     const { timeline, root } = this.#view;
-    this.root.hidden = !phase.startsWith("done");
+    const rests = phase === "paused" && Boolean(this.#view.lane?.steps.length);
+    this.root.hidden = !rests && !phase.startsWith("done");
     if (this.root.hidden) return;
     this.explain.hidden = !timeline.stops.some((stop) => stop.rejection);
     const run = /** @type {HTMLButtonElement | null} */ (document.getElementById("sd-run"));

@@ -53,7 +53,7 @@ export function speedup(run, words, colours) {
     shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: colours.ink, width: 1, dash: "dash" } }],
     annotations: [{
       xref: "paper", x: 1, y: 1, xanchor: "right", yanchor: Number(points.at(-1)?.speedup) < 1 ? "bottom" : "top", showarrow: false,
-      text: words.even, font: { size: 11, color: colours.soft },
+      text: words.even, font: { color: colours.soft },
     }],
     label: fill(words.speedup_label, { speedup: two(speedupOf(plain, lane)), predicted: last(predicted), bound: last(bound) }),
     table: () => ({
