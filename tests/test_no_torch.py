@@ -106,3 +106,10 @@ def test_run_leaves_what_is_shown_and_the_page_says_why():
     page = create_app(studio).get_config_file()
     texts = [str(part["props"].get("value")) for part in page["components"]]
     assert any("Live runs are switched off here." in text for text in texts)
+    live = {
+        part["props"].get("elem_id"): part["props"]["interactive"]
+        for part in page["components"]
+        if part["type"] == "button" and part["props"].get("variant") == "primary"
+    }
+    assert {"sd-run", "sd-race-start", "sd-proposals-write"} <= set(live)
+    assert not any(live.values())

@@ -124,7 +124,9 @@ def create_batch(studio: Door, settings: SettingsPanel) -> None:
             elem_id="sd-batch-prompts",
         )
         with gr.Row(elem_id="sd-batch-buttons"):
-            run = gr.Button(words.BATCH_RUN, variant="primary", scale=0)
+            run = gr.Button(
+                words.BATCH_RUN, variant="primary", scale=0, interactive=not studio.replay_only
+            )
             stop = gr.Button(words.BATCH_STOP, scale=0)
         answers = batch_view()
 

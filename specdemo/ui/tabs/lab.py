@@ -47,7 +47,11 @@ def create_lab(studio: Door) -> None:
     gr.HTML(heading, elem_id="sd-lab-heading", apply_default_css=False)
     with gr.Row(elem_id="sd-lab-buttons"):
         buttons = {
-            name: gr.Button(words["buttons"][name], elem_id=f"sd-try-{name}")
+            name: gr.Button(
+                words["buttons"][name],
+                elem_id=f"sd-try-{name}",
+                interactive=not studio.replay_only,
+            )
             for name in EXPERIMENTS
         }
         stop = gr.Button(words["buttons"]["stop"], elem_id="sd-try-stop")

@@ -271,7 +271,13 @@ def create_proposals(studio: Door) -> None:
             scale=8,
             elem_id="sd-proposals-prompt",
         )
-        write = gr.Button(words.WRITE, variant="primary", scale=1, elem_id="sd-proposals-write")
+        write = gr.Button(
+            words.WRITE,
+            variant="primary",
+            scale=1,
+            elem_id="sd-proposals-write",
+            interactive=not studio.replay_only,
+        )
         stop = gr.Button(words.STOP, scale=1, elem_id="sd-proposals-stop")
     with gr.Row(elem_classes="sd-race-presets"):
         recorded = gr.Dropdown(

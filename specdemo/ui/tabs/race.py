@@ -165,7 +165,13 @@ def create_race(studio: Door) -> list[Any]:
             scale=8,
             elem_id="sd-race-prompt",
         )
-        start = gr.Button(words.START, variant="primary", scale=1, elem_id="sd-race-start")
+        start = gr.Button(
+            words.START,
+            variant="primary",
+            scale=1,
+            elem_id="sd-race-start",
+            interactive=not studio.replay_only,
+        )
         stop = gr.Button(words.STOP, scale=1, elem_id="sd-race-stop")
     with gr.Row(elem_classes="sd-race-presets"):
         presets = [gr.Button(title, size="sm") for title, *_ in words.PRESETS]

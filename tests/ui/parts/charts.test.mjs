@@ -115,6 +115,8 @@ for (const value of [fold([]), fold(plain), fold(fast)]) {
   for (const name of names) for (const axis of ["steps", "seconds"]) assert.ok(draw(name, value, axis).traces.length, name);
 }
 assert.equal(draw("speedup", fold(plain)).empty, words.wait_plain);
+const rested = fold([{ type: "open", source: "recorded", key: "", title: "" }, ...plain]);
+assert.equal(draw("speedup", rested).empty, words.no_steps); // nothing is measured there
 assert.equal(draw("rate", fold(plain)).empty, "");
 assert.equal(draw("history", state).empty, words.no_history);
 assert.ok(RECENT > 1);

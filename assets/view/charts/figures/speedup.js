@@ -45,7 +45,7 @@ export function speedup(run, words, colours) {
   /** @param {Curve} curve */
   const last = (curve) => two(curve.at(-1)?.speedup);
   return {
-    ...overSteps(run, words, { empty: points.length ? "" : state.lane === "plain" && !plain?.end ? words.wait_plain : plain ? nothing(run, words) : words.no_plain }),
+    ...overSteps(run, words, { empty: points.length ? "" : state.source.kind === "live" && state.lane === "plain" && !plain?.end ? words.wait_plain : plain ? nothing(run, words) : words.no_plain }),
     looks: LOOKS,
     names,
     traces: [...drawn, pen.hover(here, heights, texts, indices(all))],
