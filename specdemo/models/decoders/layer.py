@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,6 +24,31 @@ class LlamaLayer:
     gate_up: Stacked
     down: Stacked
     query_key_norms: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def read(
+        cls,
+        at: str,
+        matrix: Callable[..., Stacked],
+        vector: Callable[[str], Tensor],
+        *,
+        normed: bool = False,
+    ) -> LlamaLayer:
+        """A layer by the names of transformers' tensors, which begin with `at`.
+
+        matrix: matrices, by their names without `.weight`, as one; normed: queries and keys have norms of their own
+        """
+        norms = ("q_norm", "k_norm") if normed else ()
+        queries_keys = [vector(f"{at}self_attn.{norm}.weight") for norm in norms]
+        return cls(
+            input_norm=vector(f"{at}input_layernorm.weight"),
+            qkv=matrix(*(f"{at}self_attn.{part}_proj" for part in "qkv")),
+            output=matrix(f"{at}self_attn.o_proj"),
+            post_norm=vector(f"{at}post_attention_layernorm.weight"),
+            gate_up=matrix(f"{at}mlp.gate_proj", f"{at}mlp.up_proj"),
+            down=matrix(f"{at}mlp.down_proj"),
+            query_key_norms=(queries_keys[0], queries_keys[1]) if normed else None,
+        )
 
     def matrices(self) -> tuple[Stacked, ...]:
         """Its four products."""

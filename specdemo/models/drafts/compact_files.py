@@ -196,14 +196,7 @@ def load_compact(
     embedding = embedding.to(device=device, dtype=torch.bfloat16)
     output = None if output is None else output.to(device=device, dtype=torch.bfloat16)
     rows = embedding if output is None else output
-    shape = CompactConfig(
-        hidden_size=config["hidden_size"],
-        num_heads=config["num_attention_heads"],
-        num_key_value_heads=config["num_key_value_heads"],
-        head_dim=config["head_dim"],
-        rms_norm_eps=config["rms_norm_eps"],
-        rope_theta=config["rope_parameters"]["rope_theta"],
-    )
+    shape = CompactConfig.of(config)
 
     def matrix(*names: str, in_pass: bool = False) -> Linear:
         weight = stacked([state[f"{name}.weight"] for name in names], device)
@@ -219,18 +212,7 @@ def load_compact(
     if "layers.0.hidden_norm.weight" in state:
         beside = Beside(vector("layers.0.hidden_norm.weight"), normed=False)
 
-    def layer(index: int) -> LlamaLayer:
-        at = f"layers.{index}."
-        fused = partial(matrix, in_pass=beside is None)
-        return LlamaLayer(
-            input_norm=vector(f"{at}input_layernorm.weight"),
-            qkv=fused(*(f"{at}self_attn.{part}_proj" for part in "qkv")),
-            output=fused(f"{at}self_attn.o_proj"),
-            post_norm=vector(f"{at}post_attention_layernorm.weight"),
-            gate_up=fused(f"{at}mlp.gate_proj", f"{at}mlp.up_proj"),
-            down=fused(f"{at}mlp.down_proj"),
-        )
-
+    fused = partial(matrix, in_pass=beside is None)
     word_ids, facts = vector("word_ids", torch.int64), config["specdemo"]
 
     inject = markov = None
@@ -255,7 +237,10 @@ def load_compact(
         config=shape,
         layers=(
             *(base.layers if base else ()),
-            *(layer(index) for index in range(config["num_hidden_layers"])),
+            *(
+                LlamaLayer.read(f"layers.{index}.", fused, vector)
+                for index in range(config["num_hidden_layers"])
+            ),
         ),
         norm=vector("norm.weight"),
         embedding=embedding,

@@ -7,9 +7,9 @@ so only the rows of words that the target often says are kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -42,6 +42,18 @@ class CompactConfig:
     rms_norm_eps: float
     rope_theta: float
     rope: Rope | None = None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> CompactConfig:
+        """The shape that a config.json of transformers says."""
+        return cls(
+            hidden_size=config["hidden_size"],
+            num_heads=config["num_attention_heads"],
+            num_key_value_heads=config["num_key_value_heads"],
+            head_dim=config["head_dim"],
+            rms_norm_eps=config["rms_norm_eps"],
+            rope_theta=config["rope_parameters"]["rope_theta"],
+        )
 
     @property
     def sizes(self) -> HeadSizes:

@@ -39,29 +39,12 @@ def load_dflash(
         weight = torch.cat([vector(f"{name}.weight") for name in names])
         return pack_linear(weight, four_bit=four_bit)
 
-    def layer(at: str) -> LlamaLayer:
-        return LlamaLayer(
-            input_norm=vector(f"{at}input_layernorm.weight"),
-            qkv=matrix(*(f"{at}self_attn.{part}_proj" for part in "qkv")),
-            output=matrix(f"{at}self_attn.o_proj"),
-            post_norm=vector(f"{at}post_attention_layernorm.weight"),
-            gate_up=matrix(f"{at}mlp.gate_proj", f"{at}mlp.up_proj"),
-            down=matrix(f"{at}mlp.down_proj"),
-            query_key_norms=(
-                vector(f"{at}self_attn.q_norm.weight"), vector(f"{at}self_attn.k_norm.weight"),
-            ),
-        )  # fmt: skip
-
     return DFlashWeights(
-        config=CompactConfig(
-            hidden_size=config["hidden_size"],
-            num_heads=config["num_attention_heads"],
-            num_key_value_heads=config["num_key_value_heads"],
-            head_dim=config["head_dim"],
-            rms_norm_eps=config["rms_norm_eps"],
-            rope_theta=config["rope_parameters"]["rope_theta"],
+        config=CompactConfig.of(config),
+        layers=tuple(
+            LlamaLayer.read(f"layers.{index}.", matrix, vector, normed=True)
+            for index in range(config["num_hidden_layers"])
         ),
-        layers=tuple(layer(f"layers.{index}.") for index in range(config["num_hidden_layers"])),
         norm=vector("norm.weight"),
         embedding=embedding,
         head=pack_linear(rows[word_ids.to(device)], four_bit=four_bit),

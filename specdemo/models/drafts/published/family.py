@@ -189,21 +189,8 @@ class Loader:
 
     def layer(self, prefix: str) -> LlamaLayer:
         """One layer."""
-        norms = None
-        if self.has(f"{prefix}self_attn.q_norm.weight"):
-            norms = (
-                self.vector(f"{prefix}self_attn.q_norm.weight"),
-                self.vector(f"{prefix}self_attn.k_norm.weight"),
-            )
-        return LlamaLayer(
-            input_norm=self.vector(f"{prefix}input_layernorm.weight"),
-            qkv=self.matrix(*(f"{prefix}self_attn.{part}_proj" for part in "qkv")),
-            output=self.matrix(f"{prefix}self_attn.o_proj"),
-            post_norm=self.vector(f"{prefix}post_attention_layernorm.weight"),
-            gate_up=self.matrix(f"{prefix}mlp.gate_proj", f"{prefix}mlp.up_proj"),
-            down=self.matrix(f"{prefix}mlp.down_proj"),
-            query_key_norms=norms,
-        )
+        normed = self.has(f"{prefix}self_attn.q_norm.weight")
+        return LlamaLayer.read(prefix, self.matrix, self.vector, normed=normed)
 
     def embedding(self) -> Tensor:
         """(V, H): the drafter's own embedding where it has one that is not the target's."""
