@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.cluster.engine import Engine
-from specdemo.cluster.remote import Lost, RemoteStudio
+from specdemo.cluster.link import Lost
+from specdemo.cluster.remote import RemoteStudio
 from specdemo.errors import UserError
 from specdemo.models.doctor import installed
 from specdemo.models.progress import Progress

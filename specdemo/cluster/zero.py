@@ -21,7 +21,8 @@ from typing import Any
 from uuid import uuid4
 
 from specdemo.cluster.engine import Engine, line, name_of, reporting
-from specdemo.cluster.remote import Lost, RemoteStudio
+from specdemo.cluster.link import Lost
+from specdemo.cluster.remote import RemoteStudio
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress, silent
 from specdemo.scenarios import batch, lab, proposals, race

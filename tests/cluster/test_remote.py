@@ -13,7 +13,8 @@ from conftest import loaded
 from letters import tiny_pair
 
 from specdemo.cluster.engine import Engine, find_work, name_of
-from specdemo.cluster.remote import Lost, RemoteStudio
+from specdemo.cluster.link import Lost
+from specdemo.cluster.remote import RemoteStudio
 from specdemo.errors import UserError
 from specdemo.models.progress import Progress
 from specdemo.scenarios import lab

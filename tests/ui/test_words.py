@@ -111,7 +111,8 @@ def test_why_a_method_is_missing_is_translated(language: str) -> None:
 @LANGUAGES
 def test_what_ends_a_run_or_keeps_it_from_beginning_is_translated(language: str) -> None:
     """The sentences are made by the engine, the line and the door; the table has their very words."""
-    from specdemo.cluster.remote import RemoteStudio, _gone
+    from specdemo.cluster.link import gone
+    from specdemo.cluster.remote import RemoteStudio
     from specdemo.session.admission import Full
     from specdemo.session.caches import _failed, failure
     from specdemo.session.door import Changed
@@ -127,7 +128,7 @@ def test_what_ends_a_run_or_keeps_it_from_beginning_is_translated(language: str)
     found = [
         Full(),
         Changed(ModelInfo("a-target", precision="nf4")),
-        _gone(),
+        gone(),
         failure(_failed("plain", MemoryError())),
         failure(_failed("plain", ValueError("odd"))),
         loading(lambda: Studio(AppSettings()).loaded),
