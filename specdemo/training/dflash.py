@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from specdemo.training.block import BlockTask
 from specdemo.training.chain import Shared
 from specdemo.training.data import Row
-from specdemo.training.feature_network import Layer, Norm, folded_norms, rotated
+from specdemo.training.feature_layer import Layer, Norm, folded_norms, rotated
 
 LAYERS = 2
 

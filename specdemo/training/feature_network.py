@@ -1,10 +1,6 @@
 """The network of a feature drafter on its own: one layer, in the parts that training unrolls.
 
-The runtime reads the tensors that `folded` gives. There are two forms:
-
-    FeatureNetwork    the target's states are added to the token's embedding
-    Eagle3Network     they stand beside it, as published EAGLE-3 drafters have it (Li 2503.01840), so that
-                      `export-drafter` can write it for other engines
+The target's states are added to the token's embedding. The runtime reads the tensors that `folded` gives.
 """
 
 from __future__ import annotations
@@ -16,85 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import LlamaConfig
 
+from specdemo.training.feature_layer import Layer, Norm, begun_norms, folded_norms, rotated
 from specdemo.training.student import Inject
-
-
-class Norm(nn.Module):
-    """An RMS norm that learns a factor for each initial weight: the weights of a target's norms differ widely in size."""
-
-    def __init__(self, hidden: int, epsilon: float) -> None:
-        super().__init__()
-        self.register_buffer("base", torch.ones(hidden))
-        self.share = nn.Parameter(torch.ones(hidden))
-        self.epsilon = epsilon
-
-    @property
-    def weight(self) -> Tensor:
-        """(H,)"""
-        return self.get_buffer("base") * self.share
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., H) to the same."""
-        return F.rms_norm(x, x.shape[-1:], self.weight, self.epsilon)
-
-
-class Attention(nn.Module):
-    """The projections of a layer's attention, named as transformers names them."""
-
-    def __init__(self, config: Any, inputs: int) -> None:
-        super().__init__()
-        hidden, width = config.hidden_size, config.head_dim
-        queries, keys = (
-            width * heads for heads in (config.num_attention_heads, config.num_key_value_heads)
-        )
-        self.q_proj = nn.Linear(inputs, queries, bias=config.attention_bias)
-        self.k_proj = nn.Linear(inputs, keys, bias=config.attention_bias)
-        self.v_proj = nn.Linear(inputs, keys, bias=config.attention_bias)
-        self.o_proj = nn.Linear(queries, hidden, bias=False)
-
-
-class GatedMlp(nn.Module):
-    """A layer's inner part."""
-
-    def __init__(self, hidden: int, inner: int) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(hidden, inner, bias=False)
-        self.up_proj = nn.Linear(hidden, inner, bias=False)
-        self.down_proj = nn.Linear(inner, hidden, bias=False)
-
-    def inside(self, x: Tensor) -> Tensor:
-        """(..., H) to (..., inner)."""
-        inside: Tensor = F.silu(self.gate_proj(x)) * self.up_proj(x)
-        return inside
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., H) to the same."""
-        out: Tensor = self.down_proj(self.inside(x))
-        return out
-
-
-class Layer(nn.Module):
-    """One Llama layer in parts, because prompts need no more of it than keys and values.
-
-    inputs: numbers that go into its attention
-    """
-
-    def __init__(self, config: LlamaConfig, inputs: int) -> None:
-        super().__init__()
-        self.input_layernorm = Norm(config.hidden_size, config.rms_norm_eps)
-        self.self_attn = Attention(config, inputs)
-        self.post_attention_layernorm = Norm(config.hidden_size, config.rms_norm_eps)
-        self.mlp = GatedMlp(config.hidden_size, config.intermediate_size)
-
-
-class BesideLayer(Layer):
-    """A layer whose attention reads an embedding and a state side by side, each behind a norm of its own."""
-
-    def __init__(self, config: LlamaConfig) -> None:
-        super().__init__(config, 2 * config.hidden_size)
-        self.hidden_norm = Norm(config.hidden_size, config.rms_norm_eps)
 
 
 @dataclass(slots=True)
@@ -263,7 +183,7 @@ class FeatureNetwork(nn.Module):
         Of a wider inner part the first outputs are taken: `narrowed` puts those that matter first.
         """
         inner = self.config.intermediate_size
-        layer = _begun_norms(layer)
+        layer = begun_norms(layer)
         own = {
             name: layer[name][:, :inner] if name.endswith("down_proj.weight")
             else layer[name][: len(value)]
@@ -300,7 +220,7 @@ class FeatureNetwork(nn.Module):
 
     def unfold(self, state: Mapping[str, Tensor]) -> None:
         """Go on from tensors that `folded` gave."""
-        known, state = self.state_dict(), _begun_norms(state)
+        known, state = self.state_dict(), begun_norms(state)
         own = {name: tensor.float() for name, tensor in state.items() if name in known}
         for name in (
             "inject.project.weight", "layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"
@@ -309,108 +229,3 @@ class FeatureNetwork(nn.Module):
         size = own["norm.base"].pow(2).mean().sqrt()
         own["feedback"] = own["feedback"] * size * self.scale
         self.load_state_dict(own)
-
-
-class Eagle3Network(FeatureNetwork):
-    """The drafter in the form of EAGLE-3: attention reads embedding and state side by side, each behind a norm.
-
-    What goes past attention is the state before its norm. A state that is fed back has passed the last norm, as in
-    EAGLE 3.1 (`norm_output`), and each of the target's states a norm of its own (`fc_norm`). No scale is needed: an
-    embedding goes through a norm alone.
-    """
-
-    skips_first = True
-
-    def _make(self, num_states: int) -> None:
-        hidden, epsilon = self.config.hidden_size, self.config.rms_norm_eps
-        self.scale = 1.0
-        self.layers = nn.ModuleList([BesideLayer(self.config)])
-        self.norm = Norm(hidden, epsilon)
-        self.inject = Inject(num_states, hidden, epsilon)
-
-    @property
-    def layer(self) -> BesideLayer:
-        """Its only layer."""
-        layer = self.layers[0]
-        assert isinstance(layer, BesideLayer)
-        return layer
-
-    def _joined(self, token_ids: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        layer = self.layer
-        parts = [layer.input_layernorm(self.looked_up(token_ids)), layer.hidden_norm(states)]
-        return states, torch.cat(parts, dim=-1)
-
-    def _fed(self, x: Tensor) -> Tensor:
-        normed: Tensor = self.norm(x)
-        return normed
-
-    def linear_inputs(self, states: Tensor, token_ids: Tensor) -> Tensor:
-        """The states alone: an embedding is read by attention only."""
-        return states
-
-    @torch.no_grad()
-    def begin_as(self, layer: Mapping[str, Tensor], norm: Tensor) -> None:
-        """As of `FeatureNetwork`; embedding and state are read as the layer reads its one input, half each."""
-        wide = {
-            name: torch.cat([one, one], dim=1) / 2
-            if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
-            else one
-            for name, one in layer.items()
-        }
-        super().begin_as({**wide, "hidden_norm.weight": layer["input_layernorm.weight"]}, norm)
-
-    @torch.no_grad()
-    def begin_linear(self, found: Tensor) -> None:
-        """See `FeatureNetwork`."""
-        self._begin_linear(found)
-
-    def folded(self) -> dict[str, Tensor]:
-        """The tensors that the runtime and the published layout take."""
-        return folded_norms(self.state_dict())
-
-    def unfold(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from tensors that `folded` gave."""
-        known, state = self.state_dict(), _begun_norms(state)
-        self.load_state_dict({name: one.float() for name, one in state.items() if name in known})
-
-
-def folded_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors with norm weights as one."""
-    found = {name: tensor.detach().cpu() for name, tensor in state.items()}
-    for name in [name.removesuffix("base") for name in found if name.endswith(".base")]:
-        found[f"{name}weight"] = found.pop(f"{name}base") * found.pop(f"{name}share")
-    return found
-
-
-def _begun_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors with norm weights in the form in which `Norm` keeps them before training."""
-    found: dict[str, Tensor] = {}
-    for name, tensor in state.items():
-        stem = name.removesuffix("weight")
-        if stem.endswith(("norm.", "layernorm.")):
-            found |= {f"{stem}base": tensor, f"{stem}share": torch.ones_like(tensor)}
-        else:
-            found[name] = tensor
-    return found
-
-
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding (RoFormer 2104.09864) in transformers' order: halves, not pairs."""
-    low, high = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-high, low], dim=-1) * sin
-
-
-def narrowed(layer: Mapping[str, Tensor], norm: Tensor) -> dict[str, Tensor]:
-    """A layer with the inner outputs that matter most first: by the sizes of the three rows and columns that make them.
-
-    layer: tensors by transformers' names in the layer; norm: (H,) weight of the norm before its inner part
-    """
-    gate, up, down = (layer[f"mlp.{part}_proj.weight"] for part in ("gate", "up", "down"))
-    matter = (gate * norm).norm(dim=1) * (up * norm).norm(dim=1) * down.norm(dim=0)
-    order = matter.argsort(descending=True)
-    parts = {
-        "mlp.gate_proj.weight": gate[order],
-        "mlp.up_proj.weight": up[order],
-        "mlp.down_proj.weight": down[:, order],
-    }
-    return {**layer, **parts}

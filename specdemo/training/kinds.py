@@ -14,8 +14,10 @@ from specdemo.models.drafts.compact_files import load_state, read_config, read_l
 from specdemo.models.drafts.four_bit import rounded
 from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
+from specdemo.training.eagle3_network import Eagle3Network
 from specdemo.training.feature import FADING, UNROLLED, FeatureTask
-from specdemo.training.feature_network import Eagle3Network, FeatureNetwork, narrowed
+from specdemo.training.feature_layer import narrowed
+from specdemo.training.feature_network import FeatureNetwork
 from specdemo.training.package import draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
 

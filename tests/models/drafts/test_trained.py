@@ -21,7 +21,8 @@ from specdemo.models.drafts.trained import find_trained
 from specdemo.training.block import plan_blocks
 from specdemo.training.card import Card
 from specdemo.training.data import Row
-from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
+from specdemo.training.eagle3_network import Eagle3Network
+from specdemo.training.feature_network import FeatureNetwork
 from specdemo.training.medusa import MedusaHeads
 from specdemo.training.package import draft_config, package
 from specdemo.training.student import Student

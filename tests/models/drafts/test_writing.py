@@ -32,7 +32,8 @@ from specdemo.models.files.sources import ModelFiles
 from specdemo.training.card import Card
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, lay_blocks
-from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
+from specdemo.training.eagle3_network import Eagle3Network
+from specdemo.training.feature_network import FeatureNetwork
 from specdemo.training.medusa import MedusaHeads
 from specdemo.training.package import draft_config, package
 
