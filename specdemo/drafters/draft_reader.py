@@ -123,8 +123,9 @@ class DraftReader:
         uniforms = None
         if not self.greedy:
             uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64)
-        if lookahead.rule and not (self.bias or self.head) and self.shaper.only_temperature:
-            plan = DraftPlan(most, lookahead.rule, uniforms, self.shaper.sampling.temperature)
+        if lookahead.rule and not (self.bias or self.head) and self.shaper.draws_simply:
+            sampling = self.shaper.sampling
+            plan = DraftPlan(most, lookahead.rule, uniforms, sampling.temperature, sampling.top_p)
             found = yield from self.reader.chain_after(committed, plan)
             if found:
                 if found.step_seconds:

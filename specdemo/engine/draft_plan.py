@@ -47,13 +47,14 @@ class DraftPlan:
 
     most: tokens at most; rule: where it ends before that
     uniforms: (most,) float64 on the CPU, what tokens are drawn by, see `sampling.draw_at`; None takes the likeliest
-    temperature: of the rows, when tokens are drawn
+    temperature, top_p: of the rows, when tokens are drawn
     """
 
     most: int
     rule: StopRule
     uniforms: Tensor | None = None
     temperature: float = 1.0
+    top_p: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,11 +69,10 @@ class Shaper:
     sampling: Sampling
 
     @property
-    def only_temperature(self) -> bool:
-        """Whether a row depends on its logits and the temperature alone."""
+    def draws_simply(self) -> bool:
+        """Whether a row depends on its logits, the temperature and top-p alone."""
         sampling = self.sampling
-        plain = sampling.repetition_penalty == 1
-        return plain and (sampling.greedy or (not sampling.top_k and sampling.top_p >= 1))
+        return sampling.repetition_penalty == 1 and (sampling.greedy or not sampling.top_k)
 
     def logits(
         self,

@@ -73,6 +73,7 @@ DRAFT = np.dtype(
         ("survival", REAL),  # chance of all tokens so far to be kept, by the rule
         ("uniforms", ADDRESS),  # (most,) float64 that tokens are drawn by; 0 takes the likeliest
         ("inverse_temperature", REAL),
+        ("top_p", REAL),  # share of the likeliest tokens that it is drawn from; 1 takes all
         ("position", NUMBER),  # of the next token in the text
         ("tokens", ADDRESS),  # (most,) TOKEN
     ]

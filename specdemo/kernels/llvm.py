@@ -84,6 +84,14 @@ def choose(builder: Any, test: str, one: Any, other: Any, right: Any, wrong: Any
     return builder.select(builder.fcmp_ordered(test, one, other), right, wrong)
 
 
+def sum_of_lanes(builder: Any, values: Any) -> Any:
+    """Of FLOATS, one after the other."""
+    total = ir.Constant(ir.FloatType(), 0.0)
+    for lane in range(LANES):
+        total = builder.fadd(total, builder.extract_element(values, ir.Constant(I32, lane)))
+    return total
+
+
 def exponential(builder: Any, wanted: Any) -> Any:
     """e**x to about 1e-7 (Cephes' polynomial); 0 below -87."""
     low, high, magic = constant(-87.0), constant(88.0), constant(12582912.0)

@@ -173,10 +173,10 @@ class CompiledLayers:
         record.num_columns = self._width(one)
         record.word_ids, record.rule = words.ids.data_ptr(), plan.rule.numbers.ctypes.data
         record.survival, record.position = 1.0, one.positions[-1] + 1
-        record.inverse_temperature = 1.0
+        record.inverse_temperature = record.top_p = 1.0
         if plan.uniforms is not None:
             record.uniforms = plan.uniforms.data_ptr()
-            record.inverse_temperature = 1 / plan.temperature
+            record.inverse_temperature, record.top_p = 1 / plan.temperature, plan.top_p
 
     def _write_scratch(self, job: Any, longest: int) -> tuple[check.Memory, check.Memory]:
         """Say where scratch memory lies. returns: the part that threads share, and the parts of each

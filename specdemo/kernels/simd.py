@@ -249,13 +249,28 @@ def sum_of(_context, values, lines):
         with cgutils.for_range(builder, lines) as loop:
             row = llvm.load(builder, llvm.offset(builder, values, loop.index, 6), llvm.FLOATS)
             builder.store(builder.fadd(builder.load(total), row), total)
-        found = ir.Constant(ir.FloatType(), 0.0)
-        lanes = builder.load(total)
-        for lane in range(llvm.LANES):
-            found = builder.fadd(found, builder.extract_element(lanes, ir.Constant(llvm.I32, lane)))
-        return found
+        return llvm.sum_of_lanes(builder, builder.load(total))
 
     return types.float32(llvm.ADDRESS, llvm.ADDRESS), generate
+
+
+@intrinsic
+def sum_from(_context, values, lines, least):
+    """Sum of those of `lines` times 16 float32 that are not below `least`: of each lane in order, then of the lanes."""
+
+    def generate(_context, builder, _signature, arguments):
+        values, lines, least = arguments
+        total = cgutils.alloca_once(builder, llvm.FLOATS)
+        none = llvm.constant(0.0)
+        builder.store(none, total)
+        least = llvm.splat(builder, least, llvm.FLOATS)
+        with cgutils.for_range(builder, lines) as loop:
+            row = llvm.load(builder, llvm.offset(builder, values, loop.index, 6), llvm.FLOATS)
+            row = llvm.choose(builder, "<", row, least, none, row)
+            builder.store(builder.fadd(builder.load(total), row), total)
+        return llvm.sum_of_lanes(builder, builder.load(total))
+
+    return types.float32(llvm.ADDRESS, llvm.ADDRESS, types.float32), generate
 
 
 @intrinsic

@@ -324,7 +324,9 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
 
 @pytest.mark.parametrize("reads", [False, True, "own", "mixed"])
 @pytest.mark.parametrize("policy", ["constant", "confidence", "cost"])
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0), Sampling(0.6)])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(), Sampling(1.0), Sampling(0.6), Sampling(1.0, top_p=0.8)]
+)
 def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, reads):
     pairs = zip(
         drafting(sampling, policy, alone=True, reads=reads),
