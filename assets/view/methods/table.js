@@ -75,12 +75,12 @@ class MethodsTable {
     const button = (label, act) => el("button", { type: "button", class: "sd-button", "aria-label": fill(words.of, { label, method: title }), onclick: act }, label);
     const heading = textEl("th", title, { scope: "row" });
     if (lossy) heading.append(" ", textEl("span", words.lossy, { class: "sd-lossy" }));
-    const needed = el("td", {}, needs.length ? needs.map(say).join(", ") : words.nothing);
+    const needed = el("td", { class: "sd-detail" }, needs.length ? needs.map(say).join(", ") : words.nothing);
     if (why) needed.append(textEl("div", say(why), { class: "sd-methods-missing" }));
     const gains = targets.map((target) => {
       const cells = runs.filter((run) => run.target === target).map((run) => ({ run: run.name, cell: textEl("div", words.reading) }));
       this.#gains.push(...cells);
-      return cells.length ? el("td", {}, ...cells.map(({ cell }) => cell)) : textEl("td", words.unsaid, { class: "sd-unsaid" });
+      return cells.length ? el("td", { class: "sd-methods-gain" }, ...cells.map(({ cell }) => cell)) : textEl("td", words.unsaid, { class: "sd-unsaid" });
     });
     const acts = el("div", { class: "sd-methods-acts" });
     if (live && !why) {
@@ -89,13 +89,16 @@ class MethodsTable {
     }
     if (runs.length) acts.append(button(words.watch, () => open(runs[0].name)));
     const cells = [heading, textEl("td", words.guesses[name] ?? words.unsaid), needed, ...gains,
-      textEl("td", words.pays[name] ?? words.unsaid), textEl("td", say(summary), { class: "sd-methods-says" }), el("td", {}, acts)];
+      textEl("td", words.pays[name] ?? words.unsaid, { class: "sd-detail" }), textEl("td", say(summary), { class: "sd-methods-says sd-detail" }), el("td", { class: "sd-detail" }, acts)];
     const row = el("tr", {}, ...cells);
+    const more = button(words.details, () => more.setAttribute("aria-expanded", String(row.classList.toggle("sd-unfolded"))));
+    more.classList.add("sd-methods-more");
+    more.setAttribute("aria-expanded", "false");
     if (runs.length) {
       const how = button(words.how, () => this.#toggle(row, how, runs[0].name, title, cells.length));
       how.setAttribute("aria-expanded", "false");
-      heading.append(el("div", { class: "sd-methods-acts" }, how));
-    } else heading.append(textEl("div", words.guessing.none, { class: "sd-methods-missing" }));
+      heading.append(el("div", { class: "sd-methods-acts" }, how, more));
+    } else heading.append(textEl("div", words.guessing.none, { class: "sd-methods-missing" }), el("div", { class: "sd-methods-acts" }, more));
     return row;
   }
 

@@ -9,7 +9,8 @@ import { fold, tokensOf } from "../core/reducer.js";
 
 /**
  * runs: the events of each. returns: { tokens, header, positions }: the text of the first run's plain lane, and by position
- * (how many tokens stand before it) the steps that began there. A run counts as long as its text is the same.
+ * (how many tokens stand before it) the steps that began there. A run counts as long as its text is the same, and of a
+ * method's runs the first that drafted there.
  * @param {Line[][]} runs
  */
 export function sharedPositions(runs) {
@@ -21,7 +22,9 @@ export function sharedPositions(runs) {
   for (const { speculative } of lanes) {
     if (!speculative) continue;
     for (const [position, step] of stepsOn(tokens, speculative)) {
-      all.set(position, [...(all.get(position) ?? []), { method: speculative.header.method, step }]);
+      const { method } = speculative.header;
+      const here = all.get(position) ?? [];
+      if (here.every((draft) => draft.method !== method)) all.set(position, [...here, { method, step }]);
     }
   }
   const shared = [...all].filter(([, steps]) => steps.length > 1).sort(([one], [other]) => one - other);

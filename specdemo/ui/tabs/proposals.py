@@ -55,7 +55,12 @@ class ProposalHandlers:
     def choices(self) -> list[tuple[str, int]]:
         """Entries of the menu of recorded texts."""
         return [
-            (words.RECORDED.format(runs=len(runs), prompt=self._prompts[runs[0].run]), index)
+            (
+                words.RECORDED.format(
+                    runs=len({run.method for run in runs}), prompt=self._prompts[runs[0].run]
+                ),
+                index,
+            )
             for index, runs in enumerate(self.recorded)
         ]
 

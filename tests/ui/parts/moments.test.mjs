@@ -6,7 +6,7 @@ import { gap } from "../../../assets/view/lessons/rejection.js";
 import { cuts } from "../../../assets/view/lessons/moments/cut.js";
 import { count, none, rejections } from "../../../assets/view/lessons/moments/draws.js";
 import { drafts, ending } from "../../../assets/view/lessons/moments/judge.js";
-import { shares } from "../../../assets/view/lessons/moments/learning.js";
+import { shares, trend } from "../../../assets/view/lessons/moments/learning.js";
 import { passTimes } from "../../../assets/view/lessons/moments/passes.js";
 import { comparable, likeness } from "../../../assets/view/lessons/moments/same.js";
 import { perToken } from "../../../assets/view/lessons/moments/seconds.js";
@@ -78,3 +78,8 @@ const parts = shares(online, 5);
 assert.equal(parts.reduce((sum, { kept }) => sum + kept, 0), online.accepted);
 assert.equal(parts.reduce((sum, { drafted }) => sum + drafted, 0), online.drafted);
 assert.equal(parts[0].from, 0);
+// A run shows that its draft learns only by more than two standard errors; this one does not.
+assert.equal(trend(parts[0], parts[4]).name, "unclear");
+const tenth = { kept: 10, drafted: 100, error: 0.03 };
+const trends = [18, 19, 1].map((kept) => trend(tenth, { ...tenth, kept }).name);
+assert.deepEqual(trends, ["unclear", "rises", "falls"]);

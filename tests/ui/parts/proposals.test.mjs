@@ -37,5 +37,7 @@ assert.equal(bet(drafted()), null);
 assert.deepEqual(agreement([]), []);
 // Two of these recorded methods ask the same draft model, and guess the same.
 const { positions: real } = sharedPositions(shared.map(({ items }) => items));
+const once = real.get(0).map((draft) => draft.method);
+assert.equal(new Set(once).size, once.length); // two runs of one method are one row
 const alike = agreement(real.get(0).map((draft) => draft.step));
 assert.ok(alike[0].drafts[0].length > 1);

@@ -95,6 +95,7 @@ WORDS: dict[str, object] = {
     "recorded": "aufgezeichnet mit {target}",
     "gain": "{speedup}× in {precision}",
     "how": "So rät es",
+    "details": "Einzelheiten",
     "try": "Ausprobieren",
     "race": "Rennen",
     "watch": "Zeigen",

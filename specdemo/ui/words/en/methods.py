@@ -34,6 +34,7 @@ WORDS: dict[str, object] = {
     "recorded": "recorded on {target}",
     "gain": "{speedup}× in {precision}",
     "how": "How it guesses",
+    "details": "Details",
     "try": "Try it",
     "race": "Race it",
     "watch": "Watch it",
