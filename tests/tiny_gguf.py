@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tiny_files import make_tiny_tokenizer
 
-KINDS = ("llama", "qwen2")
+KINDS = ("llama", "qwen2", "smollm3")
 QUANTISED = ("Q4_K", "Q5_0", "Q6_K", "Q8_0", "Q4_1")
 HIDDEN, INNER, HEADS, KV_HEADS, LAYERS = 256, 256, 4, 2, 1
 
@@ -88,3 +88,4 @@ def add_tokenizer(writer: Any, tokenizer: Any) -> None:
     writer.add_token_merges([" ".join(rule) for rule in merges])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
+    writer.add_pad_token_id(0)

@@ -28,6 +28,9 @@ NAMES = {
     "qwen3": {"attention.key_length": "head_dim"},
     "qwen3moe": {"expert_feed_forward_length": "moe_intermediate_size"},
 }
+# Families that transformers has no reader for, and one whose files look the same. SmolLM3's do not say that each fourth
+# layer has no positions; llama.cpp takes that for granted, and it is the configuration's default.
+READ_AS = {"smollm3": "llama"}
 
 
 class Unread(Exception):
@@ -43,6 +46,7 @@ def config_of(gguf: Path) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.integrations.gguf.reader import read_gguf_metadata
 
+    _tell_transformers()
     said, names = read_gguf_metadata(str(gguf))
     config = AutoConfig.from_pretrained(
         str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False, local_files_only=True
@@ -67,6 +71,18 @@ def config_of(gguf: Path) -> Any:
             advice="Choose the same model as a folder or a hub id, with safetensors.",
         ) from None
     return config
+
+
+def _tell_transformers() -> None:
+    """Give transformers a reader of each family that it has none for."""
+    from transformers import modeling_gguf_pytorch_utils as reading
+
+    tables: dict[str, Any] = reading.GGUF_TO_TRANSFORMERS_MAPPING
+    configs, processors = tables["config"], reading.TENSOR_PROCESSORS
+    for kind, like in READ_AS.items():
+        if kind not in reading.GGUF_SUPPORTED_ARCHITECTURES:
+            reading.GGUF_SUPPORTED_ARCHITECTURES.append(kind)
+            configs[kind], processors[kind] = configs[like], processors[like]
 
 
 def _complete(config: Any, kind: str, own: Mapping[str, Any]) -> None:

@@ -20,7 +20,9 @@ ARCHITECTURES = (
     "llama",
     "qwen2",
     "qwen3",
+    "smollm3",
 )  # of GGUF: their tensors differ from transformers' by name and order alone
+PERMUTED = ("llama", "smollm3")  # of these: llama.cpp reorders the rows of queries and keys
 
 
 class NotReadable(Exception):
@@ -104,7 +106,7 @@ def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
     blocks = int(_field(reader, f"{kind}.block_count"))
     heads = int(_field(reader, f"{kind}.attention.head_count"))
     kv_heads = int(_field(reader, f"{kind}.attention.head_count_kv"))
-    permuted = {"attn_q": heads, "attn_k": kv_heads} if kind == "llama" else {}
+    permuted = {"attn_q": heads, "attn_k": kv_heads} if kind in PERMUTED else {}
     architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
     known = get_tensor_name_map(architecture, blocks)
     stored = {tensor.name: tensor for tensor in reader.tensors}

@@ -69,10 +69,13 @@ FAMILIES = {
         {"attention.sliding_window": WINDOW},
     ),
     "gpt2": ("gpt2", {"n_inner": 64}, {"attention.layer_norm_epsilon": 1e-5}),
+    # The fourth layer is the first without positions.
+    "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}, {}),
 }
 ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3", "qwen3_moe": "qwen3moe"}
+PERMUTED = ("llama", "smollm3")
 REFUSED = {
-    "smollm3": (("smollm3", {"pad_token_id": 0}, {}), "smollm3"),
+    "no reader": (("olmo2", {"pad_token_id": 0}, {}), "olmo2"),
     "llama with biases": (("llama", {"attention_bias": True}, {}), "attn_k.bias.* has no place"),
     "phi3 with long positions": (
         ("phi3", {"pad_token_id": 0}, {"rope_factors_long.weight": torch.ones(4)}),
@@ -93,8 +96,9 @@ def made(folder, family):
     kind, options, keys = family
     config = AutoConfig.for_model(
         kind, vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, initializer_range=0.3,
-        max_position_embeddings=64, bos_token_id=1, eos_token_id=2, **options,
+        num_attention_heads=4, num_key_value_heads=2, initializer_range=0.3,
+        max_position_embeddings=64, bos_token_id=1, eos_token_id=2,
+        **{"num_hidden_layers": 2, **options},
     )  # fmt: skip
     model = AutoModelForCausalLM.from_config(config).eval()
     for name, weight in model.named_parameters():
@@ -110,7 +114,7 @@ def write(path, model, tokenizer, keys):
     writer = GGUFWriter(path, kind)
     writer.add_context_length(64)
     writer.add_embedding_length(32)
-    writer.add_block_count(2)
+    writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(64)
     writer.add_head_count(4)
     writer.add_vocab_size(len(tokenizer))
@@ -119,11 +123,10 @@ def write(path, model, tokenizer, keys):
         writer.add_head_count_kv(2)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         writer.add_rope_freq_base(rope.get("full_attention", rope)["rope_theta"])
-    if kind == "llama":
+    if kind in PERMUTED:
         writer.add_rope_dimension_count(8)
     if "rope.scaling.factor" in keys:
         writer.add_rope_scaling_type(RopeScalingType.YARN)
-    writer.add_pad_token_id(0)
     add_tokenizer(writer, tokenizer)
     adds = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}
     for key, value in keys.items():
@@ -136,7 +139,7 @@ def write(path, model, tokenizer, keys):
         plain = rope["rope_theta"] ** -(torch.arange(0, 8, 2) / 8)
         writer.add_tensor("rope_freqs.weight", (plain / frequencies).numpy())
     architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
-    known = get_tensor_name_map(architecture, 2)
+    known = get_tensor_name_map(architecture, config.num_hidden_layers)
     for name, weight in model.named_parameters():
         for stem, part in stored(kind, name, weight.detach()):
             suffix = "bias" if name.endswith("bias") else "weight"
@@ -163,7 +166,7 @@ def stored(kind, name, weight):
             (f"blk.{layer}.ffn_{part}_exps", half)
             for part, half in zip(("gate", "up"), halves, strict=True)
         ]
-    if kind == "llama" and part in ("q_proj", "k_proj"):
+    if kind in PERMUTED and part in ("q_proj", "k_proj"):
         halves = weight.reshape(4 if part == "q_proj" else 2, 2, 4, -1)
         weight = halves.transpose(1, 2).reshape(weight.shape)
     if kind.startswith("gemma") and weight.ndim == 1:
