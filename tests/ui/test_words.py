@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 
 from specdemo.errors import UserError
@@ -139,3 +141,11 @@ def test_what_ends_a_run_or_keeps_it_from_beginning_is_translated(language: str)
     for error in found:
         for sentence in filter(None, (error.message, error.unharmed, error.advice)):
             assert any(re.fullmatch(shape, sentence) for shape in shapes), sentence
+
+
+def test_gradios_own_controls_are_named_in_the_pages_language() -> None:
+    source = Path(gr.__file__).parent / "templates" / "frontend" / "assets"
+    scripts = "".join(path.read_text("utf-8", "replace") for path in source.glob("Index-*.js"))
+    for text in words.GRADIO[:2]:
+        assert text.removesuffix("{label}") in scripts
+        assert text in words.translations("de")

@@ -39,7 +39,9 @@ function content(audit, words) {
   });
   const table = stackable(el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
   const meaning = has(audit.limit) ? fill(words.meaning, { limit: two(audit.limit) }) : "";
-  return [...origin, textEl("p", about), el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table), textEl("p", meaning)];
+  const box = el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table);
+  const fold = el("details", { class: "sd-audit-fold", open: !matchMedia("(max-width: 700px)").matches }, textEl("summary", words.label), box);
+  return [...origin, textEl("p", about), fold, textEl("p", meaning)];
 }
 
 /**

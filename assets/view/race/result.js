@@ -5,6 +5,7 @@ import { Plot } from "../charts/plot.js";
 import { fill } from "../core/sentence.js";
 import { judgedSteps } from "../core/series.js";
 import { el, textEl } from "../parts/dom.js";
+import { stackable } from "../parts/table.js";
 import { LOOKS } from "./lane.js";
 import { compared, margin, markdown, tableOf } from "./standings.js";
 
@@ -50,6 +51,7 @@ export class Result {
     this.grid.replaceChildren(
       el("thead", {}, el("tr", {}, ...cells("th", table.head))),
       el("tbody", {}, ...table.body.map((row) => el("tr", {}, ...cells("td", row)))));
+    stackable(this.grid);
     const ran = entries.flatMap(({ title, lane }) => (lane ? [{ title, lane }] : []));
     const wrote = ran.filter(({ lane }) => lane.tokens);
     const runs = Math.max(1, ...ran.map(({ lane }) => lane.runs));

@@ -540,3 +540,11 @@ VIEW: dict[str, object] = {
         "advice": "Eine .jsonl-Datei öffnen, die specdemo gespeichert hat.",
     },
 }
+
+GRADIO = [
+    "Zahlenfeld für {label}",
+    "Schieberegler für {label}",
+    "Auf den Vorgabewert zurücksetzen",
+    "Weitere Reiter",
+    "Fußzeile von Gradio",
+]

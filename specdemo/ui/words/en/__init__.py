@@ -499,3 +499,12 @@ VIEW: dict[str, object] = {
         "advice": "Open a .jsonl file that specdemo saved.",
     },
 }
+
+# What Gradio names its own controls, in English.
+GRADIO = [
+    "number input for {label}",
+    "range slider for {label}",
+    "Reset to default value",
+    "More tabs",
+    "Gradio footer navigation",
+]
