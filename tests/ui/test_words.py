@@ -149,3 +149,8 @@ def test_gradios_own_controls_are_named_in_the_pages_language() -> None:
     for text in words.GRADIO[:2]:
         assert text.removesuffix("{label}") in scripts
         assert text in words.translations("de")
+
+
+def test_a_link_that_cannot_be_followed_says_what_to_do() -> None:
+    """A class's link hides the controls: a visitor can only ask for another."""
+    assert "Ask whoever sent the link" in words.texts(".teach", "en")["WORDS/unknown_value"]

@@ -12,7 +12,7 @@ LOCAL_NAME = "Andere können {here} nicht öffnen. Im selben Netz können sie {a
 
 WORDS: dict[str, object] = {
     "runs": "Aufgezeichnete Läufe",
-    "unknown_value": "Die Adresse verlangt {name}={value}, was hier nicht geht. Es wurde ignoriert.",
+    "unknown_value": "Die Adresse verlangt {name}={value}, was hier nicht geht. Es wurde ignoriert; der Rest des Links gilt. Ein neuer Link kommt von der Person, die ihn geschickt hat.",
     "dismiss": "Ausblenden",
     "close": "Schließen",
     "share": {

@@ -10,7 +10,7 @@ LOCAL_NAME = "Others cannot open {here}. In your network, they can open {address
 
 WORDS: dict[str, object] = {
     "runs": "Recorded runs",
-    "unknown_value": "The address asks for {name}={value}, which is not possible here. It was ignored.",
+    "unknown_value": "The address asks for {name}={value}, which is not possible here. It was ignored; the rest of the link holds. Ask whoever sent the link for a new one.",
     "dismiss": "Dismiss",
     "close": "Close",
     "share": {
