@@ -153,4 +153,4 @@ def test_gradios_own_controls_are_named_in_the_pages_language() -> None:
 
 def test_a_link_that_cannot_be_followed_says_what_to_do() -> None:
     """A class's link hides the controls: a visitor can only ask for another."""
-    assert "Ask whoever sent the link" in words.texts(".teach", "en")["WORDS/unknown_value"]
+    assert "Ask whoever sent the link" in words.texts(".teach", "en")["/WORDS/unknown_value"]
