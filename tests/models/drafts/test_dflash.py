@@ -1,36 +1,44 @@
-"""Published DFlash, DFlash 2, JetSpec and DSpark drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
+"""Published DFlash and JetSpec drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
+from opened_dflash import (
+    EMBEDDING,
+    HEAD,
+    HIDDEN,
+    LAYERS,
+    SECOND,
+    TEXT,
+    VOCABULARY,
+    decoder,
+    guessed,
+    know,
+    opened,
+    same,
+    states_of,
+)
 from safetensors.torch import load_file, save_file
-from tiny_dflash import DFlash, Reference, make, write_dspark, write_flat, write_speculators
+from tiny_dflash import Reference, make, write_flat, write_speculators
 
 from specdemo.engine.features import Features
 from specdemo.engine.forward import answer_together, answered
 from specdemo.errors import UserError
-from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.drafts.published import dflash, dflash2
+from specdemo.models.drafts.dflash import DFlashModel
+from specdemo.models.drafts.published import dflash
 from specdemo.models.drafts.published.families import FAMILIES
 from specdemo.models.drafts.published.family import Lent, Loader, TargetFacts
 from specdemo.models.drafts.published.source import drafter_files
 
-HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
-TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
-TEXT = [5, 17, 9, 40, 2, 61, 33]
 COMMITTED = [12, 3, 55]
-EMBEDDING, HEAD = torch.randn(2, VOCABULARY, HIDDEN, generator=torch.Generator().manual_seed(9))
-
 Z_LAB = {"theta": 1e6}
 SCALED = {"embedding_scale": 3.0, "multiplier": 0.25, "cap": 2.0, "layers": 1}
 JETSPEC = {"causal": True}
 SPECULATORS = {"words": 48, "reads": (2, 4, 5)}
 ANCHORED = {"anchored": True}
-SECOND = {"taps": 2, "chosen": 6, "window": 4}
 LAYOUTS = {
     "z-lab": (write_flat, Z_LAB),
     "z-lab, scaled": (write_flat, SCALED),
@@ -38,42 +46,6 @@ LAYOUTS = {
     "speculators": (write_speculators, SPECULATORS),
     "speculators, from the anchor": (write_speculators, ANCHORED),
 }
-
-
-def states_of(model: DFlash, tokens: int) -> torch.Tensor:
-    """(tokens, reads x H): what the target felt."""
-    generator = torch.Generator().manual_seed(4)
-    return 3 * torch.randn(tokens, len(model.reads) * HIDDEN, generator=generator)
-
-
-def decoder(folder: Path) -> DFlashDecoder:
-    """What runs of a folder, in float32."""
-    files = drafter_files(str(folder), folder / "cache")
-    (family,) = [one for one in FAMILIES if one.takes(files.config)]
-    reading = family.read(files, TARGET)
-    found = reading.load(Lent(EMBEDDING, torch.device("cpu"), torch.float32, False, HEAD))
-    assert reading.kinds == (("block",) if found.weights.markov else ("block", "jet"))
-    assert isinstance(found, DFlashDecoder)
-    return found
-
-
-def opened(folder: Path) -> DFlashModel:
-    """A conversation whose target has read nothing."""
-    found = decoder(folder)
-    return DFlashModel(found, Features(found.weights.reads))
-
-
-def know(drafter: DFlashModel, states: torch.Tensor, begin: int, end: int) -> None:
-    """The target has read tokens."""
-    drafter.features.rollback(begin)
-    drafter.features.write(begin, list(states[begin:end].split(HIDDEN, dim=-1)))
-    drafter.features.gather(range(end - begin))
-
-
-def guessed(drafter: DFlashModel, states: torch.Tensor) -> torch.Tensor:
-    """After the whole text, read at once."""
-    know(drafter, states, 0, len(TEXT) - 1)
-    return answered(drafter.guessing(TEXT))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -221,174 +193,6 @@ def test_a_head_in_4_bits_is_packed_part_by_part(tmp_path, monkeypatch):
     torch.testing.assert_close(whole.float(), row.float() @ HEAD.T, atol=2.5, rtol=0)
 
 
-DSPARK = {"rank": 6, "anchored": True}
-SPECFORGE = {
-    "projector_type": "dspark", "markov_rank": 6, "markov_head_type": "vanilla", "enable_confidence_head": True,
-    "confidence_head_with_markov": True, "confidence_head_alpha": 1.0,
-}  # fmt: skip
-RED_HAT = {key: one for key, one in SPECFORGE.items() if key != "projector_type"} | {
-    "speculators_model_type": "dspark",
-    "architectures": ["DSparkDraftModel"],
-}
-
-
-@pytest.mark.parametrize("layout", ["DeepSpec", "SpecForge", "speculators", "not confident"])
-def test_dspark_corrects_each_place_by_the_token_before_it(tmp_path, layout):
-    """The Markov head knows tokens of the target, also those that the drafter's head cannot say."""
-    words = 48 if layout == "speculators" else VOCABULARY
-    model = make(**DSPARK, words=words, confident=layout != "not confident")
-    if layout == "SpecForge":
-        folder = write_flat(tmp_path / "it", model, SPECFORGE, architectures=["DSparkDraftModel"])
-    elif layout == "speculators":
-        folder = write_speculators(tmp_path / "it", model, **RED_HAT)
-    else:
-        folder = write_dspark(tmp_path / "it", model)
-    states = states_of(model, len(TEXT))
-    reference = Reference(model, EMBEDDING, HEAD, states)
-    drafter = opened(folder)
-    markov = drafter.weights.markov
-    assert markov is not None
-    assert markov.by_token
-    found, wanted = guessed(drafter, states), reference.guess(TEXT)
-    same(found, wanted)
-    unsaid = next((one for one in range(VOCABULARY) if one not in reference.tokens()), 44)
-    for place, token in enumerate((TEXT[-1], unsaid, 9)):
-        one = markov.corrected(found[place : place + 1], token, drafter.states[place])[0]
-        same(one, reference.corrected(wanted[place], token))
-        assert (one - found[place]).abs().max() > 0.05
-        sure = markov.survival(place, drafter.states[place], token)
-        if model.confident:
-            assert sure == pytest.approx(reference.confidence(place, token), abs=1e-4)
-        else:
-            assert sure is None
-
-
-def test_dspark_without_a_markov_head_is_dflash_from_the_anchor(tmp_path):
-    model = make(anchored=True)
-    states = states_of(model, len(TEXT))
-    drafter = opened(write_dspark(tmp_path / "it", model))
-    same(guessed(drafter, states), Reference(model, EMBEDDING, HEAD, states).guess(TEXT))
-
-
-@pytest.mark.parametrize(
-    ("sentence", "more"),
-    [
-        ("Markov head is gated", {"markov_head_type": "gated"}),
-        ("no tensor confidence_head", {"enable_confidence_head": True}),
-        ("no Markov head", {"enable_confidence_head": True, "markov_rank": 0}),
-        ("shape .* in place of", {"markov_rank": 5}),
-        ("layers are those of Gemma4DSparkModel", {"architectures": ["Gemma4DSparkModel"]}),
-    ],
-)
-def test_other_heads_are_refused(tmp_path, sentence, more):
-    with pytest.raises(UserError, match=sentence):
-        opened(write_dspark(tmp_path / "it", make(**DSPARK), **more))
-
-
-LAYOUTS_OF_SECOND = {
-    "z-lab": (write_flat, SECOND),
-    "z-lab, three taps": (write_flat, {"taps": 3, "chosen": 6, "group": 16, "cap": 2.0}),
-    "speculators": (write_speculators, {**SECOND, "window_causal": True}),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS_OF_SECOND)
-def test_dflash_2_convolves_and_chooses_among_candidates(tmp_path, layout):
-    """After a text read at once, and after one that goes on: each place, and what the selector makes of it."""
-    write, facts = LAYOUTS_OF_SECOND[layout]
-    model = make(**facts)
-    states = states_of(model, len(TEXT))
-    reference = Reference(model, EMBEDDING, HEAD, states)
-    drafter = opened(write(tmp_path / "it", model))
-    know(drafter, states, 0, 3)
-    same(answered(drafter.guessing(TEXT[:4])), reference.guess(TEXT[:4]))
-    know(drafter, states, 3, len(TEXT) - 1)
-    found, wanted = answered(drafter.guessing(TEXT[4:])), reference.guess(TEXT)
-    same(found, wanted)
-    selector = drafter.weights.markov
-    assert selector is not None
-    assert selector.by_token
-    for place, token in enumerate((TEXT[-1], 44, 9)):
-        scores = selector.corrected(found[place : place + 1], token, drafter.states[place])[0]
-        sayable = scores.isfinite().nonzero().flatten().tolist()
-        expected = reference.selected(place, wanted[place], token)
-        assert sayable == sorted(expected)
-        same(scores[sayable], torch.tensor([expected[one] for one in sayable]))
-        assert selector.survival(place, drafter.states[place], token) is None
-
-
-TRAPS_OF_SECOND = {
-    "what goes in is convolved": {"convolves": (False, True)},
-    "what comes out is convolved": {"convolves": (True, False)},
-    "kernels depend on the place": {"dynamic": False},
-    "kernels of what comes out, too": {"from_input": False},
-    "kernels are written tap by tap": {"tap_first": False},
-    "layers forget what is far back": {"window": 0},
-    "a block sees all of itself": {"window_causal": True},
-}
-
-
-@pytest.mark.parametrize("trap", TRAPS_OF_SECOND)
-def test_a_trap_of_dflash_2_makes_a_difference(tmp_path, trap):
-    model = make(**SECOND)
-    states = states_of(model, len(TEXT))
-    found = guessed(opened(write_flat(tmp_path / "it", model)), states)
-    ignored = Reference(model, EMBEDDING, HEAD, states, **TRAPS_OF_SECOND[trap]).guess(TEXT)
-    assert (found - ignored).abs().max() > 0.05
-
-
-def test_the_selector_heeds_the_state_of_a_place(tmp_path):
-    model = make(**SECOND)
-    states = states_of(model, len(TEXT))
-    drafter = opened(write_flat(tmp_path / "it", model))
-    found = guessed(drafter, states)
-    scores = drafter.weights.markov.corrected(found[:1], TEXT[-1], drafter.states[0])[0]
-    ignoring = Reference(model, EMBEDDING, HEAD, states, state_gates=False)
-    ignored = ignoring.selected(0, ignoring.guess(TEXT)[0], TEXT[-1])
-    assert max(abs(float(scores[one]) - ignored[one]) for one in ignored) > 0.05
-
-
-@pytest.mark.parametrize(
-    ("write", "key", "facts", "causal"),
-    [
-        (write_flat, "is_causal", {"window": 4}, True),
-        (write_speculators, "sliding_window_non_causal", {"window": 4}, True),
-        (write_speculators, "sliding_window_non_causal", SECOND, False),
-    ],
-)
-def test_what_layers_that_forget_see_where_nothing_is_said(tmp_path, write, key, facts, causal):
-    """They are causal, but for those of DFlash 2 in the layout of speculators."""
-    model = make(**facts)
-    drafter = opened(write(tmp_path / "it", model, **{key: None}))
-    states = states_of(model, len(TEXT))
-    wanted = Reference(model, EMBEDDING, HEAD, states, window_causal=causal).guess(TEXT)
-    same(guessed(drafter, states), wanted)
-
-
-@pytest.mark.parametrize(
-    ("sentence", "own"),
-    [
-        ("no selector_top_k", {"selector_top_k": None}),
-        ("into groups of 5", {"conv_group_size": 5}),
-        ("shape .* in place of", {"conv_kernel_size": 3}),
-        ("shape .* in place of", {"selector_rank": 5}),
-        ("speaks another vocabulary", {"selector_top_k": 65}),
-    ],
-)
-def test_other_selectors_and_convolutions_are_refused(tmp_path, sentence, own):
-    with pytest.raises(UserError, match=sentence):
-        opened(write_flat(tmp_path / "it", make(**SECOND), own))
-
-
-def test_dflash_2_under_the_name_of_dflash_is_dflash_2(tmp_path):
-    """One server does not know the other name."""
-    folder = write_flat(tmp_path / "it", make(**SECOND), architectures=["DFlashDraftModel"])
-    assert opened(folder).weights.convolutions
-    other = drafter_files(str(folder), tmp_path)
-    with pytest.raises(UserError, match="states of 32 numbers, and this target's have 48"):
-        dflash2.read(other, TargetFacts("tiny", 48, VOCABULARY, LAYERS))
-
-
 WRONG_TARGETS = {
     "states of 32 numbers, and this target's have 48": {"hidden_size": 48},
     "vocabulary of 64 tokens, and this target has 65": {"vocabulary": 65},
@@ -459,7 +263,3 @@ def test_tensors_that_are_not_what_the_config_says_are_refused(tmp_path, sentenc
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(UserError, match=sentence):
         opened(folder)
-
-
-def same(found: torch.Tensor, wanted: torch.Tensor) -> None:
-    torch.testing.assert_close(found.float(), wanted.float(), atol=2e-4, rtol=2e-4)

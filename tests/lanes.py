@@ -1,0 +1,77 @@
+"""Runs of tiny models, begun together on one runner."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from conftest import header
+
+from specdemo.drafters.nothing import Nothing
+from specdemo.engine.forward import immediate
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import steps
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.settings import Sampling
+
+PROMPTS = [[3, 14, 15, 9], [26, 5, 35], [8, 9, 7, 9, 3], [2, 3, 8]]
+WAIT = 30.0
+
+
+def lane(decoder, drafter, prompt, new_tokens=24, sampling=None, begin=steps):
+    return begin(
+        CachedModel(decoder),
+        drafter,
+        prompt,
+        shaper=Shaper(sampling or Sampling()),
+        limits=Limits(new_tokens, frozenset()),
+        started=header(),
+    )
+
+
+def together(runner, lanes):
+    """Look at every run in a thread of its own, all begun before the first step."""
+    found: list[list | BaseException] = [[] for _ in lanes]
+    seen, free = threading.Event(), threading.Event()
+
+    def hold():
+        seen.set()
+        assert free.wait(WAIT)
+
+    def look(index):
+        try:
+            found[index] = list(views[index])
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
+            found[index] = error
+
+    views = [runner.run(steps) for steps in lanes]
+    held = threading.Thread(target=runner.call, args=(hold,))
+    threads = [threading.Thread(target=look, args=(index,)) for index in range(len(lanes))]
+    held.start()
+    assert seen.wait(WAIT)
+    for thread in threads:
+        thread.start()
+    while runner._inbox.qsize() < len(lanes):
+        pass
+    free.set()
+    for thread in (held, *threads):
+        thread.join(WAIT)
+        assert not thread.is_alive(), "a run waits for ever"
+    return found
+
+
+class Slow(Nothing):
+    """Proposes nothing, after a while; keeps what it learns."""
+
+    def __init__(self, seconds=0.0):
+        self.seconds, self.outcomes = seconds, []
+
+    @immediate
+    def propose(self, committed, budget):
+        time.sleep(self.seconds)
+        return Proposal()
+
+    def observe(self, outcome):
+        self.outcomes.append(outcome)

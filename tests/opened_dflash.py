@@ -1,0 +1,61 @@
+"""Drafters of the DFlash kind from their folders, after a text that a target has read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tiny_dflash import DFlash
+
+from specdemo.engine.features import Features
+from specdemo.engine.forward import answered
+from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
+from specdemo.models.drafts.published.families import FAMILIES
+from specdemo.models.drafts.published.family import Lent, TargetFacts
+from specdemo.models.drafts.published.source import drafter_files
+
+HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
+TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
+TEXT = [5, 17, 9, 40, 2, 61, 33]
+EMBEDDING, HEAD = torch.randn(2, VOCABULARY, HIDDEN, generator=torch.Generator().manual_seed(9))
+SECOND = {"taps": 2, "chosen": 6, "window": 4}
+
+
+def states_of(model: DFlash, tokens: int) -> torch.Tensor:
+    """(tokens, reads x H): what the target felt."""
+    generator = torch.Generator().manual_seed(4)
+    return 3 * torch.randn(tokens, len(model.reads) * HIDDEN, generator=generator)
+
+
+def decoder(folder: Path) -> DFlashDecoder:
+    """What runs of a folder, in float32."""
+    files = drafter_files(str(folder), folder / "cache")
+    (family,) = [one for one in FAMILIES if one.takes(files.config)]
+    reading = family.read(files, TARGET)
+    found = reading.load(Lent(EMBEDDING, torch.device("cpu"), torch.float32, False, HEAD))
+    assert reading.kinds == (("block",) if found.weights.markov else ("block", "jet"))
+    assert isinstance(found, DFlashDecoder)
+    return found
+
+
+def opened(folder: Path) -> DFlashModel:
+    """A conversation whose target has read nothing."""
+    found = decoder(folder)
+    return DFlashModel(found, Features(found.weights.reads))
+
+
+def know(drafter: DFlashModel, states: torch.Tensor, begin: int, end: int) -> None:
+    """The target has read tokens."""
+    drafter.features.rollback(begin)
+    drafter.features.write(begin, list(states[begin:end].split(HIDDEN, dim=-1)))
+    drafter.features.gather(range(end - begin))
+
+
+def guessed(drafter: DFlashModel, states: torch.Tensor) -> torch.Tensor:
+    """After the whole text, read at once."""
+    know(drafter, states, 0, len(TEXT) - 1)
+    return answered(drafter.guessing(TEXT))
+
+
+def same(found: torch.Tensor, wanted: torch.Tensor) -> None:
+    torch.testing.assert_close(found.float(), wanted.float(), atol=2e-4, rtol=2e-4)
