@@ -115,3 +115,8 @@ def passes_of(decoder):
     states = target.features.read(0, target.length, (0, 2, 3))
     lower = target.lower(2, [9, 8], [-1, 0], [])
     return torch.stack(found), states, lower
+
+
+def error(found, wanted) -> float:
+    """How far numbers are off, relative to their norm."""
+    return float((found.float() - wanted.float()).norm() / wanted.float().norm())

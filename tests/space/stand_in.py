@@ -13,6 +13,9 @@ from urllib.parse import urlsplit
 
 from loopback import serving
 
+from specdemo.errors import UserError
+
+NAME = "me/demo"
 GOOD = "hf_good"
 STARTER = {".gitattributes": b"*.safetensors filter=lfs\n", "README.md": b"---\nsdk: gradio\n---\n"}
 
@@ -267,3 +270,11 @@ def _listed(digest):
 def _blob(data):
     """The name that git gives to a file's content."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def sentences(error: UserError) -> str:
+    """What is told, once it is sure that all three parts are there."""
+    assert error.message.endswith(".")
+    assert error.unharmed.endswith(".")
+    assert error.advice.endswith(".")
+    return error.message
