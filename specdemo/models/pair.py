@@ -43,7 +43,7 @@ from specdemo.models.tokenizers import (
     same_tokenizer,
     stop_ids,
 )
-from specdemo.models.ways import choose_by_measure
+from specdemo.models.ways import choose_by_measure, with_fastest_kernels
 from specdemo.settings import AppSettings, Recommended
 from specdemo.trace.events import ModelInfo
 
@@ -253,7 +253,7 @@ def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> Lo
     files = model_files(settings.target, settings, progress)
     tokenizer = load_tokenizer(files)
     published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
-    target = ready(_placed(files, settings, progress))
+    target = with_fastest_kernels(ready(_placed(files, settings, progress)), settings, progress)
     check_vocabulary(files, tokenizer, target.vocabulary_size)
     others = dict.fromkeys(published.reading.kinds, published.trained(target)) if published else {}
     alone = stands_alone({**find_trained(target, None, settings.trained), **others})

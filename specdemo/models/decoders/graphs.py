@@ -165,7 +165,11 @@ class GraphDecoder:
 
     def with_head(self, head: Stacked) -> GraphDecoder:
         """The same layers with another head, and recordings of its own."""
-        return GraphDecoder(self.lean.with_head(head), self._record)
+        return self.with_lean(self.lean.with_head(head))
+
+    def with_lean(self, lean: LeanDecoder) -> GraphDecoder:
+        """Another pass of the same device, and recordings of its own."""
+        return GraphDecoder(lean, self._record)
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:

@@ -193,7 +193,7 @@ class Nf4Joined:
 
         states = [part.weight.quant_state for part in parts]
         first = states[0]
-        self.in_features = int(first.shape[1])
+        self.in_features, self.block = int(first.shape[1]), int(first.blocksize)
         self.bias = biases(parts)
         self._packed = torch.cat([part.weight.data.view(torch.uint8).view(-1, 1) for part in parts])
         out_features = sum(int(state.shape[0]) for state in states)
@@ -213,6 +213,13 @@ class Nf4Joined:
 
         product: Tensor = matmul_4bit(x, self._packed, self._state, bias=self.bias)
         return product
+
+    def dequantised(self) -> Tensor:
+        """(out, in) in the dtype of the unquantised weights."""
+        from bitsandbytes.functional import dequantize_4bit
+
+        weight: Tensor = dequantize_4bit(self._packed, self._state)
+        return weight
 
 
 def scales_of(state: Any) -> Tensor:
