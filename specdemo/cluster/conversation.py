@@ -6,15 +6,17 @@ import json
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from specdemo.cluster.engine import name_of, raise_reported
-from specdemo.cluster.link import Lost, gone, pieces
+from specdemo.cluster.link import Link, Lost, gone, pieces
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.errors import UserError
 from specdemo.scenarios.batch import new_texts
+from specdemo.session.admission import Admission
 from specdemo.session.door import Plain, Work
+from specdemo.session.meter import Meter
 from specdemo.settings import RunSettings
 from specdemo.trace.codec import decode
 from specdemo.trace.events import (
@@ -28,14 +30,22 @@ from specdemo.trace.events import (
 )
 from specdemo.trace.metrics import output_ids
 
-if TYPE_CHECKING:
-    from specdemo.cluster.remote import RemoteStudio
+
+class RemoteDoor(Protocol):
+    """A door to engines elsewhere, as its conversations see it."""
+
+    admission: Admission
+    meter: Meter
+
+    @property
+    def link(self) -> Link:
+        """The way to the engines; raises UserError while there is none."""
 
 
 class RemoteConversation:
     """One visitor's messages, answered by engines elsewhere. owner: whose it is on the page"""
 
-    def __init__(self, studio: RemoteStudio, owner: str = "") -> None:
+    def __init__(self, studio: RemoteDoor, owner: str = "") -> None:
         self.owner = owner
         self._studio = studio
         self._visitor = uuid4().hex  # of this conversation; nothing of the browser is in it
