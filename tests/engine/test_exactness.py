@@ -84,7 +84,7 @@ def test_exact_mode_is_there_only_where_it_was_measured(
         lane(target_weights, draft_weights, method, rows, monkeypatch)
 
 
-@pytest.mark.parametrize("method", ["draft_model", "tree", "auto"])
+@pytest.mark.parametrize("method", ["draft_model", "tree"])
 def test_where_rows_are_the_same_in_any_company_no_draft_is_cut(
     target_weights, draft_weights, monkeypatch, method
 ):
