@@ -7,7 +7,7 @@ from html import escape
 
 from specdemo.export.table import data_block
 from specdemo.paths import ASSETS
-from specdemo.trace.events import Drafted, Event
+from specdemo.trace.events import SPECULATIVE, Drafted, Event
 from specdemo.trace.replay import parse
 from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address
@@ -15,7 +15,6 @@ from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.view import RUNS
 
 SCRIPT = ASSETS / "view/page/first.js"
-LANE = "speculative"
 BADGE, SENTENCE = "/VIEW/source/recorded", "/VIEW/tour/start"  # their paths in the words
 
 
@@ -51,9 +50,10 @@ def _words(badge: str, sentence: str) -> str:
 
 
 def _guess(events: Iterable[Event]) -> str:
-    """The tokens of a run's first draft, marked as drafted."""
-    draft = next(event for event in events if isinstance(event, Drafted) and event.lane == LANE)
+    """The tokens of a run's first draft, marked as drafted; nothing of a run without drafts."""
+    drafts = (event for event in events if isinstance(event, Drafted))
+    nodes = next((draft.nodes for draft in drafts if draft.lane == SPECULATIVE), ())
     return "".join(
         f'<span class="sd-token sd-drafted"><span class="sd-mark">{escape(node.text)}</span></span>'
-        for node in draft.nodes
+        for node in nodes
     )

@@ -35,7 +35,7 @@ CODES = 8  # in a number of 32 bits
 
 
 def version() -> str:
-    """Of the installed package; empty where there is none. Imports nothing: gemlite cannot be imported without a card."""
+    """Version of the installed gemlite; empty where there is none. gemlite is not imported: it cannot be without a card."""
     try:
         return metadata.version("gemlite")
     except metadata.PackageNotFoundError:

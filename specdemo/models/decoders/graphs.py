@@ -168,7 +168,7 @@ class GraphDecoder:
         return self.with_lean(self.lean.with_head(head))
 
     def with_lean(self, lean: LeanDecoder) -> GraphDecoder:
-        """Another pass of the same device, and recordings of its own."""
+        """The same graphs over another lean pass on this device, recorded anew."""
         return GraphDecoder(lean, self._record)
 
     @torch.inference_mode()
