@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.base import Method
 from specdemo.engine.runner import LOOK_SECONDS
-from specdemo.errors import UserError
-from specdemo.export.table import token_rows
 from specdemo.session.caches import failure
 from specdemo.session.menu import MethodInfo
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, ModelInfo, RunFailed, StandIn, Trace
 from specdemo.trace.metrics import Metrics, answering, baseline, measure, output_text, speedup
+from specdemo.trace.tables import token_rows
 
 if TYPE_CHECKING:
     from specdemo.session.conversation import Conversation

@@ -16,6 +16,7 @@ import torch
 from tiny_trained import READS, TextFeatures, tiny_trained
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
@@ -33,7 +34,6 @@ from specdemo.engine.verify import Verifier, verify_sampling
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.pair import LoadedPair
 from specdemo.session.loaded import Loaded
-from specdemo.settings import AppSettings, RunSettings, Sampling
 from specdemo.trace.events import Event, ModelInfo, RunStarted
 from specdemo.training.datastore import build_datastore
 

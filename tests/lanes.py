@@ -7,6 +7,7 @@ import time
 
 from conftest import header
 
+from specdemo.config.settings import Sampling
 from specdemo.drafters.nothing import Nothing
 from specdemo.engine.forward import immediate
 from specdemo.engine.limits import Limits
@@ -14,7 +15,6 @@ from specdemo.engine.loop import steps
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.settings import Sampling
 
 PROMPTS = [[3, 14, 15, 9], [26, 5, 35], [8, 9, 7, 9, 3], [2, 3, 8]]
 WAIT = 30.0

@@ -9,10 +9,10 @@ from tiny_dflash import DFlash
 
 from specdemo.engine.features import Features
 from specdemo.engine.forward import answered
-from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.drafts.published.families import FAMILIES
-from specdemo.models.drafts.published.family import Lent, TargetFacts
-from specdemo.models.drafts.published.source import drafter_files
+from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
+from specdemo.models.networks.layouts.families import FAMILIES
+from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.source import drafter_files
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
 TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)

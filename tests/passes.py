@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models import loading
-from specdemo.models.drafts.copy import _quantised, matrices
+from specdemo.models.networks.copy import _quantised, matrices
 
 TEXT = [3, 14, 15, 9, 26, 5, 35, 8]
 TREE = Proposal(token_ids=(7, 8, 9, 10, 11, 12), parents=(-1, -1, 0, 0, 2, 1))

@@ -13,11 +13,11 @@ import pytest
 from tiny_files import make_tiny_model
 
 import specdemo
-from specdemo.errors import UserError
-from specdemo.export.table import COLUMNS
+from specdemo.config.errors import UserError
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read
+from specdemo.trace.tables import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = {"max_new_tokens": 12}

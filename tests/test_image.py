@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from specdemo.cli.parser import build_parser
-from specdemo.settings import AppSettings, fields
+from specdemo.config.settings import AppSettings, fields
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")

@@ -16,34 +16,48 @@ PACKAGE = ROOT / "specdemo"
 HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate"}
 
 # Each room and the rooms that it may import; a room inside another is named with a dot.
-BASE = {"errors", "settings", "paths"}
-MODELS = {"models", "models.files", "models.decoders", "models.drafts"}
-BELOW_SESSION = {*BASE, "trace", "engine", "kernels", *MODELS, "drafters"}
-PAGE = {*BASE, "trace", "session", "scenarios", "export", "models", "models.files"}
+MODELS = {"models", "models.decoders", "models.networks"}
+BELOW_SESSION = {"config", "trace", "kernels", "files", "engine", *MODELS, "drafters"}
+UP_TO_SESSION = {*BELOW_SESSION, "session"}
 ALLOWED = {
-    "trace": {"errors"},
-    "engine": {*BASE, "trace"},
-    "kernels": {"errors", "engine"},
-    "models.files": {*BASE, "models"},
-    "models.decoders": {*BASE, "engine", "kernels", "models", "models.files"},
-    "models.drafts": {*BASE, "trace", "engine", "kernels", *MODELS},
-    "models": {*BASE, "trace", "engine", "kernels", *MODELS},
-    "drafters": {*BASE, "trace", "engine", *MODELS},
-    "session": BELOW_SESSION,
-    "scenarios": {*BELOW_SESSION, "session", "bench"},
-    "bench": {*BELOW_SESSION, "session"},
-    "training": {*BELOW_SESSION, "session", "bench"},
-    "export": {*BASE, "trace"},
-    "cluster": {*BASE, "trace", "engine", "models", "session", "scenarios"},
-    "ui": PAGE,
-    "api": {*BASE, "trace", "engine", "drafters", "session", "export", "cli"},
-    "space": {*BASE, "models.files", "ui"},
+    "config": set[str](),
+    "kernels": set[str](),
+    "trace": {"config"},
+    "files": {"config", "trace"},
+    "engine": {"config", "trace", "kernels"},
+    "models": {"config", "trace", "kernels", "files", "engine", *MODELS},
+    "models.decoders": {"config", "trace", "kernels", "files", "engine", "models"},
+    "models.networks": {"config", "trace", "kernels", "files", "engine", *MODELS},
+    "drafters": BELOW_SESSION,
+    "session": UP_TO_SESSION,
+    "bench": UP_TO_SESSION,
+    "training": UP_TO_SESSION,
+    "ui": {"config", "trace", "files", "session"},
+    "api": UP_TO_SESSION,
+}
+# Imports that the rules do not allow yet; a row goes when its import is gone.
+PENDING = {
+    "specdemo/files/convert.py": {"models"},
+    "specdemo/files/folder.py": {"models"},
+    "specdemo/files/gguf_config.py": {"models"},
+    "specdemo/files/packed.py": {"models"},
+    "specdemo/kernels/cache.py": {"engine"},
+    "specdemo/kernels/check.py": {"engine"},
+    "specdemo/kernels/draft_loop.py": {"engine"},
+    "specdemo/kernels/rows.py": {"engine"},
+    "specdemo/kernels/runtime.py": {"engine"},
+    "specdemo/session/work/judges.py": {"bench"},
+    "specdemo/session/work/two_words.py": {"bench"},
+    "specdemo/ui/model.py": {"models"},
+    "specdemo/ui/present.py": {"models"},
+    "specdemo/ui/serving.py": {"models"},
+    "specdemo/api.py": {"cli"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def room_of(module: str) -> str:
-    """`engine` for specdemo.engine.loop, `models.files` for specdemo.models.files.hub."""
+    """`engine` for specdemo.engine.loop, `models.files` for specdemo.files.hub."""
     parts = module.split(".")[1:]
     inner = ".".join(parts[:2])
     return inner if inner in ALLOWED else parts[0]
@@ -63,7 +77,7 @@ def imports_of(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import; say where it comes from"
             base = node.module or ""
-            # `from specdemo import docs` names a module, `from specdemo.errors import UserError` does not.
+            # `from specdemo import docs` names a module, `from specdemo.config.errors import UserError` does not.
             names |= (
                 {f"{base}.{alias.name}" for alias in node.names} if base == "specdemo" else {base}
             )
@@ -82,7 +96,9 @@ def name_of(path: Path) -> str:
 def test_imports_point_one_way(path: Path) -> None:
     layer = layer_of(path)
     inner = {room_of(name) for name in imports_of(path) if name.startswith("specdemo.")}
-    assert inner <= ALLOWED[layer] | {layer}
+    allowed = ALLOWED[layer] | PENDING.get(name_of(path), set()) | {layer}
+    assert inner <= allowed
+    assert PENDING.get(name_of(path), set()) <= inner, "its row in PENDING can go"
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "ui").rglob("*.py")), ids=name_of)
@@ -112,7 +128,7 @@ def test_the_kernels_have_one_door(path: Path) -> None:
     assert {name for name in found if name.startswith("specdemo.kernels")} <= DOOR
 
 
-@pytest.mark.parametrize("path", in_layers("trace", "errors", "settings", "paths"), ids=name_of)
+@pytest.mark.parametrize("path", in_layers("trace", "config"), ids=name_of)
 def test_the_trace_needs_the_standard_library_only(path: Path) -> None:
     outside = {name.partition(".")[0] for name in imports_of(path)} - {"specdemo", "__future__"}
     assert outside <= sys.stdlib_module_names
@@ -147,9 +163,9 @@ def test_every_module_says_what_it_is(path: Path) -> None:
         "specdemo",
         "specdemo.session.studio",
         "specdemo.trace.replay",
-        "specdemo.settings",
+        "specdemo.config.settings",
         "specdemo.drafters.methods",
-        "specdemo.export.table",
+        "specdemo.trace.tables",
         "specdemo.cli.parser",
         "specdemo.ui.app",
     ],

@@ -11,9 +11,9 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.studio import ReplayOnly, Studio
-from specdemo.settings import AppSettings, RunSettings
 from specdemo.ui import words
 from specdemo.ui.app import create_app
 from specdemo.ui.model import ModelHandlers
@@ -34,7 +34,7 @@ PAGE = """
 import app
 from specdemo.drafters.methods import METHODS
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
+from specdemo.config.settings import AppSettings
 
 studio = Studio(AppSettings())
 studio.start()

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from specdemo.cli import docs
 from specdemo.cli.parser import COMMANDS
-from specdemo.settings import AppSettings, fields
+from specdemo.config.settings import AppSettings, fields
 
 ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 1_000_000
@@ -82,7 +82,7 @@ def test_the_front_matter_suits_the_requirements() -> None:
 
 
 def test_the_front_matter_names_models_of_the_catalogue() -> None:
-    catalogue = json.loads(read("specdemo/models/files/catalogue.json"))
+    catalogue = json.loads(read("specdemo/files/catalogue.json"))
     repos = {model.get("repo") for model in catalogue["models"]}
     assert set(front_matter()["models"]) <= repos
 

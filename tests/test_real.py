@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdemo.config.settings import POLICIES, AppSettings, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
-from specdemo.models.drafts.compact_files import export
-from specdemo.models.files.catalogue import find, partner
-from specdemo.models.files.sources import resolve
+from specdemo.files.catalogue import find, partner
+from specdemo.files.sources import resolve
+from specdemo.models.networks.compact_files import export
 from specdemo.session.studio import Studio
 from specdemo.session.text import encode_conversation
-from specdemo.settings import POLICIES, AppSettings, RunSettings, Sampling
 from specdemo.trace.metrics import measure, output_ids
 
 pytestmark = pytest.mark.real

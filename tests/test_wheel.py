@@ -74,7 +74,7 @@ def test_the_wheel_holds_every_module_and_asset_and_no_tests(wheel):
     assert modules
     assert assets
     assert modules | assets <= inside
-    assert {"specdemo/models/files/catalogue.json", "specdemo/py.typed"} <= inside
+    assert {"specdemo/files/catalogue.json", "specdemo/py.typed"} <= inside
     outside = {name.partition("/")[0] for name in inside}
     assert {name for name in outside if not name.endswith(".dist-info")} == {"specdemo"}
     assert b"Requires-Dist: torch<2.14,>=2.8" in metadata
@@ -97,7 +97,7 @@ def test_an_installed_wheel_replays_a_recorded_run_away_from_the_checkout(instal
 
 
 def test_an_installed_wheel_tells_of_itself(installed, tmp_path):
-    code = "import specdemo, specdemo.paths; print(specdemo.__file__, specdemo.paths.ASSETS)"
+    code = "import specdemo, specdemo.config.paths; print(specdemo.__file__, specdemo.config.paths.ASSETS)"
     done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
     assert all(Path(word).is_relative_to(installed) for word in done.stdout.split())
     assert "draft_model" in specdemo(installed, "methods", cwd=tmp_path).stdout

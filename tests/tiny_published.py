@@ -18,11 +18,11 @@ from tiny_trained import HIDDEN, READS
 
 from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader
-from specdemo.models.drafts.compact import CompactModel
-from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.drafts.published.families import FAMILIES
-from specdemo.models.drafts.published.family import Lent, TargetFacts
-from specdemo.models.drafts.published.source import drafter_files
+from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
+from specdemo.models.networks.layouts.families import FAMILIES
+from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.source import drafter_files
 
 HEADS = 4  # of Medusa
 

@@ -17,14 +17,14 @@ from specdemo.bench.audit_result import (
     SamplingAudit,
     save_last,
 )
-from specdemo.bench.judges import judge_greedy, judge_sampling
 from specdemo.bench.lanes import run_once
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress, ProgressCallback, silent
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
+from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.conversation import Conversation
 from specdemo.session.machine import machine_name
 from specdemo.session.studio import Studio
-from specdemo.settings import RunSettings
+from specdemo.session.work.judges import judge_greedy, judge_sampling
 
 if TYPE_CHECKING:
     pass

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.bench.report import aligned
-from specdemo.settings import Sampling
+from specdemo.config.settings import Sampling
 
 LEVEL = 0.01  # chance that one audit blames any method of a correct program
 FILE = "audit.json"
@@ -47,7 +47,7 @@ class SamplingAudit:
     """Whether tokens came from the target's own distributions, each given the tokens before it.
 
     samples: tokens judged; impossible: those among them that the target, read again, rules out
-    p_uniform, p_independent: p-values of the values of `specdemo.bench.statistics.transform`
+    p_uniform, p_independent: p-values of the values of `specdemo.session.work.statistics.transform`
     p_draft: the same in the order of what the pair's draft overrates, None without a draft
     held: none is below the limit
     """

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import Verified
 
 LIMIT = 0.3  # seconds

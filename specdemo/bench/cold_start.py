@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.bench.visit import Outline, Visit, last_value
-from specdemo.errors import UserError
-from specdemo.paths import ASSETS
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 
 CORES = 2
 MEMORY_BYTES = 16 << 30

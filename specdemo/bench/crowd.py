@@ -26,7 +26,7 @@ from typing import Any
 from specdemo.bench.crowd_report import Crowd, Memory, Run, failures, measurement, rows
 from specdemo.bench.page_speed import served
 from specdemo.bench.visit import Outline, Visit, last_value
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 PROMPTS = (
     "Write three sentences about a town called {word}.",

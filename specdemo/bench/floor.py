@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.bench.lanes import FLOOR, LaneResult
-from specdemo.models.files.folder import read_config, tensors
+from specdemo.files.folder import read_config, tensors
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.trace.metrics import Metrics
 

@@ -17,16 +17,16 @@ from specdemo.bench.lanes import PLAIN, Lane, OwnLane, run_lanes
 from specdemo.bench.report import Report
 from specdemo.bench.run import WARM_UP
 from specdemo.bench.suite import Item
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
 from specdemo.engine.cost import ANY_ROWS, CONTEXT
 from specdemo.engine.exactness import read_in_passes
 from specdemo.engine.forward import Decoder, answered
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress, ProgressCallback, silent
+from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.text import encode_conversation
-from specdemo.settings import RunSettings
 
 if TYPE_CHECKING:
     from torch import Tensor

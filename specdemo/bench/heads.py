@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.bench.report import aligned
 from specdemo.bench.suite import Item
+from specdemo.config.errors import UserError
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress, ProgressCallback, silent
+from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.machine import machine_name
 from specdemo.session.text import encode_conversation
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from specdemo.config.settings import POLICIES, RunSettings
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import Studio
-from specdemo.settings import POLICIES, RunSettings
 from specdemo.trace.events import Event, RunFailed
 from specdemo.trace.metrics import Metrics, measure, output_ids, output_probs
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from specdemo.bench.recordings import RUNS, read_index
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKENS = 512

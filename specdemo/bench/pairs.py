@@ -13,10 +13,10 @@ from typing import Any
 from specdemo.bench.lanes import PLAIN
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.bench.suite import Item
-from specdemo.models.progress import ProgressCallback, silent
+from specdemo.config.settings import GREEDY, RunSettings
+from specdemo.files.progress import ProgressCallback, silent
 from specdemo.session.machine import machine_name
 from specdemo.session.studio import Studio
-from specdemo.settings import GREEDY, RunSettings
 
 AUTO = "auto"
 SINGLES = ("ngram", "draft_model", "feature")

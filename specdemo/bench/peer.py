@@ -27,7 +27,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from specdemo.settings import Sampling
+from specdemo.config.settings import Sampling
 
 if TYPE_CHECKING:
     import torch

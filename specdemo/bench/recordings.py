@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdemo.errors import UserError
-from specdemo.paths import ASSETS
-from specdemo.settings import RunSettings
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
+from specdemo.config.settings import RunSettings
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import measure, speedup

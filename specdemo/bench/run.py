@@ -34,15 +34,15 @@ from specdemo.bench.policies import Oracle, regret_table
 from specdemo.bench.report import Report, against, by_position, markdown, readme, summary
 from specdemo.bench.suite import EXAMPLES, Item
 from specdemo.bench.throughput import Throughput, as_table, measure_throughput
+from specdemo.config.errors import UserError
 from specdemo.drafters.methods import METHODS
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress, ProgressCallback, silent
+from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.machine import machine_name
 from specdemo.trace.codec import dumps
 
 if TYPE_CHECKING:
+    from specdemo.config.settings import RunSettings
     from specdemo.session.studio import Studio
-    from specdemo.settings import RunSettings
 
 WARM_UP = "Count from one to ten."
 PACKAGES = ("torch", "transformers", "bitsandbytes")

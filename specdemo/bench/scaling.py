@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.bench.report import aligned
-from specdemo.errors import UserError
-from specdemo.paths import ASSETS
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 from specdemo.trace.events import PLAIN, SPECULATIVE, RunStarted
 from specdemo.trace.metrics import measure
 from specdemo.trace.replay import read

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from specdemo.models.progress import Progress, folder_bytes, megabytes
-from specdemo.settings import AppSettings
+from specdemo.config.settings import AppSettings
+from specdemo.files.progress import Progress, folder_bytes, megabytes
 
 PROMPT = "Write a function that adds two numbers."
 

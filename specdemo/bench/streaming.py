@@ -20,10 +20,10 @@ from pathlib import Path
 
 from specdemo.bench.page_speed import served
 from specdemo.bench.visit import Outline, Visit, last_value
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings, widget_order
 from specdemo.engine.runner import LOOK_SECONDS
-from specdemo.errors import UserError
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings, widget_order
 from specdemo.trace.codec import decode
 from specdemo.trace.events import Event, RunFinished
 from specdemo.trace.metrics import measure

@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdemo.errors import UserError
-from specdemo.paths import ASSETS
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 
 EXAMPLES = ASSETS / "examples.json"
 

@@ -11,8 +11,8 @@ from statistics import median
 
 from specdemo.bench.lanes import run_once
 from specdemo.bench.report import aligned
+from specdemo.config.settings import RunSettings
 from specdemo.session.studio import Studio
-from specdemo.settings import RunSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from gradio_client.utils import apply_diff
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 SILENCE_SECONDS = 60.0  # without a word from a server that sends a sign of life every 15 s
 

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from specdemo.bench.suite import read_suite
 from specdemo.cli import console
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress
-from specdemo.scenarios.batch import Answer, Totals, answer_all
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
+from specdemo.files.progress import Progress
 from specdemo.session.studio import Studio
-from specdemo.settings import RunSettings
+from specdemo.session.work.batch import Answer, Totals, answer_all
 
 
 def answer_prompts(

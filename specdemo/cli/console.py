@@ -14,8 +14,8 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
 from specdemo.cli.options import app_settings
-from specdemo.models.progress import Progress, duration
-from specdemo.settings import AppSettings
+from specdemo.config.settings import AppSettings
+from specdemo.files.progress import Progress, duration
 
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdemo.settings import fields
+from specdemo.config.settings import fields
 from specdemo.trace.typescript import declarations, rules
 
 if TYPE_CHECKING:
-    from specdemo.models.files.catalogue import Pair
+    from specdemo.files.catalogue import Pair
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = "specdemo"
 TYPES = "assets/view/types.d.ts"
 LINKS = "assets/view/core/settings.js"
 RULES = "assets/view/core/rules.js"
 CARDS = (6, 8, 12, 16, 24)  # GB of memory, each of 2**30 bytes
-
-
-def module_map(root: Path = ROOT) -> str:
-    """Every module with the first line of its docstring, a folder a table."""
-    blocks = []
-    folders = sorted({path.parent for path in (root / PACKAGE).rglob("*.py")})
-    for folder in folders:
-        rows = [
-            f"| `{path.name}` | {_first_line(path)} |"
-            for path in sorted(folder.glob("*.py"))
-            if path.name != "__init__.py"
-        ]
-        title = f"### `{folder.relative_to(root).as_posix()}/`"
-        package = folder / "__init__.py"
-        about = _first_line(package) if package.is_file() else ""
-        table = "\n".join(["| module | what it is |", "|---|---|", *rows]) if rows else ""
-        blocks.append("\n\n".join(part for part in (title, about, table) if part))
-    return "\n\n".join(blocks)
 
 
 def methods_table() -> str:
@@ -62,7 +42,7 @@ def methods_table() -> str:
 
 def memory_table() -> str:
     """What the catalogue's pairs need, modelled, and the smallest graphics card that has room for them."""
-    from specdemo.models.files.catalogue import pairs
+    from specdemo.files.catalogue import pairs
     from specdemo.models.outlook import SPARE_BYTES, Way, memory_bytes
 
     def needed(pair: Pair, way: Way) -> int:
@@ -123,7 +103,6 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
     from specdemo.cli.reference import commands_reference, settings_reference
 
     parts = [
-        ("docs/architecture.md", "map", module_map(root)),
         ("docs/algorithm.md", "methods", methods_table()),
         ("docs/hardware.md", "memory", memory_table()),
         ("docs/measured.md", "tables", measured_tables(root)),
@@ -152,11 +131,6 @@ def stale(root: Path = ROOT) -> list[Path]:
         for path, text in generated(root).items()
         if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
-
-
-def _first_line(path: Path) -> str:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return docstring.partition("\n")[0].replace("|", "\\|")
 
 
 def main(arguments: list[str]) -> int:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specdemo.errors import UserError
-from specdemo.settings import (
+from specdemo.config.errors import UserError
+from specdemo.config.settings import (
     DRAWN,
     OWN,
     AppSettings,

@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 
 from specdemo import __version__
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 COMMANDS = {
     "app": "serve the page, where runs can be watched, compared and explored",

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from specdemo.config.settings import AppSettings, RunSettings, Setting, fields
 from specdemo.drafters.methods import METHODS
-from specdemo.settings import AppSettings, RunSettings, Setting, fields
 
 _SHARED = {setting.name for table in (RunSettings, AppSettings) for setting in fields(table)}
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from specdemo.config.settings import RunSettings
 from specdemo.drafters.policies.calibration import MODEL_DRAFT, Calibration, Priors
 from specdemo.drafters.policies.lookahead import Lookahead, make_lookahead
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.settings import RunSettings
 
 if TYPE_CHECKING:
     from specdemo.drafters.draft_reader import DraftReader

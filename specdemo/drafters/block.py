@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.drafters.draft_reader import DraftReader
-    from specdemo.models.drafts.compact import CompactModel
-    from specdemo.models.drafts.compact_weights import Corrector
-    from specdemo.models.drafts.dflash import DFlashModel
+    from specdemo.models.networks.compact import CompactModel
+    from specdemo.models.networks.compact_weights import Corrector
+    from specdemo.models.networks.dflash import DFlashModel
 
 
 class Block:
@@ -31,8 +31,8 @@ class Block:
 
     def __init__(self, draft: DraftReader) -> None:
         from specdemo.engine.prefix import FeatureReader
-        from specdemo.models.drafts.compact import CompactModel
-        from specdemo.models.drafts.dflash import DFlashModel
+        from specdemo.models.networks.compact import CompactModel
+        from specdemo.models.networks.dflash import DFlashModel
 
         assert isinstance(draft.reader, FeatureReader)
         model: object = draft.reader.model

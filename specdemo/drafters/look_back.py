@@ -15,7 +15,7 @@ class LookBack(Drafter):
     """Wraps a drafter of chains and drops its trailing tokens below a threshold, where `Confidence` stops after one.
 
     A scheduler that looks back like this (DSpark's counter-example) chooses by what was drawn which draws
-    the target gets to see, so the tokens that are kept come too often: `specdemo.bench.counterexample`.
+    the target gets to see, so the tokens that are kept come too often: `specdemo.session.work.two_words`.
     Chosen tokens are judged one by one whatever else was proposed, so greedy decoding stays what it is.
     """
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from specdemo.engine.features import Features
     from specdemo.engine.sampling import Shaper
-    from specdemo.models.drafts.medusa import MedusaWeights
+    from specdemo.models.networks.medusa import MedusaWeights
 
 # The static tree holds the likeliest paths if the choice of rank r, d places further on, were right with chance
 # FIRST * FADE ** d * (1 + r) ** -(STEEP * EASE ** d). The numbers are a fit to the published tree for a 7B Vicuna

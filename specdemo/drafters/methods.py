@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from specdemo.config.errors import UserError
 from specdemo.drafters import (
     auto,
     block,
@@ -29,7 +30,6 @@ from specdemo.drafters.policies.fallback import Fallback
 from specdemo.drafters.policies.forecast import Forecast
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.types import Drafter
-from specdemo.errors import UserError
 
 _LIST: tuple[Method, ...] = (
     auto.AUTO,

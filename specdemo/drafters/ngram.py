@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.forward import immediate
 from specdemo.engine.types import Drafter, Outcome, Proposal
-from specdemo.settings import MAX_LOOKAHEAD
 
 
 class Ngram(Drafter):

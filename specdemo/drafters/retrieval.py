@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.forward import immediate
 from specdemo.engine.types import Drafter, Outcome, Proposal
-from specdemo.settings import MAX_LOOKAHEAD
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore

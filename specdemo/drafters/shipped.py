@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from specdemo.config.paths import ASSETS
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.policies.learned import LookaheadWeights
-from specdemo.paths import ASSETS
 
 
 @dataclass(frozen=True, slots=True)

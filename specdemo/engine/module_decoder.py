@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from specdemo.config.errors import UserError
 from specdemo.engine.attention import use_shared_heads, windowed
 from specdemo.engine.forward import ForwardInput, ForwardOutput, piece_rows
-from specdemo.errors import UserError
 
 PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
 

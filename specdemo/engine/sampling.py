@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdemo.settings import Sampling
+from specdemo.config.settings import Sampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specdemo.config.settings import BLOCK, TOKEN
 from specdemo.engine.sampling import ReducedVocabulary, draw, likeliest
 from specdemo.engine.types import Proposal, Verdict
-from specdemo.settings import BLOCK, TOKEN
 from specdemo.trace.events import Status
 
 # How drafts are judged while sampling: (proposal, target_probs, generator) to a verdict.

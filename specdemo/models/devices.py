@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.kernels import cpu_features
 
 if TYPE_CHECKING:

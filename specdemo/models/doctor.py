@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from specdemo.errors import UserError
-from specdemo.models.files.catalogue import ASSETS, DEFAULT_TARGET, find
-from specdemo.models.files.sources import embedded_folder, packed_folder, recipe
-from specdemo.models.files.store import free_bytes, is_complete
-from specdemo.models.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
+from specdemo.files.catalogue import ASSETS, DEFAULT_TARGET, find
+from specdemo.files.progress import folder_bytes, megabytes
+from specdemo.files.sources import embedded_folder, packed_folder, recipe
+from specdemo.files.store import free_bytes, is_complete
+from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
 from specdemo.models.memory import free_ram
-from specdemo.models.progress import folder_bytes, megabytes
 from specdemo.models.quiet import import_bitsandbytes
-from specdemo.settings import AppSettings
 
 PACKAGES = (
     "torch",

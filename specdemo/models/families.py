@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 KEPT = {"full_attention", "sliding_attention"}  # layers whose keys and values are all kept
 UNTOLD = ("doge", "phimoe", "qwen2_moe")  # whose attention is not told how far it may look back

@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specdemo.config.errors import UserError
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.forward import Decoder
 from specdemo.engine.module_decoder import ModuleDecoder, finish
-from specdemo.errors import UserError
+from specdemo.files.folder import check_folder, count_parameters, read_config
+from specdemo.files.packed import is_packed, quantisation
+from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
+from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
 from specdemo.models.decoders.choose import COMPILED, KNOWN, open_decoder, packs
 from specdemo.models.decoders.heads import AUTO, SAMPLE, HeadChoice
 from specdemo.models.decoders.verdicts import Verdicts
 from specdemo.models.devices import choose_device, free_on, gpu_dtype
 from specdemo.models.families import opened_with
-from specdemo.models.files.folder import check_folder, count_parameters, read_config
-from specdemo.models.files.packed import is_packed, quantisation
-from specdemo.models.files.sources import ModelFiles
 from specdemo.models.memory import free_ram, needed_bytes
-from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.models.tokenizers import load_tokenizer
 from specdemo.trace.events import ModelInfo

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdemo.models.files.folder import tensors
+from specdemo.files.folder import tensors
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdemo.models.files import hub
-from specdemo.models.files.catalogue import Drafter, drafters, find, find_drafter
-from specdemo.models.files.hub import CARD, PICKLES
+from specdemo.files import hub
+from specdemo.files.catalogue import Drafter, drafters, find, find_drafter
+from specdemo.files.hub import CARD, PICKLES
 
 LICENCE = re.compile(r"^license:\s*[\"']?([\w.\-]+)", re.MULTILINE)
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
+from specdemo.files import hub
+from specdemo.files.catalogue import DEFAULT_TARGET, Entry, Pair, draft_of, find, pairs
+from specdemo.files.here import missing_bytes
+from specdemo.files.sources import HUB_ID
 from specdemo.kernels import cpu_features
-from specdemo.models.files import hub
-from specdemo.models.files.catalogue import DEFAULT_TARGET, Entry, Pair, draft_of, find, pairs
-from specdemo.models.files.here import missing_bytes
-from specdemo.models.files.sources import HUB_ID
 from specdemo.models.memory import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_bits, loaded_bytes
-from specdemo.settings import AppSettings
 
 SPARE_BYTES = 2_000_000_000  # left for the KV caches, activations and whatever else runs
 KEPT = 0.65  # of drafted tokens, assumed for a draft of the target's own family

@@ -8,34 +8,35 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, Recommended
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
-from specdemo.errors import UserError
-from specdemo.models.drafts.compact import CompactModel
-from specdemo.models.drafts.compact_decoder import CompactDecoder
-from specdemo.models.drafts.compact_files import (
+from specdemo.files.catalogue import DEFAULT_TARGET, draft_of
+from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.files.recommended import recommended
+from specdemo.files.sources import ModelFiles, resolve
+from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
+from specdemo.models.measured import card_name, costs_of
+from specdemo.models.memory import BYTES_PER_WEIGHT
+from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.compact_decoder import CompactDecoder
+from specdemo.models.networks.compact_files import (
     is_compact,
     load_compact,
     read_config,
     read_embedding,
 )
-from specdemo.models.drafts.copy import QuantisedCopy, no_copy_why
-from specdemo.models.drafts.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.drafts.exit import ExitModel
-from specdemo.models.drafts.published.families import find_published
-from specdemo.models.drafts.published.source import drafter_files
-from specdemo.models.drafts.small_draft import ReducedModel, smaller
-from specdemo.models.drafts.trained import Trained, find_trained, stands_alone
-from specdemo.models.files.catalogue import DEFAULT_TARGET, draft_of
-from specdemo.models.files.recommended import recommended
-from specdemo.models.files.sources import ModelFiles, resolve
-from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
-from specdemo.models.measured import card_name, costs_of
-from specdemo.models.memory import BYTES_PER_WEIGHT
-from specdemo.models.progress import Progress, ProgressCallback, silent
+from specdemo.models.networks.copy import QuantisedCopy, no_copy_why
+from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
+from specdemo.models.networks.exit import ExitModel
+from specdemo.models.networks.layouts.families import find_published
+from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.small_draft import ReducedModel, smaller
+from specdemo.models.networks.trained import Trained, find_trained, stands_alone
 from specdemo.models.tokenizers import (
     check_pair,
     check_vocabulary,
@@ -44,7 +45,6 @@ from specdemo.models.tokenizers import (
     stop_ids,
 )
 from specdemo.models.ways import choose_by_measure, with_fastest_kernels
-from specdemo.settings import AppSettings, Recommended
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:

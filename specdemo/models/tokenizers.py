@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from specdemo.errors import UserError
-from specdemo.models.files.sources import ModelFiles
+from specdemo.config.errors import UserError
+from specdemo.files.sources import ModelFiles
 from specdemo.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:

@@ -15,19 +15,19 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.engine.forward import Decoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.errors import UserError
+from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.files.sources import resolve
 from specdemo.models.decoders import gemlite
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.devices import AUTO, FOUR_BIT, best_device, candidates, choose_device
-from specdemo.models.files.sources import resolve
 from specdemo.models.loading import LoadedModel, load_model, pack_as
 from specdemo.models.measured import card_name, machine
-from specdemo.models.progress import Progress, ProgressCallback, silent
 from specdemo.models.tokenizers import load_tokenizer
-from specdemo.settings import AppSettings
 
 TOKENS, WARM = 16, 4  # of a greedy text, and those of them that are not timed
 LIMIT = 60.0  # seconds, with loading, after which no further way is tried

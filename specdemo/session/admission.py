@@ -12,9 +12,9 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from types import TracebackType
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
-from specdemo.settings import AppSettings
 
 TIMED = "timed"  # the kind of work that takes turns, because others would disturb what it measures
 MOST_WAITING = 128  # visitors in the line

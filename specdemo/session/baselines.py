@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from specdemo.settings import RunSettings
+from specdemo.config.settings import RunSettings
 from specdemo.trace.events import Event, FinishReason, ModelInfo, RunFinished, RunStarted, StandIn
 from specdemo.trace.metrics import measure
 

@@ -7,11 +7,11 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.forward import ForwardRequest
-from specdemo.errors import UserError
-from specdemo.settings import RunSettings
 from specdemo.trace.events import Event, RunFailed, RunStarted
 
 if TYPE_CHECKING:

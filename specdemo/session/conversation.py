@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from specdemo.config.settings import RunSettings
 from specdemo.engine.runner import Runner, Steps
 from specdemo.models.memory import return_freed
 from specdemo.session.admission import Admission
@@ -18,7 +19,6 @@ from specdemo.session.caches import Caches
 from specdemo.session.keeper import Keeper
 from specdemo.session.machine import machine_name
 from specdemo.session.meter import Meter
-from specdemo.settings import RunSettings
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted, StandIn
 
 RETURNED = 16_000_000  # bytes of caches from which on it pays to give them back to the system

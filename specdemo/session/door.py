@@ -12,12 +12,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, Recommended, RunSettings
+from specdemo.files.progress import Progress
 from specdemo.session.admission import Admission
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
-from specdemo.settings import AppSettings, Recommended, RunSettings
 from specdemo.trace.events import Event, ModelInfo
 
 if TYPE_CHECKING:

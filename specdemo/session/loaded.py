@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from specdemo.models.progress import ProgressCallback
+from specdemo.config.settings import AppSettings
+from specdemo.files.progress import ProgressCallback
 from specdemo.session.machine import set_threads
-from specdemo.settings import AppSettings
 
 LARGEST, USUAL = "largest", "usual"
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import ClassVar
 
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress, ProgressCallback
+from specdemo.config.errors import UserError
+from specdemo.files.progress import Progress, ProgressCallback
 
 
 class Starting:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, Recommended
 from specdemo.drafters.methods import METHODS, NEEDED, no_exact
 from specdemo.engine.runner import Runner
-from specdemo.errors import UserError
+from specdemo.files.catalogue import pairs
+from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.doctor import installed
-from specdemo.models.files.catalogue import pairs
 from specdemo.models.memory import return_freed
-from specdemo.models.progress import Progress, ProgressCallback
 from specdemo.session.admission import page_line
 from specdemo.session.baselines import Baselines
 from specdemo.session.conversation import Conversation
@@ -26,7 +27,6 @@ from specdemo.session.machine import machine_name
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
 from specdemo.session.starting import Starting
-from specdemo.settings import AppSettings, Recommended
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method

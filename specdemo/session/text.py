@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.trace.events import Choice, Drafted, Event, Node, Place, Verified
 from specdemo.trace.shapes import HALF
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.trace.codec import TraceError, decode
 from specdemo.trace.events import LARGEST_FILE, Event, RunStarted, Trace
 

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import Sampling
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.engine.sampling import Shaper, draw_at
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress, ProgressCallback
+from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.text import encode_conversation
-from specdemo.settings import Sampling
 from specdemo.training.data import (
     Answer,
     Prompt,

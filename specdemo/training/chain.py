@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdemo.models.drafts.four_bit import rounded
+from specdemo.models.networks.four_bit import rounded
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.evaluate import Tally
 from specdemo.training.student import DistilledHead, Student, compiled, normalised_error

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 SORTED_WITHIN = 1024  # rows that are sorted by length together: little padding, still mixed
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from specdemo.config.errors import UserError
 from specdemo.drafters.memory.datastore import CARD, FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.drafters.retrieval import LONGEST
-from specdemo.errors import UserError
-from specdemo.models.files.store import scratch
-from specdemo.models.progress import Progress, ProgressCallback, silent
+from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.files.store import scratch
 from specdemo.models.quiet import quiet_transformers
 from specdemo.session.text import encode_conversation
 from specdemo.trace.events import ModelInfo, RunStarted

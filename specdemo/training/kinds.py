@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from specdemo.config.errors import UserError
 from specdemo.drafters.methods import TRAINED
-from specdemo.errors import UserError
-from specdemo.models.drafts.compact_files import load_state, read_config, read_layer, read_tensor
-from specdemo.models.drafts.four_bit import rounded
+from specdemo.models.networks.compact_files import load_state, read_config, read_layer, read_tensor
+from specdemo.models.networks.four_bit import rounded
 from specdemo.models.quiet import quiet_transformers
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask, Shared
 from specdemo.training.eagle3_network import Eagle3Network

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from specdemo.config.errors import UserError
 from specdemo.drafters.policies.learned import FEATURES, DraftFeatures, Learned, LookaheadWeights
 from specdemo.drafters.policies.lookahead import Constant, Lookahead
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.types import Outcome, Proposal, Verdict
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress, ProgressCallback, silent
+from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.trace.events import Node, RunStarted, Status, Trace, Verified
 from specdemo.trace.replay import read
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from specdemo.models.drafts.four_bit import rounded
+from specdemo.models.networks.four_bit import rounded
 from specdemo.training.chain import Shared
 from specdemo.training.data import Row, batches
 from specdemo.training.evaluate import Tally

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.drafters.methods import TRAINED
-from specdemo.errors import UserError
-from specdemo.models.drafts.compact_files import read_config
-from specdemo.settings import AppSettings
+from specdemo.models.networks.compact_files import read_config
 
 # What a drafter computes, and the kinds that have the form; none stands for all.
 FORMS: dict[str, tuple[str, ...]] = {

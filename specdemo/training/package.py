@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdemo.errors import UserError
-from specdemo.models.drafts.compact_files import FORMAT, save_compact
+from specdemo.config.errors import UserError
+from specdemo.models.networks.compact_files import FORMAT, save_compact
 from specdemo.training.card import Card, render
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
+from specdemo.config.errors import UserError
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.cache import RollbackCache
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress, ProgressCallback
+from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.training.data import Answer, Prompt, Row, batches, padded, save_answers
 

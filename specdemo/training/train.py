@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
+from specdemo.files.sources import ModelFiles, resolve
+from specdemo.files.store import check_space, make_folder, reporting_full_disk
 from specdemo.models.devices import choose_device
-from specdemo.models.drafts.compact_files import HEAD, read_embedding, read_tensor
-from specdemo.models.files.sources import ModelFiles, resolve
-from specdemo.models.files.store import check_space, make_folder, reporting_full_disk
 from specdemo.models.loading import load_model, pack_as
-from specdemo.models.progress import Progress, ProgressCallback, megabytes, silent
+from specdemo.models.networks.compact_files import HEAD, read_embedding, read_tensor
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.training.card import PLOT, Card, describe_machine
 from specdemo.training.options import TrainOptions

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from specdemo.errors import UserError
-from specdemo.models.drafts.four_bit import rounded
-from specdemo.models.progress import Progress, ProgressCallback
+from specdemo.config.errors import UserError
+from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.models.networks.four_bit import rounded
 from specdemo.training.data import Row, batches
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import segno
 
-from specdemo.settings import loopback
+from specdemo.config.settings import loopback
 from specdemo.ui.words.en import teach as words
 
 QUIET = 4  # light modules around a QR code

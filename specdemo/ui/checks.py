@@ -12,8 +12,8 @@ from typing import Any
 import gradio as gr
 from gradio.components.api_component import Api
 
-from specdemo.errors import UserError
-from specdemo.settings import AppSettings, RunSettings
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.ui.visits import Visits
 from specdemo.ui.words.en import limits as words
 

@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
-from specdemo.paths import ASSETS
+from specdemo.config.paths import ASSETS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge", "microsoft-edge")
 ICON = ASSETS / "icons" / "app.png"

@@ -12,10 +12,10 @@ import gradio as gr
 from gradio.context import LocalContext
 from gradio.events import api
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings, Setting, field, fields
 from specdemo.session.caches import failure
 from specdemo.session.door import Door
-from specdemo.settings import RunSettings, Setting, field, fields
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import answering, baseline, measure, output_text, speedup

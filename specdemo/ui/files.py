@@ -13,7 +13,7 @@ from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
-from specdemo.paths import ASSETS
+from specdemo.config.paths import ASSETS
 
 FOLDERS = {name: ASSETS / name for name in ("view", "runs", "icons")}
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

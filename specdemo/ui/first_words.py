@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from specdemo.export.table import data_block
-from specdemo.paths import ASSETS
+from specdemo.config.paths import ASSETS
 from specdemo.trace.events import SPECULATIVE, Drafted, Event
 from specdemo.trace.replay import parse
+from specdemo.trace.tables import data_block
 from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address
 from specdemo.ui.recorded import recorded_runs

@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from specdemo.errors import UserError
-from specdemo.settings import AppSettings
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.ui.words.en import limits as words
 
 _LOG = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from html import escape
 
 import gradio as gr
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.ui import words
 from specdemo.ui.dialogs import create_dialog_buttons
 from specdemo.ui.view import status_view

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from specdemo.settings import DRAWN, OWN, field
+from specdemo.config.settings import DRAWN, OWN, field
 from specdemo.ui.checks import MOST_NUMBER
 from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.words.en import teach as words

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress
+from specdemo.config.errors import UserError
+from specdemo.config.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
+from specdemo.files.progress import Progress
 from specdemo.session.door import Door
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.streaming import QUICK, Task, stream

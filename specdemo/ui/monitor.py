@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
-from specdemo.settings import AppSettings
 
 
 class Watched(Protocol):

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
-from specdemo.errors import UserError
-from specdemo.models.progress import duration, megabytes
-from specdemo.settings import DRAWN, GREEDY, OWN, PROJECT, Recommended, Sampling
+from specdemo.config.errors import UserError
+from specdemo.config.settings import DRAWN, GREEDY, OWN, PROJECT, Recommended, Sampling
+from specdemo.files.progress import duration, megabytes
 from specdemo.ui import words
 
 if TYPE_CHECKING:
+    from specdemo.files.progress import Progress
     from specdemo.models.offers import Offer
     from specdemo.models.outlook import Outlook
-    from specdemo.models.progress import Progress
-    from specdemo.scenarios.batch import Answer, Totals
     from specdemo.session.admission import Waiting
     from specdemo.session.menu import MethodInfo, PairInfo
+    from specdemo.session.work.batch import Answer, Totals
     from specdemo.trace.events import ModelInfo
 
 

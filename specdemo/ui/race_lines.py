@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specdemo.scenarios.race import RecordedRace
+from specdemo.config.settings import RunSettings
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import RunSettings
+from specdemo.session.work.race import RecordedRace
 from specdemo.ui import present
 from specdemo.ui.words.en import race as words
 

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from specdemo.errors import UserError
-from specdemo.export.table import SCRIPTS, modules, player_page, style_files
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
+from specdemo.config.settings import AppSettings
 from specdemo.models.doctor import installed
-from specdemo.paths import ASSETS
-from specdemo.settings import AppSettings
+from specdemo.trace.tables import SCRIPTS, modules, player_page, style_files
 from specdemo.ui import words
 from specdemo.ui.files import address, files_route
 from specdemo.ui.first_words import first_words

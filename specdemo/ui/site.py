@@ -10,9 +10,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from specdemo.errors import UserError
-from specdemo.export.scorm import scorm_package
-from specdemo.export.table import (
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
+from specdemo.session.studio import Studio
+from specdemo.session.work.race import recorded_races
+from specdemo.trace.tables import (
     SCRIPTS,
     data_block,
     modules,
@@ -20,9 +22,7 @@ from specdemo.export.table import (
     plotly_path,
     style_files,
 )
-from specdemo.scenarios.race import recorded_races
-from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
+from specdemo.ui.scorm import scorm_package
 
 ASSETS = SCRIPTS.parent
 RUNS = ASSETS / "runs"

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import gradio as gr
 from gradio.context import LocalContext
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.session.admission import Cancel, Turn
 from specdemo.session.door import Door
 from specdemo.ui import present, words

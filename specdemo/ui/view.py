@@ -8,7 +8,7 @@ from functools import wraps
 
 import gradio as gr
 
-from specdemo.paths import ASSETS
+from specdemo.config.paths import ASSETS
 from specdemo.ui import words
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address

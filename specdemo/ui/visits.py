@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from gradio.context import LocalContext
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import loopback
 from specdemo.session.door import Changed, Door
-from specdemo.settings import loopback
 from specdemo.ui.words.en import limits as words
 
 MOST_VISITS = 4096  # that are remembered; those that were not heard of for longest are forgotten

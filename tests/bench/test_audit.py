@@ -22,7 +22,8 @@ from specdemo.bench.audit_result import (
     load_last,
     save_last,
 )
-from specdemo.bench.judges import judge_greedy, judge_sampling, reread
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, Sampling
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.nothing import Nothing
 from specdemo.drafters.oracle import Scripted
@@ -32,9 +33,8 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.engine.verify import verify_sampling
-from specdemo.errors import UserError
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import AppSettings, Sampling
+from specdemo.session.work.judges import judge_greedy, judge_sampling, reread
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import output_ids
 

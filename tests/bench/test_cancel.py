@@ -10,8 +10,8 @@ from letters import tiny_pair
 
 from specdemo.bench import cancel
 from specdemo.bench.cancel import ANSWERING, READING
+from specdemo.config.settings import AppSettings
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
 
 
 @pytest.fixture

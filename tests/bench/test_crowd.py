@@ -13,8 +13,8 @@ from specdemo.bench import crowd as bench
 from specdemo.bench.crowd import Secrets
 from specdemo.bench.crowd_report import OUTCOMES, Crowd, Memory, Run
 from specdemo.cli.commands.app import make_page
+from specdemo.config.settings import AppSettings
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,12 @@ from specdemo.bench.suite import Item
 from specdemo.cli import console
 from specdemo.cli.measurements import _section
 from specdemo.cli.parser import main
+from specdemo.config.errors import UserError
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.errors import UserError
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.session.menu import MethodInfo

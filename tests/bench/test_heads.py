@@ -10,7 +10,7 @@ from passes import WORDS, tiny_nf4
 from specdemo.bench import heads
 from specdemo.bench.suite import Item
 from specdemo.cli.measurements import _section
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.kernels import runtime
 from specdemo.models.decoders.choose import compile_pass
 

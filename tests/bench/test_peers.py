@@ -17,8 +17,8 @@ from specdemo.bench import peers
 from specdemo.bench.lanes import LaneLost, LaneResult, run_lanes
 from specdemo.bench.peer import LlamaSpeaker, PeerSpec, TransformersSpeaker, serve
 from specdemo.bench.peers import PeerLane, PeerProcess, gguf_file, open_peer
-from specdemo.errors import UserError
-from specdemo.settings import AppSettings, RunSettings, Sampling
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.trace.events import ModelInfo
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]

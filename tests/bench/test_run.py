@@ -21,6 +21,8 @@ from specdemo.bench.suite import Item
 from specdemo.bench.throughput import measure_throughput
 from specdemo.cli import console
 from specdemo.cli.parser import main
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, Recommended, RunSettings
 from specdemo.drafters.nothing import Nothing
 from specdemo.drafters.oracle import Scripted
 from specdemo.engine.cost import CostProfile
@@ -30,9 +32,7 @@ from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.errors import UserError
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import AppSettings, Recommended, RunSettings
 from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 

@@ -18,7 +18,7 @@ from specdemo.bench.scaling import (
     phases,
     recorded_machine,
 )
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.trace.metrics import measure
 from specdemo.trace.replay import read
 

@@ -5,7 +5,7 @@ import json
 from tiny_gguf import tiny_gguf
 
 from specdemo.bench import starts
-from specdemo.settings import AppSettings
+from specdemo.config.settings import AppSettings
 
 
 def test_the_first_start_packs_and_a_later_one_reads(tmp_path, monkeypatch, capsys):

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from specdemo.bench.streaming import DETAIL, Streaming, inputs, last_value, rates, table
-from specdemo.errors import UserError
-from specdemo.settings import RunSettings, Sampling, widget_order
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings, Sampling, widget_order
 from specdemo.trace.events import Node, RunFinished, Status, Verified
 from specdemo.ui.tabs import play
 

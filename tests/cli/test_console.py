@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from specdemo.cli import console
-from specdemo.models.progress import Progress
+from specdemo.files.progress import Progress
 
 
 @pytest.fixture

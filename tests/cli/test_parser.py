@@ -16,9 +16,9 @@ from specdemo.cli import commands
 from specdemo.cli.commands import app as app_command
 from specdemo.cli.options import add_settings, app_settings, lane_settings, run_settings
 from specdemo.cli.parser import COMMANDS, build_parser, main
-from specdemo.errors import UserError
-from specdemo.paths import ASSETS
-from specdemo.settings import AppSettings, RunSettings, Sampling, fields
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
+from specdemo.config.settings import AppSettings, RunSettings, Sampling, fields
 
 FOLDER = Path(commands.__file__).parent
 

@@ -96,7 +96,7 @@ import json
 from specdemo.bench.lanes import expand
 from specdemo.drafters.methods import METHODS
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
+from specdemo.config.settings import AppSettings
 from specdemo.ui import words
 from specdemo.ui.app import create_app
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from conftest import bound_target, drafter_for, innermost, open_draft
 
+from specdemo.config.settings import Sampling
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.forward import answered
-from specdemo.settings import Sampling
 
 TEXT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 DEPTH = 4

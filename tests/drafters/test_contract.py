@@ -24,6 +24,7 @@ from conftest import (
 )
 from tiny_published import published
 
+from specdemo.config.settings import POLICIES, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.drafters.oracle import Scripted
 from specdemo.engine.forward import answered, immediate
@@ -34,7 +35,6 @@ from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.engine.verify import verify_block, verify_sampling
-from specdemo.settings import POLICIES, Sampling
 from specdemo.trace.events import FinishReason, Verified
 from specdemo.trace.metrics import output_ids
 

@@ -14,6 +14,7 @@ from conftest import (
     run_lane,
 )
 
+from specdemo.config.settings import Sampling
 from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
 from specdemo.drafters.copy_through import CopyThrough, Through
@@ -24,7 +25,6 @@ from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.forward import answered
 from specdemo.engine.types import Outcome, Proposal, Verdict
-from specdemo.settings import Sampling
 from specdemo.trace.events import Drafted, Origin, Status
 from specdemo.trace.metrics import output_ids
 

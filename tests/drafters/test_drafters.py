@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from conftest import PROFILE
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.methods import make_drafter
@@ -17,8 +19,6 @@ from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.forward import Sharing, answered, immediate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
-from specdemo.errors import UserError
-from specdemo.settings import RunSettings, Sampling
 from specdemo.trace.events import Status
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import reference_greedy, run_lane
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import Sampling
 from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.policies.learned import FEATURES, DraftFeatures, Learned, LookaheadWeights
@@ -16,8 +18,6 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
-from specdemo.errors import UserError
-from specdemo.settings import Sampling
 from specdemo.trace.events import Drafted, Status, Verified
 from specdemo.trace.metrics import output_ids
 

@@ -7,6 +7,7 @@ import torch
 from conftest import PROFILE, VOCABULARY, reference_greedy, run_lane
 from torch.nn import functional as F
 
+from specdemo.config.settings import Sampling
 from specdemo.drafters.depths import best_paths, depth_tree
 from specdemo.drafters.medusa import Medusa, static_shape
 from specdemo.drafters.policies.calibration import Calibration
@@ -15,8 +16,7 @@ from specdemo.engine.features import Features
 from specdemo.engine.forward import answered
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.models.drafts.medusa import MedusaWeights
-from specdemo.settings import Sampling
+from specdemo.models.networks.medusa import MedusaWeights
 from specdemo.trace.metrics import measure, output_ids
 
 PROMPT = [1, 9, 20, 33, 7, 7, 12]

@@ -9,9 +9,9 @@ from dataclasses import fields
 import pytest
 
 from specdemo import drafters
+from specdemo.config.settings import RunSettings
 from specdemo.drafters.base import Method
 from specdemo.drafters.methods import METHODS, NEEDED, TRAINED
-from specdemo.settings import RunSettings
 
 ENTRIES = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 

@@ -7,6 +7,8 @@ import torch
 from conftest import PROFILE, reference_greedy, run_lane, tiny_llama
 from torch.nn import functional as F
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.markov import MarkovCounts
 from specdemo.drafters.memory.online_head import MOST_PAIRS, OnlineHead
@@ -15,11 +17,9 @@ from specdemo.drafters.methods import make_drafter
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.errors import UserError
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.drafts.compact import CompactModel
-from specdemo.models.drafts.compact_weights import CompactConfig, CompactWeights
-from specdemo.settings import RunSettings, Sampling
+from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights
 from specdemo.trace.metrics import Metrics, measure, output_ids
 
 HIDDEN, VOCABULARY = 32, 64

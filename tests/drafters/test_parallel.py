@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from conftest import drafter_for, header, innermost, reference_greedy, run_lane
 
+from specdemo.config.settings import Sampling
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.settings import Sampling
 from specdemo.trace.events import Drafted, Verified
 from specdemo.trace.metrics import measure, output_ids
 

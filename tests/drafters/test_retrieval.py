@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from conftest import VOCABULARY, reference_greedy, run_lane
 
+from specdemo.config.errors import UserError
 from specdemo.drafters.memory.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
 from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.drafters.retrieval import Retrieval, most_frequent
 from specdemo.engine.forward import answered
-from specdemo.errors import UserError
 from specdemo.trace.codec import encode
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import measure, output_ids

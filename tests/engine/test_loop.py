@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import VOCABULARY, drafter_for, header, reference_greedy, run_lane
 
+from specdemo.config.settings import Sampling
 from specdemo.drafters.nothing import Nothing
 from specdemo.drafters.oracle import Scripted, always_right, always_wrong
 from specdemo.engine.limits import Limits
@@ -12,7 +13,6 @@ from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.settings import Sampling
 from specdemo.trace.events import FinishReason, Status
 from specdemo.trace.metrics import measure, output_ids
 

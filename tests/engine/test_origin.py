@@ -6,12 +6,12 @@ import pytest
 import torch
 from conftest import drafter_for, run_lane
 
+from specdemo.config.settings import Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.engine.verify import verify_block, verify_sampling
-from specdemo.settings import Sampling
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import Drafted, Node, Origin, Verified
 

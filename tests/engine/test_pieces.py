@@ -13,6 +13,7 @@ from conftest import (
     tiny_llama,
 )
 
+from specdemo.config.settings import Sampling
 from specdemo.engine import forward
 from specdemo.engine.forward import ForwardRequest, answer_together, piece_rows, pieces
 from specdemo.engine.limits import Limits
@@ -20,7 +21,6 @@ from specdemo.engine.loop import generate, steps
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.settings import Sampling
 from specdemo.trace.events import FinishReason, RunFinished, RunStarted
 from specdemo.trace.metrics import output_ids
 

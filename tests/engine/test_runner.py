@@ -11,6 +11,7 @@ from conftest import drafter_for, header, reference_greedy
 from lanes import PROMPTS, Slow, lane, together
 from transformers import LlamaForCausalLM
 
+from specdemo.config.settings import Sampling
 from specdemo.drafters.nothing import Nothing
 from specdemo.engine.forward import ForwardRequest, answer_together, immediate
 from specdemo.engine.loop import generate
@@ -19,7 +20,6 @@ from specdemo.engine.runner import Runner
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.settings import Sampling
 from specdemo.trace.events import RunStarted, Verified
 from specdemo.trace.metrics import output_ids
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers.generation.logits_process import TopPLogitsWarper
 
+from specdemo.config.settings import Sampling
 from specdemo.engine import sampling
 from specdemo.engine.sampling import Shaper
-from specdemo.settings import Sampling
 
 
 @pytest.mark.parametrize("top_p", [0.0001, 0.3, 0.9, 0.999])

@@ -7,11 +7,11 @@ import torch
 from conftest import open_target, tiny_llama
 from transformers import JambaConfig, MistralConfig
 
+from specdemo.config.errors import UserError
 from specdemo.engine.cache import BLOCK
 from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal
-from specdemo.errors import UserError
 from specdemo.models.families import check_rollback
 
 PROMPT = [3, 14, 15, 9, 26, 5]

@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 import torch
 
+from specdemo.config.settings import VERIFICATIONS
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.types import Proposal
 from specdemo.engine.verify import (
@@ -17,7 +18,6 @@ from specdemo.engine.verify import (
     verify_greedy,
     verify_sampling,
 )
-from specdemo.settings import VERIFICATIONS
 from specdemo.trace.events import Status
 
 TARGET = torch.tensor([0.45, 0.3, 0.15, 0.1])

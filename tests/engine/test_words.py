@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from specdemo.config.settings import Sampling
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
-from specdemo.settings import Sampling
 
 
 def test_words_are_widened_to_their_tokens():

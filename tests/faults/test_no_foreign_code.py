@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from specdemo.models.files.catalogue import entries
+from specdemo.files.catalogue import entries
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [*(ROOT / "specdemo").rglob("*.py"), *ROOT.glob("*.py")]

@@ -9,9 +9,9 @@ import pytest
 from fuzz.odd import COUNT, SEED, damaged
 from tiny_files import make_tiny_model
 
-from specdemo.errors import UserError
-from specdemo.models.files.convert import convert_gguf
-from specdemo.models.files.folder import broken_files, check_folder, count_parameters
+from specdemo.config.errors import UserError
+from specdemo.files.convert import convert_gguf
+from specdemo.files.folder import broken_files, check_folder, count_parameters
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_any_safetensors_file_is_whole_or_told(tiny, tmp_path):
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json"])
 def test_any_description_of_a_model_is_read_or_told(tiny, tmp_path, name):
-    from specdemo.models.files.sources import ModelFiles
+    from specdemo.files.sources import ModelFiles
     from specdemo.models.tokenizers import load_tokenizer
 
     rng = random.Random(SEED)

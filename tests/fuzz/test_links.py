@@ -10,8 +10,8 @@ import pytest
 from fuzz.odd import COUNT, SEED, text, value
 
 from specdemo.cli.commands.app import make_page
+from specdemo.config.settings import AppSettings
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
 from specdemo.ui.links import follow, read_link
 from specdemo.ui.words.en import teach
 

@@ -10,8 +10,7 @@ from fuzz.odd import COUNT, SEED, TEXTS, text
 from tiny_files import make_tiny_tokenizer
 from ui.conftest import browser  # noqa: F401 - a fixture
 
-from specdemo.errors import UserError
-from specdemo.export.table import csv_table, html_replay
+from specdemo.config.errors import UserError
 from specdemo.session.text import TokenText, encode_conversation
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import (
@@ -26,6 +25,7 @@ from specdemo.trace.events import (
     Verified,
 )
 from specdemo.trace.replay import parse
+from specdemo.trace.tables import csv_table, html_replay
 from specdemo.ui.words import VIEW
 
 MARKUP, IMAGE = "<script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"

@@ -9,9 +9,9 @@ import pytest
 from fuzz.odd import COUNT, SEED, value
 
 from specdemo.cli.commands.app import make_page
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings, widget_order
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings, widget_order
 from specdemo.ui.checks import asked_settings, asked_text, check_values
 
 

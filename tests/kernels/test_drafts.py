@@ -10,6 +10,7 @@ from passes import TEXT, error
 from tiny_compact import compact, features_of, feeding, injecting
 from torch.nn import functional as F
 
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.draft_reader import DraftReader
@@ -22,10 +23,9 @@ from specdemo.engine.prefix import FeatureReader, PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Proposal
 from specdemo.kernels import runtime
-from specdemo.models.drafts.compact import CompactModel
-from specdemo.models.drafts.compact_decoder import CompactDecoder
-from specdemo.models.drafts.compact_weights import Injection, MixedEmbedding
-from specdemo.settings import RunSettings, Sampling
+from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.compact_decoder import CompactDecoder
+from specdemo.models.networks.compact_weights import Injection, MixedEmbedding
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"

@@ -21,7 +21,7 @@ from specdemo.kernels import cpu_features, runtime
 from specdemo.models.decoders.choose import agrees, compile_pass, open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Joined
-from specdemo.models.drafts.copy import matrices
+from specdemo.models.networks.copy import matrices
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"

@@ -10,7 +10,7 @@ import pytest
 from passes import BUILDS, tiny
 from tiny_files import make_tiny_model, make_tiny_tokenizer
 
-from specdemo.models.files.catalogue import Wheel
+from specdemo.files.catalogue import Wheel
 
 
 @pytest.fixture(scope="session")

@@ -6,13 +6,13 @@ import pytest
 import torch
 from conftest import tiny_llama
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.engine.module_decoder import ModuleDecoder
-from specdemo.errors import UserError
 from specdemo.kernels import cpu_features
 from specdemo.models import devices, doctor, loading
 from specdemo.models.decoders import choose
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.settings import AppSettings
 
 
 @pytest.fixture

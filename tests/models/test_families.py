@@ -13,13 +13,13 @@ from tiny_trained import READS
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from specdemo.config.errors import UserError
 from specdemo.engine.attention import windowed
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.errors import UserError
+from specdemo.files.sources import resolve
 from specdemo.models.decoders.choose import knows
 from specdemo.models.families import check_rollback
-from specdemo.models.files.sources import resolve
 from specdemo.models.loading import load_model
 from specdemo.trace.events import Verified
 from specdemo.trace.metrics import output_ids

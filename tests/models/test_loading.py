@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.files.folder import count_parameters
+from specdemo.files.sources import ModelFiles
 from specdemo.models import loading, memory
 from specdemo.models.devices import choose_device
-from specdemo.models.files.folder import count_parameters
-from specdemo.models.files.sources import ModelFiles
 from specdemo.models.loading import load_model
 
 torch = pytest.importorskip("torch")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
+from specdemo.files.catalogue import find, pairs
 from specdemo.models import outlook
-from specdemo.models.files.catalogue import find, pairs
 from specdemo.models.outlook import (
     KEPT,
     SPARE_BYTES,
@@ -19,7 +20,6 @@ from specdemo.models.outlook import (
     rates,
     to_download,
 )
-from specdemo.settings import AppSettings
 
 GB = 10**9
 PAIRS = {pair.name: pair for pair in pairs()}

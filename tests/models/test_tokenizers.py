@@ -2,8 +2,8 @@
 
 import pytest
 
-from specdemo.errors import UserError
-from specdemo.models.files.sources import ModelFiles
+from specdemo.config.errors import UserError
+from specdemo.files.sources import ModelFiles
 from specdemo.models.tokenizers import check_pair, check_vocabulary, load_tokenizer, same_tokenizer
 
 OTHER = "she sells sea shells by the sea shore and the shells she sells are surely sea shells"

@@ -8,12 +8,12 @@ import pytest
 import torch
 from conftest import tiny_llama
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.kernels import cpu_features
 from specdemo.models import devices, doctor, ways
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.ways import Finding, Trial, fastest
-from specdemo.settings import AppSettings
 
 SAYS = {"cpu": ([1, 2, 3], 0.004), "mps": ([1, 2, 3], 0.002)}
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from conftest import Clock
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.session.admission import Admission, Cancel, Full, Waiting
 
 WAIT = 10.0

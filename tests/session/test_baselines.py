@@ -8,11 +8,11 @@ import pytest
 from conftest import Clock
 from letters import tiny_pair
 
+from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.drafters.shipped import Shipped
 from specdemo.session.baselines import RECENT_SECONDS, Baselines
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings, Sampling
 from specdemo.trace.codec import dumps, loads
 from specdemo.trace.events import PLAIN, SPECULATIVE, RunFinished, RunStarted
 from specdemo.trace.metrics import measure, output_ids, speedup

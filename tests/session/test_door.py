@@ -9,12 +9,12 @@ import pytest
 from conftest import loaded
 from letters import tiny_pair
 
-from specdemo.scenarios import lab, proposals
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session import studio as studio_module
 from specdemo.session.conversation import Conversation
 from specdemo.session.door import Door
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings
+from specdemo.session.work import lab, proposals
 
 
 class PlainConversation(Conversation):
@@ -22,7 +22,7 @@ class PlainConversation(Conversation):
 
     def perform(self, work, arguments, cancel=None):
         module, name = work.__module__, work.__qualname__
-        assert module.startswith("specdemo.scenarios.")
+        assert module.startswith("specdemo.session.work.")
         assert name.isidentifier()
         assert {lab.__name__: lab, proposals.__name__: proposals}[module].__dict__[name] is work
         arguments = json.loads(json.dumps(arguments))

@@ -10,13 +10,13 @@ import pytest
 from conftest import Clock
 from letters import tiny_pair
 
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.shipped import Shipped
 from specdemo.session import conversation as conversation_module
 from specdemo.session.caches import Caches
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import RunStarted
 from specdemo.trace.metrics import output_ids
 

@@ -9,14 +9,14 @@ from conftest import Clock
 from letters import tiny_pair
 from prometheus_client.parser import text_string_to_metric_families
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.shipped import Shipped
-from specdemo.errors import UserError
 from specdemo.session.admission import Admission
 from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import Loaded
 from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import RunFailed
 from specdemo.trace.metrics import measure
 

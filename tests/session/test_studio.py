@@ -12,17 +12,17 @@ import torch
 from conftest import header, nonsense_store
 from letters import tiny_pair
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
 from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.forward import ForwardRequest, answer_together
 from specdemo.engine.verify import VERIFIERS, verify_sampling
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress
+from specdemo.files.progress import Progress
 from specdemo.session import studio as studio_module
 from specdemo.session.caches import Caches
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
-from specdemo.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
 

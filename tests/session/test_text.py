@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.session.text import TokenText, encode_conversation
 from specdemo.trace.events import Node, Status, Verified
 

@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from specdemo.errors import UserError
-from specdemo.export.table import csv_table
-from specdemo.paths import ASSETS
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 from specdemo.trace.codec import decode, dumps
 from specdemo.trace.events import LARGEST_FILE, SCHEMA_VERSION, Drafted, RunStarted, Verified
 from specdemo.trace.metrics import calibration_error, measure, output_ids, timeline
 from specdemo.trace.replay import parse, read
+from specdemo.trace.tables import csv_table
 from specdemo.ui.words import de as german
 from specdemo.ui.words import en as english
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.trace.codec import TraceError, decode, dumps, encode, loads
 from specdemo.trace.events import (
     Drafted,

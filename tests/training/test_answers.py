@@ -9,10 +9,10 @@ import pytest
 import torch
 from conftest import open_target, reference_greedy, tiny_llama
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import Sampling
 from specdemo.engine.cache import RollbackCache
-from specdemo.errors import UserError
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.settings import Sampling
 from specdemo.training.answers import Joined, Writer, Writing, read_shards, states_path
 from specdemo.training.data import Answer, Prompt, save_answers
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from specdemo.config.errors import UserError
 from specdemo.drafters.policies.learned import FEATURES, Learned, LookaheadWeights
 from specdemo.drafters.policies.lookahead import Constant
 from specdemo.engine.cost import CostProfile
-from specdemo.errors import UserError
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import ModelInfo, Node, RunStarted, Status, Trace, Verified
 from specdemo.training import lookahead

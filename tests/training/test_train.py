@@ -20,19 +20,19 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.methods import TRAINED
 from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.forward import ForwardRequest, answer_together
-from specdemo.errors import UserError
-from specdemo.models.drafts.compact_files import export, read_config
-from specdemo.models.drafts.published.writing import write_published
-from specdemo.models.files.sources import resolve
+from specdemo.files.progress import Progress
+from specdemo.files.sources import resolve
+from specdemo.models.networks.compact_files import export, read_config
+from specdemo.models.networks.layouts.writing import write_published
 from specdemo.models.pair import load_pair
-from specdemo.models.progress import Progress
 from specdemo.session.caches import Caches
 from specdemo.session.loaded import Loaded
-from specdemo.settings import AppSettings, RunSettings
 from specdemo.trace.events import Drafted, ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.training.data import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from specdemo.config.settings import AUTHORS, AppSettings, Recommended, RunSettings, Sampling
 from specdemo.session.admission import Admission
 from specdemo.session.menu import MethodInfo
-from specdemo.settings import AUTHORS, AppSettings, Recommended, RunSettings, Sampling
 from specdemo.trace.events import (
     FinishReason,
     ModelInfo,

@@ -12,11 +12,11 @@ import pytest
 from gradio_client.utils import apply_diff
 from letters import tiny_pair
 
+from specdemo.config.settings import AppSettings
 from specdemo.drafters.shipped import Shipped
 from specdemo.session import studio as studio_module
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
 from specdemo.ui.app import create_app, launch_options
 
 API = "/gradio_api"

@@ -8,8 +8,8 @@ import threading
 import pytest
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio
 
-from specdemo.errors import UserError
-from specdemo.scenarios.batch import State
+from specdemo.config.errors import UserError
+from specdemo.session.work.batch import State
 from specdemo.ui import words
 from specdemo.ui.streaming import leave
 from specdemo.ui.tabs.batch import BatchHandlers

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from specdemo.errors import UserError
-from specdemo.models.progress import Progress
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
+from specdemo.files.progress import Progress
 from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
 from specdemo.trace.events import (
     Drafted,
     FinishReason,

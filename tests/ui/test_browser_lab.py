@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
-from specdemo.errors import UserError
-from specdemo.scenarios.lab import Lane
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
+from specdemo.session.work.lab import Lane
 from specdemo.trace.events import ModelInfo
 from specdemo.ui.app import create_app, launch_options
 from specdemo.ui.tabs import lab

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from specdemo.scenarios.proposals import Comparison, Guess, Text
+from specdemo.config.settings import AppSettings
 from specdemo.session.menu import MethodInfo
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
+from specdemo.session.work.proposals import Comparison, Guess, Text
 from specdemo.trace.events import (
     Drafted,
     FinishReason,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ui.test_browser import ReadyStudio
 
-from specdemo.settings import AppSettings
+from specdemo.config.settings import AppSettings
 from specdemo.ui import words
 from specdemo.ui.app import create_app, launch_options
 from specdemo.ui.recorded import recorded_runs

@@ -25,9 +25,9 @@ import pytest
 
 from specdemo.cli import parser as cli
 from specdemo.cli.commands import class_pack
-from specdemo.errors import UserError
-from specdemo.export.scorm import ADL, CONTENT, scorm_package
+from specdemo.config.errors import UserError
 from specdemo.ui import words
+from specdemo.ui.scorm import ADL, CONTENT, scorm_package
 from specdemo.ui.site import ASSETS, RUNS
 from specdemo.ui.tabs.lessons import lessons_words
 

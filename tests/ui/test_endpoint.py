@@ -16,10 +16,10 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 from ui.served import API, served
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings, fields
 from specdemo.models.doctor import installed
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings, RunSettings, fields
 from specdemo.trace.codec import decode
 from specdemo.trace.events import ModelInfo, Node, RunStarted, Trace, Verified
 from specdemo.trace.metrics import measure, output_text

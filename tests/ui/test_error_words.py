@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from tiny_eagle3 import make, write_speculators
 
-from specdemo.cluster.engine import find_work
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
 from specdemo.drafters.methods import METHODS, no_exact
-from specdemo.errors import UserError
-from specdemo.models.drafts.published.eagle3 import EAGLE3
-from specdemo.models.drafts.published.family import TargetFacts
-from specdemo.models.drafts.published.source import drafter_files
-from specdemo.models.files.store import check_space
-from specdemo.settings import RunSettings
+from specdemo.files.store import check_space
+from specdemo.models.networks.layouts.eagle3 import EAGLE3
+from specdemo.models.networks.layouts.family import TargetFacts
+from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.session.remote.engine import find_work
 from specdemo.ui import words
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ import pytest
 from gradio.context import LocalContext
 from ui.served import API, Visitor, served
 
+from specdemo.config.settings import AppSettings
 from specdemo.models.offers import Offer
-from specdemo.settings import AppSettings
 from specdemo.ui import words
 from specdemo.ui.checks import MOST_CHARACTERS, check_values
 from specdemo.ui.gate import Gate
@@ -422,7 +422,7 @@ def test_nothing_is_uploaded_and_what_is_too_much_is_not_read(local, public):
 
 
 def test_neither_the_page_nor_its_headers_name_a_folder_of_the_server(local):
-    from specdemo.paths import ASSETS
+    from specdemo.config.paths import ASSETS
 
     page = local.get("/")
     folders = {str(ASSETS), str(ASSETS.parent), str(ASSETS.home())}

@@ -10,7 +10,7 @@ import gradio as gr
 import pytest
 from ui.scripted import ScriptedStudio, lines
 
-from specdemo.settings import AppSettings
+from specdemo.config.settings import AppSettings
 from specdemo.ui.address import QUIET, others_reach, qr
 from specdemo.ui.links import follow, read_link
 from specdemo.ui.recorded import RecordedRun, opening_line, recorded_runs

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from specdemo.config.settings import AppSettings
 from specdemo.drafters.methods import METHODS
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
 from specdemo.ui.tabs.methods import last_audit, methods_value
 from specdemo.ui.tabs.race import MOST, against_plain
 from specdemo.ui.view import RUNS

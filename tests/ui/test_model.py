@@ -10,13 +10,13 @@ import gradio as gr
 import pytest
 from ui.scripted import METHODS, ScriptedStudio
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import POLICIES, PROJECT, AppSettings, Recommended, Sampling
 from specdemo.drafters import methods as drafters
-from specdemo.errors import UserError
+from specdemo.files.progress import Progress
 from specdemo.models.offers import Offer
 from specdemo.models.outlook import Outlook
-from specdemo.models.progress import Progress
 from specdemo.session.menu import PairInfo
-from specdemo.settings import POLICIES, PROJECT, AppSettings, Recommended, Sampling
 from specdemo.training.card import TITLES
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu

@@ -8,10 +8,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
 from specdemo.ui.monitor import monitor_routes
 from specdemo.ui.serving import launch_options
 

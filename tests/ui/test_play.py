@@ -10,8 +10,8 @@ import gradio as gr
 import pytest
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 
-from specdemo.errors import UserError
-from specdemo.settings import field
+from specdemo.config.errors import UserError
+from specdemo.config.settings import field
 from specdemo.trace.events import FinishReason, RunFinished
 from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.tabs.play import PlayHandlers, Visitor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from specdemo.config.settings import AppSettings
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
 from specdemo.ui.app import create_app, launch_options
 
 pytestmark = [pytest.mark.real, pytest.mark.browser]

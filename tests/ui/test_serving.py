@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gradio.queueing import Queue
 
-from specdemo.export.table import SCRIPTS, style_files
+from specdemo.trace.tables import SCRIPTS, style_files
 from specdemo.ui import words
 from specdemo.ui.files import version
 from specdemo.ui.first_words import first_words

@@ -6,7 +6,7 @@ import gradio as gr
 import pytest
 from ui.scripted import ScriptedStudio
 
-from specdemo.settings import RunSettings, field, widget_order
+from specdemo.config.settings import RunSettings, field, widget_order
 from specdemo.ui import words
 from specdemo.ui.settings_panel import OPTIONS, by_name, create_settings
 

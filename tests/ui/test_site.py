@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from specdemo.cli import parser as cli
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.ui import site
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.session.admission import Admission, Waiting
 from specdemo.trace.events import ModelInfo
 from specdemo.ui import present, streaming

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 from specdemo.ui import words
 
 # Prompts are for the model, which speaks English; identifiers are for the program.
@@ -90,7 +90,7 @@ def test_a_method_without_a_translation_keeps_its_english_name(language: str, mo
 @LANGUAGES
 def test_why_a_method_is_missing_is_translated(language: str) -> None:
     """The sentences are made where models are loaded; the table has their very words."""
-    from specdemo.models.drafts.copy import no_copy_why
+    from specdemo.models.networks.copy import no_copy_why
     from specdemo.models.pair import LoadedPair
     from specdemo.session.studio import Studio
 
@@ -113,13 +113,13 @@ def test_why_a_method_is_missing_is_translated(language: str) -> None:
 @LANGUAGES
 def test_what_ends_a_run_or_keeps_it_from_beginning_is_translated(language: str) -> None:
     """The sentences are made by the engine, the line and the door; the table has their very words."""
-    from specdemo.cluster.link import gone
-    from specdemo.cluster.remote import RemoteStudio
+    from specdemo.config.settings import AppSettings
     from specdemo.session.admission import Full
     from specdemo.session.caches import _failed, failure
     from specdemo.session.door import Changed
+    from specdemo.session.remote.link import gone
+    from specdemo.session.remote.remote import RemoteStudio
     from specdemo.session.studio import Studio
-    from specdemo.settings import AppSettings
     from specdemo.trace.events import ModelInfo
 
     def loading(get) -> UserError:

@@ -15,7 +15,7 @@ export const COLUMNS = [
 export const traceText = (events) => events.map((item) => `${JSON.stringify(item)}\n`).join("");
 
 /**
- * One row for each token, refused ones included; the target's own has no node (RFC 4180). See `csv_table` in specdemo/export/table.py.
+ * One row for each token, refused ones included; the target's own has no node (RFC 4180). See `csv_table` in specdemo/trace/tables.py.
  * @param {Line[]} events
  */
 export function csvTable(events) {
@@ -50,7 +50,7 @@ function cell(value) {
 const EMPTY = '<script type="application/json" id="sd-run">null</script>';
 
 /**
- * The player page with a run in it. page: what `player_page` of specdemo/export/table.py wrote
+ * The player page with a run in it. page: what `player_page` of specdemo/trace/tables.py wrote
  * @param {string} page @param {{ title: string, trace: string }} run
  */
 export function withRun(page, run) {

@@ -1,4 +1,4 @@
-// One saved run with its player, in the file that `html_replay` of specdemo/export/table.py writes.
+// One saved run with its player, in the file that `html_replay` of specdemo/trace/tables.py writes.
 
 import { el } from "../parts/dom.js";
 import { frame, given, later } from "./frame.js";

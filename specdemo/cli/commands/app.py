@@ -12,15 +12,15 @@ from urllib.request import urlopen
 
 from specdemo.cli.console import reporting
 from specdemo.cli.options import add_option, add_settings, app_settings
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.session.door import Door
 from specdemo.session.studio import Studio
-from specdemo.settings import AppSettings
 
 if TYPE_CHECKING:
     from gradio import Blocks
 
-    from specdemo.cluster.remote import RemoteStudio
+    from specdemo.session.remote.remote import RemoteStudio
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,12 +90,12 @@ def open_door(settings: AppSettings) -> Studio | RemoteStudio:
     if settings.replay:
         return Studio(settings)
     if on_zero_gpu():
-        from specdemo.cluster.zero import zero_door
+        from specdemo.session.remote.zero import zero_door
 
         return zero_door(settings)
     if not settings.cluster:
         return Studio(settings)
-    from specdemo.cluster.deployment import cluster_door
+    from specdemo.session.remote.deployment import cluster_door
 
     return cluster_door(settings)
 

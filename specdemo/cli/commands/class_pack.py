@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.cli import console
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 ORIGIN = "http://class-pack.invalid/"  # nothing is served: Chromium's requests are answered here
 INSTALL = "pip install -r requirements-class-pack.txt; without a Chromium also: playwright install chromium"

@@ -13,7 +13,7 @@ from rich.table import Table
 from specdemo.cli import console
 from specdemo.cli.options import add_models, add_option, add_run_settings, run_settings
 from specdemo.cli.show import percent
-from specdemo.models.progress import Progress, ProgressCallback
+from specdemo.files.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
     from specdemo.bench.lanes import LaneResult

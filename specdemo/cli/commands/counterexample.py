@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table."""
-    from specdemo.bench.counterexample import as_table, demonstrate
+    from specdemo.session.work.two_words import as_table, demonstrate
 
     console.write(as_table(demonstrate(options.runs)))
     return 0

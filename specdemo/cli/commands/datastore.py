@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specdemo.cli import console
 from specdemo.cli.options import add_models, add_option
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

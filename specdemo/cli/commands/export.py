@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from specdemo.cli.options import add_option, check_folders
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the files."""
-    from specdemo.export.table import csv_table, html_replay
     from specdemo.trace.codec import dumps
     from specdemo.trace.replay import read
+    from specdemo.trace.tables import csv_table, html_replay
     from specdemo.ui.words import VIEW
 
     if not (options.csv or options.html):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specdemo.cli import console
 from specdemo.cli.options import add_models, app_settings
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the model."""
-    from specdemo.models.drafts.compact_files import export, is_compact
-    from specdemo.models.files.catalogue import partner
-    from specdemo.models.files.sources import resolve
+    from specdemo.files.catalogue import partner
+    from specdemo.files.sources import resolve
+    from specdemo.models.networks.compact_files import export, is_compact
 
     settings = app_settings(options)
     name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""

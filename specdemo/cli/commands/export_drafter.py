@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specdemo.cli import console
 from specdemo.cli.options import add_option
-from specdemo.settings import AppSettings
+from specdemo.config.settings import AppSettings
 
 LAYOUTS = (
     "`speculators` (EAGLE-3, from `train feature --form eagle3`), `dflash` (from `train block --form dflash`, or `jet`) "
@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the drafter."""
-    from specdemo.models.drafts.published.writing import trained_for, write_published
-    from specdemo.models.files.sources import resolve
+    from specdemo.files.sources import resolve
+    from specdemo.models.networks.layouts.writing import trained_for, write_published
 
     name = trained_for(options.drafter) if options.target is None else options.target
     with console.reporting() as report:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from specdemo.cli import console
 from specdemo.cli.options import add_option, add_settings, add_suite, app_settings, check_folders
-from specdemo.settings import AppSettings
+from specdemo.config.settings import AppSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.bench.gpu_report import document, render
     from specdemo.bench.report import aligned
     from specdemo.bench.suite import EXAMPLES, read_suite
-    from specdemo.errors import UserError
+    from specdemo.config.errors import UserError
 
     begun, allowed = time.monotonic(), 60 * options.minutes
     page, file = (options.out.with_name(options.out.name + end) for end in (".html", ".json"))
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _present(settings: AppSettings) -> list[str]:
     """The embedded target, and the largest one of the catalogue that is here and fits."""
-    from specdemo.models.files.catalogue import DEFAULT_TARGET
+    from specdemo.files.catalogue import DEFAULT_TARGET
     from specdemo.models.outlook import choose
 
     return list(dict.fromkeys([DEFAULT_TARGET, choose(settings)[0].name]))

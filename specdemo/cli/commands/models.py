@@ -15,11 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace) -> int:
     """Print a block for each pair."""
-    from specdemo.models.files.catalogue import drafters, pairs
+    from specdemo.config.settings import AppSettings
+    from specdemo.files.catalogue import drafters, pairs
+    from specdemo.files.progress import megabytes
     from specdemo.models.outlook import Outlook
-    from specdemo.models.progress import megabytes
     from specdemo.session.studio import Studio
-    from specdemo.settings import AppSettings
 
     settings = AppSettings.from_environment()
     outlooks = Studio(settings).outlooks(settings.precision)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from specdemo.cli import console
 from specdemo.cli.options import add_option, add_suite, check_folders
-from specdemo.settings import GREEDY, RECOMMENDED, AppSettings
+from specdemo.config.settings import GREEDY, RECOMMENDED, AppSettings
 
 TARGETS = "smollm2-135m-instruct,qwen2.5-coder-1.5b-instruct"
 

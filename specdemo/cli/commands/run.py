@@ -15,10 +15,10 @@ from specdemo.cli.options import (
     run_settings,
 )
 from specdemo.cli.show import show_event, show_metrics
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RECOMMENDED
 from specdemo.engine.runner import LOOK_SECONDS
-from specdemo.errors import UserError
-from specdemo.scenarios.batch import AT_ONCE
-from specdemo.settings import RECOMMENDED
+from specdemo.session.work.batch import AT_ONCE
 from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import SPECULATIVE, Event, RunFailed, Trace
 

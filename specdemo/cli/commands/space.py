@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from specdemo.cli import console
 from specdemo.cli.options import add_option, app_settings
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 ACTIONS = ("logs", "delete")
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """returns: 0; failures are raised as UserError"""
-    from specdemo.space.plan import check_name
+    from specdemo.cli.space.plan import check_name
 
     if not options.action and options.name in ACTIONS:
         raise UserError(
@@ -75,9 +75,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _publish(options: argparse.Namespace) -> None:
-    from specdemo.space.hub import connect, follow, publish
-    from specdemo.space.plan import describe, make_plan
-    from specdemo.space.visit import visit
+    from specdemo.cli.space.hub import connect, follow, publish
+    from specdemo.cli.space.plan import describe, make_plan
+    from specdemo.cli.space.visit import visit
 
     api = None if options.dry_run else connect()  # without a token there is no need to plan
     with TemporaryDirectory(prefix="specdemo-space-") as folder:
@@ -101,14 +101,14 @@ def _publish(options: argparse.Namespace) -> None:
 
 
 def _logs(name: str) -> None:
-    from specdemo.space.hub import connect, log_lines
+    from specdemo.cli.space.hub import connect, log_lines
 
     for line in log_lines(name, connect()):
         console.write(console.printable(line.rstrip("\n")))
 
 
 def _delete(name: str) -> None:
-    from specdemo.space.hub import connect, delete
+    from specdemo.cli.space.hub import connect, delete
 
     api = connect()
     console.note(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from specdemo.errors import UserError
+from specdemo.config.errors import UserError
 
 FORMAT = 1
 CARD, TOKENS, SUFFIXES = "card.json", "tokens.npy", "suffixes.npy"

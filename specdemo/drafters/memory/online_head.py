@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from specdemo.errors import UserError
-from specdemo.models.drafts.compact import CompactModel
-from specdemo.models.drafts.compact_weights import CompactWeights
+from specdemo.config.errors import UserError
+from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.compact_weights import CompactWeights
 
 RANK = 16
 MOST_PAIRS = 4096  # verdicts that are remembered, the newest

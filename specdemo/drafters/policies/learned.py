@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from specdemo.config.errors import UserError
 from specdemo.engine.types import Outcome
-from specdemo.errors import UserError
 
 FEATURES = (
     "confidence",  # log-odds of the token's own probability under the drafter

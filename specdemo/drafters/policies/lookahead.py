@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from specdemo.config.errors import UserError
+from specdemo.config.settings import MAX_LOOKAHEAD, RunSettings
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.learned import Learned, LookaheadWeights
 from specdemo.engine.cost import Costs
 from specdemo.engine.draft_plan import StopRule
 from specdemo.engine.types import Outcome
-from specdemo.errors import UserError
-from specdemo.settings import MAX_LOOKAHEAD, RunSettings
 
 TOGETHER = 4  # further tokens that `cost` weighs together
 REFRESHED = 4  # steps after which it looks at the costs again: they drift slowly

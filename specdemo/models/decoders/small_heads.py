@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdemo.config.errors import UserError
 from specdemo.engine.forward import Decoder
-from specdemo.errors import UserError
 from specdemo.models.decoders.compiled import CompiledDecoder
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.heads import head_matrix

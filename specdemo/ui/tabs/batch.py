@@ -9,9 +9,9 @@ from functools import partial
 
 import gradio as gr
 
-from specdemo.errors import UserError
-from specdemo.scenarios.batch import Answer, State, Totals, answer_all
+from specdemo.config.errors import UserError
 from specdemo.session.door import Changed, Door
+from specdemo.session.work.batch import Answer, State, Totals, answer_all
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.settings_panel import SettingsPanel, by_name

@@ -11,10 +11,10 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.errors import UserError
-from specdemo.scenarios import lab
+from specdemo.config.errors import UserError
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
+from specdemo.session.work import lab
 from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream
 from specdemo.ui.view import mounted
 from specdemo.ui.words.en.lab import WORDS

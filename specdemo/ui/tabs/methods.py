@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.paths import ASSETS
+from specdemo.config.paths import ASSETS
 from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.streaming import QUICK

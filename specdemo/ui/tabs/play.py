@@ -11,8 +11,8 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.errors import UserError
-from specdemo.paths import ASSETS
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 from specdemo.session.door import Chat, Door
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunStarted

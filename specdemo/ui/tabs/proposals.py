@@ -12,11 +12,11 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.errors import UserError
-from specdemo.scenarios.proposals import ANSWER, Comparison, Guess, Text
-from specdemo.scenarios.race import recorded_together
+from specdemo.config.errors import UserError
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
+from specdemo.session.work.proposals import ANSWER, Comparison, Guess, Text
+from specdemo.session.work.race import recorded_together
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_system, asked_text

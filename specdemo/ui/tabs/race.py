@@ -10,11 +10,11 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.errors import UserError
-from specdemo.scenarios.race import LEAST, MOST, recorded_races, run_race
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
-from specdemo.settings import AppSettings, RunSettings
+from specdemo.session.work.race import LEAST, MOST, recorded_races, run_race
 from specdemo.trace.codec import encode
 from specdemo.ui import present
 from specdemo.ui import words as page

@@ -13,6 +13,7 @@ import torch
 from passes import nf4_layers, tiny
 from torch.nn import functional as F
 
+from specdemo.config.settings import AppSettings
 from specdemo.models import doctor, ways
 from specdemo.models.decoders import gemlite
 from specdemo.models.decoders.choose import agrees
@@ -21,7 +22,6 @@ from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Joined
 from specdemo.models.loading import LoadedModel
-from specdemo.settings import AppSettings
 from specdemo.trace.events import ModelInfo
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and bool(gemlite.version())

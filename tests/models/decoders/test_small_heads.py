@@ -6,10 +6,10 @@ import pytest
 import torch
 from passes import TEXT, tiny
 
+from specdemo.config.errors import UserError
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.errors import UserError
 from specdemo.models.decoders.choose import open_on_gpu
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.heads import divergence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdemo.settings import RunSettings, fields
+from specdemo.config.settings import RunSettings, fields
 
 # Values of settings.
 SETTINGS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from specdemo.paths import ASSETS
+from specdemo.config.paths import ASSETS
 
 
 def _titles(file: str, entries: str) -> dict[str, str]:

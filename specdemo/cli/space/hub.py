@@ -1,0 +1,259 @@
+"""Carries a plan out with the hub's own client, follows the build, and says each failure as a sentence."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from specdemo.cli.space.plan import STATIC, TAG, SpacePlan
+from specdemo.config.errors import UserError
+from specdemo.files.hub import is_connection_error
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi, SpaceInfo
+
+KIND = "space"
+NOTHING_CHANGED = "Nothing on the hub was changed."
+AGAIN = "Check the network and give the same command again; it goes on where it stopped."
+WAIT_SECONDS = 30 * 60.0  # the hub itself gives up starting a Space after 30 minutes
+POLL_SECONDS = 3.0
+AT_WORK = {"BUILDING", "RUNNING_BUILDING", "APP_STARTING", "RUNNING_APP_STARTING"}
+REACHABLE = {"RUNNING", "SLEEPING"}  # a visit wakes a sleeping one
+REFUSALS = {
+    401: ("The hub refuses the token", "It may be mistyped, expired or revoked. Make a new one."),
+    402: (
+        "The hub asks for a paid plan",
+        "Without one there are --hardware static, and zero for accounts with a verified e-mail address after 30 days.",
+    ),
+    403: (
+        "The hub does not allow this",
+        "The token must be allowed to write, and OWNER must be you or an organisation of yours.",
+    ),
+    409: ("The name is taken", "Choose another name."),
+    413: ("The hub finds this too large", "The plan (--dry-run) says what is large."),
+    429: ("The hub has had too many requests", "Try again in a few minutes."),
+}
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A Space that holds a plan's files. address: its page on the hub; commit: what it should run"""
+
+    repo: str
+    address: str
+    commit: str
+
+
+def connect() -> HfApi:
+    """The hub's client; HF_ENDPOINT may name another hub. Raises UserError where there is no token."""
+    from huggingface_hub import HfApi, get_token
+
+    if not get_token():
+        raise UserError(
+            "There is no token of the hub on this machine.",
+            unharmed=NOTHING_CHANGED,
+            advice="Make one that may write, then set HF_TOKEN to it, or run: hf auth login.",
+        )
+    return HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+
+
+def publish(plan: SpacePlan, api: HfApi, report: Report) -> Published:
+    """Make the Space or bring it up to date; what is already as planned is left alone. Raises UserError."""
+    with told(NOTHING_CHANGED):
+        user = _who(api)
+        space = _find(api, plan.repo)
+        if space:
+            _check_ours(api, space)
+    if not space:
+        with told(NOTHING_CHANGED):
+            api.create_repo(
+                plan.repo,
+                repo_type=KIND,
+                private=plan.private,
+                space_sdk=plan.sdk,
+                space_hardware=None if plan.sdk == STATIC else plan.hardware,  # type: ignore[arg-type]  # a name will do
+                space_variables=[{"key": k, "value": v} for k, v in plan.variables.items()] or None,
+            )
+        report(f"{user} has a new Space {plan.repo}.")
+    elif plan.private and not space.private:
+        with told(NOTHING_CHANGED):
+            api.update_repo_settings(plan.repo, repo_type=KIND, private=True)
+        report(f"{plan.repo} is private now.")
+    with told("The files of the Space are as they were."):
+        commit = _upload(plan, api)
+    if space and space.sha == commit:
+        report("The files were up to date.")
+    if space:
+        with told("The files are uploaded; variables or hardware may be as before."):
+            _set_up(plan, api, report)
+    return Published(plan.repo, f"{api.endpoint}/spaces/{plan.repo}", commit)
+
+
+def _who(api: HfApi) -> str:
+    """The token's owner. Raises UserError for a token that may only read."""
+    found = api.whoami()
+    if found.get("auth", {}).get("accessToken", {}).get("role") == "read":
+        raise UserError(
+            "The token may only read.",
+            unharmed=NOTHING_CHANGED,
+            advice="Make one that may write at the hub's settings, under Access Tokens.",
+        )
+    return str(found["name"])
+
+
+def _find(api: HfApi, repo: str) -> SpaceInfo | None:
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        return api.space_info(repo)
+    except RepositoryNotFoundError:
+        return None
+
+
+def _check_ours(api: HfApi, space: SpaceInfo) -> None:
+    """Raises UserError for a Space with anything in it that is not this program's."""
+    tags = (space.card_data.tags if space.card_data else None) or []
+    if TAG in tags or len(api.list_repo_commits(space.id, repo_type=KIND)) <= 1:
+        return  # the first commit is the hub's own
+    raise UserError(
+        f"{space.id} is a Space already, and not one of this program.",
+        unharmed=NOTHING_CHANGED,
+        advice="Choose another name, or delete that Space first.",
+    )
+
+
+def _upload(plan: SpacePlan, api: HfApi) -> str:
+    """All files in one commit, so that no visitor meets half a Space. returns: the commit that holds them
+
+    The client sends what the hub does not have; what is there and not planned is deleted.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    present = api.list_repo_files(plan.repo, repo_type=KIND)
+    commit = api.create_commit(
+        plan.repo,
+        [
+            *(CommitOperationDelete(path) for path in present if path not in plan.sizes),
+            *(CommitOperationAdd(path, plan.folder / path) for path in plan.sizes),
+        ],
+        commit_message="specdemo",
+        repo_type=KIND,
+    )
+    return str(commit.oid)
+
+
+def _set_up(plan: SpacePlan, api: HfApi, report: Report) -> None:
+    """Variables and hardware of a Space that was there before."""
+    if plan.sdk == STATIC:
+        return
+    known = api.get_space_variables(plan.repo)
+    for name, value in plan.variables.items():
+        if name not in known or known[name].value != value:
+            api.add_space_variable(plan.repo, name, value)
+            report(f"{name} is {value} now.")
+    runtime = api.get_space_runtime(plan.repo)
+    if (runtime.requested_hardware or runtime.hardware) != plan.hardware:
+        api.request_space_hardware(plan.repo, plan.hardware)  # type: ignore[arg-type]  # a name will do
+        report(f"The hardware is {plan.hardware} now.")
+
+
+def follow(
+    published: Published, api: HfApi, report: Report, poll: float = POLL_SECONDS
+) -> SpaceInfo:
+    """Wait until the Space runs what was uploaded. Raises UserError.
+
+    poll: seconds between two questions
+    """
+    until, last = time.monotonic() + WAIT_SECONDS, ""
+    while True:
+        with told("The files are uploaded, and the hub goes on without this command."):
+            runtime = api.get_space_runtime(published.repo)
+        stage = runtime.stage
+        if stage != last:
+            report(f"{published.repo}: {stage}")
+        earlier = runtime.raw.get("sha", published.commit) != published.commit
+        if stage not in AT_WORK and not (earlier and stage in REACHABLE):
+            break
+        if time.monotonic() > until:
+            _not_running(published.repo, f"still {stage} after 30 minutes")
+        last = stage
+        time.sleep(poll)
+    if stage not in REACHABLE:
+        _not_running(published.repo, f"{stage} {runtime.raw.get('errorMessage') or ''}".strip())
+    with told("The Space runs."):
+        return api.space_info(published.repo)
+
+
+def _not_running(repo: str, state: str) -> NoReturn:
+    raise UserError(
+        f"{repo} does not run: {state}.",
+        unharmed="The files are uploaded.",
+        advice=f"Its log says why: python -m specdemo space logs {repo}.",
+    )
+
+
+def log_lines(repo: str, api: HfApi) -> Iterator[str]:
+    """What a Space has said so far: of its build while it is built or cannot be, else of its run. Raises UserError."""
+    with told():
+        stage = api.get_space_runtime(repo).stage
+        build = "BUILD" in stage or stage in ("CONFIG_ERROR", "NO_APP_FILE")
+        yield from api.fetch_space_logs(repo, build=build)
+
+
+def delete(repo: str, api: HfApi) -> None:
+    """Delete a Space for good. Raises UserError."""
+    with told(NOTHING_CHANGED):
+        api.delete_repo(repo, repo_type=KIND)
+
+
+@contextmanager
+def told(unharmed: str = "") -> Iterator[None]:
+    """Turn the errors of the hub's client into sentences. unharmed: what is as it was when one is raised here"""
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except UserError:
+        raise
+    except errors.RepositoryNotFoundError as error:
+        raise UserError(
+            "The hub knows no such Space, or the token may not see it.",
+            unharmed=unharmed,
+            advice="Check the name and the token.",
+        ) from error
+    except errors.HfHubHTTPError as error:
+        raise _refusal(error, unharmed) from error
+    except ValueError as error:
+        if not isinstance(error.__cause__, errors.BadRequestError):
+            raise
+        raise UserError(
+            f"The hub refuses the Space's README.md: {_line(error)}.",
+            unharmed=unharmed,
+            advice="Correct the front matter at the top of README.md.",
+        ) from error
+    except Exception as error:
+        if is_connection_error(error):
+            raise UserError(
+                f"The connection to the hub broke: {_line(error)}.", unharmed=unharmed, advice=AGAIN
+            ) from error
+        raise
+
+
+def _refusal(error: Exception, unharmed: str) -> UserError:
+    """What the hub answered, in its own words where it has some."""
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", 0)
+    what, advice = REFUSALS.get(status, (f"The hub answered {status}", "Try again later."))
+    words = _line(getattr(error, "server_message", None) or "")
+    said = f": {words}" if words else ""
+    return UserError(f"{what}{said}.", unharmed=unharmed, advice=advice)
+
+
+def _line(words: object) -> str:
+    """Somebody else's words as the end of a sentence of ours."""
+    return " ".join(str(words).split()).rstrip(".")

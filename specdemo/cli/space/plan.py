@@ -1,0 +1,283 @@
+"""What a Hugging Face Space is made of: its files in a folder, its front matter, requirements and variables, as one value."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
+
+if TYPE_CHECKING:
+    from huggingface_hub import SpaceCard
+    from packaging.requirements import Requirement
+
+ROOT = ASSETS.parent
+STATIC = "static"
+ZERO = "zero-a10g"  # the hub's name for ZeroGPU
+HARDWARE = {"zero": ZERO, "cpu": "cpu-basic", STATIC: STATIC}
+TAG = "specdemo"  # in the front matter of every Space of this program, which recognises them by it
+LEFT_OUT = ("__pycache__", "*.pyc", "*.pyi", "*.d.ts", "screenshots", ".*")
+LARGE = ("*.npy", "*.safetensors")  # what the hub keeps outside of git
+MANAGED = {
+    "gradio",
+    "spaces",
+    "huggingface-hub",
+}  # a Space brings these; asking for them can break its build
+ZERO_TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")  # what ZeroGPU may bring
+ZERO_PYTHON = ("3.10", "3.12")
+COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
+DESCRIPTION_LETTERS = 60
+NOTHING_SENT = "Nothing was uploaded."
+ABOUT = """
+# specdemo
+
+A small draft model guesses the next tokens of a text, and the large target model checks all guesses in one pass. This is
+speculative decoding. The page shows it live, and every number says whether it was measured, recorded or modelled.
+
+Written by `python -m specdemo space`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SpacePlan:
+    """What would be uploaded, and how the Space is set up.
+
+    repo: OWNER/NAME; hardware: the hub's name, or `static`
+    folder: holds exactly the Space's files; sizes: bytes of each, by its path in the Space
+    variables: of the Space's environment
+    """
+
+    repo: str
+    hardware: str
+    private: bool
+    folder: Path
+    sizes: Mapping[str, int]
+    variables: Mapping[str, str]
+
+    @property
+    def sdk(self) -> str:
+        """What serves the page."""
+        return STATIC if self.hardware == STATIC else "gradio"
+
+
+def make_plan(
+    repo: str, hardware: str, folder: Path, *, target: str = "", private: bool = False
+) -> SpacePlan:
+    """Lay the Space out in an empty folder and check it; asks nobody. Raises UserError.
+
+    hardware: zero, cpu, static or the hub's name of a GPU; target: the model that the page loads
+    """
+    check_name(repo)
+    hardware = _hardware(hardware)
+    variables = {}
+    if hardware == STATIC:
+        from specdemo.ui.site import write_site
+
+        write_site(folder)
+    else:
+        _check_target(target)
+        _copy_program(folder, hardware)
+        variables = {"GRADIO_SSR_MODE": "false", "SPECDEMO_TARGET": target}
+    card = space_card(folder, hardware)
+    check_card(card, folder, hardware)
+    card.save(folder / "README.md")
+    (folder / ".gitattributes").write_text(_attributes(), encoding="utf-8")
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
+    return SpacePlan(repo, hardware, private, folder, sizes, variables)
+
+
+def describe(plan: SpacePlan) -> str:
+    """The whole plan as text."""
+    who = "private" if plan.private else "public; one that is private already stays so"
+    variables = [f"{name}={value}" for name, value in plan.variables.items()]
+    return "\n".join(
+        [
+            f"Space      {plan.repo} ({who})",
+            f"Hardware   {plan.hardware}",
+            f"Variables  {', '.join(variables) or 'none'}",
+            f"Upload     {len(plan.sizes)} files, {_megabytes(sum(plan.sizes.values()))}",
+            *(f"           {line}" for line in _folders(plan.sizes)),
+            *_written(plan, "README.md"),
+            *_written(plan, "requirements.txt"),
+            *_written(plan, ".gitattributes"),
+        ]
+    )
+
+
+def _folders(sizes: Mapping[str, int]) -> Iterator[str]:
+    """A line for each folder, down to the second level: size, number of files, path."""
+    found: dict[str, list[int]] = {}
+    for path, size in sizes.items():
+        parts = path.split("/")[:-1][:2]
+        found.setdefault("/".join([*parts, ""]) or "./", []).append(size)
+    for name, group in sorted(found.items()):
+        yield f"{_megabytes(sum(group)):>8}  {len(group):>4}  {name}"
+
+
+def _written(plan: SpacePlan, name: str) -> list[str]:
+    """A file that is written for the Space, indented."""
+    path = plan.folder / name
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return ["", name, *(f"    {line}".rstrip() for line in lines)] if lines else []
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.2f} MB"
+
+
+def check_name(repo: str) -> None:
+    """Raises UserError for what is not OWNER/NAME."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported, not listed
+
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        raise UserError(
+            f"{repo!r} is no name of a Space.",
+            unharmed=NOTHING_SENT,
+            advice="It looks like OWNER/NAME: letters, digits, single hyphens, underscores and dots.",
+        ) from error
+    if "/" not in repo:
+        raise UserError(
+            f"{repo!r} does not say whose Space it is.",
+            unharmed=NOTHING_SENT,
+            advice=f"Put your name on the hub before it: OWNER/{repo}.",
+        )
+
+
+def _hardware(name: str) -> str:
+    """The hub's name of hardware. Raises UserError for one that the hub's client does not know."""
+    from huggingface_hub import SpaceHardware
+
+    known = sorted(item.value for item in SpaceHardware)
+    found = HARDWARE.get(name, name)
+    if found == STATIC or found in known:
+        return found
+    raise UserError(
+        f"There is no hardware {name!r}.",
+        unharmed=NOTHING_SENT,
+        advice=f"Choose zero, cpu, static or the hub's name of a GPU: {', '.join(known)}.",
+    )
+
+
+def _check_target(target: str) -> None:
+    """Raises UserError for what a Space cannot load. Whether the hub has a model is not asked."""
+    from specdemo.files.catalogue import find
+
+    if Path(target).exists():
+        raise UserError(
+            f"The target {target} is a file or folder of this machine; a Space cannot read it.",
+            unharmed=NOTHING_SENT,
+            advice="Name a model of the catalogue or of the hub: --target smollm2-135m-instruct.",
+        )
+    if target != "auto" and "/" not in target and not find(target):
+        raise UserError(
+            f"There is no model called {target!r}.",
+            unharmed=NOTHING_SENT,
+            advice="Name one of the catalogue, which `python -m specdemo models` lists, or of the hub: owner/name.",
+        )
+
+
+def _copy_program(folder: Path, hardware: str) -> None:
+    """What `python app.py` reads, and nothing else; requirements.txt as this hardware wants it."""
+    if not (ROOT / "app.py").is_file():
+        raise UserError(
+            "This is an installed package, and a Space is made from a checkout.",
+            unharmed=NOTHING_SENT,
+            advice="Run the command in a checkout, or use --hardware static.",
+        )
+    for name in ("specdemo", "assets"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    for name in ("app.py", "LICENSE"):
+        shutil.copyfile(ROOT / name, folder / name)
+    wanted = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    (folder / "requirements.txt").write_text(space_requirements(wanted, hardware), encoding="utf-8")
+
+
+def space_requirements(text: str, hardware: str) -> str:
+    """A requirements.txt without what a Space manages itself; ZeroGPU also chooses torch.
+
+    Raises UserError when the program does not take each torch that ZeroGPU may bring.
+    """
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    lines = []
+    for line in text.splitlines():
+        wanted = line.partition("#")[0].strip()
+        if not wanted:
+            continue
+        requirement = Requirement(wanted)
+        if canonicalize_name(requirement.name) in MANAGED:
+            continue
+        if requirement.name == "torch" and hardware == ZERO:
+            _check_torch(requirement)
+            wanted = "torch"
+        lines.append(wanted)
+    return "\n".join([*lines, ""])
+
+
+def _check_torch(requirement: Requirement) -> None:
+    refused = [version for version in ZERO_TORCH if not requirement.specifier.contains(version)]
+    if refused:
+        raise UserError(
+            f"requirements.txt asks for {requirement}, and ZeroGPU may bring torch {', '.join(refused)}.",
+            unharmed=NOTHING_SENT,
+            advice="Widen the range, or choose other hardware.",
+        )
+
+
+def space_card(folder: Path, hardware: str) -> SpaceCard:
+    """README.md of the Space: the front matter that the hub reads, and a few sentences."""
+    from huggingface_hub import SpaceCard
+
+    readme = (folder if hardware == STATIC else ROOT) / "README.md"
+    card = SpaceCard(readme.read_text(encoding="utf-8"))
+    matter: Any = card.data
+    matter.tags = [TAG]
+    if hardware != STATIC:
+        matter.suggested_hardware = hardware
+        card.text = ABOUT
+    return card
+
+
+def check_card(card: SpaceCard, folder: Path, hardware: str) -> None:
+    """Raises UserError for a front matter that the hub refuses or cannot start."""
+    matter: Any = card.data
+    told = {name: str(value) for name, value in matter.to_dict().items()}
+    faults = list(_faults(told, folder, hardware))
+    if faults:
+        raise UserError(
+            f"The front matter of README.md does not make a Space: {'; '.join(faults)}.",
+            unharmed=NOTHING_SENT,
+            advice="Correct it at the top of README.md.",
+        )
+
+
+def _faults(matter: Mapping[str, str], folder: Path, hardware: str) -> Iterator[str]:
+    sdk = STATIC if hardware == STATIC else "gradio"
+    if not matter.get("title"):
+        yield "it has no title"
+    if len(matter.get("short_description", "")) > DESCRIPTION_LETTERS:
+        yield f"`short_description` has more than {DESCRIPTION_LETTERS} letters"
+    if not {matter.get("colorFrom"), matter.get("colorTo")} <= set(COLOURS):
+        yield f"`colorFrom` and `colorTo` must be among {', '.join(COLOURS)}"
+    if not (folder / matter.get("app_file", "none")).is_file():
+        yield "`app_file` is not there"
+    if matter.get("sdk") != sdk:
+        yield f"`sdk` must be {sdk}"
+    if sdk != STATIC and not re.fullmatch(r"\d+\.\d+\.\d+", matter.get("sdk_version", "")):
+        yield "`sdk_version` must be a whole version such as 6.31.0"
+    if hardware == ZERO and matter.get("python_version") not in ZERO_PYTHON:
+        yield f"`python_version` must be one of ZeroGPU's: {', '.join(ZERO_PYTHON)}"
+
+
+def _attributes() -> str:
+    return "".join(f"{pattern} filter=lfs diff=lfs merge=lfs -text\n" for pattern in LARGE)

@@ -1,0 +1,1 @@
+"""Settings, errors and paths: values that every other room may import."""

@@ -1,1 +1,0 @@
-"""Runs as tables and as one self-contained page."""

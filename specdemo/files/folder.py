@@ -1,0 +1,166 @@
+"""A model folder in Hugging Face layout: what must be in it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from specdemo.config.errors import UserError
+from specdemo.models.families import check_rollback
+
+INDEX = "model.safetensors.index.json"
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+QUANTISED_BY = ("", "bitsandbytes")  # what the loader knows; others need libraries of their own
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+
+
+def read_config(folder: Path, name: str) -> dict[str, Any]:
+    """The model's config.json, or a sentence about its absence."""
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{name} has no config.json, so it is not a model folder in Hugging Face layout.",
+            advice="Choose the folder that holds config.json, tokenizer and safetensors files.",
+        ) from None
+    except ValueError:
+        raise UserError(
+            f"The config.json of {name} is damaged.", advice="Download the model again."
+        ) from None
+    if not isinstance(config, dict):
+        raise UserError(
+            f"The config.json of {name} is damaged.", advice="Download the model again."
+        )
+    return config
+
+
+def check_causal_lm(config: dict[str, Any], name: str) -> None:
+    """Refuse what is not a causal language model, what needs code from its own repository, and what cannot be rolled back."""
+    from transformers import AutoConfig  # noqa: F401 - fills the tables of known architectures
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    architectures = config.get("architectures") or []
+    if not any("ForCausalLM" in str(kind) or "LMHead" in str(kind) for kind in architectures):
+        kind = ", ".join(map(str, architectures)) or str(config.get("model_type", "unknown"))
+        raise UserError(
+            f"{name} is not a causal language model (it is {kind}).",
+            advice="Choose a model whose architecture ends in ForCausalLM.",
+        )
+    if config.get("model_type") not in CONFIG_MAPPING:
+        raise UserError(
+            f"{name} is a {config.get('model_type')}, unknown to this transformers release.",
+            unharmed="Code from model repositories is never run.",
+            advice="Choose another model, or upgrade transformers.",
+        )
+    if (method := _quantised_by(config)) not in QUANTISED_BY:
+        raise UserError(
+            f"{name} is quantised by {method}, which is not read here.",
+            unharmed="Its weights were not read.",
+            advice="Choose the same model unquantised, quantised by bitsandbytes, or as a GGUF file.",
+        )
+    # Values that do not fit are the loader's to tell.
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        check_rollback(CONFIG_MAPPING[config["model_type"]].from_dict(config))
+
+
+def _quantised_by(config: dict[str, Any]) -> str:
+    """What a model's weights are quantised by; "" for weights as they come."""
+    quantised = config.get("quantization_config")
+    return str(quantised.get("quant_method", "")) if isinstance(quantised, dict) else ""
+
+
+def weight_files(folder: Path, name: str) -> list[Path]:
+    """The safetensors files that make up a model; pickled weights are refused."""
+    if (folder / INDEX).is_file():
+        try:
+            shards = set(
+                json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()
+            )
+        except (ValueError, KeyError, AttributeError):
+            raise UserError(
+                f"The weight index of {name} is damaged.", advice="Download the model again."
+            ) from None
+        return [folder / shard for shard in sorted(shards)]
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    if found := sorted(folder.glob("*.safetensors")):
+        return found
+    if any(next(folder.glob(pattern), None) for pattern in PICKLED):
+        raise UserError(
+            f"{name} holds pickled weights (.bin or .pt), which can run code when they are read.",
+            unharmed="Nothing was read from them.",
+            advice="Choose a model with safetensors or GGUF weights.",
+        )
+    raise UserError(
+        f"{name} holds no safetensors weights.",
+        advice="Download the model again, or choose another.",
+    )
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The table of tensors in a safetensors file; ValueError when the file is cut or damaged."""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        start = stream.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+        if not 0 < length <= size - 8:
+            raise ValueError(f"{path.name}: no header")
+        header = json.loads(stream.read(length))
+    for key, row in header.items():
+        sizes = [] if key == "__metadata__" else row["shape"]
+        if not all(type(size) is int and size >= 0 for size in sizes):
+            raise ValueError(f"{path.name}: {key} has no shape")
+    end = max(
+        (row["data_offsets"][1] for key, row in header.items() if key != "__metadata__"), default=0
+    )
+    if size != 8 + length + end:
+        raise ValueError(f"{path.name}: {size} bytes in place of {8 + length + end}")
+    return header
+
+
+def broken_files(paths: list[Path]) -> list[Path]:
+    """Weight files that are missing, cut short or without a readable header."""
+    broken = []
+    for path in paths:
+        try:
+            read_header(path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            broken.append(path)
+    return broken
+
+
+def check_folder(folder: Path, name: str) -> None:
+    """Raise UserError unless a folder holds a whole causal language model and its tokenizer."""
+    check_causal_lm(read_config(folder, name), name)
+    if broken := broken_files(weight_files(folder, name)):
+        names = ", ".join(path.name for path in broken)
+        raise UserError(
+            f"{name} is incomplete: {names} is missing or cut short.",
+            advice="Download it again.",
+        )
+    if not any((folder / file).is_file() for file in TOKENIZERS):
+        raise UserError(f"{name} has no tokenizer.", advice="Add its tokenizer.json to the folder.")
+
+
+def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:
+    """Each stored tensor: name, number of weights, and whether nf4 and int8 quantise it."""
+    tied = bool(read_config(folder, name).get("tie_word_embeddings"))
+    for path in weight_files(folder, name):
+        stored = read_header(path)
+        for key, row in stored.items():
+            if key == "__metadata__" or (tied and key == "lm_head.weight") or ".weight." in key:
+                continue
+            packed = f"{key}.absmax" in stored  # bitsandbytes' own form: two weights in a byte
+            kept = len(row["shape"]) != 2 or "embed" in key or "lm_head" in key
+            yield key, math.prod(row["shape"]) * (2 if packed else 1), packed or not kept
+
+
+def count_parameters(folder: Path, name: str) -> int:
+    """Weights of a model, a shared embedding counted once."""
+    return sum(count for _, count, _ in tensors(folder, name))

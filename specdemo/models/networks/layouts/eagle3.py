@@ -1,0 +1,218 @@
+"""EAGLE-3 (Li 2503.01840) as speculators, SafeAILab and SpecForge write it.
+
+One layer, or a few, reads a token's embedding beside a mix of three of the target's states before it, and its own
+state where the target has not read that far. The head speaks a reduced vocabulary.
+
+    speculators             sizes of the layers in `transformer_layer_config`; states counted as transformers does
+    SafeAILab, SpecForge    sizes at the top; `midlayer`; states counted by the layer that gives them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from specdemo.models.networks.compact_decoder import CompactDecoder
+from specdemo.models.networks.compact_weights import (
+    Beside,
+    CompactConfig,
+    CompactWeights,
+    Injection,
+)
+from specdemo.models.networks.four_bit import pack_linear
+from specdemo.models.networks.layouts.family import (
+    TIED,
+    Family,
+    Lent,
+    Loader,
+    Reading,
+    TargetFacts,
+    check_layers,
+    check_sizes,
+    check_tensors,
+    layer_config,
+    layer_extras,
+    layer_shapes,
+    offset_words,
+    refuse,
+)
+from specdemo.models.networks.layouts.source import DrafterFiles
+
+SPECULATORS = "eagle3"
+# Of P-EAGLE: speculators and NeMo, AMD's PARD, AWS.
+MASK_TOKENS = ("mask_token_id", "pard_token", "ptd_token_id")
+STATES = "eagle_aux_hidden_state_layer_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Config:
+    """What a config says, whichever layout it has.
+
+    layers: their sizes; inner: of their gates; names: how each layer's tensors begin
+    reads: the target's hidden states, as transformers counts them
+    words: that the head speaks; target_hidden: numbers of a state of the target
+    normed_residual: what goes past the first attention has passed the norm of states (`norm_before_residual`)
+    normed_feedback: a state that is fed back has passed the last norm (`norm_output`, EAGLE 3.1)
+    norms: of queries and keys, as Qwen3 has them
+    """
+
+    layers: CompactConfig
+    inner: int
+    names: tuple[str, ...]
+    reads: tuple[int, ...]
+    words: int
+    vocabulary: int
+    target_hidden: int
+    normed_residual: bool
+    normed_feedback: bool
+    norms: bool
+
+
+def takes(config: Mapping[str, Any]) -> bool:
+    """Whether a config is of this family. SafeAILab's first ones name a plain Llama with a draft vocabulary."""
+    if "speculators_model_type" in config:
+        return bool(config["speculators_model_type"] == SPECULATORS)
+    return is_flat(config) and mask_token(config) is None
+
+
+def is_flat(config: Mapping[str, Any]) -> bool:
+    """Whether a config has the layout of SafeAILab and SpecForge, P-EAGLE's included."""
+    kinds = " ".join(map(str, config.get("architectures") or ())).lower()
+    plain = "llamaforcausallm" in kinds and "draft_vocab_size" in config
+    return "eagle3" in kinds or "peagle" in kinds or plain
+
+
+def mask_token(config: Mapping[str, Any]) -> Any:
+    """The token that stands for a guessed place, under one of its names; None where it guesses one place at a time."""
+    return next((config[key] for key in MASK_TOKENS if config.get(key) is not None), None)
+
+
+def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
+    """The config of either layout. target: for the states that are read where none are named"""
+    config = files.config
+    nested = "speculators_model_type" in config
+    sizes = config.get("transformer_layer_config") if nested else config
+    if not isinstance(sizes, Mapping):
+        raise files.wrong("its config.json has no transformer_layer_config")
+    layers = layer_config(files, sizes)
+    count = files.number(sizes, "num_hidden_layers", 1)
+    named = (config if nested else config.get("eagle_config") or {}).get(STATES)
+    if named and not (isinstance(named, list) and all(type(one) is int for one in named)):
+        raise files.wrong(f"its {STATES} are no numbers of layers")
+    if nested:
+        reads = named or [2, target.layers // 2, target.layers - 3]
+    else:
+        reads = [one + 1 for one in named or [1, target.layers // 2 - 1, target.layers - 4]]
+    vocabulary = files.number(sizes, "vocab_size")
+    middle = any(name.startswith("midlayer.") for name in files.shapes)
+    return Eagle3Config(
+        layers=layers,
+        inner=files.number(sizes, "intermediate_size"),
+        names=("midlayer.",) if middle else tuple(f"layers.{index}." for index in range(count)),
+        reads=tuple(reads),
+        words=files.number(config, "draft_vocab_size", vocabulary),
+        vocabulary=vocabulary,
+        target_hidden=files.number(config, "target_hidden_size", layers.hidden_size),
+        normed_residual=bool(config.get("norm_before_residual", False)),
+        normed_feedback=config.get("norm_output") is True,
+        norms=sizes.get("model_type") == "qwen3",
+    )
+
+
+def read(files: DrafterFiles, target: TargetFacts) -> Reading:
+    """Check a drafter against its own config and the target. Raises UserError."""
+    if "mask_hidden" in files.shapes:
+        raise files.wrong("it is a P-EAGLE drafter, and its config.json names no mask_token_id")
+    config = read_config(files, target)
+    check_target(files, target, config)
+    check_tensors(files, *shapes(files, config))
+
+    def decoder(lent: Lent) -> CompactDecoder:
+        return CompactDecoder(load(files, config, lent))
+
+    return Reading(("feature",), config.reads, True, decoder)
+
+
+def check_target(files: DrafterFiles, target: TargetFacts, config: Eagle3Config) -> None:
+    """Refuse a drafter of another target."""
+    check_sizes(files, target, hidden=config.target_hidden, vocabulary=config.vocabulary)
+    check_layers(files, target, config.reads)
+    hidden, count = config.layers.hidden_size, len(config.reads)
+    width = config.target_hidden * count
+    if files.shapes.get("fc.weight", (0, width))[1] != width:
+        raise refuse(
+            files, target,
+            f"it mixes {files.shapes['fc.weight'][1]:,} numbers of states, and the {count} that it names have {width:,}",
+        )  # fmt: skip
+    if "embed_tokens.weight" not in files.shapes and hidden != target.hidden_size:
+        raise files.wrong("it has no embedding of its own, and the target's is of another width")
+
+
+def shapes(
+    files: DrafterFiles, config: Eagle3Config
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """What must be there, and what may be."""
+    hidden, count, layers = config.layers.hidden_size, len(config.reads), config.layers
+    needed: dict[str, tuple[int, ...]] = {
+        "fc.weight": (hidden, count * config.target_hidden),
+        "norm.weight": (hidden,),
+        "lm_head.weight": (config.words, hidden),
+        f"{config.names[0]}hidden_norm.weight": (hidden,),
+    }
+    optional: dict[str, tuple[int, ...]] = {
+        "fc.bias": (hidden,),
+        "embed_tokens.weight": (config.vocabulary, hidden),
+        "t2d": (config.vocabulary,),
+    }
+    optional |= {name: files.shapes[name] for name in TIED if name in files.shapes}
+    for number, name in enumerate(config.names):
+        needed |= layer_shapes(name, layers, config.inner, hidden if number else 2 * hidden)
+        needed |= layer_extras(name, layers, norms=config.norms, biases=False)
+        optional |= layer_extras(name, layers, norms=True, biases=True)
+    (needed if config.words < config.vocabulary else optional)["d2t"] = (config.words,)
+    each = {f"fc_norm.{index}.weight": (config.target_hidden,) for index in range(count)}
+    named = files.config.get("fc_norm") or any(name in files.shapes for name in each)
+    (needed if named else optional).update(each)
+    named = files.config.get("norm_before_fc")
+    (needed if named else optional)["input_norm.weight"] = (count * config.target_hidden,)
+    return needed, optional
+
+
+def load(files: DrafterFiles, config: Eagle3Config, lent: Lent) -> CompactWeights:
+    """What runs. Raises UserError for words that are not the target's."""
+    loader, first = Loader(files, lent), config.names[0]
+    embedding = loader.embedding()
+    return CompactWeights(
+        config=config.layers,
+        layers=tuple(loader.layer(name) for name in config.names),
+        norm=loader.vector("norm.weight"),
+        embedding=embedding,
+        head=pack_linear(loader.vector("lm_head.weight"), four_bit=lent.four_bit),
+        words=offset_words(files, config.words, config.vocabulary),
+        reads=config.reads,
+        inject=_injection(loader, config),
+        feedback=torch.ones(
+            config.layers.hidden_size, device=embedding.device, dtype=embedding.dtype
+        ),
+        feeds_normed=config.normed_feedback,
+        beside=Beside(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
+        skips_first=True,
+        own_head=True,
+    )
+
+
+def _injection(loader: Loader, config: Eagle3Config) -> Injection:
+    """How states are mixed: as they are, behind a norm each (`fc_norm`), or behind one over all (`norm_before_fc`)."""
+    mix, epsilon = loader.matrix("fc"), config.layers.rms_norm_eps
+    if loader.has("fc_norm.0.weight"):
+        parts = [loader.vector(f"fc_norm.{index}.weight") for index in range(len(config.reads))]
+        return Injection(torch.cat(parts), mix, epsilon=epsilon)
+    if loader.has("input_norm.weight"):
+        return Injection(loader.vector("input_norm.weight"), mix, together=True, epsilon=epsilon)
+    return Injection(None, mix)
+
+
+EAGLE3 = Family("EAGLE-3", takes, read)

@@ -1,0 +1,135 @@
+"""The one list of families of published drafters, and how one of them is found for a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from specdemo.config.errors import UserError
+from specdemo.files.folder import TOKENIZERS, read_config
+from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.files.sources import ModelFiles
+from specdemo.models.networks.layouts import dflash, dflash2, dspark, eagle3, medusa, mtp, peagle
+from specdemo.models.networks.layouts.family import OTHER, Family, Lent, Reading, TargetFacts
+from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
+from specdemo.models.networks.trained import Trained
+from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from specdemo.models.loading import LoadedModel
+
+FAMILIES: tuple[Family, ...] = (
+    eagle3.EAGLE3,
+    peagle.PEAGLE,
+    dflash.DFLASH,
+    dflash.JETSPEC,
+    dflash2.DFLASH2,
+    dspark.DSPARK,
+    medusa.MEDUSA,
+    mtp.MTP,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A published drafter that suits a target, its weights unread."""
+
+    files: DrafterFiles
+    family: Family
+    reading: Reading
+
+    @property
+    def title(self) -> str:
+        """What it is, in words, with its licence."""
+        licence = self.files.licence or "its card names none"
+        return f"{self.files.name} ({self.family.title}, licence: {licence})"
+
+    def trained(self, target: LoadedModel) -> Trained:
+        """The drafter of a loaded target; its weights are read at first use."""
+        embedding: Any = target.model.get_input_embeddings().weight
+        output: Any = target.model.get_output_embeddings().weight
+        four_bit = target.info.precision == "nf4" and target.device.type == "cpu"
+        whole = target.info.precision == "fp32"
+        precision = "int4" if four_bit else "fp32" if whole else "bf16"
+        lent = Lent(
+            embedding=embedding,
+            device=target.device,
+            dtype=torch.float32 if whole else torch.bfloat16,
+            four_bit=four_bit,
+            output=output,
+        )
+        parameters = self.reading.parameters
+        if parameters is None:
+            parameters = sum(torch.Size(shape).numel() for shape in self.files.shapes.values())
+        facts = {
+            "name": self.files.name,
+            "revision": self.files.revision,
+            "precision": precision,
+            "parameters": parameters,
+            "reads": list(self.reading.reads),
+            "feedback": self.reading.alone,
+        }
+        config = {**self.files.config, "specdemo": facts}
+        return Trained(self.files.folder, config, lambda _: self.reading.load(lent))
+
+
+def find_published(
+    name: str,
+    target: ModelFiles,
+    tokenizer: PreTrainedTokenizerBase,
+    cache_dir: Path,
+    progress: ProgressCallback = silent,
+) -> Published | None:
+    """The drafter that is named, checked against a target whose weights need not be there. None for "none".
+
+    name: a folder, or a hub id, with `@` and a revision where it is not the catalogue's
+    Raises UserError for one that cannot be had or read, and for one of another target.
+    """
+    if name in ("", "none"):
+        return None
+    files = drafter_files(name, cache_dir, progress)
+    family = next((one for one in FAMILIES if one.takes(files.config)), None)
+    if family is None:
+        kind = ", ".join(map(str, files.config.get("architectures") or ["unknown"]))
+        raise UserError(
+            f"{files.name} is no drafter of a family that is known here (it is {kind}).",
+            unharmed="Nothing was read of its weights.",
+            advice=f"The families are {', '.join(one.title for one in FAMILIES)}; a draft model is named by --draft.",
+        )
+    found = Published(files, family, family.read(files, target_facts(target)))
+    _check_tokenizer(files, target, tokenizer)
+    progress(Progress("load", None, f"drafter {found.title}"))
+    return found
+
+
+def target_facts(files: ModelFiles) -> TargetFacts:
+    """A target's sizes, from its config.json."""
+    config: Mapping[str, Any] = read_config(files.folder, files.name)
+    config = config.get("text_config") or config
+    return TargetFacts(
+        files.name,
+        int(config.get("hidden_size", 0)),
+        int(config.get("vocab_size", 0)),
+        int(config.get("num_hidden_layers", 0)),
+    )
+
+
+def _check_tokenizer(
+    files: DrafterFiles, target: ModelFiles, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Refuse a drafter that comes with another tokenizer than the target's."""
+    if not any((files.folder / name).is_file() for name in TOKENIZERS):
+        return
+    own = load_tokenizer(ModelFiles(files.folder, files.name, files.revision, "folder"))
+    if not same_tokenizer(own, tokenizer):
+        raise UserError(
+            f"The drafter {files.name} is not for {target.name}: it comes with another tokenizer.",
+            unharmed="No weights were read.",
+            advice=OTHER,
+        )

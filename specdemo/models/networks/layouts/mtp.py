@@ -1,0 +1,186 @@
+"""MTP layers in a target's own files (DeepSeek-V3 2412.19437), for the target that they come with.
+
+    DeepSeek, GLM    `model.layers.N.`, N the target's count of layers: `enorm`, `hnorm`, `eh_proj`, the layer, `shared_head.norm`
+    Mellum           `mtp.`: `pre_fc_norm_embedding`, `pre_fc_norm_hidden`, `fc`, `layers.0.`, `norm`
+
+The layer is one of the target's own kind, experts included, so transformers computes it. Embedding and head are the
+target's; some files repeat them. What is fed back is behind the last norm, as the target's own states are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from specdemo.engine.attention import use_shared_heads
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights, Injection
+from specdemo.models.networks.layouts.family import (
+    Family,
+    Lent,
+    Loader,
+    Reading,
+    TargetFacts,
+    check_sizes,
+    refuse,
+)
+from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.mtp import MtpDecoder
+from specdemo.models.quiet import quiet_transformers
+
+COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")
+KINDS = ("deepseek_v3", "glm4_moe", "mellum")  # whose layers transformers computes as such
+WHOLE = (".weight", ".bias", "_bias", "_proj")  # ends of names of tensors as they were trained
+SHARED = ("embed_tokens.weight", "shared_head.head.weight")  # the target's, repeated
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names of tensors.
+
+    begin: of all of them; layer: of those of the layer
+    embedding, state, norm: of norms; fuse: of the matrix over both
+    """
+
+    begin: str
+    layer: str
+    embedding: str
+    state: str
+    fuse: str
+    norm: str
+
+
+def takes(config: Mapping[str, Any]) -> bool:
+    """Whether a config is a target's that comes with such layers."""
+    return "speculators_model_type" not in config and _count(config) > 0
+
+
+def read(files: DrafterFiles, target: TargetFacts) -> Reading:
+    """Check a target's own layer against the target. Raises UserError."""
+    config = files.config
+    kind, count = config.get("model_type"), _count(config)
+    if kind not in KINDS:
+        raise files.wrong(f"the MTP layers of {kind} are not computed here")
+    if count > 1:
+        raise files.wrong(f"it has {count} MTP layers, one for each place, and only one is read")
+    hidden = files.number(config, "hidden_size")
+    check_sizes(files, target, hidden=hidden, vocabulary=files.number(config, "vocab_size"))
+    layers = files.number(config, "num_hidden_layers")
+    if layers != target.layers:
+        raise refuse(
+            files, target, f"it stands behind {layers} layers, and this target has {target.layers}"
+        )  # fmt: skip
+    layout = _layout(files, layers)
+    row: tuple[int, ...] = (hidden,)
+    needed = dict.fromkeys((layout.embedding, layout.state, layout.norm), row)
+    needed[layout.fuse] = (hidden, 2 * hidden)
+    for name, shape in needed.items():
+        if files.shapes.get(layout.begin + name) != shape:
+            raise files.wrong(f"it has no tensor {layout.begin}{name} of the shape {shape}")
+    own = {name: shape for name, shape in files.shapes.items() if _is_own(name, layout)}
+    odd = next((name for name in own if not name.endswith(WHOLE)), "")
+    if odd or config.get("quantization_config"):
+        raise files.wrong("its MTP layer is quantised, which is not read here")
+    return Reading(
+        ("feature",),
+        (target.layers,),
+        True,
+        lambda lent: load(files, layout, lent),
+        sum(torch.Size(shape).numel() for shape in own.values()),
+    )
+
+
+def load(files: DrafterFiles, layout: Layout, lent: Lent) -> MtpDecoder:
+    """What runs. Raises UserError for tensors that the layer has not, or does not have."""
+    loader, block = Loader(files, lent), _block(files, layout, lent)
+    norms = [
+        _norm(block, loader.vector(layout.begin + name))
+        for name in (layout.embedding, layout.state)
+    ]
+    matrix = loader.matrix(layout.begin + layout.fuse.removesuffix(".weight"))
+
+    def fuse(embeddings: Tensor, states: Tensor) -> Tensor:
+        return matrix(torch.cat([norms[0](embeddings), norms[1](states)], dim=-1))
+
+    embedding = lent.embedding.to(lent.device, lent.dtype)
+    head = lent.embedding if lent.output is None else lent.output
+    vocabulary, hidden = embedding.shape
+    weights = CompactWeights(
+        config=CompactConfig(hidden, 1, 1, hidden, block.config.rms_norm_eps, 1e4),
+        layers=(),
+        norm=loader.vector(layout.begin + layout.norm),
+        embedding=embedding,
+        head=loader.wide(head.to(lent.device, lent.dtype)),
+        words=ReducedVocabulary(torch.arange(vocabulary), vocabulary),
+        reads=(files.number(files.config, "num_hidden_layers"),),
+        inject=Injection(None, lambda states: states),
+        feedback=torch.ones(hidden, device=lent.device, dtype=lent.dtype),
+        feeds_normed=False,
+        skips_first=True,
+        own_head=True,
+    )
+    return MtpDecoder(weights, fuse, block)
+
+
+def _count(config: Mapping[str, Any]) -> int:
+    """How many such layers a config names."""
+    return next((one for key in COUNTS if type(one := config.get(key)) is int), 0)
+
+
+def _layout(files: DrafterFiles, layers: int) -> Layout:
+    """How its tensors are named."""
+    if "mtp.fc.weight" in files.shapes:
+        return Layout(
+            "mtp.", "layers.0.", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "fc.weight", "norm.weight",
+        )  # fmt: skip
+    return Layout(
+        f"model.layers.{layers}.", "", "enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight",
+    )  # fmt: skip
+
+
+def _is_own(name: str, layout: Layout) -> bool:
+    """Whether a tensor is of the MTP layer, and not one of the target's repeated there."""
+    return name.startswith(layout.begin) and name.removeprefix(layout.begin) not in SHARED
+
+
+def _block(files: DrafterFiles, layout: Layout, lent: Lent) -> Any:
+    """The layer and the norm behind it, as a transformers model of one layer. Its embedding is not used."""
+    from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    whole: Any = AutoConfig.from_pretrained(str(files.folder), trust_remote_code=False)
+    config = whole.get_mtp_config()
+    config.vocab_size, config.pad_token_id = 1, None
+    front = (layout.embedding, layout.state, layout.fuse)
+    tensors = {"embed_tokens.weight": torch.zeros(1, config.hidden_size)}
+    for name, one in files.tensors(layout.begin).items():
+        rest = name.removeprefix(layout.begin)
+        if rest == layout.norm:
+            tensors["norm.weight"] = one
+        elif _is_own(name, layout) and rest not in front:
+            tensors[f"layers.0.{rest.removeprefix(layout.layer)}"] = one
+    kind: Any = MODEL_MAPPING[type(config)]
+    with quiet_transformers():
+        block, found = kind.from_pretrained(
+            None, config=config, state_dict=tensors, dtype=lent.dtype, output_loading_info=True
+        )
+    if odd := sorted(
+        [*found["missing_keys"], *found["unexpected_keys"], *found["mismatched_keys"]]
+    ):
+        raise files.wrong(f"its MTP layer is not as its config.json says ({odd[0]})")
+    use_shared_heads(block)
+    return block.to(lent.device).eval().requires_grad_(False)
+
+
+def _norm(block: Any, weight: Tensor) -> nn.Module:
+    """A norm of the target's kind. weight: (H,)"""
+    norm: nn.Module = type(block.norm)(len(weight), eps=block.config.rms_norm_eps)
+    norm.weight = nn.Parameter(weight, requires_grad=False)
+    return norm
+
+
+MTP = Family("MTP", takes, read)

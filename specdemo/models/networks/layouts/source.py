@@ -1,0 +1,139 @@
+"""The files of a published drafter: where they lie, what they say of themselves, and its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from specdemo.config.errors import UserError
+from specdemo.files.catalogue import find_drafter
+from specdemo.files.folder import broken_files, read_config, read_header
+from specdemo.files.hub import PICKLES, fetch_drafter
+from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.files.store import alone, file_sha256, is_complete, making
+from specdemo.models.offers import licence_of
+
+AGAIN = "Get its files again, or choose another drafter."
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterFiles:
+    """A published drafter on this disk, its weights unread.
+
+    name: hub id, or the folder's; revision: commit, "" for a folder
+    licence: as its card names it, "" where it names none
+    weights: its safetensors files; shapes: of each tensor, by name
+    """
+
+    folder: Path
+    name: str
+    revision: str
+    licence: str
+    config: Mapping[str, Any]
+    weights: tuple[Path, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor, as it is stored."""
+        for path in self.weights:
+            with safe_open(path, framework="pt") as file:
+                if name in file.keys():  # noqa: SIM118 - safe_open is not a dict
+                    found: Tensor = file.get_tensor(name)
+                    return found
+        raise self.wrong(f"it has no tensor {name}")
+
+    def tensors(self, begin: str) -> dict[str, Tensor]:
+        """All tensors whose names begin so, as they are stored; each file is opened once."""
+        found: dict[str, Tensor] = {}
+        for path in self.weights:
+            with safe_open(path, framework="pt") as file:
+                names = [name for name in file.keys() if name.startswith(begin)]  # noqa: SIM118
+                found |= {name: file.get_tensor(name) for name in names}
+        return found
+
+    def number(self, config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+        """A size of a config, above zero. Raises UserError."""
+        value = config.get(key)
+        value = default if value is None else value
+        if type(value) is not int or value < 1:
+            raise self.wrong(f"its config.json has no {key}")
+        size: int = value
+        return size
+
+    def wrong(self, why: str) -> UserError:
+        """The sentence for files that cannot be read as a drafter."""
+        return UserError(
+            f"The drafter {self.name} cannot be used: {why}.",
+            unharmed="Nothing was read of its weights.",
+            advice=AGAIN,
+        )
+
+
+def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silent) -> DrafterFiles:
+    """The files of a drafter. Raises UserError.
+
+    name: a folder, or a hub id, with `@` and a revision where it is not the catalogue's
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        folder, title, revision = path, path.name, ""
+    else:
+        title, _, wanted = name.partition("@")
+        known = find_drafter(title)
+        folder, revision = fetch_drafter(
+            title, wanted or (known.revision if known else None), progress
+        )
+    config = read_config(folder, title)
+    weights = _weights(folder, title, cache_dir, progress)
+    if broken := broken_files(list(weights)):
+        raise UserError(
+            f"The drafter {title} is incomplete: {broken[0].name} is missing or cut short.",
+            advice=AGAIN,
+        )
+    shapes = {
+        key: tuple(row["shape"])
+        for path in weights
+        for key, row in read_header(path).items()
+        if key != "__metadata__"
+    }
+    return DrafterFiles(folder, title, revision, licence_of(folder), config, weights, shapes)
+
+
+def _weights(
+    folder: Path, name: str, cache_dir: Path, progress: ProgressCallback
+) -> tuple[Path, ...]:
+    """A drafter's safetensors files; those that a pickle is converted to where it has none."""
+    if found := sorted(folder.glob("*.safetensors")):
+        return tuple(found)
+    pickled = next((folder / one for one in PICKLES if (folder / one).is_file()), None)
+    if pickled is None:
+        raise UserError(f"The drafter {name} holds no weights.", advice=AGAIN)
+    recipe = f"safetensors of {file_sha256(pickled, progress, pickled.name)}"
+    made = cache_dir / "drafters" / recipe[-16:]
+    with alone(made):
+        if not is_complete(made, recipe):
+            progress(Progress("convert", None, f"{name}: {pickled.name} to safetensors"))
+            tensors = _unpickled(pickled, name)
+            with making(made, recipe, f"converting {name}") as content:
+                save_file(tensors, content / "model.safetensors")
+    return (made / "model.safetensors",)
+
+
+def _unpickled(path: Path, name: str) -> dict[str, Tensor]:
+    """The tensors of a pickle, read by a loader that makes tensors and nothing else."""
+    try:
+        raw = torch.load(path, map_location="cpu", weights_only=True)
+        return {str(key): one.contiguous().clone() for key, one in raw.items()}
+    except Exception as error:  # the loader raises errors of many kinds for what it does not read
+        raise UserError(
+            f"{path.name} of the drafter {name} holds more than tensors, or is damaged.",
+            unharmed="Code in a pickle is never run.",
+            advice="Choose a drafter with safetensors weights.",
+        ) from error

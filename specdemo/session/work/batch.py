@@ -1,0 +1,353 @@
+"""Several prompts at once: each in a conversation and a thread of its own, so that their runs share passes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from queue import SimpleQueue
+from typing import Any
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
+from specdemo.engine.runner import LOOK_SECONDS
+from specdemo.session.admission import Turn, Waiting
+from specdemo.session.caches import failure
+from specdemo.session.conversation import Conversation, Host
+from specdemo.session.door import Changed, Door, Plain, perform
+from specdemo.session.meter import Meter, MeteredRun
+from specdemo.trace.codec import decode, encode
+from specdemo.trace.events import (
+    Event,
+    FinishReason,
+    ModelInfo,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Verified,
+)
+from specdemo.trace.metrics import output_ids
+
+AT_ONCE = 8  # runs that share a pass; more rows make it dearer without making it fuller
+
+
+class State(StrEnum):
+    """How far a prompt has come."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What has become of one prompt so far.
+
+    number: among the prompts, from 0
+    seconds: decoding time of its run, in which it shared the device with the others
+    error: what broke it, kept with what there is of its text
+    waiting: its place in the line, where there is one
+    events: of its run, those since the answer before this one
+    """
+
+    number: int
+    prompt: str
+    state: State = State.WAITING
+    text: str = ""
+    new_tokens: int = 0
+    seconds: float = 0.0
+    error: UserError | None = None
+    waiting: Waiting | None = None
+    events: tuple[Event, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state not in (State.WAITING, State.RUNNING)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """New tokens of this prompt per second of its decoding."""
+        return self.new_tokens / self.seconds if self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """All prompts together; seconds on the wall clock, reading the prompts included and waiting in a line left out."""
+
+    prompts: int
+    failed: int
+    new_tokens: int
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """New tokens of all prompts per second."""
+        return self.new_tokens / self.seconds if self.seconds else None
+
+
+def answer_all(
+    studio: Door,
+    prompts: Sequence[str],
+    settings: RunSettings,
+    *,
+    at_once: int = AT_ONCE,
+    system: str = "",
+    cancel: threading.Event | None = None,
+    turn: Callable[[], Turn] | None = None,
+) -> Generator[Answer | Totals, None, None]:
+    """Answer prompts, at most `at_once` together, without plain decoding beside them.
+
+    yields: an Answer whenever one has grown, each prompt's last one `ended`; then Totals
+    cancel: stops all of them; set here too when the generator is closed, which waits for its threads
+    turn: a place in a line for one prompt, where others want to run too
+
+    A prompt that fails keeps its error, and the others go on. So does one whose turn comes after another model was
+    loaded: it fails with `Changed`. Raises UserError before the first answer.
+    """
+    settings = replace(settings, baseline=False).checked()
+    if at_once < 1:
+        raise UserError(f"{at_once} prompts at once is not possible.", advice="Take 1 or more.")
+    cancel = cancel or threading.Event()
+    if studio.whole:
+        yield from _answer_there(studio, prompts, settings, at_once, system, cancel, turn)
+        return
+    asked = studio.target if studio.ready else None
+    yield from _answer_here(studio, asked, prompts, settings, at_once, system, cancel, turn)
+
+
+def _answer_here(
+    studio: Door | Host,
+    asked: ModelInfo | None,
+    prompts: Sequence[str],
+    settings: RunSettings,
+    at_once: int,
+    system: str,
+    cancel: threading.Event,
+    turn: Callable[[], Turn] | None,
+) -> Generator[Answer | Totals, None, None]:
+    reported: SimpleQueue[Answer] = SimpleQueue()
+    latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
+
+    def work(answer: Answer) -> None:
+        try:
+            with turn() if turn else nullcontext() as mine:
+                for waiting in mine or ():
+                    reported.put(replace(answer, waiting=waiting))
+                with clock:
+                    for grown in _answer(studio, asked, answer, settings, system, cancel):
+                        reported.put(grown)
+        except UserError as error:  # nobody else can wait
+            reported.put(replace(answer, state=State.FAILED, error=error))
+
+    clock = _Clock()
+    with ThreadPoolExecutor(at_once, "specdemo-batch") as pool:
+        try:
+            for answer in latest:
+                pool.submit(work, answer)
+            left = len(prompts)
+            while left:
+                answer = reported.get()
+                latest[answer.number] = answer
+                left -= answer.ended
+                yield answer
+        except BaseException:  # also GeneratorExit: nobody looks any more
+            cancel.set()
+            raise
+    yield _totals(latest, clock.seconds)
+
+
+def _totals(answers: Sequence[Answer], seconds: float) -> Totals:
+    return Totals(
+        len(answers),
+        sum(answer.state is State.FAILED for answer in answers),
+        sum(answer.new_tokens for answer in answers),
+        seconds,
+    )
+
+
+def _answer_there(
+    studio: Door,
+    prompts: Sequence[str],
+    settings: RunSettings,
+    at_once: int,
+    system: str,
+    cancel: threading.Event,
+    turn: Callable[[], Turn] | None,
+) -> Generator[Answer | Totals, None, None]:
+    """The same as one request and one turn, so that all prompts have the same engine."""
+    latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
+    with turn() if turn else nullcontext() as mine, closing(_Counted(studio.meter)) as counted:
+        for waiting in mine or ():
+            yield replace(latest[0], waiting=waiting)
+        asked = {"prompts": list(prompts), "settings": settings.values()}
+        parts = perform(studio, answers, cancel, at_once=at_once, system=system, **asked)
+        with closing(parts):
+            for part in parts:
+                if "prompts" in part:
+                    yield Totals(**part)
+                    return
+                counted.add(part["number"], [decode(line) for line in part.pop("events")])
+                error, state = part.pop("error"), State(part.pop("state"))
+                answer = Answer(**part, state=state, error=UserError(**error) if error else None)
+                latest[answer.number] = answer
+                yield answer
+    for answer in latest:  # it was cancelled
+        if not answer.ended:
+            latest[answer.number] = replace(answer, state=State.STOPPED, waiting=None)
+            yield latest[answer.number]
+    yield _totals(latest, max(answer.seconds for answer in latest))
+
+
+def answers(
+    conversation: Conversation,
+    cancel: threading.Event,
+    *,
+    prompts: Sequence[str],
+    settings: Mapping[str, object],
+    at_once: int,
+    system: str,
+) -> Iterator[Plain]:
+    """What `answer_all` yields, where the models are: the fields of an Answer, its events as lines, or those of Totals."""
+    run = RunSettings.from_values(settings)
+    host = conversation.host
+    asked = host.loaded.pair.target.info
+    batch = _answer_here(host, asked, prompts, run, at_once, system, cancel, None)
+    with closing(batch):
+        for item in batch:
+            if isinstance(item, Totals):
+                yield asdict(item)
+                continue
+            names = ("message", "unharmed", "advice")
+            told = item.error and {name: getattr(item.error, name) for name in names}
+            lines = [encode(event) for event in item.events]
+            yield {**asdict(replace(item, error=None, events=())), "error": told, "events": lines}
+
+
+class _Counted:
+    """Runs elsewhere, counted here as their events come."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._runs: dict[int, MeteredRun] = {}
+
+    def add(self, number: int, events: Sequence[Event]) -> None:
+        """More events of a prompt's run."""
+        for event in events:
+            if isinstance(event, RunStarted):
+                self._runs[number] = self._meter.begin(event.prefill_seconds)
+            if number not in self._runs:  # it failed before it began, and is no run
+                continue
+            self._runs[number].count(event)
+            if isinstance(event, RunFinished | RunFailed):
+                self._runs.pop(number).end()
+
+    def close(self) -> None:
+        """Nobody looks any more, or there is nothing more to come: runs that go on were stopped."""
+        for run in self._runs.values():
+            run.reason = "abort"
+            run.end()
+        self._runs = {}
+
+
+class _Clock:
+    """Seconds in which at least one block of it went on, whichever threads they are in."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._begun = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._begun = time.perf_counter()
+            self._inside += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self.seconds += time.perf_counter() - self._begun
+
+
+def new_texts(step: Verified) -> list[str]:
+    """The texts of the tokens that a step adds to an answer."""
+    own = [step.next.text] if step.next else []
+    return [step.nodes[node].text for node in step.path] + own
+
+
+def _answer(
+    studio: Door | Host,
+    asked: ModelInfo | None,
+    answer: Answer,
+    settings: RunSettings,
+    system: str,
+    cancel: threading.Event,
+) -> Iterator[Answer]:
+    """One prompt's answer each time that it has grown; the last one has ended, whatever happened. asked: the target, if it was known"""
+    if cancel.is_set():
+        yield replace(answer, state=State.STOPPED)
+        return
+    conversation = studio.open()
+    last = ""  # the text of the last token
+    passed: list[Event] = []
+    try:
+        events: Any = conversation.run(
+            answer.prompt, settings, system=system, cancel=cancel, every=LOOK_SECONDS
+        )
+        with closing(events):
+            for event in events:
+                if isinstance(event, RunStarted) and asked not in (None, event.target):
+                    raise Changed(event.target)
+                passed.append(event)
+                grown = _after(answer, event, last)
+                if isinstance(event, Verified):
+                    last = new_texts(event)[-1]
+                if grown is not answer:
+                    answer = grown
+                    yield replace(answer, events=tuple(passed))
+                    passed = []
+        if not answer.ended:  # cancelled before it began
+            yield replace(answer, state=State.STOPPED)
+    except UserError as error:
+        yield replace(answer, state=State.FAILED, error=error)
+    except Exception as error:  # noqa: BLE001 - one prompt must not take the others with it
+        broke = UserError(f"The run broke: {error}.", advice="Run again.")
+        yield replace(answer, state=State.FAILED, error=broke)
+    finally:
+        conversation.close()
+
+
+def _after(answer: Answer, event: Event, last: str) -> Answer:
+    """The answer after one more event; the same one when the event adds nothing to it.
+
+    last: text of the last token, which is no part of the answer when it is the one that ends it
+    """
+    match event:
+        case RunStarted():
+            return replace(answer, state=State.RUNNING, waiting=None)
+        case Verified():
+            return replace(
+                answer,
+                text=answer.text + "".join(new_texts(event)),
+                new_tokens=answer.new_tokens + len(output_ids([event])),
+                seconds=event.elapsed_seconds,
+            )
+        case RunFinished(reason=FinishReason.CANCELLED):
+            return replace(answer, state=State.STOPPED)
+        case RunFinished(reason=FinishReason.STOP):
+            return replace(answer, state=State.DONE, text=answer.text.removesuffix(last))
+        case RunFinished():
+            return replace(answer, state=State.DONE)
+        case RunFailed():
+            return replace(answer, state=State.FAILED, error=failure(event))
+        case _:
+            return answer

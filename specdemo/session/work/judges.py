@@ -1,0 +1,98 @@
+"""Compares outputs with plain decoding's and with the target's own distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from specdemo.bench.audit_result import GreedyAudit, SamplingAudit
+from specdemo.bench.lanes import same_prefix
+from specdemo.config.settings import Sampling
+from specdemo.engine.forward import answered
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specdemo.engine.prefix import PrefixReader
+
+
+def judge_greedy(
+    reader: PrefixReader,
+    prompt_ids: Sequence[Sequence[int]],
+    plain: Sequence[Sequence[int]],
+    answers: Sequence[Sequence[int]],
+    *,
+    required: bool,
+) -> GreedyAudit:
+    """Compare greedy outputs with plain decoding's, one of each for each prompt."""
+    same = [same_prefix(one, other) for one, other in zip(answers, plain, strict=True)]
+    margins = []
+    for prompt, mine, theirs, position in zip(prompt_ids, answers, plain, same, strict=True):
+        if position < min(len(mine), len(theirs)):
+            probs = reread(reader, prompt, theirs, Sampling(temperature=1.0))[position]
+            margins.append(abs(float(probs[mine[position]] - probs[theirs[position]])))
+    return GreedyAudit(
+        outputs=len(plain),
+        equal=sum(tuple(one) == tuple(other) for one, other in zip(answers, plain, strict=True)),
+        same_share=sum(same) / max(1, sum(map(len, plain))),
+        median_margin=median(margins) if margins else None,
+        required=required,
+    )
+
+
+def judge_sampling(
+    reader: PrefixReader,
+    draft: PrefixReader | None,
+    condition: str,
+    sampling: Sampling,
+    answers: Iterable[tuple[Sequence[int], Sequence[int]]],
+    limit: float,
+) -> SamplingAudit:
+    """Test sampled outputs against the target's own distributions.
+
+    reader: a fresh one of the target's weights, so that nothing of the engine's own passes is believed
+    draft: a fresh one of the pair's draft; a fault of drafting is most likely a lean towards it
+    answers: prompt ids and new ids of each run
+    """
+    import torch
+
+    from specdemo.session.work.statistics import independence_p, overrated, transform, uniformity_p
+
+    generator = torch.Generator().manual_seed(2**40)  # no run has this seed
+    values: list[float] = []
+    by_draft: list[float] = []
+    impossible = 0
+    for prompt_ids, ids in answers:
+        rows = reread(reader, prompt_ids, ids, sampling)
+        for position, (probs, token_id) in enumerate(zip(rows, ids, strict=True)):
+            uniforms = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+            values.append(transform(probs, token_id, uniforms[0]))
+            if draft is not None:
+                text = [*prompt_ids, *ids[:position]]
+                guess = answered(draft.probs_after(text, len(probs)))
+                by_draft.append(transform(probs, token_id, uniforms[1], overrated(probs, guess)))
+            impossible += not probs[token_id] > 0
+    p_uniform, p_independent = uniformity_p(values), independence_p(values)
+    p_draft = uniformity_p(by_draft) if draft is not None else None
+    held = min(p for p in (p_uniform, p_independent, p_draft) if p is not None) >= limit
+    return SamplingAudit(
+        condition, len(values), impossible, p_uniform, p_independent, p_draft, held
+    )
+
+
+def reread(
+    reader: PrefixReader, prompt_ids: Sequence[int], ids: Sequence[int], sampling: Sampling
+) -> Tensor:
+    """The distribution that each token of an output should have been drawn from, in one pass over the output.
+
+    reader: of a CachedModel, whose cache keeps what prompts share
+    returns: (len(ids), V) float32 — row t follows the prompt and the first t new tokens
+    """
+    from specdemo.engine.sampling import Shaper
+    from specdemo.engine.types import Proposal
+
+    answered(reader.prepare(prompt_ids[:-1]))
+    output = reader.model.forward(prompt_ids[-1], Proposal.chain(ids[:-1]))  # type: ignore[attr-defined]
+    paths = [ids[:position] for position in range(len(ids))]
+    return Shaper(sampling).probs(output.logits, prompt_ids, paths).cpu()

@@ -1,0 +1,298 @@
+"""Experiments on the loaded pair: what a perfect and a random draft are worth, and what taking drawn tokens back does."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from specdemo.config.settings import RunSettings, Sampling
+from specdemo.session.caches import Caches, failure
+from specdemo.session.conversation import Conversation, Host
+from specdemo.session.door import Door, Plain, perform
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, RunStarted, Verified
+from specdemo.trace.metrics import measure, output_ids
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specdemo.engine.types import Drafter
+    from specdemo.models.pair import LoadedPair
+
+LOOKAHEADS = range(1, 9)
+TOKENS = 64  # of one run; all runs are equally long
+PROMPT = "Explain photosynthesis to a ten-year-old."
+ATTEMPTS = 3  # of a perfect draft to learn what the target chooses in passes of its width, before refusals stand
+TOY_RUNS = 2_000
+POSITIONS = 48  # of the real model's text
+SHOWN = 3  # tokens of the position where most is moved
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One measured run of TOKENS tokens.
+
+    lookahead: 0 for plain decoding; drafted, accepted: tokens
+    seconds, verify_seconds: decoding as a whole, and of it the target's passes
+    same: tokens that stand before the text first differs from plain decoding's
+    retold: whether the perfect draft had to learn anew what passes of this width choose
+    runs: most runs that shared one of its passes
+    """
+
+    lookahead: int
+    steps: int
+    tokens: int
+    drafted: int
+    accepted: int
+    seconds: float
+    verify_seconds: float
+    same: int
+    retold: bool
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """How often the first of two words came first. share: measured; p: of such counts if the target drew it"""
+
+    share: float
+    runs: int
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What one token's probability becomes when unlikely drafts are taken back."""
+
+    text: str
+    target: float
+    taken: float
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """What dropping a drawn token does to the next one, by exact sums over the vocabulary at each position of a text.
+
+    moved, most: total variation from the target's distribution, mean and largest
+    kept: the largest when what was drawn is kept
+    before: the end of the text at the position where most is moved; tokens: what changes most there
+    """
+
+    positions: int
+    threshold: float
+    moved: float
+    most: float
+    kept: float
+    before: str
+    tokens: tuple[Moved, ...]
+
+
+def perfect(door: Door, cancel: threading.Event) -> Iterator[Lane]:
+    """Drafts that know the greedy answer, at each lookahead; plain decoding first and last.
+
+    A pass of several rows rounds differently from one of one row, so near-ties may fall the other way and the
+    draft is refused there. It then learns what this width chooses, and the run is repeated.
+    """
+    return (Lane(**lane) for lane in perform(door, perfect_lanes, cancel))
+
+
+def at_random(door: Door, cancel: threading.Event) -> Iterator[Lane]:
+    """Drafts drawn evenly from all words, at each lookahead; plain decoding first and last."""
+    return (Lane(**lane) for lane in perform(door, random_lanes, cancel))
+
+
+def two_words() -> dict[str, Scheduler]:
+    """DSpark's counter-example through the real loop: `stop` after an unlikely word, or take it `back`."""
+    from specdemo.session.work.two_words import demonstrate
+
+    stop, _, back = demonstrate(TOY_RUNS)
+    return {
+        name: Scheduler(row.measured[0], row.runs, row.p_target)
+        for name, row in (("stop", stop), ("back", back))
+    }
+
+
+def taken_back(door: Door, cancel: threading.Event) -> TakenBack | None:
+    """The same on the real pair, along a text that the target draws at temperature 1. None without a draft model."""
+    for found in perform(door, places_taken_back, cancel):
+        tokens = tuple(Moved(**moved) for moved in found["tokens"])
+        return TakenBack(**{**found, "tokens": tokens})
+    return None
+
+
+def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
+    """The lanes of `perfect`, where the models are."""
+    from specdemo.drafters.oracle import always_right
+
+    bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
+    yield asdict(bench.lane(0))
+    for lookahead in LOOKAHEADS:
+        answer = bench.plain
+        for attempt in range(ATTEMPTS):
+            events = bench.run(always_right([*bench.prompt_ids, *answer], lookahead))
+            lane = bench.summed(lookahead, events, retold=attempt > 0)
+            if lane.accepted == lane.drafted or cancel.is_set():
+                break
+            answer = output_ids(events)
+        if cancel.is_set():
+            return
+        yield asdict(lane)
+    yield asdict(bench.lane(0))
+
+
+def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
+    """The lanes of `at_random`, where the models are."""
+    bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
+    yield asdict(bench.lane(0))
+    for lookahead in LOOKAHEADS:
+        lane = bench.lane(lookahead, _evenly(lookahead, bench.pair.vocabulary_size))
+        if cancel.is_set():
+            return
+        yield asdict(lane)
+    yield asdict(bench.lane(0))
+
+
+def places_taken_back(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
+    """What `taken_back` finds, where the models are."""
+    host = conversation.host
+    pair = host.loaded.pair
+    if pair.open_draft is None:
+        return
+    bench = _Bench(host, cancel, POSITIONS, Sampling(temperature=1.0))
+    ids = bench.plain
+    if ids and not cancel.is_set():
+        yield asdict(host.runner.call(lambda: _moved(pair, bench.prompt_ids, ids)))
+
+
+class _Bench:
+    """One prompt and caches of its own, in which runs follow one another. plain: ids of plain decoding's answer"""
+
+    def __init__(
+        self, host: Host, cancel: threading.Event, tokens: int, sampling: Sampling
+    ) -> None:
+        from specdemo.session.text import encode_conversation
+
+        self.host, self.cancel, self.tokens = host, cancel, tokens
+        self.pair = host.loaded.pair
+        self.settings = RunSettings(method="nothing", memory=False, sampling=sampling)
+        message = [{"role": "user", "content": PROMPT}]
+        self.prompt_ids = encode_conversation(self.pair.tokenizer, message, self.pair.context)
+        self.caches = host.runner.call(lambda: Caches(host.loaded))
+        self.plain = output_ids(self.run(None))  # warms up too: not counted
+
+    def run(self, drafter: Drafter | None) -> list[Event]:
+        """One run's events; plain decoding without a drafter. Raises UserError when it breaks."""
+        from specdemo.engine.limits import Limits
+
+        header = RunStarted(
+            lane=SPECULATIVE if drafter else PLAIN,
+            method="nothing",
+            prompt=PROMPT,
+            settings={},
+            target=self.pair.target.info,
+        )
+        lane = self.caches.lane(
+            self.prompt_ids,
+            self.settings,
+            header,
+            cancelled=self.cancel.is_set,
+            limits=Limits(self.tokens),
+            drafter=drafter,
+        )
+        events = list(self.host.runner.run(lane))
+        for event in events:
+            if isinstance(event, RunFailed):
+                raise failure(event)
+        return events
+
+    def lane(self, lookahead: int, drafter: Drafter | None = None) -> Lane:
+        """Run and sum up."""
+        return self.summed(lookahead, self.run(drafter))
+
+    def summed(self, lookahead: int, events: Sequence[Event], *, retold: bool = False) -> Lane:
+        """A run in numbers."""
+        metrics = measure(events)
+        ids = output_ids(events)
+        pairs = zip(ids, self.plain, strict=False)
+        differ = next(
+            (position for position, (mine, plain) in enumerate(pairs) if mine != plain), len(ids)
+        )
+        return Lane(
+            lookahead,
+            metrics.steps,
+            metrics.new_tokens,
+            metrics.drafted,
+            metrics.accepted,
+            metrics.elapsed_seconds,
+            metrics.verify_seconds,
+            differ,
+            retold,
+            max((event.runs or 1 for event in events if isinstance(event, Verified)), default=1),
+        )
+
+
+def _evenly(lookahead: int, vocabulary_size: int) -> Drafter:
+    from specdemo.drafters.oracle import Scripted
+    from specdemo.engine.types import Proposal
+
+    words = random.Random(lookahead)
+
+    def script(_committed: Sequence[int], budget: int) -> Proposal:
+        ids = [words.randrange(vocabulary_size) for _ in range(min(budget, lookahead))]
+        return Proposal.chain(ids, lookahead=lookahead, reason="random")
+
+    return Scripted(script)
+
+
+def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> TakenBack:
+    """Read the text again with both models, and sum up what taking back does at each position."""
+    import torch
+
+    from specdemo.engine.forward import answered
+    from specdemo.engine.prefix import PrefixReader
+    from specdemo.session.work.judges import reread
+
+    threshold = RunSettings().threshold
+    target = reread(PrefixReader(pair.open_target()), prompt_ids, ids, Sampling(temperature=1.0))
+    assert pair.open_draft is not None  # taken_back has looked
+    reader = PrefixReader(pair.open_draft())
+    draft = torch.zeros_like(target)
+    for position in range(len(ids)):
+        text = [*prompt_ids, *ids[:position]]
+        draft[position] = answered(reader.probs_after(text, target.shape[1]))
+    taken, kept = next_token(target, draft, threshold), next_token(target, draft, 0.0)
+    moved = (taken - target).abs().sum(dim=-1) / 2
+    worst = int(moved.argmax())
+    changes = (taken[worst] - target[worst]).abs().topk(SHOWN).indices.tolist()
+    decode: Callable[..., Any] = pair.tokenizer.decode
+    return TakenBack(
+        positions=len(ids),
+        threshold=threshold,
+        moved=float(moved.mean()),
+        most=float(moved[worst]),
+        kept=float(((kept - target).abs().sum(dim=-1) / 2).max()),
+        before=decode(list(ids[max(0, worst - 8) : worst])),
+        tokens=tuple(
+            Moved(decode([token]), float(target[worst, token]), float(taken[worst, token]))
+            for token in changes
+        ),
+    )
+
+
+def next_token(target: Tensor, draft: Tensor, threshold: float) -> Tensor:
+    """How the next token is distributed when one is drafted and dropped again if the draft gave it less than the threshold.
+
+    target, draft: (T, V) float32 — a row a position; returns: (T, V)
+
+        target (.7, .3)   draft (.5, .5)   nothing dropped:   (.5, .3) + .2 x (1, 0) = (.7, .3)
+        draft (.6, .4), threshold .5       word 1 is dropped: (.6, 0) + .4 x (.7, .3) = (.88, .12)
+    """
+    shown = draft * (draft >= threshold)
+    accepted = shown.minimum(target)
+    left = (target - draft).clamp_(min=0)
+    left = left / left.sum(dim=-1, keepdim=True).clamp_(min=1e-30)
+    refused = (shown - accepted).sum(dim=-1, keepdim=True)
+    dropped = (draft - shown).sum(dim=-1, keepdim=True)
+    return accepted + refused * left + dropped * target

@@ -1,0 +1,246 @@
+"""What would each have drafted here? Every drafter's proposal at the same position of the same text, judged by the target."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings, Sampling
+from specdemo.engine.forward import ForwardRequest
+from specdemo.engine.runner import Steps
+from specdemo.session.caches import Lane, failure
+from specdemo.session.conversation import Conversation
+from specdemo.session.door import Door, Plain
+from specdemo.session.text import encode_conversation
+from specdemo.trace.codec import decode, encode
+from specdemo.trace.events import (
+    SPECULATIVE,
+    Drafted,
+    Event,
+    ModelInfo,
+    Node,
+    RunFailed,
+    RunStarted,
+    Verified,
+)
+
+ANSWER = "nothing"  # the method that writes the text: the target's own
+TAKES = 2  # of each step; the first warms up, and the last is reported
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """One method's proposal at a position, before and after the target judged it; or a sentence why there is none."""
+
+    method: str
+    drafted: Drafted | None = None
+    verified: Verified | None = None
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A prompt and what the target answered, token by token, without the token that ends an answer."""
+
+    prompt: str
+    tokens: tuple[Node, ...]
+    system: str = ""
+
+
+class Comparison:
+    """A text of the target's, and what drafter after drafter would draft at a position of it."""
+
+    def __init__(self, studio: Door, visitor: str = "") -> None:
+        self._studio = studio
+        self._conversation = studio.open(visitor)
+        self._written_with: ModelInfo | None = None  # what the text was written with
+
+    def close(self) -> None:
+        """Free the caches."""
+        self._conversation.close()
+
+    def write(
+        self,
+        prompt: str,
+        *,
+        most: int,
+        system: str = "",
+        sampling: Sampling | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Generator[Text, None, None]:
+        """The target's own answer. most: tokens. yields: the text, longer each time
+
+        Raises UserError for a prompt that cannot be answered, and for what breaks later.
+        """
+        self._conversation.reset()
+        settings = RunSettings(
+            method=ANSWER, max_new_tokens=most, memory=False, sampling=sampling or Sampling()
+        )
+        self._written_with, stops = self._studio.target, self._studio.stop_ids
+        text = Text(prompt, (), system)
+        for event in self._conversation.run(prompt, settings, system=system, cancel=cancel):
+            if isinstance(event, RunFailed):
+                raise failure(event)
+            if isinstance(event, Verified):
+                new = tuple(node for node in _committed(event) if node.token_id not in stops)
+                text = replace(text, tokens=(*text.tokens, *new))
+                yield text
+
+    def guesses(
+        self,
+        text: Text,
+        position: int,
+        settings: RunSettings,
+        *,
+        cancel: threading.Event | None = None,
+    ) -> Generator[Guess, None, None]:
+        """What each method drafts after the first `position` tokens of an answer, in the order of the menu.
+
+        Each is alone, begins anew at this position and remembers nothing; a method that breaks reports it, and the
+        others go on. cancel: asked between two methods
+        Raises UserError for settings out of range, and when another pair was loaded since the text was written.
+        """
+        if self._written_with is not self._studio.target:
+            raise UserError(
+                "Another model was loaded since this text was written.",
+                unharmed="The text is kept.",
+                advice="Write the text anew.",
+            )
+        cancel = cancel or threading.Event()
+        settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
+        settings = settings.checked()
+        methods = [method for method in self._studio.methods() if method.name != ANSWER]
+        judged = self._judged(
+            [method.name for method in methods if method.available],
+            {
+                "prompt": text.prompt,
+                "system": text.system,
+                "answer_ids": [node.token_id for node in text.tokens[:position]],
+                "settings": settings.to_dict(),
+            },
+            cancel,
+        )
+        with closing(judged):
+            for method in methods:
+                if cancel.is_set():
+                    return
+                if not method.available:
+                    yield Guess(method.name, why_not=method.why_not)
+                    continue
+                guess = next(judged, None)
+                if guess and (guess.verified or guess.why_not):  # else it was cancelled
+                    yield guess
+
+    def _judged(
+        self, methods: Sequence[str], arguments: Plain, cancel: threading.Event
+    ) -> Generator[Guess, None, None]:
+        """A guess a method. Each is a request of its own, unless all of them had better have the same engine."""
+        whole = self._studio.whole
+        for names in [list(methods)] if whole else [[name] for name in methods]:
+            asked = {**arguments, "methods": names}
+            try:
+                found = self._conversation.perform(steps_of_all, asked, cancel)
+                for name, parts in groupby(found, key=itemgetter("method")):
+                    yield _guess_of(name, parts)
+            except UserError as error:
+                if whole:
+                    raise
+                yield Guess(names[0], why_not=str(error))
+
+
+def steps_of_all(
+    conversation: Conversation,
+    cancel: threading.Event,
+    *,
+    prompt: str,
+    system: str,
+    answer_ids: Sequence[int],
+    settings: Mapping[str, object],
+    methods: Sequence[str],
+) -> Iterator[Plain]:
+    """Each method's step after the first tokens of an answer, where the models are.
+
+    yields: {"method": name, "line": an event}, or "why_not" in place of "line"
+    """
+    shared = RunSettings.from_values(settings)
+    for name in methods:
+        if cancel.is_set():
+            return
+        own = replace(shared, method=name)
+        steps = _takes(conversation, cancel, prompt, system, answer_ids, own)
+        try:
+            for event in conversation.host.runner.run(steps):
+                yield {"method": name, "line": encode(event)}
+        except UserError as error:
+            yield {"method": name, "why_not": str(error)}
+
+
+def _takes(
+    conversation: Conversation,
+    cancel: threading.Event,
+    prompt: str,
+    system: str,
+    answer_ids: Sequence[int],
+    settings: RunSettings,
+) -> Steps:
+    """The events of one step of the loop; an earlier take's are dropped."""
+    with conversation.using() as caches:
+        pair = caches.loaded.pair
+        messages = [{"role": "user", "content": prompt}]
+        if system.strip():
+            messages.insert(0, {"role": "system", "content": system})
+        token_ids = [*encode_conversation(pair.tokenizer, messages, pair.context), *answer_ids]
+        header = RunStarted(SPECULATIVE, settings.method, prompt, {}, pair.target.info)
+        events: list[Event] = []
+        for _ in range(TAKES):
+            lane = caches.lane(
+                token_ids,
+                settings,
+                header,
+                together=lambda: conversation.host.together,
+                cancelled=cancel.is_set,
+            )
+            events = yield from _first_step(lane)
+            if caches.broken:
+                break
+    yield from events
+
+
+def _first_step(lane: Lane) -> Generator[Event | ForwardRequest, None, list[Event]]:
+    """The events of a lane's first step; what it asks for is passed on."""
+    events: list[Event] = []
+    with closing(lane):
+        for event in lane:
+            if isinstance(event, ForwardRequest):
+                yield event
+                continue
+            events.append(event)
+            if isinstance(event, Verified):
+                break
+    return events
+
+
+def _guess_of(method: str, parts: Iterable[Plain]) -> Guess:
+    """What the events of one step say."""
+    guess = Guess(method)
+    for part in parts:
+        match decode(part["line"]) if "line" in part else part["why_not"]:
+            case Drafted() as event:
+                guess = replace(guess, drafted=event)
+            case Verified() as event:
+                guess = replace(guess, verified=event)
+            case RunFailed() as event:
+                guess = Guess(method, why_not=str(failure(event)))
+            case str(why_not):
+                guess = Guess(method, why_not=why_not)
+    return guess
+
+
+def _committed(step: Verified) -> list[Node]:
+    """The tokens that a step adds to the answer."""
+    return [*(step.nodes[node] for node in step.path), *([step.next] if step.next else [])]

@@ -1,0 +1,197 @@
+"""A race: lanes on the same prompt, each really run and alone, for a view that replays them on one clock."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
+from specdemo.session.conversation import Conversation
+from specdemo.session.door import Chat, Door, Plain, perform
+from specdemo.trace.codec import decode, encode
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event
+
+NOTHING = "nothing"  # plain decoding, as a method
+LEAST, MOST = 2, 4  # lanes
+WARM_UP = 8  # tokens of the pass before a lane, whose times are dropped
+
+
+def run_race(
+    studio: Door,
+    prompt: str,
+    lanes: Sequence[RunSettings],
+    *,
+    system: str = "",
+    cancel: threading.Event | None = None,
+    every: float = 0.0,
+) -> Generator[tuple[int, Event | None], None, None]:
+    """Run the lanes one after the other: at once they would disturb each other.
+
+    Each has a conversation of its own, and first a short pass that warms up what it uses.
+    yields: (number of the lane, event); None for the event when the lane's turn comes
+    cancel: ends the lane that runs within a step; those after it are not begun
+    every: seconds between two looks at what has come, see `Runner.run`
+    Raises UserError for lanes that cannot be run, before the first, and for a prompt that cannot.
+    """
+    lanes = [replace(settings, baseline=False).checked() for settings in lanes]
+    _check(studio, lanes)
+    cancel = cancel or threading.Event()
+    if studio.whole:
+        return _race_there(studio, prompt, lanes, system, cancel, every)
+    return _race(studio.open, prompt, lanes, system, cancel, every)
+
+
+def _race(
+    open_chat: Callable[[], Chat],
+    prompt: str,
+    lanes: Sequence[RunSettings],
+    system: str,
+    cancel: threading.Event,
+    every: float,
+) -> Generator[tuple[int, Event | None], None, None]:
+    for number, settings in enumerate(lanes):
+        if cancel.is_set():
+            return
+        yield number, None
+        short = replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
+        for part, shown in ((short, False), (settings, True)):
+            conversation = open_chat()
+            try:
+                for event in conversation.run(
+                    prompt, part, system=system, cancel=cancel, every=every
+                ):
+                    if shown:
+                        yield number, event
+            finally:
+                conversation.close()
+
+
+def _race_there(
+    studio: Door,
+    prompt: str,
+    lanes: Sequence[RunSettings],
+    system: str,
+    cancel: threading.Event,
+    every: float,
+) -> Generator[tuple[int, Event | None], None, None]:
+    """The same as one request, so that all lanes have the same engine."""
+    asked = [settings.values() for settings in lanes]
+    parts = perform(
+        studio, race_lanes, cancel, prompt=prompt, lanes=asked, system=system, every=every
+    )
+    with closing(parts):
+        for number, own in groupby(parts, key=itemgetter("lane")):
+            yield number, None
+            events = (decode(part["line"]) for part in own if part["line"])
+            yield from ((number, event) for event in studio.meter.watch(events))
+
+
+def race_lanes(
+    conversation: Conversation,
+    cancel: threading.Event,
+    *,
+    prompt: str,
+    lanes: Sequence[Mapping[str, object]],
+    system: str,
+    every: float,
+) -> Iterator[Plain]:
+    """The lanes of a race, where the models are. yields: {"lane": its number, "line": an event, empty at its turn}"""
+    settings = [RunSettings.from_values(values) for values in lanes]
+    race = _race(conversation.host.open, prompt, settings, system, cancel, every)
+    with closing(race):
+        for number, event in race:
+            yield {"lane": number, "line": encode(event) if event else ""}
+
+
+def _check(studio: Door, lanes: Sequence[RunSettings]) -> None:
+    if not LEAST <= len(lanes) <= MOST:
+        raise UserError(f"A race has {LEAST} to {MOST} lanes, not {len(lanes)}.")
+    methods = {method.name: method for method in studio.methods()}
+    for settings in lanes:
+        method = methods.get(settings.method)
+        if method is None:
+            raise UserError(f"There is no drafting method {settings.method!r}.")
+        if not method.available:
+            raise UserError(
+                f"{method.title} cannot race. {method.why_not}",
+                unharmed="Nothing was run.",
+                advice="Choose another method for its lane.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLane:
+    """A lane of a recorded run. run: the file's name without `.jsonl`; settings: what the run was given"""
+
+    run: str
+    lane: str
+    method: str
+    settings: Mapping[str, Any]
+    precision: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRace:
+    """A race that is put together from recorded runs. precisions: whether it compares those of the target"""
+
+    prompt: str
+    lanes: tuple[RecordedLane, ...]
+    precisions: bool = False
+
+
+def recorded_together(folder: Path) -> list[list[RecordedLane]]:
+    """The drafting lanes of a folder's recorded runs, together where a text, a target and a rule of drawing are the same.
+
+    In the order of the folder's index; runs whose file is missing are left out.
+    """
+    groups: dict[tuple[str, str, str], list[RecordedLane]] = {}
+    for run in _index(folder):
+        settings = run["settings"]
+        precision, method = run.get("precision", "nf4"), settings["method"]
+        lane = RecordedLane(run["name"], SPECULATIVE, method, settings, precision)
+        sampling = json.dumps(settings.get("sampling", {}), sort_keys=True)
+        groups.setdefault((run["prompt"], precision, sampling), []).append(lane)
+    return list(groups.values())
+
+
+def recorded_races(folder: Path) -> list[RecordedRace]:
+    """What can be raced from recordings: several methods on a prompt, and a prompt in several precisions."""
+    prompts = {run["name"]: run["prompt"] for run in _index(folder)}
+    together = recorded_together(folder)
+    races = [
+        RecordedRace(prompts[lanes[0].run], (_plain(lanes[0]), *lanes)[:MOST])
+        for lanes in together
+        if len(lanes) >= LEAST
+    ]
+    for prompt in dict.fromkeys(prompts.values()):
+        first: dict[str, RecordedLane] = {}
+        for lane, *_ in together:
+            if prompts[lane.run] == prompt:
+                first.setdefault(lane.precision, lane)
+        if len(first) > 1:
+            pairs = [lane for own in first.values() for lane in (_plain(own), own)]
+            races.append(RecordedRace(prompt, tuple(pairs[:MOST]), precisions=True))
+    return races
+
+
+def _index(folder: Path) -> list[dict[str, Any]]:
+    """The entries of a folder's index that draft and whose file is there."""
+    runs = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
+    return [
+        run
+        for run in runs
+        if run["settings"]["method"] != NOTHING and (folder / f"{run['name']}.jsonl").is_file()
+    ]
+
+
+def _plain(lane: RecordedLane) -> RecordedLane:
+    """The plain lane of the same run."""
+    return replace(lane, lane=PLAIN, method=NOTHING)

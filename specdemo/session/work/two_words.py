@@ -1,0 +1,222 @@
+"""Why a drafted token may end a draft but must not be taken back: DSpark's counter-example, run and enumerated.
+
+Two words. The target says word 0 with .7 and word 1 with .3, the draft draws each with .5. A drawn word x
+survives the target's test with min(1, target[x] / draft[x]): word 0 always, word 1 with .3 / .5 = .6.
+
+Stop after: draw until after a word that may fail. Word 0 is drawn first with .5 and kept. Word 1 is drawn
+with .5, kept with .6, else word 0 takes its place: word 0 comes with .5 + .5 x .4 = .7, as it should.
+
+Look back: the same draws, but a last word that may fail is dropped. Word 0 is drawn with .5 and kept. Word
+1 is drawn with .5 and dropped, and the target draws for itself, word 0 with .7: word 0 comes with
+.5 + .5 x .7 = .85. The target never saw the draws that would have evened it out.
+
+First non-improvement: how far to draft is decided before each draw, from what a draw survives with on
+average (.5 x 1 + .5 x .6 = .8): draft on while tokens a second grow. No drawn word has a say: exact again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from specdemo.bench.report import aligned
+from specdemo.config.settings import Sampling
+from specdemo.drafters.look_back import LookBack
+from specdemo.engine.forward import immediate
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
+from specdemo.engine.sampling import Shaper, draw
+from specdemo.engine.types import Drafter, Proposal, TargetOutput
+from specdemo.session.work.statistics import chi_square_p
+from specdemo.trace.events import ModelInfo, RunStarted, Verified
+from specdemo.trace.metrics import output_ids
+
+Distribution = tuple[Fraction, Fraction]
+GoOn = Callable[[Sequence[int]], bool]  # whether to draw another word after these
+
+TARGET: Distribution = (Fraction(7, 10), Fraction(3, 10))
+DRAFT: Distribution = (Fraction(1, 2), Fraction(1, 2))
+SURVIVAL = tuple(min(Fraction(1), p / q) for p, q in zip(TARGET, DRAFT, strict=True))
+MEAN_SURVIVAL = sum(q * chance for q, chance in zip(DRAFT, SURVIVAL, strict=True))
+DRAFT_COST = Fraction(3, 10)  # of a drafted word, in target passes
+LOOKAHEAD = 4
+THRESHOLD = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one scheduler does to the first word.
+
+    exact: probability of each word, by listing every draft; measured: its share in `runs` runs of the loop
+    p_target, p_exact: probability of such counts if the first word came from the target, or from `exact`
+    """
+
+    scheduler: str
+    exact: Distribution
+    measured: tuple[float, float]
+    runs: int
+    p_target: float
+    p_exact: float
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the first word is distributed exactly as the target's."""
+        return self.exact == TARGET
+
+
+def demonstrate(runs: int = 4_000) -> list[Row]:
+    """Run the three schedulers through the real loop, beside what they must give."""
+    return [
+        _row("stop after an unlikely word", after_unlikely, runs),
+        _row("stop at the first non-improvement", first_non_improvement, runs),
+        _row("look back", after_unlikely, runs, looks_back=True),
+    ]
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    """The rows as Markdown."""
+    heads = ["scheduler", "words 0 and 1", "measured", "runs", "p, target's", "p, as listed", ""]
+    body = [
+        [
+            row.scheduler,
+            " / ".join(f"{float(value):.3g}" for value in row.exact),
+            " / ".join(f"{value:.3f}" for value in row.measured),
+            str(row.runs),
+            f"{row.p_target:.2g}",
+            f"{row.p_exact:.2g}",
+            "lossless" if row.lossless else "lossy",
+        ]
+        for row in rows
+    ]
+    return aligned(heads, body)
+
+
+def after_unlikely(drawn: Sequence[int]) -> bool:
+    """Draw on until after a word whose survival is below the threshold."""
+    return not drawn or SURVIVAL[drawn[-1]] >= THRESHOLD
+
+
+def first_non_improvement(drawn: Sequence[int]) -> bool:
+    """Draw on while one more word raises the expected tokens a second; looks at the number of words alone."""
+
+    def speed(words: int) -> Fraction:
+        expected = 1 + sum(MEAN_SURVIVAL**depth for depth in range(1, words + 1))
+        return expected / (1 + DRAFT_COST * words)
+
+    return speed(len(drawn) + 1) > speed(len(drawn))
+
+
+def first_word(go_on: GoOn, *, looks_back: bool = False) -> Distribution:
+    """The exact distribution of the first committed word: every draft, with every fate of its first word."""
+    total = [Fraction(0), Fraction(0)]
+    left = [max(p - q, Fraction(0)) for p, q in zip(TARGET, DRAFT, strict=True)]
+    for drawn, chance in _drafts(go_on, (), Fraction(1)):
+        kept = list(drawn)
+        while looks_back and kept and SURVIVAL[kept[-1]] < THRESHOLD:
+            kept.pop()
+        if kept:
+            total[kept[0]] += chance * SURVIVAL[kept[0]]
+            refused, instead = chance * (1 - SURVIVAL[kept[0]]), [x / sum(left) for x in left]
+        else:
+            refused, instead = chance, list(TARGET)
+        total = [so_far + refused * share for so_far, share in zip(total, instead, strict=True)]
+    return total[0], total[1]
+
+
+def _drafts(
+    go_on: GoOn, drawn: tuple[int, ...], chance: Fraction
+) -> Iterator[tuple[tuple[int, ...], Fraction]]:
+    """Every draft with its probability."""
+    if len(drawn) == LOOKAHEAD or not go_on(drawn):
+        yield drawn, chance
+        return
+    for word, share in enumerate(DRAFT):
+        yield from _drafts(go_on, (*drawn, word), chance * share)
+
+
+def _row(name: str, go_on: GoOn, runs: int, *, looks_back: bool = False) -> Row:
+    exact = first_word(go_on, looks_back=looks_back)
+    counts = [0, 0]
+    for seed in range(runs):
+        drafter: Drafter = Draws(go_on, seed)
+        if looks_back:
+            drafter = LookBack(drafter, THRESHOLD)
+        counts[_first_word_of_a_run(drafter, seed)] += 1
+    return Row(
+        name,
+        exact,
+        (counts[0] / runs, counts[1] / runs),
+        runs,
+        chi_square_p(counts, [runs * float(share) for share in TARGET]),
+        chi_square_p(counts, [runs * float(share) for share in exact]),
+    )
+
+
+def _first_word_of_a_run(drafter: Drafter, seed: int) -> int:
+    """One step of the real loop; the limit leaves room for the longest draft."""
+    events = generate(
+        FixedTarget(),  # type: ignore[arg-type]
+        drafter,
+        [0],
+        shaper=Shaper(Sampling(temperature=1.0, seed=seed)),
+        limits=Limits(LOOKAHEAD + 1),
+        started=RunStarted("speculative", "toy", "", {}, ModelInfo("two words")),
+    )
+    return next(output_ids([event])[0] for event in events if isinstance(event, Verified))
+
+
+class Draws(Drafter):
+    """Draws words from the draft while `go_on` says so; a word's confidence is its chance of surviving."""
+
+    def __init__(self, go_on: GoOn, seed: int) -> None:
+        self.go_on = go_on
+        # The drafter's draws must not be those of the verifier, which counts from the seed itself.
+        self._generator = torch.Generator().manual_seed(seed + 1_000_003)
+
+    @immediate
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """Draw a chain."""
+        drawn: list[int] = []
+        while len(drawn) < min(budget, LOOKAHEAD) and self.go_on(drawn):
+            drawn.append(draw(_tensor(DRAFT), self._generator))
+        return Proposal.chain(
+            drawn,
+            draft_probs=_tensor(DRAFT).expand(len(drawn), -1),
+            confidences=tuple(float(SURVIVAL[word]) for word in drawn),
+            lookahead=LOOKAHEAD,
+            reason=self.go_on.__name__.replace("_", " "),
+        )
+
+
+class FixedTarget:
+    """Answers every text with the target's two probabilities; stands where the loop wants a cached model."""
+
+    def __init__(self) -> None:
+        self.length = 0
+
+    @immediate
+    def reading(self, token_ids: Sequence[int]) -> Tensor:
+        """Count the tokens. returns: (2,) logits"""
+        self.length += len(token_ids)
+        return _tensor(TARGET).log()
+
+    def rollback(self, length: int) -> None:
+        """Forget the rest."""
+        self.length = length
+
+    @immediate
+    def judging(self, pending_id: int, proposal: Proposal) -> TargetOutput:
+        """The same row for each: (1 + N, 2) logits."""
+        return TargetOutput(_tensor(TARGET).log().expand(1 + len(proposal), -1))
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Count the pending token and the path."""
+        self.length += 1 + len(path)
+
+
+def _tensor(distribution: Distribution) -> Tensor:
+    return torch.tensor([float(share) for share in distribution])

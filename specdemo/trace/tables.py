@@ -1,0 +1,173 @@
+"""A saved run in other forms: a table, and one HTML file that plays it anywhere. Needs no torch."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
+from specdemo.trace.codec import dumps
+from specdemo.trace.events import Event, Node, Verified
+from specdemo.trace.replay import parse
+
+SCRIPTS = ASSETS / "view"
+COLUMNS = (
+    *("lane", "step", "node", "parent", "token_id", "text", "status"),
+    *("target_prob", "draft_prob", "accept_prob", "draw", "survival"),
+    *("confidence", "origin"),
+    *("draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds"),
+)
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s+|\bimport\()(["'])(\.{1,2}/[\w./-]+\.js)\2""")
+# What the browser may load for a replay: nothing that is not in the file.
+POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def csv_table(trace_text: str) -> str:
+    """One row for each token of a trace, refused ones included; the target's own has no node (RFC 4180).
+
+    A text that a spreadsheet would take for a formula gets an apostrophe before it: a model may say anything.
+    """
+    out = io.StringIO()
+    table = csv.DictWriter(out, COLUMNS)
+    table.writeheader()
+    for row in token_rows(parse(trace_text).trace.events):
+        table.writerow({**row, "text": _harmless(row["text"])})
+    return out.getvalue()
+
+
+def token_rows(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    """The rows of that table as plain values by `COLUMNS`."""
+    for event in events:
+        if not isinstance(event, Verified):
+            continue
+        rows: list[tuple[int | None, Node]] = [*enumerate(event.nodes)]
+        if event.next:
+            rows.append((None, event.next))
+        for place, node in rows:
+            values = (
+                *(event.lane, event.step, place, None if place is None else node.parent),
+                *(node.token_id, node.text, node.status.value),
+                *(node.target_prob, node.draft_prob, node.accept_prob, node.draw),
+                *(node.survival, node.confidence, node.origin and node.origin.value),
+                *(event.draft_seconds, event.verify_seconds),
+                *(event.overhead_seconds, event.elapsed_seconds),
+            )
+            yield dict(zip(COLUMNS, values, strict=True))
+
+
+def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str:
+    """A trace and its player as one HTML file. words: the view's; raises UserError for a text that is no trace."""
+    run = {"title": title, "trace": dumps(parse(trace_text, title).trace.events)}
+    before, after = player_page(words).split(data_block("sd-run", None))
+    return before + data_block("sd-run", run) + after
+
+
+def player_page(words: Mapping[str, object]) -> str:
+    """The player without a run, everything inside: opens from a disk, and asks the network for nothing.
+
+    A page cannot import modules from a disk, so they stand in its import map as data.
+    """
+    scripts = modules("site/replay.js")
+    imports = {bare(name): _as_data(source) for name, source in scripts.items()}
+    plotly = plotly_path().read_text(encoding="utf-8")
+    return "\n".join(
+        (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            "<title>specdemo</title>",
+            f"<style>{_inside('style', style_sheets())}</style>",
+            f'<script type="importmap">{_json({"imports": imports})}</script>',
+            "</head>\n<body>\n<main></main>",
+            data_block("sd-words", words),
+            data_block("sd-run", None),
+            f'<script type="module">import "{bare("site/replay.js")}";</script>',
+            f'<script type="text/plain" id="sd-plotly">{_inside("script", plotly)}</script>',
+            "</body>\n</html>\n",
+        )
+    )
+
+
+def modules(*entries: str) -> dict[str, str]:
+    """Scripts of `assets/view` and all that they import, by path in that folder, with bare names instead of relative ones."""
+    found: dict[str, str] = {}
+    waiting = list(entries)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        source = (SCRIPTS / name).read_text(encoding="utf-8")
+        found[name] = bare_imports(source, name)
+        waiting += [imported(match[3], name) for match in IMPORT.finditer(source)]
+    return found
+
+
+def bare_imports(source: str, name: str) -> str:
+    """`from "./dom.js"` in "parts/text.js" as `from "specdemo/parts/dom.js"`.
+
+    Only a bare name can be found in an import map from data.
+    """
+    return IMPORT.sub(
+        lambda match: f"{match[1]}{match[2]}{bare(imported(match[3], name))}{match[2]}", source
+    )
+
+
+def bare(name: str) -> str:
+    """What an import map calls a script."""
+    return f"specdemo/{name}"
+
+
+def style_files() -> list[Path]:
+    """The style sheets of the page, in the order in which they apply."""
+    return sorted(SCRIPTS.glob("css/*.css"))
+
+
+def style_sheets() -> str:
+    """All of the page's style."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in style_files())
+
+
+def imported(address: str, name: str) -> str:
+    """The path of a script that another one, `name`, imports by a relative address."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), address))
+
+
+def plotly_path() -> Path:
+    """Plotly's script in the installed package. Raises UserError without it."""
+    package = find_spec("plotly")
+    if package is None or not package.origin:
+        raise UserError("Plotly is not installed.", advice="pip install -r requirements.txt")
+    return Path(package.origin).parent / "package_data" / "plotly.min.js"
+
+
+def _harmless(text: str) -> str:
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _as_data(source: str) -> str:
+    return f"data:text/javascript;base64,{base64.b64encode(source.encode()).decode()}"
+
+
+def data_block(name: str, value: object) -> str:
+    """A value in a page: JSON in an element that is no script, found by its id."""
+    return f'<script type="application/json" id="{name}">{_json(value)}</script>'
+
+
+def _json(value: object) -> str:
+    """JSON in which no text can end the element that it stands in; ASCII alone, U+2028 included."""
+    return json.dumps(value).replace("<", "\\u003c")
+
+
+def _inside(tag: str, text: str) -> str:
+    """Script or style in which nothing ends the element, or begins a comment that hides its end."""
+    return text.replace(f"</{tag}", f"<\\/{tag}").replace("<!--", "<\\!--")

@@ -1,0 +1,102 @@
+"""The catalogue file is whole."""
+
+import json
+import re
+
+import pytest
+
+from specdemo.files import catalogue
+from specdemo.files.catalogue import OWN_TITLE, draft_of, entries, find, pairs, partner
+
+
+def test_every_entry_has_exactly_one_source():
+    for entry in entries():
+        assert sum(bool(source) for source in (entry.wheel, entry.repo, entry.shipped)) == 1, (
+            entry.name
+        )
+
+
+def test_revisions_are_commits():
+    for entry in entries():
+        if entry.repo:
+            assert entry.revision is None or re.fullmatch("[0-9a-f]{40}", entry.revision), (
+                entry.name
+            )
+
+
+def test_hashes_are_whole():
+    wheel = find("smollm2-135m-instruct").wheel
+    assert re.fullmatch("[0-9a-f]{64}", wheel.sha256)
+    assert re.fullmatch("[0-9a-f]{64}", wheel.member_sha256)
+    files = [entry.gguf for entry in entries() if entry.gguf]
+    assert files
+    assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) and file.size > 0 for file in files)
+
+
+def test_every_draft_is_in_the_catalogue_and_smaller():
+    for entry in entries():
+        if entry.draft:
+            assert find(entry.draft).parameters < entry.parameters
+    for pair in pairs():
+        if pair.draft:
+            assert pair.draft.parameters < pair.target.parameters
+            assert pair.draft.name in (pair.target.draft, "")
+
+
+def test_the_named_pairs_are_offered():
+    offered = {(pair.target.name, pair.target.draft) for pair in pairs()}
+    assert ("qwen2.5-coder-0.5b-instruct", None) in offered
+    assert ("smollm2-135m-instruct", "smollm2-135m-instruct-draft") in offered
+    assert ("smollm2-1.7b-instruct", "smollm2-135m-instruct-hub") in offered
+    assert ("qwen2.5-coder-1.5b-instruct", "qwen2.5-coder-0.5b-instruct") in offered
+    assert ("qwen2.5-7b-instruct", "qwen2.5-0.5b-instruct") in offered
+    assert ("qwen3-8b", "qwen3-0.6b") in offered
+
+
+def test_the_menu_begins_with_the_embedded_model_and_two_that_grow():
+    assert [pair.target.title for pair in pairs()][:3] == [
+        "SmolLM2 135M Instruct", "Qwen2.5-Coder 0.5B Instruct", "Qwen2.5-Coder 1.5B Instruct",
+    ]  # fmt: skip
+    alone = next(pair for pair in pairs() if pair.name == "qwen2.5-coder-0.5b-instruct")
+    assert (alone.draft, alone.title, alone.licence) == (None, alone.target.title, "Apache-2.0")
+
+
+@pytest.fixture
+def shipped(monkeypatch, tmp_path):
+    """Assets with a drafter of its own for the larger Qwen2.5-Coder, in its card what `train` writes."""
+    folder = tmp_path / "drafts" / "qwen2.5-coder-1.5b-instruct-trained" / "feature"
+    folder.mkdir(parents=True)
+    about = {"feedback": True, "card": {"target": "qwen2.5-coder-1.5b-instruct"}}
+    (folder / "config.json").write_text(json.dumps({"specdemo": about}))
+    monkeypatch.setattr(catalogue, "ASSETS", tmp_path)
+    pairs.cache_clear()
+    yield folder
+    pairs.cache_clear()
+
+
+def test_a_drafter_of_its_own_stands_in_for_the_draft_model(shipped):
+    name = "qwen2.5-coder-1.5b-instruct"
+    pair = next(pair for pair in pairs() if pair.name == name)
+    assert (pair.draft.title, pair.draft.folder) == (OWN_TITLE, shipped)
+    assert draft_of(name, "auto", "auto") is None
+    assert draft_of("Qwen/Qwen2.5-Coder-1.5B-Instruct", "auto", "auto") is None
+    partner_of = "qwen2.5-coder-0.5b-instruct"
+    assert draft_of(name, "auto", "none") == partner_of  # trained drafters are switched off
+    assert draft_of(name, "auto", "/elsewhere") == partner_of
+    assert draft_of(partner_of, "auto", str(shipped.parent)) is None  # somebody's own
+    assert draft_of(name, partner_of, "auto") == partner_of  # named
+    assert draft_of("qwen3-8b", "none", "auto") is None
+    (shipped / "config.json").write_text("damaged")
+    assert draft_of(name, "auto", "auto") == partner_of
+
+
+def test_an_entry_is_found_by_hub_id_too():
+    assert find("HuggingFaceTB/SmolLM2-1.7B-Instruct").name == "smollm2-1.7b-instruct"
+    assert partner("Qwen/Qwen3-8B") == "qwen3-0.6b"
+    assert find("someone/else") is None
+    assert partner("someone/else") is None
+
+
+def test_every_target_says_what_a_pass_of_it_reads():
+    for pair in pairs():
+        assert 0 < 2 * pair.target.head_parameters < pair.target.parameters, pair.name

@@ -1,0 +1,343 @@
+"""The hub, played by a local server: found, unknown, gated, broken, unreachable, damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import namedtuple
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import torch
+from loopback import serving
+from tiny_gguf import tiny_gguf
+
+from specdemo.config.errors import UserError
+from specdemo.files import hub, sources, store
+from specdemo.files.catalogue import Drafter, Entry, HubGguf
+from specdemo.files.sources import resolve
+from specdemo.models import offers
+from specdemo.models.loading import load_model
+from specdemo.models.offers import Offer
+
+COMMIT, CARD = "a" * 40, b"---\nlicense: mit\n---\n# A card"
+BF16 = torch.bfloat16
+Usage = namedtuple("Usage", "total used free")
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Serves `server.repos`: {id: {file: bytes}}, or {id: (status, error code)}."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.answer()
+
+    def do_GET(self):
+        self.answer()
+
+    def answer(self):
+        self.server.requests.append(self.path)
+        parts = unquote(urlsplit(self.path).path).strip("/").split("/")
+        api = parts[:2] == ["api", "models"]
+        parts = parts[2:] if api else parts
+        repo, rest = "/".join(parts[:2]), parts[2:]
+        known = self.server.repos.get(repo, (404, "RepoNotFound"))
+        if isinstance(known, tuple):
+            return self.send(known[0], b"{}", {"X-Error-Code": known[1]} if known[1] else {})
+        if api:
+            return self.send(200, json.dumps(self.listing(repo, known, rest)).encode())
+        data = known.get("/".join(rest[2:]))
+        if data is None:
+            return self.send(404, b"", {"X-Error-Code": "EntryNotFound"})
+        headers = {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": COMMIT}
+        self.server.ranges.append(self.headers.get("Range"))
+        return self.send(200, data, headers)
+
+    def listing(self, repo, known, rest):
+        if rest[:1] == ["tree"]:
+            return [
+                {
+                    "type": "file",
+                    "path": name,
+                    "size": len(data),
+                    "oid": hashlib.sha1(data).hexdigest(),
+                }
+                for name, data in known.items()
+            ]
+        siblings = [{"rfilename": name, "size": len(data)} for name, data in known.items()]
+        card = {"cardData": {"license": "mit"}} if known.get("README.md") == CARD else {}
+        return {"id": repo, "sha": COMMIT, "siblings": siblings, **card}
+
+    def send(self, status, data, headers=None):
+        if status == 200 and (wanted := self.headers.get("Range")):
+            start = int(wanted.removeprefix("bytes=").split("-")[0])
+            headers = {
+                **(headers or {}),
+                "Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}",
+            }
+            status, data = 206, data[start:]
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command == "GET" and self.server.cut and len(data) > self.server.cut:
+            data, self.server.cut = data[: self.server.cut], 0
+            self.close_connection = True
+        if self.command == "GET":
+            self.wfile.write(data)
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path, tiny_folder):
+    """A hub with one whole model, reached through HF_ENDPOINT, and an empty hub cache."""
+    from huggingface_hub import constants
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    whole = {path.name: path.read_bytes() for path in tiny_folder.iterdir()}
+    pickled = {name: data for name, data in whole.items() if name != "model.safetensors"}
+    masked = {
+        **whole,
+        "config.json": b'{"architectures": ["BertForMaskedLM"], "model_type": "bert"}',
+    }
+    server.repos = {
+        "owner/whole": {**whole, "pytorch_model.bin": b"never", "onnx/model.safetensors": b"never"},
+        "owner/pickled": {**pickled, "pytorch_model.bin": b"never"},
+        "owner/masked": masked,
+        "owner/gated": (403, "GatedRepo"),
+        "owner/private": (401, "RepoNotFound"),
+        "owner/broken": (500, ""),
+    }
+    heads = {"config.json": b"{}", "medusa_lm_head.pt": b"tensors"}
+    drafter = {"model.safetensors": whole["model.safetensors"], "README.md": CARD}
+    server.repos |= {
+        "owner/drafter": {**heads, **drafter, "onnx/model.onnx": b"never"},
+        "owner/heads": heads,
+    }
+    server.requests, server.ranges = [], []
+    server.cut = 0  # bytes after which the next longer answer breaks off, once
+    with serving(server) as endpoint:
+        monkeypatch.setenv("HF_ENDPOINT", endpoint)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        yield server
+
+
+@pytest.mark.usefixtures("server")
+def test_a_model_is_fetched_with_safe_files_only(tmp_path):
+    reports = []
+    files = resolve("owner/whole", tmp_path, reports.append)
+    names = {path.name for path in files.folder.rglob("*")}
+    assert (files.origin, files.revision, files.name) == ("hub", COMMIT, "owner/whole")
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert not names & {"pytorch_model.bin", "onnx"}
+    assert reports[-1].done == 1
+
+
+def test_a_pinned_model_on_disk_asks_nobody(server):
+    folder, _ = hub.fetch("owner/whole", COMMIT)
+    server.requests.clear()
+    assert hub.fetch("owner/whole", COMMIT) == (folder, COMMIT)
+    assert hub.is_cached("owner/whole", COMMIT)
+    assert not server.requests
+
+
+@pytest.mark.usefixtures("server")
+def test_a_damaged_file_is_fetched_again():
+    folder, _ = hub.fetch("owner/whole", COMMIT)
+    weights = (folder / "model.safetensors").resolve()
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:1000])
+    assert not hub.is_cached("owner/whole", COMMIT)
+    hub.fetch("owner/whole", COMMIT)
+    assert (folder / "model.safetensors").read_bytes() == whole
+
+
+@pytest.mark.usefixtures("server")
+def test_a_missing_file_is_fetched_again():
+    folder, _ = hub.fetch("owner/whole", COMMIT)
+    (folder / "model.safetensors").resolve().unlink()
+    (folder / "model.safetensors").unlink()
+    hub.fetch("owner/whole", COMMIT)
+    assert (folder / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("repo", "sentence"),
+    [
+        ("owner/nothing", "knows no model owner/nothing"),
+        ("owner/private", "knows no model owner/private"),
+        ("owner/gated", "is gated"),
+        ("owner/broken", "answered 500"),
+        ("owner/pickled", "offers no safetensors"),
+        ("owner/masked", "not a causal language model"),
+    ],
+)
+@pytest.mark.usefixtures("server")
+def test_what_the_hub_refuses_is_a_sentence(tmp_path, repo, sentence):
+    with pytest.raises(UserError, match=sentence) as caught:
+        resolve(repo, tmp_path)
+    assert caught.value.advice
+
+
+def test_nothing_heavy_is_fetched_of_a_model_that_is_refused(server, tmp_path):
+    with pytest.raises(UserError):
+        resolve("owner/masked", tmp_path)
+    assert not any("safetensors" in path for path in server.requests)
+
+
+def test_no_disk_space_is_told_before_the_download(server, monkeypatch, tmp_path):
+    monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(1, 1, 10))
+    with pytest.raises(UserError, match="disk space"):
+        resolve("owner/whole", tmp_path)
+    assert not any("safetensors" in path for path in server.requests)
+
+
+@pytest.fixture
+def unreachable(server, monkeypatch):  # noqa: ARG001
+    """The hub is gone; what it delivered before is still in the cache."""
+
+    def cut():
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+    return cut
+
+
+def test_a_hub_that_cannot_be_reached(unreachable, tmp_path):
+    unreachable()
+    with pytest.raises(UserError, match="could not be reached"):
+        resolve("owner/whole", tmp_path)
+
+
+def test_without_the_hub_the_cached_main_branch_still_works(unreachable, tmp_path):
+    before = resolve("owner/whole", tmp_path)
+    unreachable()
+    assert resolve("owner/whole", tmp_path) == before
+
+
+@pytest.mark.usefixtures("server")
+def test_offline_mode_is_a_sentence(monkeypatch, tmp_path):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="could not be reached"):
+        resolve("owner/whole", tmp_path)
+
+
+def test_a_copy_without_network_is_not_mistaken_for_the_hub(server, tiny_folder, tmp_path):
+    shutil.copytree(tiny_folder, tmp_path / "copy")
+    assert resolve(tmp_path / "copy", tmp_path).origin == "folder"
+    assert not server.requests
+
+
+@pytest.fixture(scope="module")
+def gguf_file(tmp_path_factory):
+    return tiny_gguf(tmp_path_factory.mktemp("hub") / "tiny.gguf", "qwen2").read_bytes()
+
+
+@pytest.fixture
+def entry(server, monkeypatch, gguf_file):
+    """A model of the catalogue whose weights are in a GGUF file of the hub."""
+    digest = hashlib.sha256(gguf_file).hexdigest()
+    file = HubGguf("owner/gguf", "tiny.gguf", digest, len(gguf_file))
+    entry = Entry("tiny-coder", "Tiny", "MIT", 1, "", repo="owner/main", gguf=file)
+    server.repos["owner/gguf"] = {"tiny.gguf": gguf_file}
+    monkeypatch.setattr(sources, "find", lambda name: entry if name == entry.name else None)
+    return entry
+
+
+def test_a_gguf_file_of_the_hub_is_fetched_packed_and_then_asked_for_no_more(
+    server, entry, tmp_path
+):
+    reports = []
+    files = resolve(entry.name, tmp_path, reports.append, BF16)
+    assert (files.name, files.origin, files.revision) == (
+        "tiny-coder", "hub", entry.gguf.sha256[:12],
+    )  # fmt: skip
+    stages = list(dict.fromkeys(report.stage for report in reports))
+    assert stages == ["download", "check", "convert", "quantise"]
+    assert load_model(files, "nf4", "cpu").info.parameters > 0
+    server.requests.clear()
+    assert resolve(entry.name, tmp_path, pack_as=BF16) == files
+    assert not server.requests
+
+
+def test_a_broken_transfer_of_a_gguf_file_goes_on_where_it_stopped(
+    server, entry, gguf_file, tmp_path, monkeypatch
+):
+    from huggingface_hub import constants
+
+    def ended(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
+    server.cut = 300_000
+    with monkeypatch.context() as patch:
+        patch.setattr("huggingface_hub.file_download.time.sleep", ended)  # before it tries again
+        with pytest.raises(KeyboardInterrupt):
+            hub.fetch_gguf(entry.gguf, tmp_path)
+    assert hub.fetch_gguf(entry.gguf, tmp_path).read_bytes() == gguf_file
+    assert "bytes=300000-" in server.ranges
+
+
+def test_a_gguf_file_that_is_another_one_is_refused(server, entry, gguf_file, tmp_path):
+    server.repos["owner/gguf"] = {"tiny.gguf": gguf_file[:-1] + b"\0"}
+    with pytest.raises(UserError, match="not the file that was expected") as told:
+        resolve(entry.name, tmp_path, pack_as=BF16)
+    assert told.value.advice
+    server.repos["owner/gguf"] = {"tiny.gguf": gguf_file}
+    assert resolve(entry.name, tmp_path, pack_as=BF16)
+
+
+def test_how_to_sample_a_gguf_model_is_what_its_authors_say(server, entry, tmp_path):
+    recommended = {"do_sample": True, "temperature": 0.7, "eos_token_id": [2, 1]}
+    server.repos["owner/main"] = {"generation_config.json": json.dumps(recommended).encode()}
+    files = resolve(entry.name, tmp_path, pack_as=BF16)
+    config = load_model(files, "nf4", "cpu").model.generation_config
+    assert (config.temperature, config.eos_token_id) == (0.7, [2, 1])
+
+
+def test_a_gguf_file_on_disk_needs_no_network(unreachable, entry, tmp_path):
+    hub.fetch_gguf(entry.gguf, tmp_path)
+    unreachable()
+    assert resolve(entry.name, tmp_path, pack_as=BF16).folder.is_dir()
+
+
+def test_a_drafter_comes_with_its_card_and_with_a_pickle_only_where_nothing_else_is(server):
+    folder, commit = hub.fetch_drafter("owner/drafter", None)
+    assert commit == COMMIT
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json", "model.safetensors", "README.md",
+    }  # fmt: skip
+    asked = len(server.requests)
+    assert hub.fetch_drafter("owner/drafter", COMMIT) == (folder, COMMIT)
+    assert len(server.requests) == asked  # a pinned revision that is here needs no network
+    heads, _ = hub.fetch_drafter("owner/heads", None)
+    assert (heads / "medusa_lm_head.pt").read_bytes() == b"tensors"
+    with pytest.raises(UserError, match="no model owner/none"):
+        hub.fetch_drafter("owner/none", None)
+
+
+def test_what_a_drafter_weighs_and_its_licence_are_known_before_it_is_here(server, monkeypatch):
+    away = offers.offer("owner/drafter", ask=True)
+    assert (away.here, away.licence) == (False, "mit")
+    assert offers.offer("owner/drafter", ask=False) == Offer("owner/drafter")
+    asked = len(server.requests)
+    folder, _ = hub.fetch_drafter("owner/drafter", COMMIT)
+    known = Drafter("owner/drafter", "DFlash", "qwen3-8b", COMMIT)
+    monkeypatch.setattr(offers, "drafters", lambda: (known,))
+    assert offers.offers("Qwen/Qwen3-8B") == offers.offers("qwen3-8b")
+    (here,) = offers.offers("qwen3-8b")
+    weights = (folder / "model.safetensors").stat().st_size
+    assert (here.family, here.here, here.size) == ("DFlash", True, weights)
+    assert away.size >= weights
+    assert offers.offers("qwen3-4b") == []
+    local = offers.offer(str(folder), ask=True)
+    assert (local.here, local.size, local.licence) == (True, weights, here.licence)
+    with pytest.raises(UserError, match="no model owner/none"):
+        offers.offer("owner/none", ask=True)
+    assert len(server.requests) > asked

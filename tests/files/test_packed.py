@@ -1,0 +1,272 @@
+"""GGUF and safetensors become the 4-bit model that from_pretrained makes of them, one tensor at a time."""
+
+import errno
+import json
+import shutil
+
+import pytest
+from tiny_gguf import KINDS, tiny_gguf
+
+from specdemo.config.errors import UserError
+from specdemo.files import nf4, packed, weights
+from specdemo.files.folder import count_parameters
+from specdemo.files.sources import ModelFiles, resolve
+from specdemo.files.store import HALF, is_complete
+from specdemo.models.loading import load_model
+from specdemo.models.memory import needed_bytes
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("gguf")
+BF16 = torch.bfloat16
+
+
+@pytest.fixture(scope="module")
+def ggufs(tmp_path_factory):
+    """A file of each architecture; the tensors of each are quantised in all ways that the larger models use."""
+    folder = tmp_path_factory.mktemp("gguf")
+    return {kind: tiny_gguf(folder / f"{kind}.gguf", kind) for kind in KINDS}
+
+
+def tensors_of(model):
+    """All numbers of a 4-bit model, as they are kept."""
+    found = {}
+    for name, tensor in model.named_parameters():
+        found[name] = tensor.data
+        if state := getattr(tensor, "quant_state", None):
+            found |= {f"{name}.{key}": value for key, value in state.as_dict(packed=True).items()}
+    return found
+
+
+def raw(files):
+    """A model as `from_pretrained` leaves it, before a pass lays matrices out for the processor."""
+    from specdemo.models import loading
+
+    return loading._load(files, "nf4", torch.device("cpu"))
+
+
+def assert_same(one, other):
+    one, other = tensors_of(one), tensors_of(other)
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert tensor.dtype == other[name].dtype, name
+        assert torch.equal(tensor, other[name]), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gguf_file_gives_the_numbers_that_transformers_quantises_to(ggufs, tmp_path, kind):
+    plain = resolve(ggufs[kind], tmp_path)
+    made = resolve(ggufs[kind], tmp_path, pack_as=BF16)
+    assert made.folder != plain.folder
+    assert (made.name, made.revision, made.origin) == (plain.name, plain.revision, plain.origin)
+    assert_same(raw(made), raw(plain))
+    for name in ("generation_config.json", "tokenizer.json", "tokenizer_config.json"):
+        assert (made.folder / name).read_bytes() == (plain.folder / name).read_bytes()
+    config, before = (
+        json.loads((files.folder / "config.json").read_text()) for files in (made, plain)
+    )
+    assert config.pop("quantization_config")["bnb_4bit_quant_type"] == "nf4"
+    assert {key: value for key, value in config.items() if key != "dtype"} == {
+        key: value for key, value in before.items() if key != "dtype"
+    }
+
+
+def test_safetensors_give_the_same_numbers_and_the_same_answers(tiny_folder, tmp_path):
+    plain = resolve(tiny_folder, tmp_path)
+    made = resolve(tiny_folder, tmp_path, pack_as=BF16)
+    assert_same(raw(made), raw(plain))
+    ids = torch.arange(3, 20)[None]
+    with torch.no_grad():
+        given, wanted = (
+            load_model(files, "nf4", "cpu").model(ids).logits for files in (made, plain)
+        )
+    assert torch.equal(given, wanted)
+    assert count_parameters(made.folder, "") == count_parameters(plain.folder, "")
+    assert needed_bytes(made.folder, "", "nf4") == needed_bytes(plain.folder, "", "nf4")
+
+
+def test_matrices_of_odd_sizes_are_packed_too(make_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "AT_ONCE", 64 * 40)
+    folder = make_model(tmp_path / "odd", hidden=40, intermediate=88)
+    plain = resolve(folder, tmp_path)
+    assert_same(raw(resolve(folder, tmp_path, pack_as=BF16)), raw(plain))
+
+
+def test_it_is_packed_once_and_told_in_bytes(tiny_folder, tmp_path, monkeypatch):
+    reports = []
+    made = resolve(tiny_folder, tmp_path, reports.append, BF16)
+    packing = [report for report in reports if report.stage == "quantise"]
+    assert [report.done for report in packing] == sorted(report.done for report in packing)
+    assert packing[-1].done == 1
+    assert packing[-1].seconds_left == 0
+    assert "kB" in packing[-1].detail or "MB" in packing[-1].detail
+    monkeypatch.setattr("specdemo.files.sources.pack", lambda *_: pytest.fail("twice"))
+    assert resolve(tiny_folder, tmp_path, pack_as=BF16) == made
+
+
+def test_a_gguf_file_is_read_anew_where_its_reading_has_changed(ggufs, tmp_path, monkeypatch):
+    packed_before = resolve(ggufs["llama"], tmp_path, pack_as=BF16).folder
+    plain_before = resolve(ggufs["llama"], tmp_path).folder
+    times = [folder.stat().st_mtime_ns for folder in (packed_before, plain_before)]
+    monkeypatch.setattr("specdemo.files.sources.RECIPE", "another")
+    assert resolve(ggufs["llama"], tmp_path, pack_as=BF16).folder == packed_before
+    assert resolve(ggufs["llama"], tmp_path).folder == plain_before
+    later = [folder.stat().st_mtime_ns for folder in (packed_before, plain_before)]
+    assert all(after > before for before, after in zip(times, later, strict=True))
+
+
+def test_other_weights_are_packed_anew(tiny_folder, tmp_path):
+    copy = shutil.copytree(tiny_folder, tmp_path / "copy")
+    first = resolve(copy, tmp_path, pack_as=BF16)
+    (copy / "model.safetensors").touch()
+    assert resolve(copy, tmp_path, pack_as=BF16).folder != first.folder
+    assert resolve(copy, tmp_path, pack_as=torch.float16).folder != first.folder
+
+
+def test_a_damaged_copy_is_made_again(tiny_folder, tmp_path):
+    made = resolve(tiny_folder, tmp_path, pack_as=BF16)
+    shard = next(made.folder.glob("*.safetensors"))
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert resolve(tiny_folder, tmp_path, pack_as=BF16) == made
+    assert shard.read_bytes() == whole
+
+
+class Interrupted(KeyboardInterrupt):
+    """The process is ended."""
+
+
+def interrupt(path, cache, monkeypatch, shards):
+    """Pack until so many shards are written, and be interrupted in the middle of the next."""
+    begun = []
+
+    def some(name, *rest):
+        if len({*begun}) == shards and name not in begun:
+            raise Interrupted
+        begun.append(name)
+        return one(name, *rest)
+
+    one = packed._packed
+    monkeypatch.setattr(packed, "SHARD_BYTES", 1)  # a tensor each
+    with monkeypatch.context() as patch:
+        patch.setattr(packed, "_packed", some)
+        with pytest.raises(Interrupted):
+            resolve(path, cache, pack_as=BF16)
+    return begun
+
+
+def test_an_interrupted_packing_goes_on_where_it_stopped(ggufs, tmp_path, monkeypatch):
+    path = ggufs["qwen2"]
+    begun = interrupt(path, tmp_path, monkeypatch, 4)
+    half = next((tmp_path / "models").glob(f"{HALF}*"))
+    damaged = sorted(half.glob("*.safetensors"))[1]
+    damaged.write_bytes(damaged.read_bytes()[:-8] + b"damaged!")
+    (half / "model-00005.part").write_bytes(b"half a shard")
+    again = []
+    one = packed._packed
+    monkeypatch.setattr(
+        packed, "_packed", lambda name, *rest: (again.append(name), one(name, *rest))[1]
+    )
+    files = resolve(path, tmp_path, pack_as=BF16)
+    assert set(again) & set(begun) == {begun[1]}
+    assert not list((tmp_path / "models").glob(f"{HALF}*"))
+    assert not list(files.folder.glob("*.part"))
+    assert_same(raw(files), raw(resolve(path, tmp_path)))
+
+
+def test_what_was_begun_of_another_recipe_is_thrown_away(ggufs, tmp_path, monkeypatch):
+    interrupt(ggufs["qwen2"], tmp_path, monkeypatch, 4)
+    monkeypatch.setattr("specdemo.files.sources.PACKED", "nf4-next")
+    again = []
+    one = packed._packed
+    monkeypatch.setattr(
+        packed, "_packed", lambda name, *rest: (again.append(name), one(name, *rest))[1]
+    )
+    resolve(ggufs["qwen2"], tmp_path, pack_as=BF16)
+    assert len(again) > 4
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "full"), RuntimeError("I/O error: No space left on device")]
+)
+def test_a_disk_that_fills_up_leaves_nothing(ggufs, tmp_path, monkeypatch, error):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(UserError, match="became full while packing"):
+        resolve(ggufs["llama"], tmp_path, pack_as=BF16)
+    assert not [path for path in (tmp_path / "models").iterdir() if path.suffix != ".lock"]
+
+
+@pytest.mark.parametrize("keep", [0.2, 0.9, 0.999])
+def test_a_truncated_gguf_file_is_told(ggufs, tmp_path, keep):
+    whole = ggufs["llama"].read_bytes()
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(whole[: int(keep * len(whole))])
+    with pytest.raises(UserError, match=r"cut.gguf cannot be read") as told:
+        resolve(path, tmp_path, pack_as=BF16)
+    assert told.value.advice
+    assert not [one for one in (tmp_path / "models").iterdir() if one.suffix != ".lock"]
+
+
+def test_another_architecture_is_converted_as_a_whole(ggufs, tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "ARCHITECTURES", ())
+    plain = resolve(ggufs["qwen2"], tmp_path)
+    assert resolve(ggufs["qwen2"], tmp_path, pack_as=BF16) == plain
+
+
+def test_a_folder_is_used_as_it_is_where_no_copy_can_be_made(tiny_folder, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    made = resolve(tiny_folder, tmp_path / "file", pack_as=BF16)
+    assert made.folder == tiny_folder.resolve()
+    already = shutil.copytree(resolve(tiny_folder, tmp_path, pack_as=BF16).folder, tmp_path / "nf4")
+    assert resolve(already, tmp_path, pack_as=BF16).folder == already.resolve()
+    monkeypatch.setattr(packed, "check_space", lambda *_: (_ for _ in ()).throw(UserError("full")))
+    shutil.rmtree(tmp_path / "models")
+    assert resolve(tiny_folder, tmp_path, pack_as=BF16).folder == tiny_folder.resolve()
+
+
+def test_no_more_than_a_piece_is_unpacked_at_once(ggufs, tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "AT_ONCE", 1)
+    longest = []
+    one = packed._packed
+
+    def watched(name, plan, weight, *rest):
+        parts = weights.parts_of(weight.shape)
+        longest.append(max(len(weight.read(part)) for part in parts))
+        return one(name, plan, weight, *rest)
+
+    monkeypatch.setattr(packed, "_packed", watched)
+    made = resolve(ggufs["llama"], tmp_path, pack_as=BF16)
+    assert max(longest) == weights.ROWS
+    assert_same(raw(made), raw(resolve(ggufs["llama"], tmp_path)))
+    assert is_complete(
+        made.folder, json.loads((made.folder / "complete.json").read_text())["recipe"]
+    )
+    assert isinstance(made, ModelFiles)
+
+
+def test_nf4_is_what_bitsandbytes_makes_of_the_same_weights():
+    from bitsandbytes.functional import get_4bit_type, quantize_4bit
+
+    code = get_4bit_type("nf4", "cpu")
+    between = (code[:-1] + code[1:]) / 2
+    torch.manual_seed(0)
+    weights = torch.randn(300, 640)
+    weights[0] = 0
+    weights[1, :15], weights[1, 15] = between, 1  # where one code ends and the next begins
+    weights[2, :15], weights[2, 15] = between.nextafter(torch.tensor(1.0)), 1
+    weights[3] *= 1e-39
+    weights[4] *= 1e30
+    for one in (weights, weights.bfloat16(), weights.half()[5:], weights[5:, :33]):
+        codes, scales = nf4.quantise(one)
+        wanted, state = quantize_4bit(one.contiguous(), blocksize=64, quant_type="nf4")
+        assert torch.equal(codes, wanted)
+        assert torch.equal(scales, state.absmax)
+
+
+def test_a_vector_keeps_no_weight_file_mapped(ggufs, tmp_path):
+    model = raw(resolve(ggufs["qwen2"], tmp_path, pack_as=BF16))
+    vectors = [one for one in model.parameters() if one.ndim == 1]
+    assert vectors
+    assert all(one.untyped_storage().nbytes() == one.nbytes for one in vectors)

@@ -1,0 +1,163 @@
+"""Names, folders and GGUF files become model files; whatever is wrong with them is a sentence."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from specdemo.config.errors import UserError
+from specdemo.files import sources
+from specdemo.files.catalogue import find
+from specdemo.files.sources import resolve
+
+
+@pytest.fixture
+def copy(tiny_folder, tmp_path):
+    return shutil.copytree(tiny_folder, tmp_path / "copy")
+
+
+def test_a_local_folder(tiny_folder, tmp_path):
+    files = resolve(tiny_folder, tmp_path)
+    assert (files.folder, files.origin, files.name) == (tiny_folder.resolve(), "folder", "model")
+
+
+def test_a_folder_without_config(tmp_path):
+    with pytest.raises(UserError, match=r"no config.json"):
+        resolve(tmp_path, tmp_path)
+
+
+def test_not_a_causal_language_model(copy, tmp_path):
+    (copy / "config.json").write_text(
+        json.dumps({"architectures": ["BertForMaskedLM"], "model_type": "bert"})
+    )
+    with pytest.raises(UserError, match="not a causal language model"):
+        resolve(copy, tmp_path)
+
+
+def test_a_model_that_needs_its_own_code(copy, tmp_path):
+    config = {
+        "architectures": ["OddForCausalLM"],
+        "model_type": "odd",
+        "auto_map": {"AutoConfig": "x.Y"},
+    }
+    (copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="never run"):
+        resolve(copy, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_damaged_config(copy, tmp_path, text):
+    (copy / "config.json").write_text(text)
+    with pytest.raises(UserError, match="damaged"):
+        resolve(copy, tmp_path)
+
+
+def test_pickled_weights_are_refused(copy, tmp_path):
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    with pytest.raises(UserError, match="can run code"):
+        resolve(copy, tmp_path)
+
+
+def test_no_weights(copy, tmp_path):
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="no safetensors weights"):
+        resolve(copy, tmp_path)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, 20_000])
+def test_weights_cut_short(copy, tmp_path, keep):
+    path = copy / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(UserError, match="missing or cut short"):
+        resolve(copy, tmp_path)
+
+
+def test_a_missing_shard(copy, tmp_path):
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match=r"model-2.safetensors is missing"):
+        resolve(copy, tmp_path)
+
+
+def test_no_tokenizer(copy, tmp_path):
+    (copy / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match="no tokenizer"):
+        resolve(copy, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("", "No model was named"),
+        ("smollm2-135m-instrct", "Did you mean smollm2-135m-instruct"),
+        ("zzz", "no model called 'zzz'"),
+        ("nowhere/model.gguf", "There is no file"),
+    ],
+)
+def test_names_that_lead_nowhere(tmp_path, name, sentence):
+    with pytest.raises(UserError, match=sentence):
+        resolve(name, tmp_path)
+
+
+def test_files_that_are_no_model(tmp_path):
+    (tmp_path / "x.gguf").write_text("hello")
+    with pytest.raises(UserError, match="not a GGUF file"):
+        resolve(tmp_path / "x.gguf", tmp_path)
+    (tmp_path / "x.bin").write_text("hello")
+    with pytest.raises(UserError, match="safetensors and GGUF only"):
+        resolve(tmp_path / "x.bin", tmp_path)
+
+
+def test_a_gguf_file_that_only_begins_like_one(tmp_path):
+    (tmp_path / "x.gguf").write_bytes(b"GGUF" + b"\0" * 200)
+    with pytest.raises(UserError):
+        resolve(tmp_path / "x.gguf", tmp_path / "cache")
+    assert not list((tmp_path / "cache" / "models").glob("gguf-*"))
+
+
+def test_missing_draft_weights(monkeypatch, tmp_path):
+    entry = replace(find("smollm2-135m-instruct-draft"), shipped="drafts/none")
+    monkeypatch.setattr(sources, "find", lambda _: entry)
+    with pytest.raises(UserError, match="train draft"):
+        resolve(entry.name, tmp_path)
+
+
+@pytest.fixture
+def embedded(monkeypatch, wheelhouse, tiny_folder):
+    """An embedded entry made from the hand-made wheel; its conversions are copies, and counted."""
+    folder, wheel = wheelhouse
+    monkeypatch.setenv("SPECDEMO_WHEEL", str(folder / wheel.file))
+    monkeypatch.setattr(
+        sources, "find", lambda _: replace(find("smollm2-135m-instruct"), wheel=wheel)
+    )
+    conversions = []
+
+    def convert(gguf, content, progress):  # noqa: ARG001
+        conversions.append(gguf)
+        shutil.copytree(tiny_folder, content, dirs_exist_ok=True)
+
+    monkeypatch.setattr(sources, "convert_gguf", convert)
+    return conversions
+
+
+def test_the_embedded_model_is_converted_once(embedded, tmp_path):
+    first = resolve("smollm2-135m-instruct", tmp_path / "cache")
+    assert resolve("smollm2-135m-instruct", tmp_path / "cache") == first
+    assert len(embedded) == 1
+    assert first.origin == "embedded"
+    assert {path.suffix for path in first.folder.parent.iterdir()} <= {
+        "",
+        ".lock",
+        f"{first.folder.suffix}",
+    }
+
+
+def test_a_damaged_conversion_is_made_again(embedded, tmp_path):
+    files = resolve("smollm2-135m-instruct", tmp_path / "cache")
+    weights = files.folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-4] + b"\0\0\0\0")
+    assert resolve("smollm2-135m-instruct", tmp_path / "cache") == files
+    assert len(embedded) == 2
+    assert weights.read_bytes() == whole

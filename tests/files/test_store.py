@@ -1,0 +1,163 @@
+"""A cached folder is complete or not there; a full disk is a sentence."""
+
+import errno
+import os
+from collections import namedtuple
+
+import pytest
+
+from specdemo.config.errors import UserError
+from specdemo.files import store
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture
+def made(tmp_path):
+    folder = tmp_path / "cache" / "model"
+    with store.making(folder, "recipe", "testing") as content:
+        (content / "weights").write_bytes(b"x" * 1000)
+    return folder
+
+
+def test_a_made_folder_is_complete(made):
+    assert store.is_complete(made, "recipe")
+    assert not list(made.parent.glob(".making-*"))
+
+
+def test_another_recipe_is_stale(made):
+    assert not store.is_complete(made, "newer recipe")
+
+
+def test_damage_of_the_same_size_is_noticed(made):
+    (made / "weights").write_bytes(b"y" * 1000)
+    assert not store.is_complete(made, "recipe")
+
+
+def test_a_copy_with_new_times_is_read_again_and_accepted(made):
+    os.utime(made / "weights", (1, 1))
+    assert store.is_complete(made, "recipe")
+
+
+@pytest.mark.parametrize("damage", ["cut", "removed", "marker", "no marker"])
+def test_half_a_folder_is_noticed(made, damage):
+    if damage == "cut":
+        (made / "weights").write_bytes(b"x" * 10)
+    elif damage == "removed":
+        (made / "weights").unlink()
+    elif damage == "marker":
+        (made / store.MARKER).write_text("[]")
+    else:
+        (made / store.MARKER).unlink()
+    assert not store.is_complete(made, "recipe")
+
+
+def test_a_failure_leaves_the_old_folder_and_no_trace(made):
+    def fail():
+        with store.making(made, "recipe", "testing") as content:
+            (content / "half").write_text("")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert store.is_complete(made, "recipe")
+    assert not list(made.parent.glob(".making-*"))
+
+
+def test_remaking_replaces_a_damaged_folder(made):
+    (made / "weights").unlink()
+    with store.making(made, "recipe", "testing") as content:
+        (content / "weights").write_bytes(b"z")
+    assert (made / "weights").read_bytes() == b"z"
+    assert store.is_complete(made, "recipe")
+
+
+def test_too_little_space_is_told_before(monkeypatch, tmp_path):
+    monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(10, 9, 1_000_000))
+    with pytest.raises(UserError, match=r"needs 2\.0 GB of disk space; 1 MB are free"):
+        store.check_space(tmp_path / "not" / "yet", 2_000_000_000, "Converting")
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "full"), RuntimeError("I/O error: No space left on device")]
+)
+def test_a_disk_that_fills_up_is_told_during(tmp_path, error):
+    def fill():
+        with store.making(tmp_path / "model", "recipe", "converting"):
+            raise error
+
+    with pytest.raises(UserError, match="became full while converting"):
+        fill()
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_cache_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written to"):
+        store.make_folder(tmp_path / "file" / "cache")
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
+def test_a_read_only_cache_is_told(monkeypatch, tmp_path, number):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number), str(tmp_path / "cache" / "file"))
+
+    monkeypatch.setattr(store.tempfile, "TemporaryFile", refuse)
+    with (
+        pytest.raises(UserError, match="cannot be written to") as caught,
+        store.alone(tmp_path / "cache" / "model"),
+    ):
+        pass
+    assert caught.value.unharmed
+    assert caught.value.advice
+    with (
+        pytest.raises(UserError, match="cannot be written to"),
+        store.reporting_full_disk("downloading"),
+    ):
+        refuse()
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Names of the files whose content was read for their digest."""
+    found, read = [], store.file_sha256
+    monkeypatch.setattr(
+        store, "file_sha256", lambda path, *rest: (found.append(path.name), read(path, *rest))[1]
+    )
+    return found
+
+
+def known(path, tmp_path):
+    return store.known_sha256(path, tmp_path / "memory", store.silent, "")
+
+
+def test_a_digest_is_remembered_until_the_file_changes(reads, monkeypatch, tmp_path):
+    monkeypatch.setattr(store, "SETTLED_SECONDS", -1.0)
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"one")
+    first = known(file, tmp_path)
+    assert known(file, tmp_path) == first == store.hashlib.sha256(b"one").hexdigest()
+    assert reads == ["model.gguf"]
+    status = file.stat()
+    while file.stat().st_ctime_ns == status.st_ctime_ns:  # the same size and time of change
+        file.write_bytes(b"two")
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert known(file, tmp_path) == store.hashlib.sha256(b"two").hexdigest()
+    other = tmp_path / "other"
+    other.write_bytes(b"six")
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(file)
+    assert known(file, tmp_path) == store.hashlib.sha256(b"six").hexdigest()
+    (note,) = (tmp_path / "memory").iterdir()
+    for damage in ("", "[]", "{}"):
+        note.write_text(damage)
+        assert known(file, tmp_path) == store.hashlib.sha256(b"six").hexdigest()
+    assert len(reads) == 6
+
+
+def test_the_digest_of_a_file_that_changes_now_is_not_remembered(reads, tmp_path):
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"one")
+    assert known(file, tmp_path) == known(file, tmp_path)
+    assert len(reads) == 2
+    assert not (tmp_path / "memory").exists()

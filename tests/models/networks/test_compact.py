@@ -1,0 +1,118 @@
+"""A compact draft computes what transformers' Llama computes, and exports as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, LlamaForCausalLM
+
+from specdemo.config.errors import UserError
+from specdemo.engine.cache import BLOCK
+from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.compact_files import export, load_compact, read_embedding
+from specdemo.models.networks.compact_weights import CompactWeights
+from specdemo.training.card import Card
+from specdemo.training.package import package
+
+NOISE = 0.02  # bf16 keeps 8 bits; logits of the tiny model are of the order of one
+TEXT = [5, 9, 200, 33, 7, 7, 120, 64, 2, 18, 99]
+
+
+@pytest.fixture(scope="module")
+def draft(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A packaged draft (the tiny target's own two layers, half its words), and its export."""
+    folder = tmp_path_factory.mktemp("draft")
+    model = LlamaForCausalLM.from_pretrained(tiny_folder)
+    state = {k: v for k, v in model.model.state_dict().items() if not k.startswith("embed")}
+    card = Card("tiny", "bf16", "draft", (0, 1), 150, ("made up",), 0, 0, 0.0, 0)
+    package(state, torch.arange(0, 300, 2)[:150], tiny_folder, folder / "compact", card)
+    export(folder / "compact", tiny_folder, folder / "plain")
+    return folder / "compact", folder / "plain"
+
+
+@pytest.fixture(scope="module")
+def weights(draft: tuple[Path, Path], tiny_folder: Path) -> CompactWeights:
+    """The draft in bf16, ready to run."""
+    embedding = read_embedding(tiny_folder)
+    return load_compact(draft[0], embedding, device=torch.device("cpu"), four_bit=False)
+
+
+@pytest.fixture(scope="module")
+def reference(draft: tuple[Path, Path]) -> LlamaForCausalLM:
+    """The export as transformers loads it, computing in fp32."""
+    return LlamaForCausalLM.from_pretrained(draft[1], dtype=torch.float32).eval()
+
+
+def expected(model: LlamaForCausalLM, token_ids: list[int]) -> torch.Tensor:
+    """Next-token logits of transformers. returns: (V,)"""
+    with torch.inference_mode():
+        return model(torch.tensor([token_ids])).logits[0, -1]
+
+
+def test_words_have_the_logits_of_the_exported_model(weights, reference):
+    model = CompactModel(weights)
+    logits = model.read(TEXT)
+    want = expected(reference, TEXT)
+    assert want.abs().max() > 10 * NOISE  # else the comparison says nothing
+    assert (logits - want[model.words.ids]).abs().max() < NOISE
+
+
+def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
+    model = CompactModel(weights)
+    model.read(TEXT[:4])
+    model.read([250, 251, 252])  # drafted and rejected
+    model.rollback(4)
+    model.read(TEXT[4:5])
+    model.read([11])
+    model.rollback(5)
+    for end in range(6, len(TEXT) + 1):
+        words = model.read(TEXT[end - 1 : end])
+        want = expected(reference, TEXT[:end])[model.words.ids]
+        assert (words - want).abs().max() < NOISE
+    assert model.length == len(TEXT)
+    with pytest.raises(ValueError, match="cached"):
+        model.rollback(len(TEXT) + 1)
+
+
+def test_cache_grows_past_its_first_block(weights):
+    long, short = CompactModel(weights), CompactModel(weights)
+    text = [3 + i % 200 for i in range(BLOCK + 20)]
+    whole = long.read(text)
+    short.read(text[: BLOCK - 1])
+    pieces = [short.read([token]) for token in text[BLOCK - 1 :]]
+    assert (pieces[-1] - whole).abs().max() < NOISE
+
+
+def test_four_bit_stays_near(draft, tiny_folder, weights):
+    four = load_compact(draft[0], read_embedding(tiny_folder), device=torch.device("cpu"))
+    exact, near = CompactModel(weights).read(TEXT), CompactModel(four).read(TEXT)
+    assert torch.corrcoef(torch.stack([exact, near]))[0, 1] > 0.9
+
+
+def test_export_brings_its_tokenizer(draft, tiny_folder):
+    ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (draft[1], tiny_folder))
+    assert ours.get_vocab() == theirs.get_vocab()
+
+
+def test_damaged_weights_are_told(draft, tiny_folder, tmp_path):
+    (tmp_path / "config.json").write_text((draft[0] / "config.json").read_text())
+    part = next(draft[0].glob("*.safetensors")).read_bytes()
+    (tmp_path / "part-01.safetensors").write_bytes(part[: len(part) // 2])
+    with pytest.raises(UserError, match="damaged"):
+        load_compact(tmp_path, read_embedding(tiny_folder), device=torch.device("cpu"))
+
+
+def test_a_grown_tree_has_the_logits_of_each_path_alone(weights):
+    model = CompactModel(weights)
+    model.read(TEXT)
+    tokens, parents = [7, 8, 9, 10, 11], [-1, -1, 0, 2, 1]
+    rows = torch.cat([model.grow(tokens[:2], parents[:2]), model.grow(tokens[2:], parents[2:])])
+    paths = [[7], [8], [7, 9], [7, 9, 10], [8, 11]]
+    for row, path in zip(rows, paths, strict=True):
+        alone = CompactModel(weights).read([*TEXT, *path])
+        assert (row - alone[: len(row)]).abs().max() < NOISE  # which says words of its path, too
+    assert model.length == len(TEXT)
+    after = model.read([5]) - CompactModel(weights).read([*TEXT, 5])
+    assert after.abs().max() < NOISE  # what was grown left no mark

@@ -1,0 +1,179 @@
+"""A quantised self: only its matrices take memory, it is made once, and a pair says what is missing."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
+from specdemo.files.sources import ModelFiles
+from specdemo.models import loading, pair
+from specdemo.models.loading import load_model
+from specdemo.models.networks import copy as copying
+from specdemo.models.networks.copy import QuantisedCopy, make_copy, matrices, needed_bytes
+from specdemo.models.pair import load_pair
+
+torch = pytest.importorskip("torch")
+
+IDS = torch.arange(3, 40)[None]
+
+
+@pytest.fixture
+def files(tiny_folder):
+    return ModelFiles(tiny_folder, "tiny", "r1", "folder")
+
+
+def logits(model):
+    with torch.inference_mode():
+        return model(IDS).logits.float()
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_everything_but_the_matrices_is_the_target_own(files, precision):
+    target = load_model(files, precision, "cpu")
+    made = make_copy(target)
+    quantised = {f"{path}.weight" for path in matrices(target.model)}
+    own = dict(made.model.named_parameters())
+    assert len(quantised) == 14  # seven in each of two layers
+    for name, tensor in target.model.named_parameters():
+        assert (own[name].data_ptr() == tensor.data_ptr()) == (name not in quantised), name
+    for name, tensor in target.model.named_buffers():
+        assert dict(made.model.named_buffers())[name].data_ptr() == tensor.data_ptr(), name
+    assert made.model.lm_head.weight is target.model.get_input_embeddings().weight
+    assert {own[name].dtype for name in quantised} == {torch.uint8}
+
+
+def test_the_copy_is_what_loading_in_4bit_gives(files):
+    made = make_copy(load_model(files, "bf16", "cpu"))
+    loaded = load_model(files, "nf4", "cpu")
+    assert torch.equal(logits(made.model), logits(loaded.model))
+    assert made.info == loaded.info
+    assert made.vocabulary_size == loaded.vocabulary_size
+
+
+def test_the_target_is_as_it_was(files):
+    target = load_model(files, "fp32", "cpu")
+    before = logits(target.model)
+    made = make_copy(target)
+    assert torch.equal(logits(target.model), before)
+    assert not torch.equal(logits(made.model), before)
+    assert {type(target.model.get_submodule(path)) for path in matrices(target.model)} == {
+        torch.nn.Linear
+    }
+
+
+def test_odd_shapes_do_not_crash(make_model, tmp_path):
+    odd = ModelFiles(make_model(tmp_path / "odd", hidden=40, intermediate=88), "odd", "", "folder")
+    made = make_copy(load_model(odd, "fp32", "cpu"))
+    assert torch.isfinite(logits(made.model)).all()
+    assert "dequantise each pass" in made.info.kernel
+
+
+def test_two_visitors_at_once_share_one_copy(files, monkeypatch):
+    shared = QuantisedCopy(load_model(files, "bf16", "cpu"))
+    made, opened, both = [], [], threading.Barrier(2)
+    real = copying.make_copy
+
+    def counted(target):
+        made.append(real(target))
+        return made[-1]
+
+    monkeypatch.setattr(copying, "make_copy", counted)
+
+    def visit():
+        both.wait()
+        opened.append(shared.open())
+
+    threads = [threading.Thread(target=visit) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert opened[0].decoder is opened[1].decoder is made[0].decoder
+    opened[0].read([1, 2, 3])
+    assert (opened[0].length, opened[1].length) == (3, 0)
+    assert shared.info() == made[0].info
+    assert len(made) == 1
+
+
+def test_a_copy_is_told_to_be_too_big_before_anything_is_taken(files, monkeypatch):
+    shared = QuantisedCopy(load_model(files, "bf16", "cpu"))
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "free_ram", lambda: 1000)
+        patch.setattr(copying, "share", lambda _: pytest.fail("memory was taken"))
+        with pytest.raises(UserError, match=r"quantised copy of tiny in nf4 needs .* are free"):
+            shared.open()
+    assert shared.open().length == 0  # and once there is room, it opens
+
+
+def test_only_the_matrices_are_counted(files):
+    target = load_model(files, "bf16", "cpu")
+    weights = 2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128)
+    assert needed_bytes(target) == int(weights * 0.5625 * 1.15)
+
+
+def test_a_copy_leaves_with_its_target(files):
+    shared = QuantisedCopy(load_model(files, "bf16", "cpu"))
+    kept = weakref.ref(shared.open().decoder)
+    del shared
+    gc.collect()
+    assert kept() is None
+
+
+def loaded_pair(tiny_folder, tmp_path, precision, stages=None):
+    settings = AppSettings(
+        target=str(tiny_folder), draft="none", precision=precision, device="cpu", cache_dir=tmp_path
+    )
+    return load_pair(settings, (stages if stages is not None else []).append)
+
+
+def test_a_full_precision_pair_opens_its_copy(tiny_folder, tmp_path):
+    stages = []
+    loaded = loaded_pair(tiny_folder, tmp_path, "fp32", stages)
+    assert loaded.missing("copy", "a copy") == ""
+    assert loaded.open_copy().decoder is loaded.open_copy().decoder
+    assert loaded.open_copy().decoder is not loaded.target.decoder
+    assert loaded.copy_info.precision == "nf4"
+    assert "NF4" in loaded.copy_info.kernel
+    assert stages[-1].stage == "warm up"
+
+
+@pytest.mark.parametrize("precision", ["nf4", "int8"])
+def test_a_quantised_target_has_no_copy_and_says_why(tiny_folder, tmp_path, precision):
+    loaded = loaded_pair(tiny_folder, tmp_path, precision)
+    assert loaded.open_copy is None
+    assert loaded.copy_info is None
+    assert loaded.missing("copy", "a copy") == (
+        f"The target itself already runs in {precision}; "
+        "load it in bf16 or fp32 to draft with a quantised copy."
+    )
+
+
+def test_a_missing_draft_is_a_sentence_and_costs_are_the_target_alone(tiny_folder, tmp_path):
+    loaded = loaded_pair(tiny_folder, tmp_path, "fp32")
+    assert loaded.missing("draft", "a draft") == "No draft is known for this target."
+    assert loaded.costs.draft_step is None
+    assert loaded.costs.verify_seconds(1) > 0
+    assert loaded.costs.verify[0][0] == 1
+
+
+def test_a_pair_with_a_draft_misses_nothing_and_knows_its_cost(tiny_folder, tmp_path):
+    settings = AppSettings(
+        target=str(tiny_folder), draft=str(tiny_folder), precision="fp32", device="cpu",
+        cache_dir=tmp_path,
+    )  # fmt: skip
+    loaded = load_pair(settings)
+    assert loaded.missing("draft", "a draft") == ""
+    assert loaded.costs.draft_step > 0
+
+
+def test_costs_that_cannot_be_measured_are_not_hidden(tiny_folder, tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no clock")
+
+    monkeypatch.setattr(pair, "costs_of", fail)
+    with pytest.raises(RuntimeError, match="no clock"):
+        loaded_pair(tiny_folder, tmp_path, "fp32")

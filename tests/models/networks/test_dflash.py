@@ -1,0 +1,265 @@
+"""Published DFlash and JetSpec drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from opened_dflash import (
+    EMBEDDING,
+    HEAD,
+    HIDDEN,
+    LAYERS,
+    SECOND,
+    TEXT,
+    VOCABULARY,
+    decoder,
+    guessed,
+    know,
+    opened,
+    same,
+    states_of,
+)
+from safetensors.torch import load_file, save_file
+from tiny_dflash import Reference, make, write_flat, write_speculators
+
+from specdemo.config.errors import UserError
+from specdemo.engine.features import Features
+from specdemo.engine.forward import answer_together, answered
+from specdemo.models.networks.dflash import DFlashModel
+from specdemo.models.networks.layouts import dflash
+from specdemo.models.networks.layouts.families import FAMILIES
+from specdemo.models.networks.layouts.family import Lent, Loader, TargetFacts
+from specdemo.models.networks.layouts.source import drafter_files
+
+COMMITTED = [12, 3, 55]
+Z_LAB = {"theta": 1e6}
+SCALED = {"embedding_scale": 3.0, "multiplier": 0.25, "cap": 2.0, "layers": 1}
+JETSPEC = {"causal": True}
+SPECULATORS = {"words": 48, "reads": (2, 4, 5)}
+ANCHORED = {"anchored": True}
+LAYOUTS = {
+    "z-lab": (write_flat, Z_LAB),
+    "z-lab, scaled": (write_flat, SCALED),
+    "JetSpec": (write_flat, JETSPEC),
+    "speculators": (write_speculators, SPECULATORS),
+    "speculators, from the anchor": (write_speculators, ANCHORED),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_runs_as_its_format_says(tmp_path, layout):
+    """A prompt in pieces, a step that commits three tokens, and another text from the middle on: as without a cache."""
+    write, facts = LAYOUTS[layout]
+    model, longer = make(**facts), [*TEXT, *COMMITTED]
+    states = states_of(model, len(longer))
+    drafter = opened(write(tmp_path / "drafter", model))
+    reference = Reference(model, EMBEDDING, HEAD, states)
+    assert drafter.weights.reads == model.reads
+    assert list(drafter.words.tokens) == reference.tokens()
+    drafter.decoder.piece = 3
+    know(drafter, states, 0, len(TEXT) - 1)
+    answered(drafter.reading(TEXT[:-1]))
+    same(answered(drafter.guessing(TEXT[-1:])), reference.guess(TEXT))
+    assert drafter.length == len(TEXT)
+    know(drafter, states, len(TEXT) - 1, len(longer) - 1)
+    same(answered(drafter.guessing(COMMITTED)), reference.guess(longer))
+    assert len(drafter.states) == drafter.weights.depth == model.block - (not model.anchored)
+    drafter.rollback(4)
+    other = [*TEXT[:4], 30, 31]
+    states = torch.cat([states[:4], -states[4:]])
+    know(drafter, states, 4, len(other) - 1)
+    same(
+        answered(drafter.guessing(other[4:])),
+        Reference(model, EMBEDDING, HEAD, states).guess(other),
+    )
+
+
+@pytest.mark.parametrize("facts", [JETSPEC, SECOND])
+def test_blocks_of_several_conversations_are_one_pass(tmp_path, facts):
+    """Of texts of other lengths, beside one that only reads. No block looks into another."""
+    model = make(**facts)
+    states = states_of(model, 9)
+    found = decoder(write_flat(tmp_path / "drafter", model))
+    drafters = [DFlashModel(found, Features(model.reads)) for _ in range(3)]
+    asking = []
+    for drafter, length in zip(drafters, (7, 3, 6), strict=True):
+        know(drafter, states, 0, length - 1)
+        asking.append((drafter.reading if length == 6 else drafter.guessing)(TEXT[:length]))
+    answer_together([next(one) for one in asking])
+    reference = Reference(model, EMBEDDING, HEAD, states)
+    for one, length in zip(asking, (7, 3), strict=False):
+        with pytest.raises(StopIteration) as ended:
+            next(one)
+        same(ended.value.value, reference.guess(TEXT[:length]))
+    with pytest.raises(StopIteration):
+        next(asking[2])
+    know(drafters[2], states, 5, 6)
+    same(answered(drafters[2].guessing([7])), reference.guess([*TEXT[:6], 7]))
+
+
+TRAPS = {
+    "states by the layers that give them": (write_flat, Z_LAB, {}, {"shifted": True}),
+    "the mask's id": (write_flat, Z_LAB, {"mask": 7}, {}),
+    "a block sees itself both ways": (write_flat, Z_LAB, {"causal": True}, {}),
+    "a causal block": (write_flat, JETSPEC, {"causal": False}, {}),
+    "the block begins at the pending token": (write_flat, Z_LAB, {"begins": 1}, {}),
+    "norms of queries and keys": (write_flat, Z_LAB, {"norms": False}, {}),
+    "norm of mixed states": (write_flat, Z_LAB, {"mixed_norm": False}, {}),
+    "a layer's norm is the block's": (write_flat, Z_LAB, {"text_norm": True}, {}),
+    "the target's head": (write_flat, Z_LAB, {"head_is_embedding": True}, {}),
+    "rope_theta": (write_flat, Z_LAB, {"theta": 1e4}, {}),
+    "input_embedding_scale": (write_flat, SCALED, {"embedding_scale": 1.0}, {}),
+    "output_multiplier": (write_flat, SCALED, {"multiplier": 1.0}, {}),
+    "final_logit_softcapping": (write_flat, SCALED, {"cap": 0.0}, {}),
+    "block_size": (write_flat, Z_LAB, {"block": 5}, {}),
+    "sample_from_anchor": (write_speculators, ANCHORED, {"anchored": False}, {}),
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_trap_makes_a_difference(tmp_path, trap):
+    """Who ignores one of these computes something else, which the test above would find."""
+    write, facts, wrong, other = TRAPS[trap]
+    model = make(**facts)
+    states = states_of(model, len(TEXT))
+    found = guessed(opened(write(tmp_path / "drafter", model)), states)
+    same(found, Reference(model, EMBEDDING, HEAD, states).guess(TEXT))
+    read = -states if "shifted" in other else states  # of other layers
+    ignored = Reference(model, EMBEDDING, HEAD, read, **wrong).guess(TEXT)
+    places = min(len(found), len(ignored))
+    assert (found[:places] - ignored[:places]).abs().max() > 0.05
+
+
+def test_states_are_named_by_layers_or_counted_from_both_ends(tmp_path):
+    """speculators counts states, the others the layers before them; unnamed ones are spread over the target."""
+    three = make(reads=(2, 4, 6), layers=3)
+    for number, own in enumerate(({}, {"target_layer_ids": None})):
+        folder = write_flat(tmp_path / str(number), three, own)
+        assert opened(folder).weights.reads == (2, 4, 6)
+    one = make(reads=(5,), layers=1)
+    folder = write_flat(tmp_path / "one", one, {"target_layer_ids": None})
+    assert opened(folder).weights.reads == (5,)
+    with pytest.raises(UserError, match="aux_hidden_state_layer_ids are no numbers"):
+        opened(write_speculators(tmp_path / "two", three, aux_hidden_state_layer_ids=None))
+
+
+def test_a_block_size_within_dflash_config_counts(tmp_path):
+    folder = write_flat(tmp_path / "drafter", make(), {"block_size": 5}, block_size=None)
+    assert opened(folder).weights.rows == 5
+
+
+def test_causal_is_said_in_three_ways(tmp_path):
+    model = make()
+    for number, (own, more, title) in enumerate(
+        [
+            ({"causal_head": True}, {}, "JetSpec"),
+            ({"causal": True}, {}, "JetSpec"),
+            ({}, {"is_causal": True}, "JetSpec"),
+            ({"causal": False, "causal_head": True}, {}, "DFlash"),
+            ({}, {}, "DFlash"),
+        ]
+    ):
+        folder = write_flat(tmp_path / str(number), model, own, **more)
+        config = json.loads((folder / "config.json").read_text())
+        assert [one.title for one in FAMILIES if one.takes(config)] == [title]
+        assert opened(folder).weights.causal == (title == "JetSpec")
+
+
+def test_embedding_and_head_are_the_targets_own_tensors(tmp_path):
+    """Copies of them in the file take no memory; others are the drafter's own."""
+    model = make()
+    found = decoder(write_flat(tmp_path / "none", model))
+    assert found.weights.embedding.data_ptr() == EMBEDDING.data_ptr()
+    model.tensors["embed_tokens.weight"] = EMBEDDING.clone()
+    model.tensors["lm_head.weight"] = HEAD.clone()
+    same = decoder(write_flat(tmp_path / "same", model)).weights
+    assert same.embedding.data_ptr() == EMBEDDING.data_ptr()
+    model.tensors["lm_head.weight"] = -HEAD
+    other = decoder(write_flat(tmp_path / "other", model)).weights
+    row = torch.randn(1, HIDDEN)
+    torch.testing.assert_close(other.head(row), -same.head(row))
+
+
+def test_a_head_in_4_bits_is_packed_part_by_part(tmp_path, monkeypatch):
+    """The parts are the whole, bit by bit."""
+    files = drafter_files(str(write_flat(tmp_path / "drafter", make())), tmp_path)
+    lent = Lent(EMBEDDING, torch.device("cpu"), torch.bfloat16, True, HEAD)
+    row = torch.randn(3, HIDDEN).bfloat16()
+    whole = Loader(files, lent).head()(row)
+    monkeypatch.setattr("specdemo.models.networks.layouts.family.HEAD_ROWS", 32)
+    assert Loader(files, lent).head()(row).equal(whole)
+    torch.testing.assert_close(whole.float(), row.float() @ HEAD.T, atol=2.5, rtol=0)
+
+
+WRONG_TARGETS = {
+    "states of 32 numbers, and this target's have 48": {"hidden_size": 48},
+    "vocabulary of 64 tokens, and this target has 65": {"vocabulary": 65},
+    "one of 8 layers, and this target has 7": {"layers": 7},
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG_TARGETS)
+def test_a_drafter_of_another_target_is_refused(tmp_path, sentence):
+    files = drafter_files(str(write_flat(tmp_path / "drafter", make())), tmp_path)
+    facts = {"hidden_size": HIDDEN, "vocabulary": VOCABULARY, "layers": LAYERS}
+    with pytest.raises(UserError, match=sentence):
+        dflash.read(files, TargetFacts("tiny", **facts | WRONG_TARGETS[sentence]))
+
+
+def test_states_that_a_target_has_not_are_refused(tmp_path):
+    folder = write_speculators(tmp_path / "drafter", make(reads=(2, 9)))
+    with pytest.raises(UserError, match=r"reads the states 2, 9.* made for owner/made-for-this"):
+        opened(folder)
+    folder = write_flat(tmp_path / "other", make(), {"target_layer_ids": [1, 2, 3]})
+    with pytest.raises(UserError, match="mixes 64 numbers of states, and the 3 that it names"):
+        opened(folder)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "own", "more"),
+    [
+        ("no mask_token_id", {"mask_token_id": None}, {}),
+        ("no mask_token_id", {"mask_token_id": 64}, {}),
+        ("no block_size", {}, {"block_size": None}),
+        ("guesses nothing", {}, {"block_size": 1}),
+        (
+            "forget what is far back",
+            {},
+            {"sliding_window": 8, "layer_types": ["sliding_attention"]},
+        ),
+        ("turns 50% of a head", {}, {"partial_rotary_factor": 0.5}),
+        ("no conv_kernel_size", {}, {"architectures": ["DFlash2DraftModel"]}),
+        ("no conv_kernel_size", {"selector_rank": 256}, {}),
+        ("corrects its guesses by domino", {"projector_type": "domino"}, {}),
+        ("of the kind mla", {"attention_mode": "mla"}, {}),
+        ("another width than the target's", {"target_hidden_size": 48}, {}),
+        ("nothing is known of use_swa", {"use_swa": True}, {}),
+        ("output_multiplier is no number", {"output_multiplier": "much"}, {}),
+    ],
+)
+def test_what_is_not_computed_here_is_refused(tmp_path, sentence, own, more):
+    """Nothing that a config says is passed over."""
+    with pytest.raises(UserError, match=sentence):
+        opened(write_flat(tmp_path / "drafter", make(), own, **more))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "change"),
+    [
+        ("no tensor hidden_norm", lambda t: t.pop("hidden_norm.weight")),
+        ("no tensor layers.1.self_attn.q_norm", lambda t: t.pop("layers.1.self_attn.q_norm.weight")),
+        ("no tensor d2t", lambda t: t.pop("d2t")),
+        ("nothing is known of its tensor layers.2", lambda t: t.update({"layers.2.x": torch.zeros(2)})),
+        ("the shape", lambda t: t.update({"norm.weight": torch.ones(31)})),
+        ("does not name different", lambda t: t.update(d2t=-torch.arange(48))),
+    ],
+)  # fmt: skip
+def test_tensors_that_are_not_what_the_config_says_are_refused(tmp_path, sentence, change):
+    folder = write_speculators(tmp_path / "drafter", make(words=48))
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(UserError, match=sentence):
+        opened(folder)

@@ -1,0 +1,222 @@
+"""Published EAGLE-3 drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_eagle3 import Eagle3, Reference, make, write_flat, write_speculators
+
+from specdemo.config.errors import UserError
+from specdemo.engine.features import Features
+from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.layouts import eagle3
+from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.source import drafter_files
+
+HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
+TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
+TEXT = [5, 17, 9, 40, 2, 61, 33, 8]
+DRAFTED = [12, 3, 55]
+EMBEDDING = torch.randn(VOCABULARY, HIDDEN, generator=torch.Generator().manual_seed(9))
+
+SPECULATORS = {"normed_residual": True, "qwen": True, "reads": (2, 4, 5), "theta": 1e6}
+DEEP = {"layers": 2, "norm_before_fc": True, "norm_output": True, "fc_norm": False}
+SAFEAILAB = {"reads": (2, 4, 5)}
+SPECFORGE = {"fc_norm": True, "norm_output": True, "reads": (2, 6, 8), "own_embedding": True}
+WHOLE = {"words": VOCABULARY}
+LAYOUTS = {
+    "speculators": (write_speculators, SPECULATORS),
+    "speculators, two layers": (write_speculators, DEEP),
+    "SafeAILab": (write_flat, SAFEAILAB),
+    "SpecForge": (write_flat, SPECFORGE),
+    "all words": (write_speculators, WHOLE),
+}
+
+
+def states_of(model: Eagle3, tokens: int) -> torch.Tensor:
+    """(tokens, reads x H): what the target felt."""
+    generator = torch.Generator().manual_seed(4)
+    return 3 * torch.randn(tokens, len(model.reads) * HIDDEN, generator=generator)
+
+
+def opened(folder: Path, states: torch.Tensor | None = None) -> CompactModel:
+    """A drafter of a folder, in float32, beside a target that has these states."""
+    files = drafter_files(str(folder), folder / "cache")
+    reading = eagle3.read(files, TARGET)
+    lent = Lent(EMBEDDING, torch.device("cpu"), torch.float32, four_bit=False)
+    features = Features(reading.reads)
+    if states is not None:
+        features.write(0, list(states.split(HIDDEN, dim=-1)))
+        features.gather(range(len(states)))
+    return CompactModel(reading.load(lent), features)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_runs_as_its_format_says(tmp_path, layout):
+    """Read in two parts, a chain on its own states, and a tree: each as the reference without a cache."""
+    write, facts = LAYOUTS[layout]
+    model = make(**facts)
+    states = states_of(model, len(TEXT) - 1)
+    drafter = opened(write(tmp_path / "drafter", model), states)
+    reference = Reference(model, EMBEDDING, states)
+    assert drafter.decoder.weights.reads == model.reads
+    assert list(drafter.words.tokens) == reference.tokens()
+    drafter.read(TEXT[:3])
+    found = [drafter.read(TEXT[3:]), *(drafter.read([token]) for token in DRAFTED)]
+    same(torch.stack(found), reference.logits([*TEXT, *DRAFTED])[-len(found) :])
+    rows = drafter.grow([20, 30], [-1, -1])
+    below = drafter.grow([31], [1])
+    same(rows[:1], reference.logits([*TEXT, *DRAFTED, 20])[-1:])
+    same(torch.cat([rows[1:], below]), reference.logits([*TEXT, *DRAFTED, 30, 31])[-2:])
+
+
+TRAPS = {
+    "norm_before_residual": (write_speculators, SPECULATORS, {"normed_residual": False}),
+    "residual before its norm": (write_flat, SAFEAILAB, {"normed_residual": True}),
+    "fc_norm": (write_flat, SPECFORGE, {"fc_norm": False}),
+    "norm_output": (write_flat, SPECFORGE, {"norm_output": False}),
+    "no norm_output": (write_flat, SAFEAILAB, {"norm_output": True}),
+    "norm_before_fc": (write_speculators, DEEP, {"norm_before_fc": False}),
+    "embedding first": (write_flat, SAFEAILAB, {"embedding_first": False}),
+    "norms of queries and keys": (write_speculators, SPECULATORS, {"qwen": False}),
+    "the text's first token": (write_flat, SAFEAILAB, {"skips_first": False}),
+    "rope_theta": (write_speculators, SPECULATORS, {"theta": 1e4}),
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_trap_makes_a_difference(tmp_path, trap):
+    """Who ignores one of these computes something else, which the test above would find."""
+    write, facts, wrong = TRAPS[trap]
+    model = make(**facts)
+    states = states_of(model, len(TEXT) - 1)
+    drafter = opened(write(tmp_path / "drafter", model), states)
+    drafter.read(TEXT)
+    found = drafter.read(DRAFTED[:1])
+    text = [*TEXT, DRAFTED[0]]
+    same(found, Reference(model, EMBEDDING, states).logits(text)[-1])
+    ignored = Reference(model, EMBEDDING, states, **wrong).logits(text)[-1]
+    assert (found - ignored).abs().max() > 0.05
+
+
+def test_words_are_offsets_and_the_head_is_the_drafters_own(tmp_path):
+    """Neither an absolute d2t nor tied weights, which the config of several published ones names, are believed."""
+    model = make()
+    drafter = opened(write_flat(tmp_path / "drafter", model))
+    assert (
+        list(drafter.words.tokens)
+        != Reference(model, EMBEDDING, EMBEDDING[:0], offsets=False).tokens()
+    )
+    drafter.expect([0, 1, 2, 3])
+    assert len(drafter.words.tokens) == model.words
+
+
+def test_states_that_are_not_named_are_counted_from_both_ends(tmp_path):
+    """speculators counts states, SafeAILab the layers before them: the same three of a target of eight layers."""
+    model = make(reads=(2, 4, 5))
+    one = write_speculators(tmp_path / "one", model, eagle_aux_hidden_state_layer_ids=None)
+    two = write_flat(tmp_path / "two", model, eagle_config=None)
+    plain = write_flat(tmp_path / "three", model, architectures=["LlamaForCausalLM"])
+    for folder in (one, two, plain):
+        assert eagle3.takes(json.loads((folder / "config.json").read_text()))
+        assert opened(folder).weights.reads == (2, 4, 5)
+
+
+def test_norm_output_needs_an_explicit_true(tmp_path):
+    model = make(reads=(2, 4, 5))
+    for said in (None, False, "default"):
+        folder = write_flat(tmp_path / str(said), model, norm_output=said)
+        assert not opened(folder).weights.feeds_normed
+
+
+def test_an_own_embedding_is_taken_where_it_is_not_the_targets(tmp_path):
+    model = make(own_embedding=True)
+    assert opened(write_flat(tmp_path / "own", model)).weights.embedding is not EMBEDDING
+    model.tensors["embed_tokens.weight"] = EMBEDDING.clone()
+    assert opened(write_flat(tmp_path / "same", model)).weights.embedding is EMBEDDING
+
+
+def test_stretched_positions_turn_as_transformers_turns_them(tmp_path):
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    scaling = {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16,
+    }  # fmt: skip
+    folder = write_flat(tmp_path / "drafter", make(), rope_scaling=scaling)
+    cos, _ = opened(folder).decoder._rotary.full(40)
+    config = LlamaConfig(head_dim=8, rope_parameters={**scaling, "rope_theta": 1e4})
+    wanted, _ = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(40)[None])
+    same(cos[:40], wanted[0])
+    with pytest.raises(UserError, match="stretches its positions by dynamic"):
+        opened(
+            write_flat(tmp_path / "other", make(), rope_scaling={"type": "dynamic", "factor": 2})
+        )
+
+
+WRONG_TARGETS = {
+    "states of 32 numbers, and this target's have 48": {"hidden_size": 48},
+    "vocabulary of 64 tokens, and this target has 65": {"vocabulary": 65},
+    "reads the states 1, 2, and this target has those from 0 to 1": {"layers": 1},
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG_TARGETS)
+def test_a_drafter_of_another_target_is_refused_before_its_weights_are_read(tmp_path, sentence):
+    folder = write_speculators(tmp_path / "drafter", make())
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes())
+    files = drafter_files(str(folder), tmp_path)
+    weights.unlink()
+    facts = {"hidden_size": HIDDEN, "vocabulary": VOCABULARY, "layers": LAYERS}
+    target = TargetFacts("tiny", **facts | WRONG_TARGETS[sentence])
+    with pytest.raises(UserError, match=sentence) as refused:
+        eagle3.read(files, target)
+    assert "made for owner/made-for-this" in str(refused.value)
+
+
+def test_tapped_layers_that_do_not_fit_the_mix_are_refused(tmp_path):
+    folder = write_speculators(
+        tmp_path / "drafter", make(), eagle_aux_hidden_state_layer_ids=[1, 2, 3]
+    )
+    with pytest.raises(
+        UserError, match="mixes 64 numbers of states, and the 3 that it names have 96"
+    ):
+        opened(folder)
+
+
+def changed(folder: Path, change) -> Path:
+    """The folder with other tensors."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("sentence", "change"),
+    [
+        ("no tensor midlayer.hidden_norm", lambda t: t.pop("midlayer.hidden_norm.weight")),
+        ("no tensor d2t", lambda t: t.pop("d2t")),
+        ("nothing is known of its tensor gate", lambda t: t.update(gate=torch.zeros(2))),
+        ("the shape", lambda t: t.update({"norm.weight": torch.ones(31)})),
+        ("does not name different", lambda t: t.update(d2t=-torch.arange(48))),
+        ("does not name different", lambda t: t.update(d2t=torch.full((48,), 40))),
+        ("name different tokens", lambda t: t.update(d2t=torch.zeros(48, dtype=torch.long))),
+        ("P-EAGLE", lambda t: t.update(mask_hidden=torch.zeros(1, 1, 64))),
+    ],
+)  # fmt: skip
+def test_tensors_that_are_not_what_the_config_says_are_refused(tmp_path, sentence, change):
+    folder = changed(write_flat(tmp_path / "drafter", make()), change)
+    with pytest.raises(UserError, match=sentence):
+        opened(folder)
+
+
+def same(found: torch.Tensor, wanted: torch.Tensor) -> None:
+    torch.testing.assert_close(found.float(), wanted.float(), atol=2e-4, rtol=2e-4)

@@ -1,0 +1,215 @@
+"""Early exit: the first layers' states, read ahead of the target in its own cache, and nothing left behind."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import PROFILE, VOCABULARY, reference_greedy, run_lane, tiny_llama
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import Sampling
+from specdemo.drafters.draft_model import DraftModel
+from specdemo.drafters.draft_reader import DraftReader
+from specdemo.drafters.policies.lookahead import Constant
+from specdemo.engine.cost import Costs
+from specdemo.engine.module_decoder import first_layers
+from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.sampling import ReducedVocabulary, Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.models.decoders.layer import LlamaLayer
+from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights
+from specdemo.models.networks.exit import ExitModel
+from specdemo.trace.metrics import measure, output_ids
+
+TEXT = [1, 9, 20, 33, 7, 7, 12, 40, 2, 18]
+LAYER = 1
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """An adapter that is the tiny target's second layer: its drafts are then the target's own words."""
+    return adapter_of(tiny_llama(0))
+
+
+def adapter_of(model):
+    layer, config = model.model.layers[LAYER], model.config
+
+    def linear(*parts):
+        matrix = torch.cat([part.weight for part in parts])
+        return lambda x: F.linear(x, matrix)
+
+    attention, mlp = layer.self_attn, layer.mlp
+    own = LlamaLayer(
+        layer.input_layernorm.weight,
+        linear(attention.q_proj, attention.k_proj, attention.v_proj),
+        linear(attention.o_proj),
+        layer.post_attention_layernorm.weight,
+        linear(mlp.gate_proj, mlp.up_proj),
+        linear(mlp.down_proj),
+    )
+    shape = CompactConfig(32, 4, 2, 8, config.rms_norm_eps, 10000.0)
+    embedding = model.model.embed_tokens.weight
+    words = ReducedVocabulary(torch.arange(VOCABULARY), VOCABULARY)
+    head = linear(model.lm_head)
+    return CompactWeights(
+        shape, (own,), model.model.norm.weight, embedding, head, words, reads=(LAYER,)
+    )
+
+
+def opened(model, weights, token_ids=()):
+    """A target that keeps its states and has read a text, and early exit on it."""
+    target = CachedModel(model, reads=(LAYER,))
+    target.record(wanted=True)
+    if token_ids:
+        target.read(token_ids)
+    return target, ExitModel(target, weights)
+
+
+def states_of(model, token_ids):
+    with torch.inference_mode():
+        output = model(torch.tensor([list(token_ids)]), output_hidden_states=True)
+    return output.hidden_states[LAYER][0]
+
+
+def logits_of(model, token_ids):
+    with torch.inference_mode():
+        return model(torch.tensor([list(token_ids)])).logits[0, -1]
+
+
+@pytest.mark.parametrize("known", [0, 1, 6])
+def test_lower_layers_have_transformers_states(target_weights, known):
+    """In pieces, ahead of what the target has read."""
+    target = CachedModel(target_weights)
+    if known:
+        target.read(TEXT[:known])
+    rest = TEXT[known:]
+    chain = range(-1, len(rest) - 1)
+    pieces = [
+        target.lower(LAYER, rest[:2], chain[:2], ()),
+        target.lower(LAYER, rest[2:3], chain[2:3], chain[:2]),
+        target.lower(LAYER, rest[3:], chain[3:], chain[:3]),
+    ]
+    want = states_of(target_weights, TEXT)[known:]
+    assert torch.allclose(torch.cat(pieces), want, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
+def test_other_models_of_this_build_run_their_first_layers(kind):
+    torch.manual_seed(2)
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+    )
+    model = AutoModelForCausalLM.from_config(config).eval()
+    target = CachedModel(model)
+    target.read(TEXT[:4])
+    states = target.lower(LAYER, TEXT[4:], range(-1, len(TEXT) - 5), ())
+    assert torch.allclose(states, states_of(model, TEXT)[4:], atol=1e-5)
+
+
+def test_the_model_is_left_as_it_was(target_weights):
+    before = dict(target_weights.model._modules)
+    part = first_layers(target_weights, LAYER)
+    assert len(part.layers) == 1
+    assert target_weights.model._modules == before
+    assert len(target_weights.model.layers) == target_weights.config.num_hidden_layers == 2
+    assert part.embed_tokens.weight is target_weights.model.embed_tokens.weight
+
+
+def test_its_words_are_the_targets_where_its_adapter_is_the_targets_next_layer(
+    target_weights, weights
+):
+    """States kept by the target and states computed here together give the logits of the whole text."""
+    for known in (0, 4, len(TEXT) - 1, len(TEXT)):
+        _, model = opened(target_weights, weights, TEXT[:known])
+        logits = model.read(TEXT)
+        assert torch.allclose(logits, logits_of(target_weights, TEXT), atol=1e-3)
+
+
+def test_known_text_costs_no_pass(target_weights, weights):
+    target, model = opened(target_weights, weights, TEXT)
+    target.lowering = None  # would fail if called
+    assert model.read(TEXT).isfinite().all()
+    assert model.length == len(TEXT)
+
+
+def test_rollback_and_rereading_give_the_same(target_weights, weights):
+    _, model = opened(target_weights, weights, TEXT[:5])
+    first = model.read(TEXT)
+    model.rollback(7)
+    model.read([3, 4, 5, 6])
+    model.rollback(6)
+    assert torch.allclose(model.read(TEXT[6:]), first, atol=1e-5)
+    model.rollback(2)
+    assert torch.allclose(model.read(TEXT[2:]), first, atol=1e-5)
+
+
+def test_trees_grow_in_pieces(target_weights, weights):
+    """Each node has the logits of its own path."""
+    _, model = opened(target_weights, weights, TEXT[:-2])
+    model.read(TEXT)
+    token_ids, parents = [4, 11, 30, 8, 5], [-1, -1, 0, 1, 2]
+    rows = torch.cat(
+        [model.grow(token_ids[:2], parents[:2]), model.grow(token_ids[2:], parents[2:])]
+    )
+    for node in range(len(token_ids)):
+        path, at = [], node
+        while at >= 0:
+            path.append(token_ids[at])
+            at = parents[at]
+        want = logits_of(target_weights, [*TEXT, *path[::-1]])
+        assert torch.allclose(rows[node], want, atol=1e-3)
+    # What was grown is forgotten, and the text goes on.
+    after = model.read([13])
+    assert torch.allclose(after, logits_of(target_weights, [*TEXT, 13]), atol=1e-3)
+
+
+def test_the_target_overwrites_what_was_drafted(target_weights, weights):
+    """A pass after drafting answers as one without."""
+    target, model = opened(target_weights, weights, TEXT[:-1])
+    guess = Proposal((4, 11, 30), (-1, -1, 0))
+    want = target.forward(TEXT[-1], guess).logits
+    model.read(TEXT)
+    model.read([21, 22, 23])
+    model.grow([1, 2], [-1, 0])
+    assert torch.equal(target.forward(TEXT[-1], guess).logits, want)
+    target.keep([0])
+    assert torch.allclose(target.read([50]), logits_of(target_weights, [*TEXT, 4, 50]), atol=1e-5)
+
+
+@pytest.mark.parametrize("lookahead", [1, 4])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_greedy_text_is_the_targets_own(target_weights, seed, lookahead):
+    """With an adapter that is always right, and with one that is nearly always wrong."""
+    target, model = opened(target_weights, adapter_of(tiny_llama(seed)))
+    reader = FeatureReader(model)
+    draft = DraftReader(reader, Shaper(Sampling()), VOCABULARY, Costs(PROFILE))
+    drafter = DraftModel(draft, Constant(lookahead))
+    events = run_lane(target_weights, drafter, TEXT, target=target)
+    assert output_ids(events) == reference_greedy(target_weights, TEXT, 40)
+    steps = measure(events).steps
+    assert steps == -(-40 // (1 + lookahead)) if seed == 0 else steps > 40 // (1 + lookahead)
+
+
+def test_states_that_were_not_kept_are_missed(target_weights, weights):
+    target = CachedModel(target_weights, reads=(LAYER,))
+    target.read(TEXT)
+    with pytest.raises(ValueError, match="record"):
+        ExitModel(target, weights).read(TEXT)
+
+
+def test_other_builds_are_refused_in_words():
+    model = SimpleNamespace(config=SimpleNamespace(model_type="gpt2"), transformer=None)
+    with pytest.raises(UserError, match="gpt2"):
+        first_layers(model, 1)

@@ -1,0 +1,191 @@
+"""Published drafters with a target: found, named with their licence, refused before the target is loaded, converted once."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import tiny_dflash
+import torch
+from tiny_eagle3 import make, write_flat, write_speculators
+from tiny_files import make_tiny_model, make_tiny_tokenizer
+from tiny_published import HEADS, write_medusa
+
+from specdemo.bench.audit_result import load_last
+from specdemo.cli.parser import main
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
+from specdemo.engine.forward import answered
+from specdemo.files.catalogue import drafters, find
+from specdemo.models import pair as pairs
+from specdemo.models.networks.layouts import medusa
+from specdemo.models.networks.layouts.families import FAMILIES
+from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.pair import load_pair
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("target"))
+
+
+def settings(target: Path, drafter: Path | str, cache: Path) -> AppSettings:
+    return AppSettings(
+        target=str(target), drafter=str(drafter), precision="fp32", device="cpu", cache_dir=cache
+    )
+
+
+def vocabulary_of(target: Path) -> int:
+    return json.loads((target / "config.json").read_text())["vocab_size"]
+
+
+def test_a_pair_has_the_drafter_in_place_of_a_draft_model(target, tmp_path):
+    words = vocabulary_of(target)
+    folder = write_flat(tmp_path / "eagle", make(hidden=64, vocabulary=words, words=40))
+    said = []
+    pair = load_pair(settings(target, folder, tmp_path), lambda report: said.append(report.detail))
+    assert "drafter eagle (EAGLE-3, licence: apache-2.0)" in said
+    assert pair.open_draft is None
+    assert pair.reads == (1, 2)
+    info = pair.trained["feature"].info
+    assert (info.name, info.precision) == ("eagle", "fp32")
+    assert info.parameters > 0
+    assert not pair.missing("feature", "a feature drafter")
+    opened = pair.open_target()
+    reader = pair.open_trained("feature", opened)
+    opened.record(wanted=True)
+    opened.read([5, 6, 7])
+    reader.model.read([5, 6, 7, 8])
+    reader.model.grow([9], [-1])
+    assert reader.model.states.isfinite().all()
+
+
+def test_one_block_drafter_serves_chains_and_trees(target, tmp_path):
+    words = vocabulary_of(target)
+    model = tiny_dflash.make(hidden=64, vocabulary=words, words=words, mask=words - 1, reads=(1, 2))
+    folder = tiny_dflash.write_flat(tmp_path / "dflash", model, num_target_layers=None)
+    pair = load_pair(settings(target, folder, tmp_path))
+    assert pair.trained["block"].network() is pair.trained["jet"].network()
+    opened = pair.open_target()
+    reader = pair.open_trained("block", opened)
+    opened.record(wanted=True)
+    opened.read([5, 6, 7])
+    logits = answered(reader.block_after([5, 6, 7, 8]))
+    head = pair.target.model.get_output_embeddings().weight
+    torch.testing.assert_close(logits, reader.model.states @ head.T, atol=1e-4, rtol=1e-4)
+
+
+def refused(monkeypatch, asked: AppSettings) -> str:
+    """The sentence, of a target whose weights nobody may load."""
+    monkeypatch.setattr(pairs, "place_model", lambda *_, **__: pytest.fail("the target was loaded"))
+    with pytest.raises(UserError) as error:
+        load_pair(asked)
+    return str(error.value)
+
+
+def test_a_wrong_drafter_is_refused_before_the_target_is_loaded(monkeypatch, target, tmp_path):
+    words = vocabulary_of(target)
+    narrow = write_speculators(tmp_path / "narrow", make(vocabulary=words))
+    assert "states of 32 numbers, and this target's have 64" in refused(
+        monkeypatch, settings(target, narrow, tmp_path)
+    )
+    other = write_flat(tmp_path / "other", make(hidden=64, vocabulary=words, words=40))
+    make_tiny_tokenizer("quite another text, of other words", 280).save_pretrained(other)
+    assert "comes with another tokenizer" in refused(monkeypatch, settings(target, other, tmp_path))
+    plain = settings(target, target, tmp_path)
+    assert "no drafter of a family that is known here" in refused(monkeypatch, plain)
+    for wrong in ({"draft_vocab_size": "many"}, {"hidden_size": -1}, {"vocab_size": None}):
+        odd = write_flat(tmp_path / "odd", make(hidden=64, vocabulary=words, words=40), **wrong)
+        assert "its config.json has no" in refused(monkeypatch, settings(target, odd, tmp_path))
+
+
+def test_medusa_guesses_as_its_format_says(tmp_path):
+    """Each head has residual blocks and a matrix of its own; there are as many as the file has."""
+    folder = write_medusa(tmp_path / "medusa", 50)
+    raw = torch.load(folder / "medusa_lm_head.pt", weights_only=True)
+    files = drafter_files(str(folder), tmp_path / "cache")
+    reading = medusa.read(files, TargetFacts("tiny", 32, 50, 6))
+    assert reading.reads == (6,)
+    weights = reading.load(Lent(torch.zeros(50, 32), CPU, torch.float32, False))
+    state = torch.randn(1, 32)
+    wanted = []
+    for head in range(HEADS):
+        x = state[0]
+        for block in range(2):
+            inner = raw[f"{head}.{block}.linear.weight"] @ x + raw[f"{head}.{block}.linear.bias"]
+            x = x + inner * torch.sigmoid(inner)
+        wanted.append(raw[f"{head}.2.weight"] @ x)
+    torch.testing.assert_close(weights.guess(state), torch.stack(wanted), atol=1e-3, rtol=1e-4)
+    assert weights.words.tokens == tuple(range(50))
+    with pytest.raises(UserError, match="made for owner/it"):
+        medusa.read(files, TargetFacts("tiny", 32, 51, 6))
+
+
+class Evil:
+    """Would run code when it is read."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("code of a pickle was run",))
+
+
+def test_a_pickle_is_read_as_tensors_alone_and_converted_once(monkeypatch, tmp_path):
+    folder = write_medusa(tmp_path / "medusa", 50)
+    first = drafter_files(str(folder), tmp_path / "cache")
+    assert first.weights[0].parent.parent == tmp_path / "cache" / "drafters"
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("converted twice"))
+    assert drafter_files(str(folder), tmp_path / "cache").shapes == first.shapes
+    monkeypatch.undo()
+    (folder / "medusa_lm_head.pt").write_bytes(pickle.dumps({"0.1.weight": Evil()}))
+    with pytest.raises(UserError, match="more than tensors"):
+        drafter_files(str(folder), tmp_path / "cache")
+    (folder / "medusa_lm_head.pt").unlink()
+    with pytest.raises(UserError, match="holds no weights"):
+        drafter_files(str(folder), tmp_path / "cache")
+
+
+def test_the_catalogue_names_drafters_of_known_families_at_commits():
+    titles = {family.title for family in FAMILIES}
+    for one in drafters():
+        assert one.family in titles
+        assert one.revision is None or len(one.revision) == 40
+        assert find(one.target) or "/" in one.target
+
+
+def eagle_of(folder: Path, words: int) -> Path:
+    return write_flat(folder, make(hidden=64, vocabulary=words, words=40))
+
+
+def dspark_of(folder: Path, words: int) -> Path:
+    model = tiny_dflash.make(
+        hidden=64, vocabulary=words, words=words, mask=words - 1, reads=(1, 2), anchored=True, rank=4, confident=True
+    )  # fmt: skip
+    return tiny_dflash.write_dspark(folder, model, num_target_layers=2)
+
+
+def medusa_of(folder: Path, words: int) -> Path:
+    return write_medusa(folder, words, 64)
+
+
+@pytest.mark.parametrize(
+    ("write", "method"), [(eagle_of, "feature"), (dspark_of, "block"), (medusa_of, "medusa")]
+)
+def test_the_audit_judges_a_drafter_of_a_folder(
+    target, tmp_path, monkeypatch, capsys, write, method
+):
+    """The command on real files: what it drafts changes neither greedy nor sampled answers, and the table names it."""
+    folder = write(tmp_path / "drafter", vocabulary_of(target))
+    monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path))
+    command = ["audit", "--methods", method, "--runs", "2", "--tokens", "3", "--precision", "fp32"]
+    models = ["--target", str(target), "--drafter", str(folder), "--device", "cpu"]
+    assert main([*command, *models]) == 0
+    assert f"{target.name} with drafter, fp32" in capsys.readouterr().out
+    found = load_last(tmp_path)
+    assert (found.drafter, found.held) == ("drafter", True)
+    assert [(row.name, row.verdict) for row in found.methods] == [
+        ("nothing", "held"), (method, "held"),
+    ]  # fmt: skip

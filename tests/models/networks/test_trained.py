@@ -1,0 +1,268 @@
+"""What runs is what was trained: the runtime's networks against the trainer's, and how trained folders are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import LlamaConfig
+
+from specdemo.config.errors import UserError
+from specdemo.engine.features import Features
+from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.compact_files import load_compact, read_state, save_compact
+from specdemo.models.networks.four_bit import dense, pack_linear, rounded, stacked
+from specdemo.models.networks.medusa import load_medusa
+from specdemo.models.networks.trained import find_trained
+from specdemo.training.block import plan_blocks
+from specdemo.training.card import Card
+from specdemo.training.data import Row
+from specdemo.training.eagle3_network import Eagle3Network
+from specdemo.training.feature_network import FeatureNetwork
+from specdemo.training.medusa import MedusaHeads
+from specdemo.training.package import draft_config, package
+from specdemo.training.student import Student
+from specdemo.training.trainer import trained_state
+
+HIDDEN, WORDS, READS, DEPTH = 64, 96, (1, 3), 4
+TEXT = [5, 17, 9, 40, 2, 61, 33, 8, 70, 11]
+CONFIG = LlamaConfig(
+    vocab_size=WORDS, hidden_size=HIDDEN, intermediate_size=128, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True,
+    initializer_range=0.1,
+)  # fmt: skip
+
+
+@pytest.fixture
+def target_folder(tmp_path):
+    folder = tmp_path / "target"
+    CONFIG.save_pretrained(folder)
+    return folder
+
+
+def make_student(**options) -> Student:
+    """A layer with random parts on top of a draft of two."""
+    torch.manual_seed(1)
+    base = Student(CONFIG).eval()
+    student = Student(draft_config(CONFIG, 1), base=base, **options).eval()
+    student.embed_tokens.weight.data = base.embed_tokens.weight.data
+    with torch.no_grad():
+        for name, parameter in student.named_parameters():
+            if name in ("mask", "inject.project.weight") or name.startswith("markov."):
+                parameter.normal_(std=0.1)
+    return student
+
+
+def as_stored(network: torch.nn.Module) -> None:
+    """Round a network's own matrices to 4 bits."""
+    for name, tensor in trained_state(network).items():
+        if tensor.ndim == 2:
+            network.get_parameter(name).data = rounded(tensor)
+
+
+def stored(student, kind, target_folder, folder, **facts):
+    """Write and load with its draft, and round the student as its files are; the draft is in 8 bits."""
+    options = {"device": torch.device("cpu"), "four_bit": False}
+    embedding, base = student.embed_tokens.weight.data, None
+    for part, name in ((student.base, "draft"), (student, kind)):
+        card = Card("target", "bf16", name, (0, 1), WORDS, (), 0, 0, 0.0, 0)
+        more = {} if part is student.base else {"extends": 2, **facts}
+        out = folder / name
+        package(trained_state(part), torch.arange(WORDS), target_folder, out, card, more)
+        base = load_compact(out, embedding, base=base, **options)
+    as_stored(student)
+    return base
+
+
+def states_of(length: int) -> torch.Tensor:
+    """(length, 2, H): the target's states over a text."""
+    return torch.randn(length, 2, HIDDEN, generator=torch.Generator().manual_seed(2))
+
+
+def kept(states: torch.Tensor) -> Features:
+    features = Features(READS)
+    features.write(0, list(states.unbind(1)))
+    features.gather(range(len(states)))
+    return features
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> None:
+    """Equal but for a draft model's 8 bits and for what is computed in bf16."""
+    one, other = one.float(), other.float()
+    assert F.cosine_similarity(one, other, dim=-1).min() > 0.998
+
+
+@pytest.mark.parametrize("known", [9, 6, 1])
+def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, known):
+    student = make_student(num_states=2)
+    weights = stored(student, "feature", target_folder, tmp_path / "out", reads=list(READS))
+    states = states_of(known)
+    model = CompactModel(weights, kept(states))
+    model.read(TEXT[:4])
+    model.read(TEXT[4:])
+    before = torch.zeros(1, len(TEXT), 2 * HIDDEN)
+    before[0, 1 : known + 1] = states.flatten(1)
+    with torch.no_grad():
+        final, _ = student.read(torch.tensor([TEXT]), before)
+    same(model.states[0], final[0, -1])
+    same(model.read([7]), F.linear(model.states[0].float(), weights.embedding.float()))
+    if known == len(TEXT) - 1:
+        without = CompactModel(weights)
+        without.read(TEXT)
+        assert F.cosine_similarity(without.states[0].float(), final[0, -1], dim=-1) < 0.99
+
+
+@pytest.mark.parametrize("made", [FeatureNetwork, Eagle3Network])
+def test_a_feature_drafter_without_a_draft_model_goes_on_from_its_own_states(
+    tmp_path, target_folder, made
+):
+    """What runs after a text and after two drafted tokens, in a chain and in a tree, is what the training unrolls."""
+    torch.manual_seed(1)
+    embedding = torch.randn(WORDS, HIDDEN) / 40
+    config = draft_config(CONFIG, 1)
+    network = made(config, 2, embedding, 40.0).eval()
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if name in ("feedback", "inject.project.weight"):
+                parameter.normal_(std=0.3)
+    card = Card("target", "bf16", "feature", (3,), WORDS, (), 0, 0, 0.0, 0)
+    facts = {"reads": list(READS), "feedback": True}
+    out = tmp_path / "feature"
+    package(
+        network.folded(), torch.arange(WORDS), target_folder, out, card, facts, alone=True
+    )  # fmt: skip
+    as_stored(network)
+    weights = load_compact(out, embedding, device=torch.device("cpu"), four_bit=False)
+    states = states_of(len(TEXT) - 3)
+    model = CompactModel(weights, kept(states))
+    model.read(TEXT[:-2])
+    found = [model.states[0]]
+    model.grow(TEXT[-2:], [-1, 0])
+    found.append(model.states[0])
+    for token in TEXT[-2:]:
+        model.read([token])
+        found.append(model.states[0])
+    before = torch.zeros(1, len(TEXT), 2 * HIDDEN)
+    before[0, 1 : len(TEXT) - 2] = states.flatten(1)
+    texts, rows = torch.tensor([TEXT]), torch.tensor([3, len(TEXT) - 3])
+    with torch.no_grad():
+        draft, wanted = network.begin(texts, before, rows)
+        same(found[0], wanted[1])
+        draft, first = network.go_on(draft, torch.tensor(TEXT[-2:-1]), torch.tensor([1]))
+        draft, second = network.go_on(draft, torch.tensor(TEXT[-1:]), torch.tensor([0]))
+    same(torch.stack(found[1:]), torch.cat([second, first, second]))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_block_is_guessed_as_it_was_trained(tmp_path, target_folder, causal):
+    student = make_student(num_states=2, depth=DEPTH, markov=(0, 0) if causal else (WORDS, 32))
+    facts = {"reads": list(READS), "depth": DEPTH, "causal": causal}
+    weights = stored(student, "jet" if causal else "block", target_folder, tmp_path / "o", **facts)
+    states = states_of(len(TEXT) - 1)
+    model = CompactModel(weights, kept(states))
+    model.read(TEXT[:3])
+    model.guess(TEXT[3:])
+    assert model.length == len(TEXT)
+    # The trainer's own layout: one block whose last known token is the text's last.
+    longer = [*TEXT, *[0] * (DEPTH - 1)]
+    row = Row("x", np.array(longer), len(TEXT) - 1, 0.0, 0)
+    plan = plan_blocks([row], DEPTH, [0], causal=causal)
+    width = plan.where.shape[1]
+    assert width == len(longer) + DEPTH - 1
+    before = torch.zeros(1, len(longer), 2 * HIDDEN)
+    before[0, 1 : len(TEXT)] = states.flatten(1)
+    unseen = torch.zeros(1, 1, width, width).masked_fill_(~torch.from_numpy(plan.seen), -1e30)
+    with torch.no_grad():
+        token_ids, where, anchors, ahead = (
+            torch.from_numpy(x) for x in (plan.token_ids, plan.where, plan.anchors, plan.ahead)
+        )
+        final, _ = student.read(token_ids, before, where, unseen, anchors, ahead)
+    same(model.states, final[0, torch.from_numpy(plan.here)])
+    if weights.markov:
+        previous, words = 12, torch.zeros(1, WORDS)
+        head = weights.markov
+        with torch.no_grad():
+            logits, sure = student.markov(final[0, -1:], words, torch.tensor([previous]))
+        same(head.bias(head.token[previous][None]), logits)
+        inputs = torch.cat([model.states[-1].float(), head.token[previous].float()])
+        assert float(inputs @ head.confidence) + head.constant == pytest.approx(
+            sure.item(), abs=0.15
+        )
+
+
+def test_medusa_guesses_as_it_was_trained(tmp_path, target_folder):
+    torch.manual_seed(3)
+    heads = MedusaHeads(3, HIDDEN)
+    with torch.no_grad():
+        for parameter in heads.parameters():
+            parameter.normal_(std=0.1)
+    card = Card("target", "bf16", "medusa", (), WORDS, (), 0, 0, 0.0, 0)
+    facts = {"reads": [3], "depth": 3}
+    package(heads.state_dict(), torch.arange(WORDS), target_folder, tmp_path / "o", card, facts)
+    as_stored(heads)
+    embedding = torch.randn(WORDS, HIDDEN)
+    weights = load_medusa(tmp_path / "o", embedding, device=torch.device("cpu"), four_bit=False)
+    state = torch.randn(1, HIDDEN).bfloat16()
+    with torch.no_grad():
+        wanted = torch.cat(heads(state.float())) @ embedding.T
+    same(weights.guess(state), wanted)
+
+
+def test_rounding_gives_what_the_kernel_computes_with():
+    weight = torch.randn(64, 64)
+    coarse = rounded(weight)
+    assert 0 < (weight - coarse).abs().max() < 0.3
+    assert all(len(group.unique()) <= 16 for group in coarse.reshape(-1, 32))
+    assert rounded(torch.ones(3, 5)).equal(torch.ones(3, 5))
+
+
+def test_what_is_stored_in_4_bits_runs_bit_by_bit(tmp_path):
+    """A matrix on disk is the one that the kernel and the compiled pass would be given without the file."""
+    weight, bias = torch.randn(96, 64).bfloat16(), torch.randn(96).bfloat16()
+    save_compact(tmp_path, {}, {"one.weight": weight, "mask": weight}, torch.arange(3), bits=4)
+    state = read_state(tmp_path)
+    assert isinstance(state["mask"], torch.Tensor)  # its rows are added, so they keep 8 bits
+    parts = [state["one.weight"], state["one.weight"]]
+    options = {"four_bit": True, "in_pass": True}
+    found = pack_linear(stacked(parts, torch.device("cpu")), torch.cat([bias, bias]), **options)
+    wanted = pack_linear(torch.cat([weight, weight]), torch.cat([bias, bias]), **options)
+    x = torch.randn(3, 64).bfloat16()
+    assert torch.equal(found(x), wanted(x))
+    if found.packed:
+        for part in ("codes", "scales", "zeros", "bias"):
+            assert torch.equal(getattr(found.packed, part), getattr(wanted.packed, part))
+    whole = pack_linear(parts[0], bias, four_bit=False)
+    torch.testing.assert_close(whole(x), F.linear(x, rounded(weight), bias))
+    assert torch.equal(dense(parts[0]).bfloat16(), rounded(weight))
+
+
+def loaded(hidden: int) -> SimpleNamespace:
+    """As much of a loaded target as is looked at."""
+    table = torch.nn.Embedding(WORDS, hidden)
+    model = SimpleNamespace(get_input_embeddings=lambda: table, get_output_embeddings=lambda: table)
+    return SimpleNamespace(
+        model=model, info=SimpleNamespace(name="tiny"), device=torch.device("cpu")
+    )
+
+
+def test_trained_folders_are_found_read_once_and_refused_for_other_targets(tmp_path, target_folder):
+    folder = str(tmp_path / "all")
+    student = make_student(num_states=2, depth=DEPTH)
+    weights = stored(student, "jet", target_folder, tmp_path / "all", reads=[1, 3], depth=DEPTH)
+    draft = replace(weights, layers=weights.layers[:2], extends=0)
+    found = find_trained(loaded(HIDDEN), draft, folder)
+    assert list(found) == ["jet"]
+    assert found["jet"].reads == READS
+    assert found["jet"].card["kind"] == "jet"
+    assert found["jet"].network() is found["jet"].network()
+    assert len(found["jet"].network().weights.layers) == 3
+    assert find_trained(loaded(HIDDEN), draft, "none") == find_trained(loaded(HIDDEN), draft) == {}
+    assert find_trained(loaded(HIDDEN), None, folder) == {}
+    with pytest.raises(UserError, match="another target"):
+        find_trained(loaded(32), draft, folder)
+    with pytest.raises(UserError, match="no folder"):
+        find_trained(loaded(HIDDEN), draft, str(tmp_path / "nothing"))

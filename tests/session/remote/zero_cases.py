@@ -1,0 +1,334 @@
+"""A page on ZeroGPU: `test_zero.py` runs this file in a process of its own, which it makes such a Space."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from contextvars import Context
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import zero_space
+from gradio.context import LocalContext
+from spaces.zero import decorator
+from tiny_files import make_tiny_model
+from zero_space import service
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.engine import cost
+from specdemo.session.remote import zero
+from specdemo.session.remote.zero import zero_door
+from specdemo.session.work import lab
+from specdemo.session.work.batch import Answer, Totals, answer_all
+from specdemo.session.work.proposals import Comparison
+from specdemo.session.work.race import run_race
+from specdemo.trace.events import FinishReason, RunFailed, RunFinished, RunStarted, Verified
+from specdemo.trace.metrics import output_ids
+
+SHORT = RunSettings(method="ngram", max_new_tokens=12, memory=False)
+LONG = RunSettings(method="nothing", max_new_tokens=4096, memory=False)
+CONTEXT = 8192  # so that a run lasts for seconds
+PROMPT = "the cat sat on"
+WAIT = 30.0
+TOKEN = "e30.e30.e30"  # of a visitor that Hugging Face knows: empty, but with a right form
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    make_tiny_model(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": CONTEXT}))
+    settings = AppSettings(
+        target=str(folder), draft=str(folder), store="none", trained="none", precision="fp32",
+        threads=1, cache_dir=tmp_path_factory.mktemp("cache"),
+    )  # fmt: skip
+    door = zero_door(settings)
+    door.load()
+    assert door.error is None, door.error
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # each worker measures again, and these need no good figures
+        for name, value in {"ROWS": (1, 2), "DRAFTING": (4,), "CONTEXT": 8, "FAR": 16}.items():
+            patch.setattr(cost, name, value)
+        yield door
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    service.answers.clear()
+    service.asked.clear()
+    service.allowed.clear()
+    service.released.clear()
+    yield
+    assert not service.answers
+    assert "specdemo-engine" not in {thread.name for thread in threading.enumerate()}
+
+
+def until(true, what):
+    end = time.monotonic() + WAIT
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def gpu(index, **changed):
+    return 200, {**zero_space.GPU, "nvidiaIndex": index, **changed}, {}
+
+
+def counted(door):
+    """New tokens, runs that reached their length, and runs that go on, as /metrics says."""
+    names = ("generation_tokens_total", 'finished_reason="length"', "num_requests_running ")
+    lines = [line for line in door.meter.text().decode().splitlines() if line[0] != "#"]
+    return tuple(
+        sum(float(line.split()[-1]) for line in lines if name in line and "_created" not in line)
+        for name in names
+    )
+
+
+def seconds_asked():
+    return [int(asked["durationSeconds"]) for asked in service.asked]
+
+
+def test_weights_are_placed_on_a_gpu_that_is_not_there_and_no_pass_is_made(door):
+    placed = door.link._placed.pair
+    assert next(placed.target.model.parameters()).device.type == "cuda"
+    assert next(placed.open_draft.model.model.parameters()).device.type == "cuda"
+    assert door.target.name
+    assert door.stop_ids
+    assert {method.name for method in door.methods() if method.available} >= {"auto", "draft_model"}
+    assert door.machine() is None
+    assert not service.asked
+
+
+def test_a_run_is_a_task_in_a_fork_and_lossless(door):
+    events = list(door.open().run(PROMPT, SHORT))
+    plain, drafted = ([e for e in events if e.lane == lane] for lane in ("plain", "speculative"))
+    assert output_ids(plain) == output_ids(drafted)
+    assert len(output_ids(drafted)) == 12
+    assert {type(event) for event in (plain[0], drafted[0])} == {RunStarted}
+    assert isinstance(drafted[-1], RunFinished)
+    (worker,) = service.allowed
+    assert worker != os.getpid()
+    assert seconds_asked() == [round(zero.START_SECONDS + zero.MARGIN * 24 * zero.TOKEN_SECONDS)]
+    until(lambda: service.released, "the GPU is not given back")
+    assert service.released == ["false"]
+
+
+def test_the_first_worker_tells_what_passes_cost_and_the_next_run_asks_for_that(door):
+    list(door.open().run(PROMPT, SHORT))
+    speed = door.link._speed
+    assert speed.token == door.machine()["verify"][0][1]
+    assert speed.start != zero.START_SECONDS
+    assert seconds_asked() == [speed.seconds(24)]
+    assert not service.allowed  # the worker of the run before
+    longer = door.open().run(PROMPT, RunSettings(max_new_tokens=4096))
+    next(longer)
+    longer.close()
+    until(lambda: service.released == ["false"] * 2, "a GPU is not given back")
+    assert seconds_asked()[0] < seconds_asked()[1]
+
+
+def test_what_a_visitor_s_runs_teach_travels_to_the_next_worker_until_it_is_forgotten(door):
+    service.answers += [gpu(0), gpu(1), gpu(2)]
+    conversation = door.open()
+    for told in (1, 2, 1):
+        ran = list(conversation.run(PROMPT, replace(SHORT, memory=True, baseline=False)))
+        assert len(ran[0].history) == told - 1
+        if told == 2:
+            conversation.forget()
+    assert len(set(service.allowed)) == 2  # two workers more
+    conversation.close()
+    assert conversation._visitor not in door.link._left
+
+
+def test_a_visitor_goes_on_in_another_worker_and_another_visitor_begins_anew(door):
+    service.answers += [gpu(1), gpu(2), gpu(1)]
+    one, other = door.open("a"), door.open("b")
+    first = list(one.run(PROMPT, SHORT))
+    again = list(one.run(PROMPT, SHORT))  # on another GPU
+    apart = list(other.run(PROMPT, SHORT))  # where the first one was
+    assert not service.allowed
+    assert again[0].prompt_tokens > first[0].prompt_tokens == apart[0].prompt_tokens
+    assert output_ids(apart) == output_ids(first)
+
+
+def test_two_visitors_at_once_have_two_workers(door):
+    service.answers += [gpu(1), gpu(2)]
+    runs = [door.open().run(PROMPT, LONG) for _ in range(2)]
+    said = [[next(run)] for run in runs]
+    for _ in range(8):  # in turn, while both go on
+        for events, run in zip(said, runs, strict=True):
+            events.append(next(run))
+    for run in runs:
+        run.close()
+    assert output_ids(said[0]) == output_ids(said[1])
+    until(lambda: service.released == ["false"] * 2, "a GPU is not given back")
+
+
+def test_stop_ends_the_task_and_the_worker_takes_the_next(door):
+    conversation, cancel, events = door.open(), threading.Event(), []
+    for event in conversation.run(PROMPT, LONG, cancel=cancel):
+        events.append(event)
+        if isinstance(event, Verified):
+            cancel.set()
+    assert events[-1].reason is FinishReason.CANCELLED
+    assert 1 <= events[-1].new_tokens < 4096
+    until(lambda: service.released, "the GPU is not given back")
+    assert conversation._messages[1]["content"]
+    assert isinstance(list(conversation.run(PROMPT, SHORT))[-1], RunFinished)
+    assert not service.allowed
+
+
+def test_a_killed_worker_is_a_sentence_and_what_was_said_is_kept(door):
+    service.answers += [gpu(3), gpu(3)]
+    conversation, events = door.open(), []
+    for event in conversation.run(PROMPT, LONG):
+        if isinstance(event, Verified) and event.step == 2:
+            os.kill(service.allowed[-1], signal.SIGKILL)
+        events.append(event)
+    failed = events[-1]
+    assert isinstance(failed, RunFailed)
+    assert (failed.message, failed.advice) == (zero.ABORTED, zero.ABORTED_ADVICE)
+    until(lambda: service.released, "the GPU is not given back")
+    assert service.released == ["true"]
+    last = list(conversation.run(PROMPT, SHORT))
+    assert last[0].prompt_tokens > 10
+    assert len(set(service.allowed)) == 2
+
+
+def as_visitor(run, token=TOKEN, blocks=None):
+    """What a run says to who has this token."""
+
+    def work():
+        headers = {"x-ip-token": token} if token else {}
+        LocalContext.request.set(SimpleNamespace(headers=Headers(headers)))
+        if blocks:
+            LocalContext.blocks.set(blocks)
+            LocalContext.event_id.set("event")
+        return list(run)
+
+    return Context().run(work)
+
+
+class Headers(dict):
+    """As a request has them."""
+
+
+REFUSED = [
+    ({"left": 5, "wait": 3 * 3600}, {}, "and you have 5 s left.", "run again after 3:00:00."),
+    ({"left": 5, "wait": 0}, {}, zero.RUNS, zero.RUNS_ADVICE),
+    ({"left": 500, "wait": -1}, {}, "more than one run may have", zero.LONG_ADVICE),
+]
+
+
+@pytest.mark.parametrize(("body", "headers", "message", "advice"), REFUSED)
+def test_a_refused_quota_is_a_sentence(door, body, headers, message, advice):
+    service.answers.append((429, body, headers))
+    with pytest.raises(UserError) as told:
+        as_visitor(door.open().run(PROMPT, SHORT))
+    assert message in told.value.message
+    assert advice in told.value.advice
+    assert told.value.unharmed == zero.UNHARMED
+    assert service.asked[0]["token"] == TOKEN
+    assert not service.allowed
+
+
+def test_a_visitor_whom_nobody_knows_and_a_service_that_is_down_are_sentences(door):
+    service.answers += [(429, {"left": 0, "wait": 1}, {}), (503, {}, {}), (500, {}, {})]
+    for message in (zero.NOBODY, zero.BUSY, zero.UNREACHED.split("{")[0]):
+        with pytest.raises(UserError) as told:
+            as_visitor(door.open().run(PROMPT, SHORT), token="")
+        assert told.value.message.startswith(message)
+
+
+class Queue:
+    """Of a page: who waits, and what is reported to them."""
+
+    def __init__(self):
+        self.active_jobs, self.said = [], []
+
+    def log_message(self, event_id, log, **told):
+        self.said.append(log)
+
+
+def test_a_visitor_reads_that_a_run_waits_for_a_gpu(door):
+    page = SimpleNamespace(_queue=Queue(), server=SimpleNamespace(config=SimpleNamespace(port=0)))
+    granted = "event: succeeded\ndata: " + zero_space.json.dumps(zero_space.GPU)
+    queued = {"X-Queuing-Reason": "node"}
+    service.answers += [
+        (200, ["event: ping\n\n", granted], queued),
+        (200, ["event: failed"], queued),
+    ]
+    events = as_visitor(door.open().run(PROMPT, SHORT), blocks=page)
+    assert isinstance(events[-1], RunFinished)
+    assert page._queue.said == [
+        "Waiting for a GPU to become available",
+        "Successfully acquired a GPU",
+    ]
+    with pytest.raises(UserError) as told:
+        as_visitor(door.open().run(PROMPT, SHORT), blocks=page)
+    assert told.value.message == zero.BUSY
+
+
+def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, monkeypatch):
+    lanes = [SHORT, RunSettings(method="draft_model", max_new_tokens=12, memory=False)]
+    race = list(run_race(door, PROMPT, lanes))
+    assert [place for place, event in race if event is None] == [0, 1]
+    assert [place for place, event in race if isinstance(event, RunFinished)] == [0, 1]
+    assert len(service.asked) == 1
+
+    before = counted(door)
+    batch = list(answer_all(door, [PROMPT, "a bird", " "], SHORT))
+    assert counted(door) == (before[0] + 24, before[1] + 2, 0)
+    last = {part.number: part for part in batch if isinstance(part, Answer)}
+    assert [last[number].state for number in range(3)] == ["done", "done", "failed"]
+    assert "empty" in str(last[2].error)
+    assert batch[-1].new_tokens == sum(answer.new_tokens for answer in last.values()) == 24
+    assert len(service.asked) == 2
+
+    few = [
+        one for one in door._about["methods"] if one["name"] in ("nothing", "ngram", "draft_model")
+    ]
+    monkeypatch.setitem(
+        door._about, "methods", few
+    )  # the others want more of a GPU than stands in for it
+    comparison = Comparison(door)
+    *_, text = comparison.write(PROMPT, most=8)
+    guesses = {guess.method: guess for guess in comparison.guesses(text, 3, RunSettings())}
+    assert guesses["draft_model"].verified
+    assert list(guesses) == [method.name for method in door.methods() if method.name != "nothing"]
+    assert len(service.asked) == 4
+    until(lambda: len(service.released) == 4, "a GPU is not given back")
+
+
+def test_experiments_work_there_and_a_batch_can_be_stopped(door):
+    assert len(list(lab.taken_back(door, threading.Event()).tokens)) == lab.SHOWN
+    cancel = threading.Event()
+    parts = []
+    for part in answer_all(door, [PROMPT] * 2, LONG, cancel=cancel):
+        parts.append(part)
+        if isinstance(part, Answer) and part.new_tokens:
+            cancel.set()
+    *_, totals = parts
+    assert isinstance(totals, Totals)
+    ends = {part.number: part.state for part in parts if isinstance(part, Answer)}
+    assert set(ends.values()) == {"stopped"}
+    assert counted(door)[2] == 0
+    until(lambda: len(service.released) == 2, "a GPU is not given back")
+
+
+def test_a_model_that_cannot_be_loaded_leaves_a_page_that_is_served(tmp_path):
+    before = len(decorator.decorated_cache)
+    door = zero_door(AppSettings(target=str(tmp_path / "nothing"), cache_dir=tmp_path))
+    door.load()
+    assert door.error
+    assert not door.ready
+    assert len(decorator.decorated_cache) > before
+    door.start()  # the page was opened: nothing is tried again in another thread
+    assert "specdemo-connect" not in {thread.name for thread in threading.enumerate()}

@@ -1,0 +1,285 @@
+"""Several prompts at once: each answered as alone, failures kept apart, everything stopped and joined when asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from conftest import loaded
+from letters import tiny_pair
+
+from specdemo.cli import console
+from specdemo.cli.parser import main
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.session.studio import Studio
+from specdemo.session.work.batch import Answer, State, Totals, answer_all
+from specdemo.trace.events import (
+    FinishReason,
+    ModelInfo,
+    Node,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Verified,
+)
+from specdemo.trace.metrics import measure
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SETTINGS = RunSettings(method="nothing", max_new_tokens=12)
+WAIT = 30.0
+
+
+class ScriptedStudio:
+    """Conversations whose prompts say what happens to them; counts how many go on, and at most did."""
+
+    ready, whole = True, False
+
+    def __init__(self, steps=3):
+        self.steps = steps
+        self.target = ModelInfo("tiny")
+        self.lock = threading.Lock()
+        self.open_now = self.most_open = self.closed = 0
+
+    def open(self):
+        with self.lock:
+            self.open_now += 1
+            self.most_open = max(self.most_open, self.open_now)
+        return SimpleNamespace(run=self.run, close=self.close)
+
+    def close(self):
+        with self.lock:
+            self.open_now -= 1
+            self.closed += 1
+
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
+        assert not settings.baseline
+        if prompt == "refused":
+            raise UserError("It is too long.", advice="Shorten it.")
+        if prompt == "broken":
+            raise ValueError("no such token")
+        yield RunStarted("speculative", settings.method, prompt, {}, self.target)
+        for step in range(10**6 if prompt == "forever" else self.steps):
+            if cancel.is_set():
+                yield RunFinished("speculative", FinishReason.CANCELLED, step, 0.1 * step)
+                return
+            if prompt == "failing" and step == 1:
+                yield RunFailed("speculative", "No memory.", "All is well.", "Shorten it.")
+                return
+            cancel.wait(0.002)
+            kept = (Node(step, f" {prompt}"), Node(0, " refused"))
+            own = Node(step, "<end>" if step == self.steps - 1 else f"{step}")
+            yield Verified("speculative", step, kept, (0,), own, 0, 0, 0, 0.1 * (step + 1))
+        yield RunFinished("speculative", FinishReason.STOP, 2 * self.steps, 0.1 * self.steps)
+
+
+def finish(batch):
+    """The last answer to each prompt, in order, and the totals."""
+    *answers, totals = batch
+    assert isinstance(totals, Totals)
+    ended = {answer.number: answer for answer in answers if answer.ended}
+    assert sum(answer.ended for answer in answers) == len(ended) == totals.prompts
+    return [ended[place] for place in sorted(ended)], totals
+
+
+def alive():
+    return [thread for thread in threading.enumerate() if "specdemo-batch" in thread.name]
+
+
+def test_one_that_fails_keeps_its_error_and_the_others_go_on():
+    studio = ScriptedStudio()
+    prompts = ["a", "refused", "failing", "broken", "b"]
+    answers, totals = finish(answer_all(studio, prompts, SETTINGS, at_once=2))
+    assert [answer.state for answer in answers] == ["done", "failed", "failed", "failed", "done"]
+    assert [answer.text for answer in answers] == [" a0 a1 a", "", " failing0", "", " b0 b1 b"]
+    assert [str(answer.error or "") for answer in answers] == [
+        "",
+        "It is too long. Shorten it.",
+        "No memory. All is well. Shorten it.",
+        "The run broke: no such token. Run again.",
+        "",
+    ]
+    assert (totals.prompts, totals.failed, totals.new_tokens) == (5, 3, 6 + 2 + 6)
+    assert totals.tokens_per_second == pytest.approx(14 / totals.seconds)
+    assert studio.most_open == 2
+    assert (studio.open_now, studio.closed) == (0, 5)
+
+
+def test_answers_grow_one_step_at_a_time_and_count_like_the_metrics():
+    studio = ScriptedStudio()
+    *grown, _ = answer_all(studio, ["a"], SETTINGS)
+    assert [answer.state for answer in grown] == ["running"] * 4 + ["done"]
+    assert [answer.new_tokens for answer in grown] == [0, 2, 4, 6, 6]
+    events = list(studio.run("a", replace(SETTINGS, baseline=False), cancel=threading.Event()))
+    metrics = measure(events)
+    assert grown[-1].tokens_per_second == pytest.approx(metrics.tokens_per_second)
+    assert grown[0].tokens_per_second is None
+
+
+def test_cancelling_stops_those_that_run_and_those_that_wait():
+    studio, cancel = ScriptedStudio(), threading.Event()
+    batch = answer_all(studio, ["forever"] * 3, SETTINGS, at_once=2, cancel=cancel)
+    seen = [next(batch) for _ in range(10)]
+    cancel.set()
+    answers, totals = finish([*seen, *batch])
+    assert {answer.state for answer in answers} == {State.STOPPED}
+    assert totals.failed == 0
+    assert studio.closed == 2  # the third was never begun
+    assert totals.new_tokens == sum(answer.new_tokens for answer in answers) > 0
+    assert alive() == []
+
+
+def test_closing_the_generator_stops_and_joins_its_threads():
+    studio = ScriptedStudio()
+    batch = answer_all(studio, ["forever"] * 3, SETTINGS, at_once=2)
+    next(batch)
+    assert alive()
+    batch.close()
+    assert alive() == []
+    assert studio.open_now == 0
+
+
+def test_nothing_runs_with_settings_out_of_range():
+    studio = ScriptedStudio()
+    with pytest.raises(UserError, match="maximum number of tokens"):
+        next(answer_all(studio, ["a"], RunSettings(max_new_tokens=0)))
+    with pytest.raises(UserError, match="0 prompts at once"):
+        next(answer_all(studio, ["a"], SETTINGS, at_once=0))
+    assert studio.closed == 0
+
+
+def test_no_prompts_are_no_answers():
+    (totals,) = answer_all(ScriptedStudio(), [], SETTINGS)
+    assert (totals.prompts, totals.new_tokens) == (0, 0)
+
+
+@pytest.fixture(scope="module")
+def tiny_studio():
+    """A real studio whose pair is a tiny target with a letter a token."""
+    studio = Studio(AppSettings(target="tiny", draft="none"))
+    studio.use(loaded(tiny_pair()))
+    return studio
+
+
+@pytest.mark.parametrize("method", ["nothing", "ngram"])
+def test_each_prompt_is_answered_as_it_is_alone(tiny_studio, method):
+    prompts = ["abcabc", "hello", "zzz", "the cat and the cat"]
+    settings = replace(SETTINGS, method=method, max_new_tokens=24)
+    alone = [finish(answer_all(tiny_studio, [prompt], settings))[0][0] for prompt in prompts]
+    together, totals = finish(answer_all(tiny_studio, [*prompts, " "], settings))
+    assert [answer.text for answer in together[:-1]] == [answer.text for answer in alone]
+    assert len({answer.text for answer in alone}) > 1
+    assert all(answer.new_tokens == 24 for answer in together[:-1])
+    assert str(together[-1].error).startswith("The prompt is empty.")
+    assert (totals.new_tokens, totals.failed) == (4 * 24, 1)
+
+
+def test_prompts_share_passes(tiny_studio):
+    shared = []
+
+    class Watching:
+        """The studio's conversations; keeps how many runs shared each step."""
+
+        ready, whole, target = True, False, tiny_studio.target
+
+        def open(self):
+            conversation = tiny_studio.open()
+
+            def run(*arguments, **options):
+                for event in conversation.run(*arguments, **options):
+                    shared.append(getattr(event, "runs", None) or 1)
+                    yield event
+
+            return SimpleNamespace(run=run, close=conversation.close)
+
+    finish(answer_all(Watching(), ["abc", "hello", "zzz"], replace(SETTINGS, max_new_tokens=60)))
+    assert max(shared) > 1
+
+
+def test_prompts_that_begin_after_another_model_was_loaded_end_with_a_sentence():
+    """Nobody asked that model. What had begun goes on with the pair it began with."""
+    studio = Studio(AppSettings(target="tiny", draft="none"))
+    studio.use(loaded(tiny_pair()))
+    settings = replace(SETTINGS, max_new_tokens=200)
+    batch = answer_all(studio, ["abc", "def", "ghi"], settings, at_once=1)
+    begun = next(batch)
+    other = tiny_pair()
+    other = replace(other, target=replace(other.target, info=ModelInfo("another", precision="nf4")))
+    studio.use(loaded(other))
+    (first, *rest), totals = finish([begun, *batch])
+    assert (first.state, first.new_tokens, totals.failed) == (State.DONE, 200, 2)
+    for answer in rest:
+        assert (answer.state, answer.text) == (State.FAILED, "")
+        assert "another in nf4" in str(answer.error)
+
+
+def test_the_pair_that_is_not_loaded_is_told_for_each_prompt():
+    answers, totals = finish(answer_all(Studio(AppSettings()), ["a", "b"], SETTINGS))
+    assert totals.failed == 2
+    assert all("still loading" in str(answer.error) for answer in answers)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """The command line with a scripted studio."""
+    studio = ScriptedStudio()
+    monkeypatch.setattr(console, "open_studio", lambda _: studio)
+    return studio
+
+
+def test_run_answers_a_file_of_lines(terminal, tmp_path, capsys):
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("a\n\n  \x1b[31mb\n", encoding="utf-8")
+    assert main(["run", "--prompts", str(prompts), "--at-once", "1"]) == 0
+    told = capsys.readouterr().out
+    assert " a0 a1 a\n" in told
+    assert "\x1b" not in told
+    assert "\\x1b[31mb" in told
+    *_, last = told.strip().splitlines()
+    assert last.startswith("2 prompts, 12 tokens in ")
+    assert last.endswith("tokens/s together")
+    assert terminal.most_open == 1
+
+
+def test_run_answers_a_suite_as_json_and_tells_a_failure(terminal, tmp_path, capsys):
+    prompts = tmp_path / "prompts.jsonl"
+    rows = [{"turns": ["a", "later"]}, {"prompt": "refused"}]
+    prompts.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert main(["run", "--prompts", str(prompts), "--json"]) == 1
+    told = capsys.readouterr()
+    *answers, totals = map(json.loads, told.out.splitlines())
+    by_prompt = {answer["prompt"]: answer for answer in answers}
+    assert by_prompt["a"]["text"] == " a0 a1 a"
+    assert by_prompt["a"]["new_tokens"] == 6
+    assert by_prompt["a"]["error"] is None
+    assert by_prompt["refused"]["error"] == "It is too long. Shorten it."
+    assert (totals["prompts"], totals["failed"]) == (2, 1)
+    assert "first turn" in told.err
+    assert terminal.closed == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "one prompt or"),
+        (["hello", "--prompts", "{file}"], "one prompt or"),
+        (["--prompts", "{file}", "--save", "x"], "--save"),
+        (["--prompts", "{file}", "--online-weights", "x"], "--online-weights"),
+        (["--prompts", "{file}-not"], "cannot be read"),
+        (["--prompts", "{file}"], "no prompts"),
+    ],
+)
+def test_run_refuses_what_does_not_go_together(terminal, tmp_path, capsys, arguments, message):
+    file = tmp_path / "empty.txt"
+    file.write_text("\n \n", encoding="utf-8")
+    assert main(["run", *(word.format(file=file) for word in arguments)]) == 1
+    assert message in capsys.readouterr().err
+    assert terminal.closed == 0
+
+
+def test_an_answer_begins_as_one_that_waits():
+    assert Answer(0, "a").state is State.WAITING
+    assert not Answer(0, "a").ended

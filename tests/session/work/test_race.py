@@ -1,0 +1,234 @@
+"""A race: each lane warmed up and run alone, stopped within a step, refused before it begins; races of recorded runs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.session.admission import Admission
+from specdemo.session.menu import MethodInfo
+from specdemo.session.work.race import WARM_UP, recorded_races, recorded_together, run_race
+from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
+from specdemo.ui.race_lines import lane_title
+from specdemo.ui.streaming import Task
+from specdemo.ui.tabs.race import RaceHandlers, read_lanes
+from specdemo.ui.view import RUNS
+
+LANES = [RunSettings(method="nothing"), RunSettings(method="tree")]
+
+
+class ScriptedStudio:
+    """Conversations that take as many steps as they may; keeps what was run, and how many at once."""
+
+    ready, error, replay_only, whole = True, None, None, False
+    settings = AppSettings()
+    target = ModelInfo("tiny")
+    admission = Admission(lambda: 8, 8)
+
+    def __init__(self):
+        self.ran, self.open_now, self.most_open = [], 0, 0
+
+    def methods(self):
+        read = ("policy", "lookahead")
+        known = [("nothing", (), True), ("tree", read, True), ("medusa", read, False)]
+        return [
+            MethodInfo(name, name.title(), "", options, there, "Nobody trained it.")
+            for name, options, there in known
+        ]
+
+    def open(self):
+        self.open_now += 1
+        self.most_open = max(self.most_open, self.open_now)
+        return SimpleNamespace(run=self.run, close=self.close)
+
+    def close(self):
+        self.open_now -= 1
+
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
+        assert not settings.baseline
+        if prompt == "refused":
+            raise UserError("It is too long.")
+        self.ran.append((settings.method, settings.max_new_tokens))
+        yield RunStarted("speculative", settings.method, prompt, {}, ModelInfo("tiny"))
+        for step in range(settings.max_new_tokens):
+            if cancel.is_set():
+                yield RunFinished("speculative", FinishReason.CANCELLED, step, 0.1 * step)
+                return
+            yield Verified("speculative", step, (), (), Node(step, "a"), 0, 0, 0, 0.1 * (step + 1))
+        yield RunFinished("speculative", FinishReason.LENGTH, step + 1, 0.1 * (step + 1))
+
+
+def test_lanes_run_one_after_the_other_each_after_a_warm_up_that_is_not_told():
+    studio = ScriptedStudio()
+    told = list(run_race(studio, "a", LANES))
+    assert studio.ran == [(name, n) for name in ("nothing", "tree") for n in (WARM_UP, 128)]
+    assert (studio.most_open, studio.open_now) == (1, 0)
+    assert [place for place, event in told if event is None] == [0, 1]
+    assert [place for place, event in told if isinstance(event, RunStarted)] == [0, 1]
+    assert sum(isinstance(event, Verified) for _, event in told) == 2 * 128
+    assert [place for place, _ in told] == sorted(place for place, _ in told)
+
+
+def test_stop_ends_the_lane_within_a_step_and_begins_no_other():
+    studio, cancel = ScriptedStudio(), threading.Event()
+    seen = 0
+    for _, event in run_race(studio, "a", LANES, cancel=cancel):
+        seen += isinstance(event, Verified)
+        if seen == 5:
+            cancel.set()
+    assert seen == 5
+    assert [method for method, _ in studio.ran] == ["nothing", "nothing"]
+    assert studio.open_now == 0
+
+
+@pytest.mark.parametrize(
+    ("lanes", "message"),
+    [
+        (LANES[:1], "2 to 4 lanes"),
+        (LANES * 3, "2 to 4 lanes"),
+        ([LANES[0], RunSettings(method="medusa")], "Medusa cannot race. Nobody trained it."),
+        ([LANES[0], RunSettings(method="magic")], "no drafting method"),
+        ([LANES[0], RunSettings(method="tree", lookahead=0)], "lookahead"),
+    ],
+)
+def test_a_race_that_cannot_be_run_is_refused_before_it_begins(lanes, message):
+    studio = ScriptedStudio()
+    with pytest.raises(UserError, match=message):
+        list(run_race(studio, "a", lanes))
+    assert studio.ran == []
+
+
+def test_a_race_that_nobody_looks_at_any_more_frees_its_caches():
+    studio = ScriptedStudio()
+    race = run_race(studio, "a", LANES)
+    while next(race)[1] is None:
+        pass
+    race.close()
+    assert studio.open_now == 0
+
+
+def lines_of(stream):
+    return [json.loads(line) for line in stream.splitlines()]
+
+
+def controls(*methods, tokens=10):
+    values = {"temperature": 0.0, "max_new_tokens": tokens, "seed": 0}
+    for number, name in enumerate(methods, 1):
+        values |= {f"method {number}": name, f"policy {number}": "cost", f"lookahead {number}": 6}
+    return values
+
+
+def race_of(races, prompt, *methods):
+    task, first = races.begin(None)
+    *_, last = races.run(task, prompt, len(methods), controls(*methods, "tree", "tree"))
+    return first, last
+
+
+def test_the_stream_names_its_lanes_first_and_says_whose_events_come():
+    races = RaceHandlers(ScriptedStudio(), RUNS)
+    first, last = race_of(races, "hello", "nothing", "tree")
+    assert lines_of(first)[0]["waiting"]
+    lines = lines_of(last)
+    assert [line["type"] for line in lines[:3]] == ["open", "lane", "lane"]
+    assert [line["title"] for line in lines[1:3]] == ["Nothing", "Tree: by cost, up to 6"]
+    assert lines[-1] == {"type": "raced"}
+    turns = [(i, line["index"]) for i, line in enumerate(lines) if line["type"] == "lane"][2:]
+    assert [index for _, index in turns] == [0, 1]
+    assert all(lines[i + 1]["type"] == "started" for i, _ in turns)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "method", "said"),
+    [("", "tree", "no prompt"), ("refused", "tree", "too long"), ("a", "medusa", "cannot race")],
+)
+def test_what_cannot_be_raced_is_a_sentence(prompt, method, said):
+    races = RaceHandlers(ScriptedStudio(), RUNS)
+    _, last = race_of(races, prompt, "nothing", method)
+    notices = [line["message"] for line in lines_of(last) if line["type"] == "notice"]
+    assert len(notices) == 1
+    assert said in notices[0]
+
+
+def test_what_is_dropped_shows_nothing_more():
+    races, task = RaceHandlers(ScriptedStudio(), RUNS), Task()
+    races.replay(task, None)
+    shown = list(races.run(task, "a", 2, controls("nothing", "tree")))
+    assert not any(isinstance(value, str) for value in shown)
+    assert not races.studio.ran
+
+
+def test_lanes_are_read_from_the_page_and_called_by_what_they_do():
+    plain, tree = read_lanes(controls("nothing", "tree"), AppSettings())
+    assert (tree.method, tree.policy, tree.lookahead, tree.max_new_tokens) == (
+        "tree",
+        "cost",
+        6,
+        10,
+    )
+    assert not tree.fallback
+    with pytest.raises(UserError, match="empty"):
+        read_lanes({**controls("tree"), "temperature": None}, AppSettings())
+    methods = [
+        MethodInfo("tree", "Tree", "", ("policy", "lookahead"), available=True),
+        MethodInfo("nothing", "Plain", "", (), available=True),
+        MethodInfo("auto", "Auto", "", ("lookahead",), available=True),
+    ]
+    assert lane_title(methods, "nothing", plain.to_dict()) == "Plain"
+    assert lane_title(methods, "tree", {"policy": "constant", "lookahead": 3}) == "Tree: always 3"
+    assert lane_title(methods, "auto", {"lookahead": 4}) == "Auto: up to 4 deep"
+    assert lane_title(methods, "gone", {"policy": "constant", "lookahead": 3}) == "gone: always 3"
+
+
+@pytest.fixture
+def recordings(tmp_path):
+    """A folder of recorded runs: an index, and files that nobody reads."""
+    runs = [
+        ("a", "p", {"method": "draft_model"}, "nf4"),
+        ("b", "p", {"method": "tree"}, "nf4"),
+        ("c", "p", {"method": "tree", "sampling": {"temperature": 1.0}}, "nf4"),
+        ("d", "p", {"method": "quantised_self"}, "bf16"),
+        ("e", "p", {"method": "nothing"}, "nf4"),
+        ("f", "q", {"method": "tree"}, "nf4"),
+        ("gone", "q", {"method": "ngram"}, "nf4"),
+    ]
+    entries = [
+        {"name": name, "title": name, "prompt": prompt, "settings": settings, "precision": kind}
+        for name, prompt, settings, kind in runs
+    ]
+    (tmp_path / "index.json").write_text(json.dumps({"runs": entries}), encoding="utf-8")
+    for name, *_ in runs[:-1]:
+        (tmp_path / f"{name}.jsonl").write_text("", encoding="utf-8")
+    return tmp_path
+
+
+def test_recorded_runs_race_when_text_target_and_rule_are_the_same(recordings):
+    together = [[lane.run for lane in lanes] for lanes in recorded_together(recordings)]
+    assert together == [["a", "b"], ["c"], ["d"], ["f"]]
+    methods, precisions = recorded_races(recordings)
+    assert [(lane.run, lane.lane) for lane in methods.lanes] == [
+        ("a", "plain"),
+        ("a", "speculative"),
+        ("b", "speculative"),
+    ]
+    assert precisions.precisions
+    assert [(lane.run, lane.method, lane.precision) for lane in precisions.lanes] == [
+        ("a", "nothing", "nf4"),
+        ("a", "draft_model", "nf4"),
+        ("d", "nothing", "bf16"),
+        ("d", "quantised_self", "bf16"),
+    ]
+
+
+def test_a_recorded_race_names_the_runs_to_fetch(recordings):
+    races = RaceHandlers(ScriptedStudio(), recordings)
+    opening, *lanes, raced = lines_of(races.recording(1))
+    assert opening["source"] == "recorded"
+    assert [lane["run"] for lane in lanes] == ["a", "a", "d", "d"]
+    assert lanes[0]["title"].startswith("nf4: ")
+    assert raced == {"type": "raced"}
+    assert len(races.choices()) == 2

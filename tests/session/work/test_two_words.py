@@ -1,0 +1,94 @@
+"""DSpark's counter-example: stopping is exact, looking back gives .85 / .15, by listing and by running."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from conftest import run_lane
+
+from specdemo.drafters.look_back import LookBack
+from specdemo.drafters.oracle import always_right, always_wrong
+from specdemo.engine.forward import answered
+from specdemo.engine.types import Drafter
+from specdemo.session.work.two_words import (
+    TARGET,
+    Draws,
+    after_unlikely,
+    as_table,
+    demonstrate,
+    first_non_improvement,
+    first_word,
+)
+from specdemo.trace.metrics import output_ids
+
+LOOKED_BACK = (Fraction(17, 20), Fraction(3, 20))
+
+
+def test_every_draft_listed():
+    assert first_word(after_unlikely) == TARGET
+    assert first_word(first_non_improvement) == TARGET
+    assert first_word(after_unlikely, looks_back=True) == LOOKED_BACK
+    assert first_word(lambda _drawn: False) == TARGET  # without a draft
+
+
+def test_the_non_improvement_lies_inside_the_lookahead():
+    """Else the scheduler would be a constant and prove nothing."""
+    assert [first_non_improvement([0] * count) for count in range(4)] == [True, True, True, False]
+
+
+def test_the_real_loop_gives_what_was_listed():
+    rows = demonstrate(2_000)
+    assert [row.exact for row in rows] == [TARGET, TARGET, LOOKED_BACK]
+    assert [row.lossless for row in rows] == [True, True, False]
+    assert all(row.p_exact > 0.001 for row in rows)
+    assert rows[0].p_target > 0.001
+    assert rows[1].p_target > 0.001
+    assert rows[2].p_target < 1e-12
+    table = as_table(rows).splitlines()
+    assert len(table) == 5
+    assert table[-1].startswith("| look back")
+    assert "0.85 / 0.15" in table[-1]
+
+
+def test_looking_back_says_what_it_dropped_and_that_it_is_lossy():
+    drafter = LookBack(Draws(after_unlikely, seed=1), 0.8)
+    for _ in range(50):
+        proposal = answered(drafter.propose([0], 4))
+        assert 1 not in proposal.token_ids[-1:]
+        assert len(proposal.confidences) == len(proposal.draft_probs) == len(proposal)
+        assert "lossy" in proposal.reason
+
+
+@pytest.mark.parametrize("oracle", ["right", "wrong"])
+def test_dropping_chosen_tokens_changes_nothing(target_weights, oracle):
+    prompt = [5, 6, 7, 5]
+    plain = output_ids(run_lane(target_weights, always_right([], 0), prompt))
+    inner = (
+        always_right(prompt + plain, 4)
+        if oracle == "right"
+        else always_wrong(prompt + plain, 4, 64)
+    )
+    dropping = LookBack(Unsure(inner), 0.5)
+    events = run_lane(target_weights, dropping, prompt)
+    assert output_ids(events) == plain
+    assert "lossy" not in answered(dropping.propose(prompt, 4)).reason
+    assert len(answered(dropping.propose(prompt, 4))) == 2
+
+
+class Unsure(Drafter):
+    """The same chain, whose third and later tokens it holds unlikely."""
+
+    def __init__(self, drafter):
+        self.drafter = drafter
+
+    def start(self, prompt_ids):
+        return self.drafter.start(prompt_ids)
+
+    def propose(self, committed, budget):
+        proposal = yield from self.drafter.propose(committed, budget)
+        return replace(proposal, confidences=(0.9, 0.9, 0.1, 0.1)[: len(proposal)])
+
+    def observe(self, outcome):
+        self.drafter.observe(outcome)
