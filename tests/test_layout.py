@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,11 @@ PENDING = {
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def room_of(module: str) -> str:
     """`engine` for specdemo.engine.loop, `models.files` for specdemo.files.hub."""
     parts = module.split(".")[1:]
@@ -68,10 +74,11 @@ def layer_of(path: Path) -> str:
     return room_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     """Every imported module's dotted name, also the ones inside functions and `if TYPE_CHECKING`."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -118,7 +125,7 @@ DOOR = {f"specdemo.kernels.{name}" for name in ("runtime", "packing", "cpu_featu
 def test_the_kernels_have_one_door(path: Path) -> None:
     """Weights are packed by `packing`, everything else goes through `runtime`."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom) and node.module == "specdemo.kernels":
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -146,7 +153,7 @@ def test_nothing_up_to_the_session_prints_sleeps_or_knows_the_page(path: Path) -
     assert not {name.partition(".")[0] for name in imports_of(path)} & {"gradio", "plotly", "rich"}
     calls = {
         ast.unparse(node.func)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call)
     }
     assert not calls & {"print", "sleep", "time.sleep"}
@@ -154,7 +161,7 @@ def test_nothing_up_to_the_session_prints_sleeps_or_knows_the_page(path: Path) -
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_every_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert ast.get_docstring(parsed(path))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""Docstrings and comments use standard technical English: no dialect words, no clause that starts with a bare "what".
+
+`python tests/test_language.py [PATH ...]` lists the sentences that match, with file and line.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("specdemo", "tests")
+
+# A clause without a noun: "what it takes", "who asks", "whose bits", "what of it is cached".
+BARE_CLAUSE = re.compile(r"\b(what|whatever|who(?!le)|whoever|whom)\b", re.IGNORECASE)
+# A docstring that is no sentence: it starts with a relative word or a preposition.
+FRAGMENT = re.compile(r"^(what|where|who|whose|of|that|those|how|beyond|see)\b", re.IGNORECASE)
+DIALECT = re.compile(
+    r"""\b(
+    says? | said | saying | tells? | told | asks? | asked | asking | knows? | wants? | wanted
+    | stands? | stood | standing | takes?\ (over|what|it|them|long) | likeliest | anew | at\ once | unharmed
+    | go(es)?\ on | going\ on | went\ on | gone\ on | go\ together | begins? | begun | began
+    | beside | besides | judges? | judged | judging | foresees? | foreseen | lanes? | pieces? | dear | dearer | dearest
+    | nobody | somebody | whichever\ way | a\ look | looks? | looked | believes? | believed | promises? | promised
+    | comes?\ together | hangs? | hung | lent | harm | harms? | meant | thinks | thought | holds? | held
+    | brings? | brought | gone | gives?\ up | learns?\ of | hears? | heard | likes? | he | she | him | his | her
+    | share\ of | places? | together | keeps? | kept | anyhow
+    )\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+CODE = re.compile(r"``.*?``|`[^`]*`|https?://\S+|\"[^\"]*\"|\*[^*]*\*")
+DIRECTIVE = re.compile(r"^(noqa|type:|fmt:|pragma|pylint|mypy|!|-\*-)")
+
+
+def sentences(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of each docstring and each block of comments of a module."""
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        for item in body if isinstance(body, list) else ():
+            value = item.value if isinstance(item, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value.lineno, value.value
+    block, last = list[str](), -1
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        text, line = token.string.lstrip("#").strip(), token.start[0]
+        if not text or DIRECTIVE.match(text):
+            continue
+        if block and line == last + 1 and not token.line[: token.start[1]].strip():
+            block.append(text)
+        else:
+            if block:
+                yield last - len(block) + 1, " ".join(block)
+            block = [text]
+        last = line
+    if block:
+        yield last - len(block) + 1, " ".join(block)
+
+
+def findings(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, kind (`clause` or `dialect`) and text of what to rewrite."""
+    for line, text in sentences(path):
+        bare = CODE.sub("x", text)
+        if BARE_CLAUSE.search(bare):
+            yield line, "clause", text
+        elif FRAGMENT.match(bare.strip()) or DIALECT.search(bare):
+            yield line, "dialect", text
+
+
+def python_files() -> list[Path]:
+    return sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def shares() -> dict[str, float]:
+    total = sum(1 for path in python_files() for _ in sentences(path))
+    kinds = [kind for path in python_files() for _, kind, _ in findings(path)]
+    return {
+        "clause": kinds.count("clause") / total,
+        "any": len(kinds) / total,
+    }
+
+
+def test_at_most_one_in_twenty_sentences_uses_the_old_dialect(shares: dict[str, float]) -> None:
+    assert shares["any"] <= 0.54
+
+
+def test_at_most_one_in_a_hundred_has_a_clause_without_a_noun(shares: dict[str, float]) -> None:
+    assert shares["clause"] <= 0.25
+
+
+if __name__ == "__main__":
+    chosen = [Path(name) for name in sys.argv[1:]] or [ROOT / folder for folder in FOLDERS]
+    files = [
+        file
+        for path in chosen
+        for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))
+    ]
+    counted = sum(1 for file in files for _ in sentences(file))
+    rows = [(file, *found) for file in files for found in findings(file)]
+    for file, row, kind, text in rows:
+        sys.stdout.write(f"{file}:{row} [{kind}] {' '.join(text.split())[:200]}\n")
+    clauses = sum(kind == "clause" for _, _, kind, _ in rows)
+    sys.stdout.write(
+        f"{counted} sentences: {100 * len(rows) / max(1, counted):.1f} % match, {100 * clauses / max(1, counted):.1f} % clauses\n"
+    )
