@@ -9,9 +9,9 @@ from conftest import header
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.nothing import Nothing
-from specdemo.engine.forward import immediate
+from specdemo.engine.passes import immediate
 from specdemo.engine.limits import Limits
-from specdemo.engine.loop import steps
+from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
@@ -68,7 +68,6 @@ class Slow(Nothing):
     def __init__(self, seconds=0.0):
         self.seconds, self.outcomes = seconds, []
 
-    @immediate
     def propose(self, committed, budget):
         time.sleep(self.seconds)
         return Proposal()

@@ -22,7 +22,7 @@ from specdemo.session.text import encode_conversation
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdemo.engine.forward import Decoder
+    from specdemo.engine.passes import Decoder
     from specdemo.models.decoders.heads import Divergence
     from specdemo.models.loading import LoadedModel
     from specdemo.models.pair import LoadedPair

@@ -14,7 +14,7 @@ from specdemo.trace.events import Event, FinishReason, ModelInfo, RunFinished, R
 from specdemo.trace.metrics import measure
 
 if TYPE_CHECKING:
-    from specdemo.engine.forward import ForwardRequest
+    from specdemo.engine.passes import ForwardRequest
 
 MOST_RUNS = 64  # that are remembered, the newest
 FEWEST_TOKENS = 16  # of a run whose rate says something

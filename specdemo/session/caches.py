@@ -11,7 +11,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
-from specdemo.engine.forward import ForwardRequest
+from specdemo.engine.passes import ForwardRequest
 from specdemo.trace.events import Event, RunFailed, RunStarted
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Caches:
         """
         from specdemo.drafters.methods import make_drafter
         from specdemo.engine.limits import Limits
-        from specdemo.engine.loop import steps
+        from specdemo.engine.loop import generate
         from specdemo.engine.sampling import Shaper
         from specdemo.engine.verify import VERIFIERS
         from specdemo.session.text import TokenText

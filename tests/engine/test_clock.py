@@ -7,7 +7,7 @@ import time
 import pytest
 
 from specdemo.engine.clock import Lap, StepClock
-from specdemo.engine.forward import ForwardOutput, ForwardRequest, Sharing, answered, immediate
+from specdemo.engine.passes import ForwardOutput, ForwardRequest, Sharing, answered, immediate
 
 OWN, PASS, WAIT = 0.02, 0.08, 0.15
 NEAR = 0.015
@@ -58,7 +58,7 @@ def test_laps_inside_laps_agree():
     outer, inner = Lap(), Lap()
 
     def nested():
-        result = yield from inner.of(work())
+        result = inner.of(work())
         return result
 
     driving = outer.of(nested())
@@ -86,4 +86,4 @@ def test_closing_a_lap_closes_the_work():
 
 
 def test_plain_functions_ask_for_nothing():
-    assert answered(immediate(lambda: 3)()) == 3
+    assert immediate(lambda: 3)() == 3

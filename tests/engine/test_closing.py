@@ -48,7 +48,7 @@ def test_a_run_that_is_closed_while_it_waits_closes_its_drafter(target_weights, 
     class Held:
         """Stops in the pass of the first step until it is let go."""
 
-        config, piece = lean.config, lean.piece
+        config, chunk = lean.config, lean.chunk
 
         def run(self, passes):
             if any(one.positions[0] == len(PROMPTS[0]) - 1 for one in passes):

@@ -15,7 +15,7 @@ from conftest import (
 
 from specdemo.config.settings import Sampling
 from specdemo.engine import forward
-from specdemo.engine.forward import ForwardRequest, answer_together, piece_rows, pieces
+from specdemo.engine.passes import ForwardRequest, run_together, chunk_rows, pieces
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate, steps
 from specdemo.engine.sampling import Shaper
@@ -62,10 +62,10 @@ def lane(target, drafter, prompt=PROMPT, new_tokens=4, begin=steps, **options):
 
 def test_a_piece_is_as_much_work_for_a_large_model_as_for_a_small_one(monkeypatch):
     monkeypatch.undo()
-    assert piece_rows("cpu", 30, 576, 1536) == 64
-    assert piece_rows("cpu", 28, 1536, 8960) == 16
-    assert piece_rows("cpu", 2, 32, 64) == 128
-    assert piece_rows("cuda", 28, 1536, 8960) == 512
+    assert chunk_rows("cpu", 30, 576, 1536) == 64
+    assert chunk_rows("cpu", 28, 1536, 8960) == 16
+    assert chunk_rows("cpu", 2, 32, 64) == 128
+    assert chunk_rows("cuda", 28, 1536, 8960) == 512
     assert pieces(0, 0, 4) == []
     assert pieces(5, 9, 4) == [slice(0, 4), slice(4, 8), slice(8, 9)]
 
@@ -88,7 +88,7 @@ def test_no_request_reads_more_than_a_piece(made, target_weights, method):
             if not events:
                 rows.append(len(item.input.token_ids))
                 assert item.is_piece == (rows[-1] == MOST)
-            answer_together([item])
+            run_together([item])
         else:
             events.append(item)
     assert max(rows) == MOST
@@ -105,7 +105,7 @@ def test_a_run_ends_between_two_pieces_and_the_next_reads_on(made, target_weight
         for item in running:
             if isinstance(item, ForwardRequest):
                 assert answers < stop
-                answer_together([item])
+                run_together([item])
                 answers += 1
                 if closed and answers == stop:
                     running.close()
@@ -132,8 +132,8 @@ def test_a_draft_keeps_the_pieces_that_it_has_read(draft_weights):
     reader = PrefixReader(CachedModel(LeanDecoder(draft_weights)))
     reading = reader.prepare(PROMPT)
     for _ in range(3):
-        answer_together([next(reading)])
+        run_together([next(reading)])
     reading.close()
     assert reader.cached_ids == PROMPT[: 2 * MOST]
-    left = sum(1 for request in reader.prepare(PROMPT) if not answer_together([request]))
+    left = sum(1 for request in reader.prepare(PROMPT) if not run_together([request]))
     assert left == len(pieces(0, len(PROMPT) - 2 * MOST, MOST))

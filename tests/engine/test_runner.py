@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.nothing import Nothing
-from specdemo.engine.forward import ForwardRequest, answer_together, immediate
+from specdemo.engine.passes import ForwardRequest, run_together, immediate
 from specdemo.engine.loop import generate
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.runner import Runner
@@ -84,7 +84,6 @@ def test_a_runner_says_how_many_go_on(target_weights):
     seen = []
 
     class Counting(Slow):
-        @immediate
         def propose(self, committed, budget):
             seen.append(runner.going_on)
             return Proposal()
@@ -146,7 +145,7 @@ def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weigh
     class Breaking:
         """Fails once when two runs ask."""
 
-        config, piece = lean.config, lean.piece
+        config, chunk = lean.config, lean.chunk
         broken = False
 
         def run(self, passes):
@@ -178,9 +177,9 @@ def test_what_breaks_the_thread_ends_the_runs_and_the_next_ones_work(
 
     def answer(requests):
         broken()
-        answer_together(requests)
+        run_together(requests)
 
-    monkeypatch.setattr("specdemo.engine.runner.answer_together", answer)
+    monkeypatch.setattr("specdemo.engine.runner.run_together", answer)
     found = together(runner, lanes)
     assert all(isinstance(one, RuntimeError) for one in found)
     assert all(type(error).__name__ in str(one) for one in found)
@@ -199,7 +198,7 @@ def shared(decoder):
     counts = []
 
     class Counting:
-        config, piece = decoder.config, decoder.piece
+        config, chunk = decoder.config, decoder.chunk
 
         def run(self, passes):
             counts.append(len(passes))

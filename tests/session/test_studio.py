@@ -16,7 +16,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
 from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import ANY_ROWS
-from specdemo.engine.forward import ForwardRequest, answer_together
+from specdemo.engine.passes import ForwardRequest, run_together
 from specdemo.engine.verify import VERIFIERS, verify_sampling
 from specdemo.files.progress import Progress
 from specdemo.session import studio as studio_module
@@ -218,7 +218,7 @@ def test_an_exact_run_shares_no_pass_where_company_could_change_its_bits(studio,
     for item in caches.lane([1, 2, 3], replace(PLAIN, exact=True, max_new_tokens=4), header()):
         if isinstance(item, ForwardRequest):
             asked.add(item.alone)
-            answer_together([item])
+            run_together([item])
     assert asked == alone
 
 

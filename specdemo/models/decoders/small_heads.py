@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from specdemo.config.errors import UserError
-from specdemo.engine.forward import Decoder
+from specdemo.engine.passes import Decoder
 from specdemo.models.decoders.compiled import CompiledDecoder
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.heads import head_matrix

@@ -18,7 +18,7 @@ from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.small_heads import with_head
 
 if TYPE_CHECKING:
-    from specdemo.engine.forward import Decoder
+    from specdemo.engine.passes import Decoder
     from specdemo.models.loading import LoadedModel
 
 BLOCK = 32  # rows of a head that are laid out together

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
-from specdemo.engine.forward import ForwardRequest
+from specdemo.engine.passes import ForwardRequest
 from specdemo.engine.runner import Steps
 from specdemo.session.caches import Lane, failure
 from specdemo.session.conversation import Conversation
@@ -205,7 +205,7 @@ def _takes(
                 together=lambda: conversation.host.together,
                 cancelled=cancel.is_set,
             )
-            events = yield from _first_step(lane)
+            events = _first_step(lane)
             if caches.broken:
                 break
     yield from events

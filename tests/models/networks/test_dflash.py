@@ -26,7 +26,7 @@ from tiny_dflash import Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answer_together, answered
+from specdemo.engine.passes import run_together, answered
 from specdemo.models.networks.dflash import DFlashModel
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.families import FAMILIES
@@ -58,20 +58,20 @@ def test_a_layout_runs_as_its_format_says(tmp_path, layout):
     reference = Reference(model, EMBEDDING, HEAD, states)
     assert drafter.weights.reads == model.reads
     assert list(drafter.words.tokens) == reference.tokens()
-    drafter.decoder.piece = 3
+    drafter.decoder.chunk = 3
     know(drafter, states, 0, len(TEXT) - 1)
-    answered(drafter.reading(TEXT[:-1]))
-    same(answered(drafter.guessing(TEXT[-1:])), reference.guess(TEXT))
+    drafter.read(TEXT[:-1])
+    same(drafter.guess(TEXT[-1:]), reference.guess(TEXT))
     assert drafter.length == len(TEXT)
     know(drafter, states, len(TEXT) - 1, len(longer) - 1)
-    same(answered(drafter.guessing(COMMITTED)), reference.guess(longer))
+    same(drafter.guess(COMMITTED), reference.guess(longer))
     assert len(drafter.states) == drafter.weights.depth == model.block - (not model.anchored)
     drafter.rollback(4)
     other = [*TEXT[:4], 30, 31]
     states = torch.cat([states[:4], -states[4:]])
     know(drafter, states, 4, len(other) - 1)
     same(
-        answered(drafter.guessing(other[4:])),
+        drafter.guess(other[4:]),
         Reference(model, EMBEDDING, HEAD, states).guess(other),
     )
 
@@ -87,7 +87,7 @@ def test_blocks_of_several_conversations_are_one_pass(tmp_path, facts):
     for drafter, length in zip(drafters, (7, 3, 6), strict=True):
         know(drafter, states, 0, length - 1)
         asking.append((drafter.reading if length == 6 else drafter.guessing)(TEXT[:length]))
-    answer_together([next(one) for one in asking])
+    run_together([next(one) for one in asking])
     reference = Reference(model, EMBEDDING, HEAD, states)
     for one, length in zip(asking, (7, 3), strict=False):
         with pytest.raises(StopIteration) as ended:
@@ -96,7 +96,7 @@ def test_blocks_of_several_conversations_are_one_pass(tmp_path, facts):
     with pytest.raises(StopIteration):
         next(asking[2])
     know(drafters[2], states, 5, 6)
-    same(answered(drafters[2].guessing([7])), reference.guess([*TEXT[:6], 7]))
+    same(drafters[2].guess([7]), reference.guess([*TEXT[:6], 7]))
 
 
 TRAPS = {

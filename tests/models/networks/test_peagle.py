@@ -12,7 +12,7 @@ from tiny_eagle3 import Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answered
+from specdemo.engine.passes import answered
 from specdemo.engine.prefix import FeatureReader
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.layouts import eagle3, peagle
@@ -69,14 +69,14 @@ def test_a_layout_guesses_as_its_format_says(tmp_path, layout):
     assert drafter.model.weights.depth == model.places
     for text in (TEXT[:3], TEXT, [*TEXT[:5], 7]):
         drafter.follow(text)
-        same(answered(drafter.block_after(text)), reference.guess(text))
+        same(drafter.block_after(text), reference.guess(text))
 
 
 def test_a_text_is_read_ahead_as_one_whose_end_guesses(tmp_path):
     model, folder, states = written(tmp_path, "speculators")
     drafter = opened(folder, states)
-    answered(drafter.prepare(TEXT[:6]))
-    found = answered(drafter.block_after(TEXT))
+    drafter.prepare(TEXT[:6])
+    found = drafter.block_after(TEXT)
     same(found, Reference(model, EMBEDDING, states).guess(TEXT))
 
 
@@ -96,7 +96,7 @@ def test_a_trap_makes_a_difference(tmp_path, trap):
     """Who ignores one of these computes something else in the last place, which the test above would find."""
     layout, wrong = TRAPS[trap]
     model, folder, states = written(tmp_path, layout)
-    found = answered(opened(folder, states).block_after(TEXT))
+    found = opened(folder, states).block_after(TEXT)
     ignored = Reference(model, EMBEDDING, states, **wrong).guess(TEXT)
     assert (found[-1] - ignored[-1]).abs().max() > 0.05
 

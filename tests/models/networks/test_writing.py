@@ -18,7 +18,7 @@ from transformers import LlamaConfig
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answered
+from specdemo.engine.passes import answered
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.compact_files import EMBEDDING, load_compact, load_state
@@ -194,7 +194,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = DFlashDecoder(load_dflash(folder, embedding, device=CPU, four_bit=False))
     own, other = (
-        answered(DFlashModel(one, kept(states)).guessing(TEXT)) for one in (here, decoder)
+        DFlashModel(one, kept(states)).guess(TEXT) for one in (here, decoder)
     )
     assert torch.equal(own, other[:, KEPT])  # read back, it says the other words too
 
@@ -206,7 +206,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     model = DFlash(reads=READS, block=4, mask=63, causal=causal, tensors=tensors)
     wanted = BlockReference(model, whole, whole, states).guess(TEXT)
     _, _, exact = read_back(out, whole, torch.float32)
-    found = answered(DFlashModel(exact, kept(states)).guessing(TEXT))
+    found = DFlashModel(exact, kept(states)).guess(TEXT)
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
 
     network = DFlashNetwork(draft_config(CONFIG, 2), len(READS), whole, 63)
