@@ -209,7 +209,7 @@ def changed(folder: Path, change) -> Path:
         ("does not name different", lambda t: t.update(d2t=-torch.arange(48))),
         ("does not name different", lambda t: t.update(d2t=torch.full((48,), 40))),
         ("name different tokens", lambda t: t.update(d2t=torch.zeros(48, dtype=torch.long))),
-        ("P-EAGLE", lambda t: t.update(mask_hidden=torch.zeros(1, 1, 64))),
+        ("nothing is known of its tensor mask_hidden", lambda t: t.update(mask_hidden=torch.zeros(1, 1, 64))),
     ],
 )  # fmt: skip
 def test_tensors_that_are_not_what_the_config_says_are_refused(tmp_path, sentence, change):

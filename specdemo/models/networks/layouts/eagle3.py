@@ -42,7 +42,7 @@ from specdemo.models.networks.layouts.family import (
 from specdemo.models.networks.layouts.source import DrafterFiles
 
 SPECULATORS = "eagle3"
-# Of P-EAGLE: speculators and NeMo, AMD's PARD, AWS.
+# Any of these in a config means that its drafter guesses a block (P-EAGLE), which is not computed here.
 MASK_TOKENS = ("mask_token_id", "pard_token", "ptd_token_id")
 STATES = "eagle_aux_hidden_state_layer_ids"
 
@@ -75,19 +75,10 @@ def takes(config: Mapping[str, Any]) -> bool:
     """Whether a config is of this family. SafeAILab's first ones name a plain Llama with a draft vocabulary."""
     if "speculators_model_type" in config:
         return bool(config["speculators_model_type"] == SPECULATORS)
-    return is_flat(config) and mask_token(config) is None
-
-
-def is_flat(config: Mapping[str, Any]) -> bool:
-    """Whether a config has the layout of SafeAILab and SpecForge, P-EAGLE's included."""
     kinds = " ".join(map(str, config.get("architectures") or ())).lower()
     plain = "llamaforcausallm" in kinds and "draft_vocab_size" in config
-    return "eagle3" in kinds or "peagle" in kinds or plain
-
-
-def mask_token(config: Mapping[str, Any]) -> Any:
-    """The token that stands for a guessed place, under one of its names; None where it guesses one place at a time."""
-    return next((config[key] for key in MASK_TOKENS if config.get(key) is not None), None)
+    masked = any(config.get(key) is not None for key in MASK_TOKENS)
+    return ("eagle3" in kinds or plain) and not masked
 
 
 def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
@@ -124,8 +115,6 @@ def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
 
 def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     """Check a drafter against its own config and the target. Raises UserError."""
-    if "mask_hidden" in files.shapes:
-        raise files.wrong("it is a P-EAGLE drafter, and its config.json names no mask_token_id")
     config = read_config(files, target)
     check_target(files, target, config)
     check_tensors(files, *shapes(files, config))

@@ -13,7 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.files.folder import TOKENIZERS, read_config
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles
-from specdemo.models.networks.layouts import dflash, dflash2, dspark, eagle3, medusa, mtp, peagle
+from specdemo.models.networks.layouts import dflash, dflash2, dspark, eagle3, mtp
 from specdemo.models.networks.layouts.family import OTHER, Family, Lent, Reading, TargetFacts
 from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
 from specdemo.models.networks.trained import Trained
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 
 FAMILIES: tuple[Family, ...] = (
     eagle3.EAGLE3,
-    peagle.PEAGLE,
     dflash.DFLASH,
     dflash.JETSPEC,
     dflash2.DFLASH2,
     dspark.DSPARK,
-    medusa.MEDUSA,
     mtp.MTP,
 )
 
