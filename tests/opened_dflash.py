@@ -8,7 +8,6 @@ import torch
 from tiny_dflash import DFlash
 
 from specdemo.engine.features import Features
-from specdemo.engine.passes import answered
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import FAMILIES
 from specdemo.models.networks.layouts.family import Lent, TargetFacts

@@ -20,8 +20,8 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.engine.cost import ANY_ROWS, CONTEXT
 from specdemo.engine.exactness import read_in_passes
-from specdemo.engine.passes import Decoder, answered
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import Decoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent

@@ -15,7 +15,6 @@ from specdemo.drafters.policies.forecast import foreseen
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.retrieval import RETRIEVAL, Retrieval
 from specdemo.engine.cost import FOLLOW, Costs
-from specdemo.engine.passes import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 TRY = 3  # steps of a trial before an arm is judged

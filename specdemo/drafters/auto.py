@@ -11,7 +11,6 @@ from specdemo.drafters.copy_through import COPY_THROUGH, Through
 from specdemo.drafters.ngram import NGRAM, known_texts
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.engine.cost import Costs
-from specdemo.engine.passes import Requesting
 from specdemo.engine.types import Outcome, Proposal
 
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
@@ -83,7 +82,7 @@ class Auto(OneOfArms):
         to_beat = max(plain, (model.rate or plain) if model else plain)
         best, draft = self._copied(committed, budget, rates, to_beat)
         if best is None and model is not None:
-            best, draft = model, (self._drafted(model, committed, budget))
+            best, draft = model, self._drafted(model, committed, budget)
         self._chosen = best
         if best is None:
             return Proposal(source="plain", reason=self._why(draft, rates, trial=False))

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from specdemo.drafters.base import DraftingContext, Method, TrainedDrafter
 from specdemo.drafters.depths import CHOSEN_GUESS, depth_tree
 from specdemo.drafters.policies.calibration import Calibration, stated
-from specdemo.engine.clock import Lap
+from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import FOLLOW, Costs
-from specdemo.engine.passes import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -51,9 +50,9 @@ class Block:
     def guess(self, committed: Sequence[int]) -> Tensor:
         """(depth, W) float32 logits of the places after a text; what the pass took is one draft step."""
         self.draft.follow(committed)
-        lap = Lap()
-        logits = lap.of(self.reader.block_after(committed))
-        self.costs.observe_draft(lap.share, lap.runs, FOLLOW)
+        with Stopwatch() as watch:
+            logits = self.reader.block_after(committed)
+        self.costs.observe_draft(watch.fair_seconds, watch.runs, FOLLOW)
         return logits
 
     def row(self, token_id: int) -> int:

@@ -11,7 +11,6 @@ from specdemo.drafters.block import Block
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import Branches, GrownTree, Tree, grow
 from specdemo.engine.cost import FOLLOW
-from specdemo.engine.passes import Requesting, immediate
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,6 @@ from specdemo.drafters.arms import Arm, OneOfArms, copiers, model_arm
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.ngram import known_texts
 from specdemo.engine.cost import Costs
-from specdemo.engine.passes import Requesting
 from specdemo.engine.types import Proposal
 
 
@@ -41,7 +40,7 @@ class Composite(OneOfArms):
                     self._chosen = arm
                     return proposal
         self._chosen = self.model
-        return (self.model.propose(committed, budget, self.costs))
+        return self.model.propose(committed, budget, self.costs)
 
 
 def _composite(context: DraftingContext) -> Composite:

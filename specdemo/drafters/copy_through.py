@@ -12,7 +12,6 @@ from specdemo.drafters.ngram import NGRAM, confidence, known_texts, stood
 from specdemo.drafters.nothing import NOTHING, Nothing
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import Costs
-from specdemo.engine.passes import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 SHORTEST = 2  # tokens of a match: drafted ones count

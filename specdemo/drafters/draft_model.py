@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specdemo.drafters.base import POLICY, Method, TrainedDrafter
-from specdemo.engine.passes import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:

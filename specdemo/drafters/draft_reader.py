@@ -6,7 +6,7 @@ then a row has V columns. `token` says what a column stands for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,10 +14,9 @@ from torch import Tensor
 from specdemo.drafters.memory.markov import MarkovBias
 from specdemo.drafters.memory.online_head import HeadBias, attach
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.clock import Lap
+from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import Costs
 from specdemo.engine.draft_plan import Chain, DraftPlan
-from specdemo.engine.passes import Requesting
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
 
@@ -80,9 +79,7 @@ class DraftReader:
         for learner in self._learners:
             learner.follow(committed)
 
-    def probs_after(
-        self, committed: Sequence[int], drafted: Sequence[int] = ()
-    ) -> Tensor:
+    def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
         """The distribution that follows a text and a draft: (W,) float32."""
 
         def work() -> Tensor:
@@ -91,7 +88,7 @@ class DraftReader:
                 self.head.note([drafted])
             return self.shaped(logits[None], committed, [drafted])[0]
 
-        return self._timed(work())
+        return self._timed(work)
 
     def probs_below(
         self,
@@ -112,7 +109,7 @@ class DraftReader:
                 self.head.note(paths)
             return self.shaped(logits, committed, paths)
 
-        return self._timed(work())
+        return self._timed(work)
 
     def chain(self, committed: Sequence[int], most: int, lookahead: Lookahead) -> Chain:
         """Draft tokens one after another until the policy says stop.
@@ -152,12 +149,12 @@ class DraftReader:
                 break
         return Chain(columns, rows, confidences)
 
-    def _timed(self, step: Tensor) -> Tensor:
+    def _timed(self, step: Callable[[], Tensor]) -> Tensor:
         """A step of the model, for what one more costs; the first of each draft also reads what was committed."""
-        lap = Lap()
-        probs = lap.of(step)
+        with Stopwatch() as watch:
+            probs = step()
         if self._warm:
-            self.costs.observe_draft(lap.share, lap.runs)
+            self.costs.observe_draft(watch.fair_seconds, watch.runs)
         self._warm = True
         return probs
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.draft_model import DraftModel
-from specdemo.engine.passes import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 

@@ -15,7 +15,6 @@ from specdemo.drafters.depths import CHOSEN_GUESS, WIDEST, best_paths, depth_tre
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
-from specdemo.engine.passes import immediate
 from specdemo.engine.types import Drafter, Proposal
 
 if TYPE_CHECKING:

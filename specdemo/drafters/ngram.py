@@ -9,7 +9,6 @@ from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.passes import immediate
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 

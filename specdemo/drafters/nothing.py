@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.drafters.base import Method
-from specdemo.engine.passes import immediate
 from specdemo.engine.types import Drafter, Proposal
 
 

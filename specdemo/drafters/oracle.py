@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from specdemo.engine.passes import immediate
 from specdemo.engine.types import Drafter, Proposal
 
 

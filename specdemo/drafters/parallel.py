@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from specdemo.drafters.base import POLICY, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.passes import Requesting, answered
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:

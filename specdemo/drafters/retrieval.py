@@ -12,7 +12,6 @@ from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.passes import immediate
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import row_price
 from specdemo.engine.cost import Costs
-from specdemo.engine.passes import Requesting, immediate
 from specdemo.engine.types import Drafter, Proposal
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ class DraftBranches:
         parents = [self._places.get(tree.parents[node], -1) for node in nodes]
         token_ids = [tree.token_ids[node] for node in nodes]
         paths = [tree.path(node) for node in nodes]
-        return (self.draft.probs_below(self.committed, token_ids, parents, paths))
+        return self.draft.probs_below(self.committed, token_ids, parents, paths)
 
 
 class Tree(Drafter):
@@ -217,7 +216,7 @@ class Tree(Drafter):
                 depth,
                 self._pays if self.costly else lambda *_: True,
             )
-            tree = yield from builder.build()
+            tree = builder.build()
         rule = "as far as it pays" if self.costly else "always"
         return Proposal(
             tuple(tree.token_ids),

@@ -11,7 +11,16 @@ from torch import Tensor
 from specdemo.engine.clock import Stage, Stopwatch, never
 from specdemo.engine.limits import Limits
 from specdemo.engine.types import Outcome, Proposal, TargetOutput, Verdict
-from specdemo.trace.events import Choice, Drafted, FinishReason, Node, Origin, Place, Status, Verified
+from specdemo.trace.events import (
+    Choice,
+    Drafted,
+    FinishReason,
+    Node,
+    Origin,
+    Place,
+    Status,
+    Verified,
+)
 
 
 class Step:

@@ -10,7 +10,6 @@ from conftest import reference_greedy, run_lane
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.policies.lookahead import Confidence, Constant
-from specdemo.engine.passes import answered
 from specdemo.trace.events import Drafted
 from specdemo.trace.metrics import measure, output_ids
 

@@ -8,7 +8,6 @@ from conftest import bound_target, drafter_for, innermost, open_draft
 
 from specdemo.config.settings import Sampling
 from specdemo.engine.cost import CostProfile
-from specdemo.engine.passes import answered
 
 TEXT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 DEPTH = 4

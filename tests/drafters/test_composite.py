@@ -14,7 +14,7 @@ from specdemo.drafters.oracle import Scripted
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.forecast import Forecast
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.passes import ALONE, Sharing, answered, immediate
+from specdemo.engine.passes import ALONE, Sharing
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
 
@@ -109,7 +109,7 @@ def test_auto_takes_a_good_copy_and_drops_a_bad_one():
 
 def test_auto_does_not_begin_a_model_that_company_makes_too_dear():
     costs, model, begun = Costs(PROFILE, together=8), guesses(3), []
-    model.start = immediate(begun.append)
+    model.start = begun.append
     chooser = auto(costs, draft_model=model)
     assert set(live(chooser, costs, 5, {}, {}, Sharing(runs=8))) == {"plain"}
     assert not begun
@@ -122,7 +122,7 @@ def test_auto_does_not_begin_a_model_that_company_makes_too_dear():
 @pytest.mark.parametrize(("left", "reads"), [(4, False), (400, True)])
 def test_auto_in_company_reads_a_long_text_only_for_an_answer_that_repays_it(left, reads):
     costs, model, begun = Costs(ARITHMETIC, together=8), guesses(3), []
-    model.start = immediate(begun.append)
+    model.start = begun.append
     chooser = auto(costs, draft_model=model)
     text = list(range(300))
     chooser.start(text)
@@ -219,7 +219,7 @@ def test_auto_follows_the_company_as_runs_come_and_go():
 def test_who_came_while_the_target_read_a_prompt_is_reckoned_with():
     """A run begins alone; seven others have come by the time at which the draft model would read the prompt."""
     costs, model, begun = Costs(ARITHMETIC), guesses(3), []
-    model.start = immediate(begun.append)
+    model.start = begun.append
     drafter = Forecast(auto(costs, draft_model=model), costs, Calibration(), 0.0, lambda: 8)
     drafter.start([1, 2])
     assert not begun

@@ -23,7 +23,6 @@ from specdemo.drafters.ngram import NGRAM
 from specdemo.drafters.oracle import Scripted
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.passes import answered
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Drafted, Origin, Status
 from specdemo.trace.metrics import output_ids
@@ -104,9 +103,7 @@ def test_copies_alone_where_nothing_was_drafted_are_those_of_the_text():
 
 
 def test_as_many_are_copied_as_pay_for_their_rows():
-    free, dear = (
-        len(behind(Says(2, 3), profile).propose(TEXT, 30)) for profile in (FREE, DEAR)
-    )
+    free, dear = (len(behind(Says(2, 3), profile).propose(TEXT, 30)) for profile in (FREE, DEAR))
     assert free > dear == 2
     # What is unlikely to be reached is not worth a row, however good the copy.
     unsure = Says(2, 3)

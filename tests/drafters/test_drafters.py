@@ -16,7 +16,7 @@ from specdemo.drafters.policies.fallback import WINDOW, Fallback
 from specdemo.drafters.policies.forecast import survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.passes import Sharing, answered, immediate
+from specdemo.engine.passes import Sharing
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
 from specdemo.trace.events import Status

@@ -13,7 +13,6 @@ from specdemo.drafters.medusa import Medusa, static_shape
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.features import Features
-from specdemo.engine.passes import answered
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.models.networks.medusa import MedusaWeights
@@ -125,9 +124,7 @@ def test_without_a_state_nothing_is_drafted(target_weights, weights):
     target = CachedModel(target_weights, reads=(LAST,))
     target.read(PROMPT[:-1])  # not recorded
     assert len(made(weights, target.features).propose(PROMPT, 5)) == 0
-    assert (
-        len(made(weights, read(target_weights, [1, 2]).features).propose([1, 2], 0)) == 0
-    )
+    assert len(made(weights, read(target_weights, [1, 2]).features).propose([1, 2], 0)) == 0
     assert len(made(weights, Features((LAST,))).propose([1], 5)) == 0
 
 

@@ -15,7 +15,6 @@ from specdemo.config.errors import UserError
 from specdemo.drafters.memory.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
 from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.drafters.retrieval import Retrieval, most_frequent
-from specdemo.engine.passes import answered
 from specdemo.trace.codec import encode
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import measure, output_ids

@@ -11,7 +11,6 @@ from conftest import PROFILE
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import TreeBuilder
 from specdemo.engine.cost import Costs
-from specdemo.engine.passes import answered, immediate
 
 WORDS = 4
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
-from passes import TEXT, error
+from passes import TEXT, error, in_one_pass
 from tiny_compact import compact, features_of, feeding, injecting
 from torch.nn import functional as F
 
@@ -18,7 +19,6 @@ from specdemo.drafters.policies.lookahead import make_lookahead
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.draft_plan import DraftPlan, StopRule
 from specdemo.engine.features import Features
-from specdemo.engine.passes import run_together, answered, immediate
 from specdemo.engine.prefix import FeatureReader, PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Proposal
@@ -81,7 +81,7 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
     model = CompactModel(weights, features)
     reader = FeatureReader(model) if reads else PrefixReader(model)
     if not alone:
-        model.drafting = lambda *_: None
+        model.draft = lambda *_: None
     profile = CostProfile(((1, 1.0), (4, 1.1), (8, 1.6)), draft_step=0.02)
     settings = RunSettings(sampling=sampling, policy=policy, lookahead=9, threshold=0.05)
     context = DraftingContext(settings, Shaper(sampling), 128, profile)
@@ -148,7 +148,7 @@ def test_rows_of_drafts_are_the_same_alone_and_in_one_pass():
     ):
         wanted = [step(model, text) for model, text in zip(alone, texts, strict=True)]
         found = in_one_pass(
-            [step(model, text) for model, text in zip(together, texts, strict=True)]
+            [partial(step, model, text) for model, text in zip(together, texts, strict=True)]
         )
         for one, other, first, second in zip(found, wanted, together, alone, strict=True):
             assert torch.equal(one, other)
@@ -192,12 +192,12 @@ def test_drafts_that_go_on_together_are_those_made_alone(drawn, feeds):
         for model, text, most in zip(models, texts, mosts, strict=True):
             least = 0.02 if most == 9 else 0.0
             plan = DraftPlan(most, StopRule.never(most, least), uniforms, 0.7)
-            yield model.draft(text, plan)
+            yield partial(model.draft, text, plan)
 
     alone, together = ([CompactModel(decoder, features_of(n)) for n in range(4)] for _ in range(2))
     reader, other = (CompactModel(decoder) for _ in range(2))
-    wanted = [*list(drafts(alone)), reader.read([1, 2, 3])]
-    found = in_one_pass([*drafts(together), other.read([1, 2, 3])])
+    wanted = [*(draft() for draft in drafts(alone)), reader.read([1, 2, 3])]
+    found = in_one_pass([*drafts(together), partial(other.read, [1, 2, 3])])
     assert torch.equal(found[-1], wanted[-1])
     assert [len(chain.columns) for chain in found[:-1]][:2] == [6, 1]
     for chain, expected, model, same in zip(found, wanted, together, alone, strict=False):
@@ -206,15 +206,3 @@ def test_drafts_that_go_on_together_are_those_made_alone(drawn, feeds):
         assert all(map(torch.equal, chain.rows, expected.rows))
         assert model.length == same.length
         assert torch.equal(model.read([4]), same.read([4]))  # the cache holds what was drafted
-
-
-def in_one_pass(work):
-    """Results of generators that each ask for one pass, answered together."""
-    requests = [next(one) for one in work]
-    run_together(requests)
-    results = []
-    for one in work:
-        with pytest.raises(StopIteration) as ended:
-            next(one)
-        results.append(ended.value.value)
-    return results

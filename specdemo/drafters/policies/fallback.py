@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 
 from specdemo.engine.cost import Costs
-from specdemo.engine.passes import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 WINDOW = 12  # drafting steps that the judgement looks at
@@ -48,7 +47,7 @@ class Fallback(Drafter):
         """The drafter's proposal, or nothing while resting."""
         if self._rest:
             return Proposal(reason=self._why)
-        return (self.drafter.propose(committed, budget))
+        return self.drafter.propose(committed, budget)
 
     def verifying(self, proposal: Proposal) -> None:
         """The drafter may work beside the target, unless it rests."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
-from specdemo.engine.passes import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 

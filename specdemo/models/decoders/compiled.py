@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.engine.module_decoder import chunk_of
+from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.kernels.packing import Packed
 from specdemo.kernels.runtime import CompiledLayers, Rows, SequenceRows
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.engine.module_decoder import finish
+from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Look

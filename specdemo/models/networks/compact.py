@@ -13,11 +13,8 @@ from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.features import Features
 from specdemo.engine.passes import (
     ForwardOutput,
-    ForwardRequest,
-    Requesting,
-    answered,
-    asked,
-    pieces,
+    chunks,
+    request_pass,
 )
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.tree import ancestor_mask, depths
@@ -84,39 +81,27 @@ class CompactModel:
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
-        return (self._appending(token_ids))[0]
-
-    def read(self, token_ids: Sequence[int]) -> Tensor:
-        """`reading`, answered at once."""
-        return self.read(token_ids)
+        return self._appending(token_ids)[0]
 
     def read_states(self, token_ids: Sequence[int], states: Tensor) -> Tensor:
         """Append tokens by what goes into the first layer in place of their embeddings. states: (rows, H)"""
-        return (self._appending(token_ids, states=states))[0]
+        return self._appending(token_ids, states=states)[0]
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens and guess what follows them in one pass. returns: (depth, W) float32 logits"""
         return self._appending(token_ids, guesses=self.weights.depth - 1)
 
-    def guess(self, token_ids: Sequence[int]) -> Tensor:
-        """`guessing`, answered at once."""
-        return self.guess(token_ids)
-
-    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
+    def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         """Append tokens and draft a chain after them in the compiled pass; None, and nothing read, where it cannot."""
         if self.decoder.compiled is None or self.adjust or self.weights.depth > 1 or plan.most < 1:
             return None
-        token_ids = token_ids[(self._reading_ahead(token_ids)) :]
+        token_ids = token_ids[self._reading_ahead(token_ids) :]
         one = self._input(token_ids, plan=plan)
-        chain = (self._asking(one)).chain
+        chain = self._asking(one).chain
         assert chain is not None
         # All drafted tokens but the last have been read.
         self._count(len(token_ids), len(chain.columns) - 1)
         return chain
-
-    def draft_on(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
-        """`drafting`, answered at once."""
-        return self.draft(token_ids, plan)
 
     def grow(
         self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None = None
@@ -136,7 +121,7 @@ class CompactModel:
                 end = next(below, end)
             part = slice(begin, end)
             here = None if states is None else states[part]
-            logits.append((self._growing(token_ids[part], parents[part], here)))
+            logits.append(self._growing(token_ids[part], parents[part], here))
             begin = end
         return logits[0] if len(logits) == 1 else torch.cat(logits)
 
@@ -156,13 +141,9 @@ class CompactModel:
             token_ids, positions, seen, self._cache, len(token_ids), text=self._text_words,
             states=states, injected=injected, adjust=self.adjust,
         )  # fmt: skip
-        logits = (self._asking(one)).logits
+        logits = self._asking(one).logits
         self._grown_final += self._final.split(1)
         return logits
-
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """`growing`, answered at once."""
-        return self.grow(token_ids, parents)
 
     def _appending(
         self, token_ids: Sequence[int], states: Tensor | None = None, guesses: int = 0
@@ -174,11 +155,9 @@ class CompactModel:
         self._count(len(token_ids) - ahead)
         return output.logits
 
-    def _reading_ahead(
-        self, token_ids: Sequence[int], states: Tensor | None = None
-    ) -> int:
-        """Append tokens, piece by piece, but for the last piece. returns: how many were appended"""
-        *ahead, last = pieces(self.length, len(token_ids), self.decoder.chunk)
+    def _reading_ahead(self, token_ids: Sequence[int], states: Tensor | None = None) -> int:
+        """Append tokens, chunk by chunk, but for the last chunk. returns: how many were appended"""
+        *ahead, last = chunks(self.length, len(token_ids), self.decoder.chunk)
         for part in ahead:
             here = None if states is None else states[part]
             self._asking(self._input(token_ids[part], here))
@@ -226,7 +205,7 @@ class CompactModel:
 
     def _asking(self, one: DraftInput) -> ForwardOutput:
         """Ask for a pass."""
-        output = asked(ForwardRequest(self.decoder, one))
+        output = request_pass(self.decoder, one)
         (self._final,) = output.states
         return output
 

@@ -23,11 +23,9 @@ from specdemo.engine.features import Features
 from specdemo.engine.passes import (
     ForwardInput,
     ForwardOutput,
-    ForwardRequest,
-    Requesting,
-    asked,
     chunk_rows,
-    pieces,
+    chunks,
+    request_pass,
 )
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.decoders import layer as layers
@@ -281,7 +279,7 @@ class DFlashModel:
             [*last, *range(pending, pending + weights.rows)],
             seen, self._cache, weights.depth, states=self._mixed(last), near=near,
         )  # fmt: skip
-        output = asked(ForwardRequest(self.decoder, block))
+        output = request_pass(self.decoder, block)
         self._cache.gather(range(len(last)))
         (self.states,) = output.states
         return output.logits
@@ -293,16 +291,16 @@ class DFlashModel:
         return seen.tril_(before) if causal else seen
 
     def _new(self, end: int) -> list[range]:
-        """Positions before `end` that the target has read and this has not, in pieces."""
+        """Positions before `end` that the target has read and this has not, in chunks."""
         begin = self._cache.length
-        parts = pieces(begin, min(end, self.features.length) - begin, self.decoder.chunk)
+        parts = chunks(begin, min(end, self.features.length) - begin, self.decoder.chunk)
         return [range(begin + part.start, begin + part.stop) for part in parts]
 
     def _keep(self, part: range) -> None:
         """Cache keys and values of some positions."""
         states = self._mixed(part)
         one = BlockInput([self.weights.mask] * len(part), part, None, self._cache, 0, states=states)
-        asked(ForwardRequest(self.decoder, one))
+        request_pass(self.decoder, one)
         self._cache.gather(range(len(part)))
 
     def _mixed(self, part: range) -> Tensor:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
-from specdemo.engine.passes import Requesting, answered, immediate
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.models.networks.compact import CompactModel
@@ -68,12 +67,8 @@ class ExitModel:
             ahead = self._ahead(self.length + known)
             tree = range(-1, ahead + len(fresh) - 1)
             lower = self.target.lower(self._layers, fresh, tree[ahead:], tree[:ahead])
-            states.append((lower))
-        return (self.adapter.read_states(token_ids, self._fit(torch.cat(states))))
-
-    def read(self, token_ids: Sequence[int]) -> Tensor:
-        """`reading`, answered at once."""
-        return self.read(token_ids)
+            states.append(lower)
+        return self.adapter.read_states(token_ids, self._fit(torch.cat(states)))
 
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
@@ -86,13 +81,9 @@ class ExitModel:
         below = [ahead + parent for parent in parents]
         states = self.target.lower(self._layers, token_ids, below, earlier)
         self._grown += parents
-        return (self.adapter.grow(token_ids, parents, self._fit(states)))
+        return self.adapter.grow(token_ids, parents, self._fit(states))
 
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """`growing`, answered at once."""
-        return self.grow(token_ids, parents)
-
-    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
+    def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         """Nothing: it is asked token by token."""
         return None
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from specdemo.bench.audit_result import GreedyAudit, SamplingAudit
 from specdemo.bench.lanes import same_prefix
 from specdemo.config.settings import Sampling
-from specdemo.engine.passes import answered
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -250,7 +250,6 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     """Read the text again with both models, and sum up what taking back does at each position."""
     import torch
 
-    from specdemo.engine.passes import answered
     from specdemo.engine.prefix import PrefixReader
     from specdemo.session.work.judges import reread
 

@@ -26,7 +26,6 @@ from torch import Tensor
 from specdemo.bench.report import aligned
 from specdemo.config.settings import Sampling
 from specdemo.drafters.look_back import LookBack
-from specdemo.engine.passes import immediate
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw

@@ -20,7 +20,6 @@ from opened_dflash import (
 from tiny_dflash import Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
-from specdemo.engine.passes import answered
 from specdemo.models.networks.layouts import dflash2
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files

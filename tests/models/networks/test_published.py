@@ -16,7 +16,6 @@ from specdemo.bench.audit_result import load_last
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.engine.passes import answered
 from specdemo.files.catalogue import drafters, find
 from specdemo.models import pair as pairs
 from specdemo.models.networks.layouts.families import FAMILIES

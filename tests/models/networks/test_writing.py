@@ -18,7 +18,6 @@ from transformers import LlamaConfig
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.engine.passes import answered
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.compact_files import EMBEDDING, load_compact, load_state
@@ -180,9 +179,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     assert (files.config["num_target_layers"], files.config["block_size"]) == (LAYERS, 4)
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = DFlashDecoder(load_dflash(folder, embedding, device=CPU, four_bit=False))
-    own, other = (
-        DFlashModel(one, kept(states)).guess(TEXT) for one in (here, decoder)
-    )
+    own, other = (DFlashModel(one, kept(states)).guess(TEXT) for one in (here, decoder))
     assert torch.equal(own, other[:, KEPT])  # read back, it says the other words too
 
     tensors = {name: one.float() for name, one in load_file(out / "model.safetensors").items()}

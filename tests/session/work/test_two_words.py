@@ -10,7 +10,6 @@ from conftest import run_lane
 
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.oracle import always_right, always_wrong
-from specdemo.engine.passes import answered
 from specdemo.engine.types import Drafter
 from specdemo.session.work.two_words import (
     TARGET,
