@@ -25,9 +25,8 @@ from specdemo.config.settings import AppSettings, RunSettings, widget_order
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import decode
-from specdemo.trace.events import Event, RunFinished
+from specdemo.trace.events import EVENTS, Event, RunFinished
 from specdemo.trace.metrics import measure
-from specdemo.trace.shapes import EVENTS
 
 DETAIL = 5  # as the page asks for
 ASKED = 0.05  # what streaming may take of the tokens a second
