@@ -25,9 +25,10 @@ from specdemo.models.networks.compact_files import EMBEDDING, load_compact, load
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.dflash_files import load_dflash
 from specdemo.models.networks.layouts.families import FAMILIES
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.layouts.writing import write_published
+from specdemo.models.networks.registry import TargetTensors
 from specdemo.training.card import Card
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, lay_blocks
@@ -101,7 +102,7 @@ def read_back(folder: Path, embedding: torch.Tensor, dtype: torch.dtype):
     files = drafter_files(str(folder), folder / "cache")
     (family,) = [one for one in FAMILIES if one.takes(files.config)]
     reading = family.read(files, TargetFacts("tiny", HIDDEN, WORDS, LAYERS))
-    return files, reading, reading.load(Lent(embedding, CPU, dtype, four_bit=False))
+    return files, reading, reading.load(TargetTensors(embedding, CPU, dtype, four_bit=False))
 
 
 def kept(states: torch.Tensor) -> Features:
