@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
             build_from_prompts(
                 options.prompts,
                 pair.tokenizer,
-                pair.target.model,
+                pair.target.decoder,
+                pair.stop_ids(),
                 pair.target.info,
                 options.out,
                 report,
