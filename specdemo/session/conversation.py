@@ -17,7 +17,7 @@ from specdemo.session.admission import Admission
 from specdemo.session.baselines import Baselines
 from specdemo.session.caches import Caches
 from specdemo.session.keeper import Keeper
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.session.meter import Meter
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted, StandIn
 
