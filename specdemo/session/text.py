@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
-from specdemo.trace.events import Choice, Drafted, Event, Node, Place, Verified
-from specdemo.trace.shapes import HALF
+from specdemo.trace.events import LONE_SURROGATE, Choice, Drafted, Event, Node, Place, Verified
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -40,7 +39,7 @@ def encode_conversation(
     room, reader = context - LEAST_ANSWER, "the target"
     if 0 < most < room:
         room, reader = most, "this page"
-    if any(HALF.search(message["content"]) for message in messages):
+    if any(LONE_SURROGATE.search(message["content"]) for message in messages):
         raise UserError(
             "The prompt has half a character, which no tokenizer reads.",
             unharmed="The conversation so far is kept.",
