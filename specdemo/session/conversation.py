@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from specdemo.config.settings import RunSettings
-from specdemo.engine.runner import Runner, Steps
+from specdemo.engine.runner import Runner
 from specdemo.models.memory import return_freed
 from specdemo.session.admission import Admission
 from specdemo.session.baselines import Baselines
@@ -207,7 +207,7 @@ class Conversation:
         cancel: threading.Event,
         *,
         others_wait: bool,
-    ) -> Steps:
+    ) -> Iterator[Event]:
         """The events of all lanes of a prompt, on the pair that is loaded when it begins."""
         from specdemo.session.text import encode_conversation
 

@@ -61,7 +61,7 @@ class Sampler(Drafter):
     def propose(self, committed, budget):
         drafted, rows, confidences = [], [], []
         while len(drafted) < min(3, budget):
-            logits = yield from self.reader.logits_after([*committed, *drafted])
+            logits = self.reader.logits_after([*committed, *drafted])
             probs = self.shaper.probs(logits[None], committed, [drafted])[0]
             greedy = self.shaper.sampling.greedy
             drafted.append(int(probs.argmax()) if greedy else draw(probs, self.generator))
