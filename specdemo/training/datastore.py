@@ -23,7 +23,7 @@ from specdemo.training.data import Prompt
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from specdemo.engine.forward import Decoder
+    from specdemo.engine.passes import Decoder
 
 MAX_TOKENS = 1 << 30  # what int32 positions and an hour of sorting allow
 WARMTH = 0.2  # temperature of the answers that are drawn

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdemo.config.settings import RunSettings
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.work.race import RecordedRace
 from specdemo.ui import present
 from specdemo.ui.words.en import race as words

@@ -9,7 +9,7 @@ import pytest
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.files.progress import Progress
-from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.door import MethodInfo, PairInfo
 from specdemo.session.studio import Studio
 from specdemo.trace.events import (
     Drafted,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdemo.session.menu import drafter_kinds, method_labels
+from specdemo.session.door import drafter_kinds, method_labels
 from specdemo.trace.events import LARGEST_FILE
 from specdemo.ui.words.en.charts import WORDS as CHARTS
 from specdemo.ui.words.en.export import WORDS as EXPORT

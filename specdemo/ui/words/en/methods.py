@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdemo.session.menu import method_needs, method_summaries, method_titles
+from specdemo.session.door import method_needs, method_summaries, method_titles
 from specdemo.ui.words.en import LOSSY as _LOSSY
 from specdemo.ui.words.en import UNAVAILABLE as _UNAVAILABLE
 
