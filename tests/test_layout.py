@@ -152,9 +152,7 @@ def test_the_page_never_imports_the_models(path: Path) -> None:
 def test_nothing_up_to_the_session_prints_sleeps_or_knows_the_page(path: Path) -> None:
     assert not {name.partition(".")[0] for name in imports_of(path)} & {"gradio", "plotly", "rich"}
     calls = {
-        ast.unparse(node.func)
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Call)
+        ast.unparse(node.func) for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)
     }
     assert not calls & {"print", "sleep", "time.sleep"}
 

@@ -96,7 +96,7 @@ def measure(variables: Mapping[str, str], *, whole: bool = True) -> ColdStart:
                 return found
             ready = page.wait(lambda: page.state() != "loading")
             if page.state() != "ready":
-                raise UserError("The model could not be loaded.", advice="See the page.")
+                raise UserError("bench.model_not_loaded")
             answer = _answer(page.url)
             return replace(found, ready=ready, answered=page.seconds, answer=answer)
 
@@ -156,7 +156,7 @@ class _Page:
             except OSError:
                 pass
             time.sleep(LOOK_SECONDS)
-        raise UserError("The page did not come.", advice="See what it wrote.")
+        raise UserError("bench.page_did_not_start")
 
 
 @contextmanager

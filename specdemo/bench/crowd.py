@@ -80,7 +80,7 @@ def attend(
     secrets = Secrets(visitors + 2, seed)
     first = _Visitor(outline, secrets, visitors, seed).alone(LOADING_SECONDS)
     if first.outcome != "finished":
-        raise UserError(f"The page answers nobody: {first.problem or first.outcome}.")
+        raise UserError("bench.page_refuses", problem=first.problem or first.outcome)
     crowd = Crowd(visitors, seconds)
     watch = _Watch(crowd, pid)
     everybody = [_Visitor(outline, secrets, number, seed) for number in range(visitors)]

@@ -139,10 +139,7 @@ def measure_heads(
                 small(states).float(), logits_of(states, exact(weight))
             )
         else:
-            raise UserError(
-                f"{model.info.name} does not run in the compiled pass, the lean pass or CUDA graphs, whose heads this measures.",
-                advice="Load a Llama-like model.",
-            )
+            raise UserError("bench.heads_unsupported", name=model.info.name)
     with torch.inference_mode():
         for number, item in enumerate(items):
             report(Progress("compare", number / len(items), item.name))

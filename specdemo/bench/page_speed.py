@@ -73,9 +73,7 @@ def long_run(folder: Path = RUNS, tokens: int = TOKENS) -> list[dict[str, Any]]:
     lanes = [_lanes(path) for path in runs if path.is_file()]
     lanes = [lane for lane in lanes if {"plain", "speculative"} <= set(lane)]
     if not lanes:
-        raise UserError(
-            "There are no recorded runs.", advice="python -m specdemo record makes them."
-        )
+        raise UserError("bench.no_recordings")
     plain, first = lanes[0]["plain"], lanes[0]["speculative"]
     events = [*plain, first[0]]
     step, elapsed, count = 0, 0.0, 0
@@ -173,9 +171,7 @@ def playwright() -> Any:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
-        raise UserError(
-            "Playwright is not installed.", advice="pip install -r requirements-dev.txt"
-        ) from error
+        raise UserError("bench.no_playwright") from error
     return sync_playwright()
 
 
@@ -291,7 +287,7 @@ def served(*options: str, errors: IO[bytes] | None = None) -> Iterator[Server]:
                 break
             except OSError:
                 if process.poll() is not None:
-                    raise UserError("The page could not be served.") from None
+                    raise UserError("bench.page_not_served") from None
                 time.sleep(0.2)
         yield Server(url, process.pid)
     finally:

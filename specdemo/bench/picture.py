@@ -54,7 +54,7 @@ def frames(url: str, run: Path) -> Iterator[bytes]:
         last = int(view.locator(".sd-scrub").get_attribute("max") or 0)
         clip = view.bounding_box()
         if not clip:
-            raise UserError("The page does not show the run.")
+            raise UserError("bench.run_not_shown")
         for position in range(last + 1):
             page.evaluate(_SEEK, position)
             page.wait_for_timeout(SETTLE_MS)
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run = RUNS / f"{options.run}.jsonl"
         if not run.is_file():
-            raise UserError(f"There is no recorded run {options.run!r}.")
+            raise UserError("bench.unknown_recording", run=options.run)
         with served("--replay") as server:
             picture = animate(list(frames(server.url, run)))
     except UserError as error:

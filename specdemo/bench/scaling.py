@@ -78,10 +78,7 @@ def recorded_machine(path: Path, together: tuple[float, float] = TOGETHER) -> Ma
     runs = [measure(lane) for lane in lanes]
     header = next((event for event in trace.events if isinstance(event, RunStarted)), None)
     if header is None or not all(run.steps for run in runs):
-        raise UserError(
-            f"{path} has not both a plain and a drafted lane.",
-            advice="Save such a run: specdemo run PROMPT --save FILE.",
-        )
+        raise UserError("bench.lane_missing", path=path)
     plain, drafted = (
         Speed(run.elapsed_seconds / run.steps, run.new_tokens / run.steps, gain)
         for run, gain in zip(runs, together, strict=True)

@@ -86,7 +86,7 @@ class Visit:
         """Call a handler that answers at once. returns: what it gives each output. Raises UserError when it fails"""
         answer = json.loads(self._post("/run/predict", call))
         if "data" not in answer:
-            raise UserError(f"The page could not answer: {answer.get('error')}")
+            raise UserError("bench.page_failed", error=answer.get("error"))
         for part, value in zip(call["outputs"], answer["data"], strict=True):
             self.enter(part, value)
         return list(answer["data"])
@@ -150,9 +150,9 @@ def last_value(sent: bytes) -> str:
             (new,) = message["output"]["data"]
             value = new if value is None else apply_diff(value, new)
         elif message.get("msg") == "process_completed" and not message["success"]:
-            raise UserError("The page could not answer.", advice="See what it wrote.")
+            raise UserError("bench.page_gave_no_answer")
         elif message.get("msg") == "unexpected_error":
-            raise UserError(f"The page could not answer: {message.get('message')}")
+            raise UserError("bench.page_failed", error=message.get("message"))
     return str(value)
 
 
@@ -163,7 +163,7 @@ def _asked(address: str, method: str, path: str, body: bytes | None = None) -> b
         answer = connection.getresponse()
         text = answer.read()
         if answer.status not in (200, 500):  # 500 comes with the handler's own error
-            raise UserError(f"The page answers {answer.status} to {path}: {text[:200]!r}")
+            raise UserError("bench.page_status", status=answer.status, path=path, answer=text[:200])
         return text
     finally:
         connection.close()

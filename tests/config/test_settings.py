@@ -124,7 +124,7 @@ def test_a_value_that_a_setting_cannot_have_is_told_by_name_and_range(row, value
     error = refused.value
     assert error.message.startswith(f"The {row.label} is ")
     assert row.range in error.message
-    assert error.unharmed == "Nothing was run."
+    assert error.unaffected == "Nothing was run."
     assert error.advice
     assert len(error.message) < 300
     with pytest.raises(UserError, match=row.label):

@@ -83,7 +83,4 @@ def with_head(
         return decoder.with_head(head_matrix(weight, bits, coding_of(model)))
     if isinstance(decoder, (LeanDecoder, GraphDecoder)):
         return decoder.with_head(pack(weight) if bits == 16 else SmallHead(weight, bits))
-    raise UserError(
-        "Only the compiled pass, the lean pass and CUDA graphs have heads in fewer bits.",
-        advice="Load a Llama-like model.",
-    )
+    raise UserError("model.small_heads")

@@ -65,10 +65,6 @@ def common_words(answers: np.ndarray | None, most: int, size: int) -> list[int]:
         counts = np.bincount(answers[answers < size].astype(np.int64), minlength=1)
     known = min(most, int((counts > 0).sum())) // BLOCK * BLOCK
     if not known:
-        raise UserError(
-            "There are no answers of this target in which words of its draft could be counted.",
-            unharmed="The draft model works with all words.",
-            advice="Make a datastore of them: python -m specdemo datastore.",
-        )
+        raise UserError("model.no_answers")
     found: list[int] = np.sort(counts.argsort(kind="stable")[::-1][:known]).tolist()
     return found

@@ -77,7 +77,7 @@ def find_trained(
     auto = wanted == "auto"
     folder = trained_folder(target.info.name, wanted)
     if not auto and not folder.is_dir():
-        raise UserError(f"There is no folder {folder}.", advice="Check the path of --trained.")
+        raise UserError("drafter.no_folder", folder=folder)
     embedding: Any = target.model.get_input_embeddings().weight
     head: Any = target.model.get_output_embeddings().weight
     output = None if head is embedding else head
@@ -99,11 +99,7 @@ def find_trained(
         if not config["specdemo"].get("reads"):
             continue
         if config["hidden_size"] != embedding.shape[1]:
-            raise UserError(
-                f"The drafter in {path} was trained for another target.",
-                unharmed="Methods without it work.",
-                advice=f"Train one: python -m specdemo train {kind} --target {target.info.name}.",
-            )
+            raise UserError("drafter.other_target", path=path, kind=kind, target=target.info.name)
         extends = config["specdemo"].get("extends", 0)
         base = draft if extends else None
         if extends and (base is None or len(base.layers) != extends):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import loaded
+from errors import reported
 from letters import tiny_pair
 
 from specdemo.cli import console
@@ -58,7 +59,7 @@ class ScriptedStudio:
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         assert not settings.baseline
         if prompt == "refused":
-            raise UserError("It is too long.", advice="Shorten it.")
+            raise reported("It is too long.", advice="Shorten it.")
         if prompt == "broken":
             raise ValueError("no such token")
         yield RunStarted("speculative", settings.method, prompt, {}, self.target)
