@@ -39,11 +39,6 @@ class Eagle3:
     skips_first: bool = True  # the text begins with its second token
     embedding_first: bool = True
     offsets: bool = True  # d2t holds offsets
-    places: int = 1  # that a pass guesses; more than one makes it P-EAGLE
-    mask: int = 47  # token that stands for each of them but the first
-    masks_feel: bool = True  # `mask_hidden` is mixed and goes in there
-    masks_move: bool = True  # each at its own position
-    masks_meet: bool = True  # each sees those before it
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
@@ -82,7 +77,6 @@ def make(**facts: Any) -> Eagle3:
     found |= {f"fc_norm.{number}.weight": norm(hidden) for number in each}
     width = len(model.reads) * hidden
     found |= {"input_norm.weight": norm(width)} if model.norm_before_fc else {}
-    found |= {"mask_hidden": 3 * noise(1, 1, width)} if model.places > 1 else {}
     if model.own_embedding:
         found["embed_tokens.weight"] = noise(model.vocabulary, hidden)
     if model.words < model.vocabulary:
@@ -128,14 +122,6 @@ def write_speculators(folder: Path, model: Eagle3, **more: Any) -> Path:
         "norm_output": model.norm_output,
         "eagle_aux_hidden_state_layer_ids": list(model.reads),
     }
-    if model.places > 1:
-        proposal = {"proposal_type": "greedy", "speculative_tokens": model.places}
-        config |= {
-            "architectures": ["PEagleDraftModel"],
-            "speculators_model_type": "peagle",
-            "mask_token_id": model.mask,
-        }
-        config["speculators_config"] |= {"algorithm": "peagle", "proposal_methods": [proposal]}
     return write_folder(folder, config | more, model.tensors)
 
 
@@ -149,9 +135,7 @@ def write_flat(folder: Path, model: Eagle3, **more: Any) -> Path:
     }
     config |= {"fc_norm": True} if model.fc_norm else {}
     config |= {"norm_output": True} if model.norm_output else {}
-    config |= {"mask_token_id": model.mask, "num_depths": model.places} if model.places > 1 else {}
-    begin = "midlayer." if model.layers == 1 else "layers.0."  # several are P-EAGLE's alone
-    tensors = {name.replace("layers.0.", begin): one for name, one in model.tensors.items()}
+    tensors = {name.replace("layers.0.", "midlayer."): one for name, one in model.tensors.items()}
     return write_folder(folder, config | more, tensors)
 
 
@@ -189,9 +173,8 @@ class Reference:
             joined = rms(joined, self.tensors["input_norm.weight"])
         return self.tensors["fc.weight"] @ joined
 
-    def outputs(self, known: list[int], masks: int = 0) -> list[Tensor]:
-        """(H,) for each token but the first, and each mask after them: what the layers give, before the last norm."""
-        text = [*known, *[self.model.mask] * masks]
+    def outputs(self, text: list[int]) -> list[Tensor]:
+        """(H,) for each token but the first: the output of the layers, before the last norm."""
         outputs: list[Tensor] = []
         seen: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(self.model.layers)]
         begin = 1 if self.model.skips_first else 0
@@ -205,30 +188,17 @@ class Reference:
                 state = outputs[-1]
                 if self.model.norm_output:
                     state = rms(state, self.tensors["norm.weight"])
-            at = place
-            if place >= len(known):
-                if self.model.masks_feel:
-                    state = self.mixed(self.tensors["mask_hidden"].flatten())
-                at = place if self.model.masks_move else len(known)
-                if not self.model.masks_meet:
-                    seen = [one[: len(known) - begin] for one in seen]
-            x = self.first(self.embedding[text[place]], state, at, seen[0])
+            x = self.first(self.embedding[text[place]], state, place, seen[0])
             for number in range(1, self.model.layers):
                 begin_of = f"layers.{number}."
                 normed = rms(x, self.tensors[f"{begin_of}input_layernorm.weight"])
-                x = self.rest(begin_of, x, normed, at, seen[number])
+                x = self.rest(begin_of, x, normed, place, seen[number])
             outputs.append(x)
         return outputs
 
     def logits(self, text: list[int]) -> Tensor:
         """(tokens - 1, W): what follows each token but the first, by rows of the head."""
         normed = rms(torch.stack(self.outputs(text)), self.tensors["norm.weight"])
-        return normed @ self.tensors["lm_head.weight"].T
-
-    def guess(self, text: list[int]) -> Tensor:
-        """(places, W): what follows a text, and each mask after it."""
-        outputs = self.outputs(text, self.model.places - 1)[-self.model.places :]
-        normed = rms(torch.stack(outputs), self.tensors["norm.weight"])
         return normed @ self.tensors["lm_head.weight"].T
 
     def tokens(self) -> list[int]:

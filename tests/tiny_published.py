@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -21,28 +20,9 @@ from specdemo.engine.prefix import FeatureReader
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import FAMILIES
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
-
-HEADS = 4  # of Medusa
-
-
-def write_medusa(folder: Path, vocabulary: int, hidden: int = HIDDEN, **more: Any) -> Path:
-    """As Medusa's authors write it: a pickle, and a config that names fewer heads than there are."""
-    generator = torch.Generator().manual_seed(8)
-    tensors = {}
-    for head in range(HEADS):
-        for block in range(2):
-            tensors[f"{head}.{block}.linear.weight"] = torch.randn(
-                hidden, hidden, generator=generator
-            )
-            tensors[f"{head}.{block}.linear.bias"] = torch.randn(hidden, generator=generator)
-        tensors[f"{head}.2.weight"] = torch.randn(vocabulary, hidden, generator=generator)
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.save(tensors, folder / "medusa_lm_head.pt")
-    config = {"medusa_num_heads": 2, "medusa_num_layers": 2, "base_model_name_or_path": "owner/it"}
-    (folder / "config.json").write_text(json.dumps(config | more), encoding="utf-8")
-    return folder
+from specdemo.models.networks.registry import TargetTensors
 
 
 def _write(name: str, folder: Path, words: int) -> Path:
@@ -53,8 +33,6 @@ def _write(name: str, folder: Path, words: int) -> Path:
         return write_flat(folder, make(fc_norm=True, norm_output=True, **facts))
     if name == "SafeAILab":
         return write_flat(folder, make(**facts))
-    if name == "P-EAGLE":
-        return write_speculators(folder, make(layers=2, places=4, mask=words - 1, **facts))
     if name == "JetSpec":
         model = tiny_dflash.make(**facts | {"words": words}, mask=words - 1, causal=True)
         return tiny_dflash.write_flat(folder, model, num_target_layers=2)
@@ -67,10 +45,8 @@ def _write(name: str, folder: Path, words: int) -> Path:
         sizes = {"taps": 2, "chosen": 4, "most": min(8, words), "window": 6}
         model = tiny_dflash.make(**facts | {"words": words}, mask=words - 1, **sizes)
         return tiny_dflash.write_flat(folder, model, num_target_layers=2)
-    if name == "DFlash":
-        model = tiny_dflash.make(**facts, mask=words - 1)
-        return tiny_dflash.write_speculators(folder, model)
-    return write_medusa(folder, words)
+    model = tiny_dflash.make(**facts, mask=words - 1)
+    return tiny_dflash.write_speculators(folder, model)
 
 
 @cache
@@ -83,7 +59,7 @@ def network(name: str, words: int) -> Any:
     reading = family.read(files, TargetFacts("tiny", HIDDEN, words, 2))
     embedding = torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(2))
     cpu = torch.device("cpu")
-    return reading.load(Lent(embedding, cpu, torch.float32, four_bit=False))
+    return reading.load(TargetTensors(embedding, cpu, torch.float32, four_bit=False))
 
 
 def published(name: str) -> Callable[[int, Features], dict[str, Callable[[], Any]]]:
@@ -91,14 +67,10 @@ def published(name: str) -> Callable[[int, Features], dict[str, Callable[[], Any
 
     def openers(words: int, features: Features) -> dict[str, Callable[[], Any]]:
         found = network(name, words)
-        if name == "Medusa":
-            return {"medusa": lambda: found}
         if isinstance(found, DFlashDecoder):
             block = FeatureReader(DFlashModel(found, features))
             return dict.fromkeys(("block", "jet"), lambda: block)
         reader = FeatureReader(CompactModel(found, features))
-        if name == "P-EAGLE":
-            return dict.fromkeys(("block", "jet"), lambda: reader)
         return {"feature": lambda: reader}
 
     return openers

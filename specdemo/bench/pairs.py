@@ -23,7 +23,7 @@ SINGLES = ("ngram", "draft_model", "feature")
 CHAIN = 4  # drafted tokens of the chain that always drafts
 CHOICE = (
     "target", "sampling", "plain tokens/s", "auto", "worst task", "best single method",
-    "auto over it", "best choice, modelled", "same text",
+    "auto over it", "same text",
 )  # fmt: skip
 DRAFTS = (
     "target", "sampling", "lane", "speedup", "first accepted", "tokens/step", "draft ms/token",
@@ -36,13 +36,12 @@ TASKS = ("target", "sampling", "lane")
 class PairResult:
     """What one target gave with one preset of sampling.
 
-    rows: of the bench; hindsight: speedup, None where texts differ by chance
+    rows: of the bench
     """
 
     target: str
     preset: str
     rows: list[dict[str, Any]]
-    hindsight: float | None
 
     def of(self, lane: str, task: str = "mean") -> dict[str, Any]:
         """The row of a lane."""
@@ -63,11 +62,10 @@ class PairResult:
         auto = self.of(AUTO)
         single = max((self.of(lane) for lane in SINGLES if lane in self.lanes), key=_speedup)
         worst = min((self.of(AUTO, task) for task in self.tasks), key=_speedup)
-        best = "-" if self.hindsight is None else f"{self.hindsight:.2f}x"
         return [
             self.target, self.preset, f"{self.of(PLAIN)['tokens_per_second']:.1f}", _times(auto),
             f"{worst['task'].replace('_', ' ')} {_times(worst)}",
-            f"{single['lane']} {_times(single)}", f"{_speedup(auto) / _speedup(single):.2f}", best,
+            f"{single['lane']} {_times(single)}", f"{_speedup(auto) / _speedup(single):.2f}",
             f"{100 * auto['same_output_rate']:.0f} %" if self.preset == GREEDY else "-",
         ]  # fmt: skip
 
@@ -127,8 +125,7 @@ def measure_pair(
 
     options = BenchOptions(",".join([AUTO, *singles, *chains]), first_turns=True)
     bench = run_bench(studio, items, options, settings_of, listen=listen, progress=progress)
-    best = bench.hindsight.speedup() if preset == GREEDY else None
-    return PairResult(studio.pair.target.info.name, preset, bench.report.rows(), best)
+    return PairResult(studio.pair.target.info.name, preset, bench.report.rows())
 
 
 def as_file(results: Sequence[PairResult], prompts: int, tokens: int) -> dict[str, Any]:
@@ -143,7 +140,6 @@ def as_file(results: Sequence[PairResult], prompts: int, tokens: int) -> dict[st
         "title": "Auto beside single methods, both pairs",
         "machine": machine_name(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "about": f"{prompts} prompts, first turns, {tokens} new tokens. The best choice takes the fastest way through each text "
-        "by steps that some lane took: modelled, for greedy texts only.",
+        "about": f"{prompts} prompts, first turns, {tokens} new tokens.",
         "tables": [{"columns": list(columns), "rows": rows} for columns, rows in tables],
     }

@@ -9,7 +9,8 @@ from functools import reduce
 from statistics import mean, median, quantiles
 from typing import Any
 
-from specdemo.bench.lanes import LaneResult, same_prefix
+from specdemo.bench.lanes import LaneResult
+from specdemo.session.work.judges import same_prefix
 from specdemo.trace.metrics import Foreseen, calibration_error, together
 
 POSITIONS = (1, 2, 3, 4, 5)  # in the draft, that reports list

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import specdemo
 from specdemo.bench.floor import FloorLane, pass_bytes
-from specdemo.bench.hindsight import Hindsight
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
@@ -86,7 +85,6 @@ class Bench:
     report: Report
     oracle: Oracle
     listen: Listen
-    hindsight: Hindsight = field(default_factory=Hindsight)
     facts: dict[str, Any] = field(default_factory=dict)
     throughput: list[Throughput] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -195,7 +193,6 @@ def _run_item(
         for turn, results in enumerate(run_lanes(lanes, turns, first=number, lost=bench.lose)):
             bench.report.add(item.task, results, repetition)
             bench.oracle.add(item.task, results)
-            bench.hindsight.add(item.task, results)
             _save_traces(bench.options.traces, f"{item.name}-{turn}", results)
     except UserError as error:
         bench.leave_out(item.name, error.message)

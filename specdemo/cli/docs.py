@@ -98,7 +98,7 @@ def between(text: str, name: str, content: str) -> str:
 
 def generated(root: Path = ROOT) -> dict[Path, str]:
     """Each file with generated parts, as it should be now."""
-    from specdemo.cli.measurements import measured_tables, modelled_table, readme_table
+    from specdemo.cli.measurements import measured_tables, readme_table
     from specdemo.cli.parser import build_parser
     from specdemo.cli.reference import commands_reference, settings_reference
 
@@ -108,7 +108,6 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
         ("docs/measured.md", "tables", measured_tables(root)),
         ("docs/reference.md", "commands", commands_reference(build_parser())),
         ("docs/reference.md", "settings", settings_reference()),
-        ("docs/scaling.md", "scaling", modelled_table(root, "scaling")),
         ("README.md", "measured", readme_table(root)),
     ]
     documents: dict[Path, str] = {}

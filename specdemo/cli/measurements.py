@@ -15,7 +15,6 @@ from specdemo.bench.report import aligned, by_position, summary
 from specdemo.bench.report import readme as by_task
 
 FOLDER = "docs/measured"
-MODELLED = "docs/modelled"
 FACTOR = re.compile(r"(?<=\d)x\b")  # as the commands print it: the documents have the sign
 
 
@@ -32,12 +31,6 @@ def read_measurements(root: Path) -> Iterator[dict[str, Any]]:
 def measured_tables(root: Path) -> str:
     """All measurements as Markdown: a section for each file."""
     return FACTOR.sub("×", "\n\n".join(_section(data) for data in read_measurements(root)))
-
-
-def modelled_table(root: Path, name: str) -> str:
-    """What a simulation found, as Markdown. name: of its file, without `.json`"""
-    data = json.loads((root / MODELLED / f"{name}.json").read_text(encoding="utf-8"))
-    return "\n\n".join([*_tables(data), f"{data['date']}. {data['about']}"])
 
 
 def readme_table(root: Path) -> str:

@@ -38,7 +38,7 @@ FILES = [
 ]
 NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same weights
 CARD = "README.md"
-PICKLES = ("medusa_lm_head.pt", "pytorch_model.bin")  # of drafters, which are read as tensors alone
+PICKLES = ("pytorch_model.bin",)  # drafter weights that are read as tensors alone
 HTTP_CLIENTS = ("http", "requests", "urllib3")
 ASKED_SECONDS = 10.0  # for what the hub says of a drafter before anybody has decided to load it
 ATTEMPTS = 2  # a file that arrives damaged is tried once more

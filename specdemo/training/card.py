@@ -25,7 +25,6 @@ PLACED = {
     "greedy_agreement": "likeliest word is the target's, token {place} of the draft, greedy text",
     "overlap": "overlap with the target's distribution, token {place} of the draft, sampled text",
 }
-PLOT = "training.svg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +147,13 @@ def _recipe(card: Card) -> list[str]:
 
 
 def _training(card: Card) -> list[str]:
-    """The curve, and its ends in numbers; nothing when none was recorded."""
+    """The first and the last value of both loss curves; nothing when none was recorded."""
     lines = []
     for name, pairs in (("training", card.losses), ("held out", card.checks)):
         if pairs:
             (first, before), (last, after) = pairs[0], pairs[-1]
             lines.append(f"- {name}: {before:.3f} at step {first:,}, {after:.3f} at step {last:,}")
-    return [f"![Loss while training]({PLOT})", "", *lines] if lines else []
+    return lines
 
 
 def _number(value: float) -> str:

@@ -20,10 +20,9 @@ from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model, pack_as
 from specdemo.models.networks.compact_files import HEAD, read_embedding, read_tensor
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
-from specdemo.training.card import PLOT, Card, describe_machine
+from specdemo.training.card import Card, describe_machine
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import package, read_llama_config
-from specdemo.training.plot import write_plot
 
 if TYPE_CHECKING:
     import torch
@@ -112,7 +111,6 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         package(
             state, word_ids.cpu(), files.folder, options.out, card, extra, alone=options.alone
         )  # fmt: skip
-        write_plot(card, options.out / PLOT)
     progress(Progress("evaluate", 1.0, f"written to {options.out}"))
     return TrainReport(
         options.out, card, sum(tensor.numel() for tensor in state.values()), results,

@@ -100,6 +100,8 @@ def check_tool(command: str) -> None:
         assert words[1:] == ["ci"] or (words[1] == "run" and words[2] in scripts), command
         return
     assert words[0] in {"python", "python3", "py"}, f"unknown command: {command}"
+    if (ROOT / words[1]).is_file():
+        return
     assert words[1] == "-m", command
     module = words[2]
     known = ROOT.joinpath(*module.split(".")).with_suffix(".py")

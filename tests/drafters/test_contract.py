@@ -353,8 +353,8 @@ def test_tokens_judged_as_blocks_have_the_exact_joint_distribution():
 
 PUBLISHED = [
     ("speculators", "feature"), ("DFlash", "block"), ("SpecForge", "feature_tree"), ("SafeAILab", "feature"),
-    ("Medusa", "medusa"), ("DFlash", "jet"), ("JetSpec", "jet"), ("DSpark", "block"),
-    ("P-EAGLE", "block"), ("DFlash 2", "block"), ("DFlash 2", "block_tree"),
+    ("DFlash", "jet"), ("JetSpec", "jet"), ("DSpark", "block"),
+    ("DFlash 2", "block"), ("DFlash 2", "block_tree"),
 ]  # fmt: skip
 
 

@@ -38,8 +38,8 @@ def weights(target_weights):
 
     head = target_weights.lm_head.weight[words]
     return MedusaWeights(
-        tuple((block(),) for _ in range(HEADS)),
-        (lambda x: F.linear(x, head),),
+        tuple(block() for _ in range(HEADS)),
+        lambda x: F.linear(x, head),
         ReducedVocabulary(words, VOCABULARY),
         (LAST,),
     )

@@ -18,8 +18,7 @@ from typing import IO
 import pytest
 from tiny_files import make_tiny_model
 
-from specdemo.bench.crowd import TOKEN, outcome
-from specdemo.bench.visit import Outline, Visit, last_value
+from tools.probe import TOKEN, Outline, Visit, last_value, main, outcome
 
 ROOT = Path(__file__).parents[2]
 END_SECONDS = 3.0
@@ -96,7 +95,6 @@ def start(page: Page, tokens: int) -> Running:
     """Begin a run, and return with its first token."""
     outline = Outline(page.url)
     visit = Visit(outline)
-    visit.open()
     visit.set("sd-prompt", "the cat sat on the mat")
     visit.set("sd-method", "nothing")
     visit.set("sd-max_new_tokens", tokens)
@@ -128,6 +126,19 @@ def test_a_stopped_and_continued_process_goes_on(page):
     run.thread.join(60)
     assert outcome(last_value(b"".join(run.lines)), stopped=False) == ("finished", "")
     run.visit.leave()
+
+
+def test_probe_measures_a_served_page(page, capsys):
+    assert main([page.url, "--visitors", "2"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    figures = dict(line.split("  ", 1) for line in printed.out.splitlines())
+    assert set(figures) == {
+        "wait until a run starts",
+        "wait for the first token",
+        "from Stop to the end",
+    }
+    assert all(figure.endswith(" s") for figure in figures.values())
 
 
 def test_a_signal_in_mid_run_ends_the_page_within_three_seconds_without_a_traceback(page):

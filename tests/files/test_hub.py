@@ -112,7 +112,7 @@ def server(monkeypatch, tmp_path, tiny_folder):
         "owner/private": (401, "RepoNotFound"),
         "owner/broken": (500, ""),
     }
-    heads = {"config.json": b"{}", "medusa_lm_head.pt": b"tensors"}
+    heads = {"config.json": b"{}", "pytorch_model.bin": b"tensors"}
     drafter = {"model.safetensors": whole["model.safetensors"], "README.md": CARD}
     server.repos |= {
         "owner/drafter": {**heads, **drafter, "onnx/model.onnx": b"never"},
@@ -317,7 +317,7 @@ def test_a_drafter_comes_with_its_card_and_with_a_pickle_only_where_nothing_else
     assert hub.fetch_drafter("owner/drafter", COMMIT) == (folder, COMMIT)
     assert len(server.requests) == asked  # a pinned revision that is here needs no network
     heads, _ = hub.fetch_drafter("owner/heads", None)
-    assert (heads / "medusa_lm_head.pt").read_bytes() == b"tensors"
+    assert (heads / "pytorch_model.bin").read_bytes() == b"tensors"
     with pytest.raises(UserError, match="no model owner/none"):
         hub.fetch_drafter("owner/none", None)
 

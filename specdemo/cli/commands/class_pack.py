@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import base64
 import mimetypes
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from specdemo.cli import console
 from specdemo.config.errors import UserError
 
 ORIGIN = "http://class-pack.invalid/"  # nothing is served: Chromium's requests are answered here
+FLAGS = ["--no-sandbox", "--disable-background-networking"]
 _MAKE = """async ([language, png]) => {
   const { data } = await import("/view/site/data.js");
   const { packFiles } = await import("/view/lessons/pack/pack.js");
@@ -70,15 +72,14 @@ def write_class_pack(folder: Path, language: str, *, png: bool = True) -> int:
 
 def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
     """What the page's scripts make of a site's lessons, by name, its sheets as PDF too."""
-    from specdemo.bench.page_speed import FLAGS, chromium
-
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError as error:
         raise UserError("cli.no_playwright") from error
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")  # else Playwright's
     with sync_playwright() as play:
         try:
-            browser = play.chromium.launch(executable_path=chromium(), args=FLAGS)
+            browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
         except Error as error:
             raise UserError("cli.no_chromium") from error
         page = browser.new_page(color_scheme="light")

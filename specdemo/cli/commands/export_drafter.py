@@ -9,10 +9,7 @@ from specdemo.cli import console
 from specdemo.cli.options import add_option
 from specdemo.config.settings import AppSettings
 
-LAYOUTS = (
-    "`speculators` (EAGLE-3, from `train feature --form eagle3`), `dflash` (from `train block --form dflash`, or `jet`) "
-    "or `medusa`"
-)
+LAYOUTS = "`speculators` (EAGLE-3, from `train feature --form eagle3`) or `dflash` (from `train block --form dflash`, or `jet`)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

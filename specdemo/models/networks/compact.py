@@ -214,13 +214,9 @@ class CompactModel:
             if guesses and not self.weights.causal:
                 seen[rows:, end:] = True
         injected = self._injected(start, end) if self.weights.inject else None
-        joining = guesses
-        if masked := self.weights.masked:  # such places are rows like any other
-            token_ids, joining = [*token_ids, *[masked.token] * guesses], 0
-            injected = _with_masks(injected, rows, masked.state.expand(guesses, -1))
         return DraftInput(
             token_ids, range(start, end + guesses), seen, self._cache, 1 + guesses, text=self._text_words,
-            states=states, injected=injected, guesses=joining, adjust=self.adjust, plan=plan,
+            states=states, injected=injected, guesses=guesses, adjust=self.adjust, plan=plan,
         )  # fmt: skip
 
     def _forget_first(self, seen: Tensor, start: int) -> None:
@@ -273,12 +269,3 @@ class CompactModel:
             epsilon = self.weights.config.rms_norm_eps
             rows = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
         return 0, rows * feedback.float()
-
-
-def _with_masks(
-    injected: tuple[int, Tensor] | None, rows: int, masks: Tensor
-) -> tuple[int, Tensor]:
-    """What joins some rows, and the masks after them. masks: (guesses, H)"""
-    first, more = injected or (rows, masks[:0])
-    unknown = masks.new_zeros(rows - first - len(more), masks.shape[-1])
-    return first, torch.cat([more.to(masks), unknown, masks])

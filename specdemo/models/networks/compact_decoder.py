@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.forward import ForwardInput, ForwardOutput, piece_rows
+from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.target import CachedModel
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.runtime import (
     CompiledLayers,
@@ -69,6 +71,12 @@ class CompactDecoder:
         self.piece = piece_rows(device, len(weights.layers), hidden, 4 * hidden)
         self.compiled = compiled_layers(weights) if compiled else None
         self._rotary = RotaryTables(tables(weights.config, weights.embedding))
+
+    def open(self, target: CachedModel) -> FeatureReader:
+        """Start one conversation next to the target that it drafts for."""
+        from specdemo.models.networks.compact import CompactModel
+
+        return FeatureReader(CompactModel(self, target.features))
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:

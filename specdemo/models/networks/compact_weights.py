@@ -100,17 +100,6 @@ class Beside:
     normed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Masked:
-    """What stands for each place that is guessed at once in a first layer that reads states beside embeddings (P-EAGLE).
-
-    token: whose embedding is read there; state: (1, H), in place of the target's before it
-    """
-
-    token: int
-    state: Tensor
-
-
 class Corrector(Protocol):
     """What a block drafter makes of a place once the word before it is known. Words are columns of its vocabulary."""
 
@@ -209,7 +198,6 @@ class CompactWeights:
     skips_first: the text begins with its second token, the first that a state stands before
     own_head: the head is no part of the target's, so words of a text cannot be added to it
     depth: positions that it guesses at once; mask: (depth - 1, H), what is added to the last known state for each
-    masked: what stands for each of them in place of `mask`, for weights that read states beside embeddings
     causal: whether guessed positions see only those before them
     """
 
@@ -230,7 +218,6 @@ class CompactWeights:
     own_head: bool = False
     output: Tensor | None = None
     mask: Tensor | None = None
-    masked: Masked | None = None
     depth: int = 1
     causal: bool = True
     markov: Corrector | None = None

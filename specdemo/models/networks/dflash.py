@@ -29,7 +29,9 @@ from specdemo.engine.forward import (
     piece_rows,
     pieces,
 )
+from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.engine.target import CachedModel
 from specdemo.models.decoders import layer as layers
 from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm
@@ -135,6 +137,10 @@ class DFlashDecoder:
         device = weights.embedding.device.type
         self.piece = piece_rows(device, len(weights.layers), weights.config.hidden_size, 0)
         self._rotary = RotaryTables(tables(weights.config, weights.embedding))
+
+    def open(self, target: CachedModel) -> FeatureReader:
+        """Start one conversation next to the target that it drafts for."""
+        return FeatureReader(DFlashModel(self, target.features))
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:

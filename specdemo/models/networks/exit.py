@@ -13,11 +13,20 @@ from torch import Tensor
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.forward import Requesting, answered, immediate
+from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.compact_decoder import CompactDecoder
 from specdemo.models.networks.compact_weights import CompactWeights
+
+
+class ExitDecoder(CompactDecoder):
+    """The adapter of an early exit."""
+
+    def open(self, target: CachedModel) -> FeatureReader:
+        """Start one conversation in the target's own cache."""
+        return FeatureReader(ExitModel(target, self))
 
 
 class ExitModel:

@@ -1,4 +1,4 @@
-"""Medusa's heads (Cai 2401.10774): residual blocks on the target's last state, and an output matrix for all or for each."""
+"""Medusa's heads (Cai 2401.10774): a residual block per head on the target's last state, and one output matrix."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.engine.target import CachedModel
 from specdemo.models.networks.compact_files import read_config, read_state
 from specdemo.models.networks.four_bit import Linear, dense, pack_linear, stacked
 
@@ -18,20 +19,24 @@ from specdemo.models.networks.four_bit import Linear, dense, pack_linear, stacke
 class MedusaWeights:
     """Shared, immutable weights.
 
-    blocks: for each head its residual blocks, H to H and a constant (H,)
-    heads: H to W, one for all or one for each
-    words: what they speak; reads: the layer whose state goes in
+    blocks: the residual block of each head: a matrix H to H and a constant (H,)
+    head: H to W, shared by all heads
+    words: the reduced vocabulary; reads: the layer whose state the heads read
     """
 
-    blocks: tuple[tuple[tuple[Linear, Tensor], ...], ...]
-    heads: tuple[Linear, ...]
+    blocks: tuple[tuple[Linear, Tensor], ...]
+    head: Linear
     words: ReducedVocabulary
     reads: tuple[int, ...]
 
     @property
     def dtype(self) -> torch.dtype:
         """Of the states that go in."""
-        return self.blocks[0][0][1].dtype
+        return self.blocks[0][1].dtype
+
+    def open(self, _: CachedModel) -> MedusaWeights:
+        """Return itself: the heads keep nothing of a conversation."""
+        return self
 
     @torch.inference_mode()
     def guess(self, state: Tensor) -> Tensor:
@@ -39,16 +44,8 @@ class MedusaWeights:
 
         Row k is for the token k + 1 places after the pending one.
         """
-        guesses = [self._through(blocks, state) for blocks in self.blocks]
-        if len(self.heads) == 1:
-            return self.heads[0](torch.cat(guesses)).float()
-        logits = [head(guess) for head, guess in zip(self.heads, guesses, strict=True)]
-        return torch.cat(logits).float()
-
-    def _through(self, blocks: tuple[tuple[Linear, Tensor], ...], state: Tensor) -> Tensor:
-        for block, bias in blocks:
-            state = state + F.silu(block(state) + bias)
-        return state
+        guesses = [state + F.silu(block(state) + bias) for block, bias in self.blocks]
+        return self.head(torch.cat(guesses)).float()
 
 
 def load_medusa(
@@ -58,15 +55,15 @@ def load_medusa(
     facts, state = read_config(folder)["specdemo"], read_state(folder)
     embedding = embedding.to(device=device, dtype=torch.bfloat16)
 
-    def block(index: int) -> tuple[tuple[Linear, Tensor]]:
+    def block(index: int) -> tuple[Linear, Tensor]:
         weight = stacked([state[f"heads.{index}.weight"]], device)
         bias = dense(state[f"heads.{index}.bias"]).to(device, torch.bfloat16)
-        return ((pack_linear(weight, four_bit=four_bit), bias),)
+        return pack_linear(weight, four_bit=four_bit), bias
 
     word_ids = dense(state["word_ids"]).to(device)
     return MedusaWeights(
         blocks=tuple(block(index) for index in range(int(facts["depth"]))),
-        heads=(pack_linear(embedding[word_ids], four_bit=four_bit),),
+        head=pack_linear(embedding[word_ids], four_bit=four_bit),
         words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
         reads=tuple(facts["reads"]),
     )

@@ -30,8 +30,9 @@ from specdemo.engine.forward import answer_together, answered
 from specdemo.models.networks.dflash import DFlashModel
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.families import FAMILIES
-from specdemo.models.networks.layouts.family import Lent, Loader, TargetFacts
+from specdemo.models.networks.layouts.family import Loader, TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.registry import TargetTensors
 
 COMMITTED = [12, 3, 55]
 Z_LAB = {"theta": 1e6}
@@ -185,11 +186,11 @@ def test_embedding_and_head_are_the_targets_own_tensors(tmp_path):
 def test_a_head_in_4_bits_is_packed_part_by_part(tmp_path, monkeypatch):
     """The parts are the whole, bit by bit."""
     files = drafter_files(str(write_flat(tmp_path / "drafter", make())), tmp_path)
-    lent = Lent(EMBEDDING, torch.device("cpu"), torch.bfloat16, True, HEAD)
+    shared = TargetTensors(EMBEDDING, torch.device("cpu"), torch.bfloat16, True, HEAD)
     row = torch.randn(3, HIDDEN).bfloat16()
-    whole = Loader(files, lent).head()(row)
+    whole = Loader(files, shared).head()(row)
     monkeypatch.setattr("specdemo.models.networks.layouts.family.HEAD_ROWS", 32)
-    assert Loader(files, lent).head()(row).equal(whole)
+    assert Loader(files, shared).head()(row).equal(whole)
     torch.testing.assert_close(whole.float(), row.float() @ HEAD.T, atol=2.5, rtol=0)
 
 

@@ -14,8 +14,9 @@ from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.layouts import eagle3
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.registry import TargetTensors
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
 TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
@@ -47,12 +48,12 @@ def opened(folder: Path, states: torch.Tensor | None = None) -> CompactModel:
     """A drafter of a folder, in float32, beside a target that has these states."""
     files = drafter_files(str(folder), folder / "cache")
     reading = eagle3.read(files, TARGET)
-    lent = Lent(EMBEDDING, torch.device("cpu"), torch.float32, four_bit=False)
+    shared = TargetTensors(EMBEDDING, torch.device("cpu"), torch.float32, four_bit=False)
     features = Features(reading.reads)
     if states is not None:
         features.write(0, list(states.split(HIDDEN, dim=-1)))
         features.gather(range(len(states)))
-    return CompactModel(reading.load(lent), features)
+    return CompactModel(reading.load(shared), features)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -209,7 +210,7 @@ def changed(folder: Path, change) -> Path:
         ("does not name different", lambda t: t.update(d2t=-torch.arange(48))),
         ("does not name different", lambda t: t.update(d2t=torch.full((48,), 40))),
         ("name different tokens", lambda t: t.update(d2t=torch.zeros(48, dtype=torch.long))),
-        ("P-EAGLE", lambda t: t.update(mask_hidden=torch.zeros(1, 1, 64))),
+        ("nothing is known of its tensor mask_hidden", lambda t: t.update(mask_hidden=torch.zeros(1, 1, 64))),
     ],
 )  # fmt: skip
 def test_tensors_that_are_not_what_the_config_says_are_refused(tmp_path, sentence, change):

@@ -11,7 +11,6 @@ import tiny_dflash
 import torch
 from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_files import make_tiny_model, make_tiny_tokenizer
-from tiny_published import HEADS, write_medusa
 
 from specdemo.bench.audit_result import load_last
 from specdemo.cli.parser import main
@@ -20,13 +19,9 @@ from specdemo.config.settings import AppSettings
 from specdemo.engine.forward import answered
 from specdemo.files.catalogue import drafters, find
 from specdemo.models import pair as pairs
-from specdemo.models.networks.layouts import medusa
 from specdemo.models.networks.layouts.families import FAMILIES
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.pair import load_pair
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -104,28 +99,6 @@ def test_a_wrong_drafter_is_refused_before_the_target_is_loaded(monkeypatch, tar
         assert "its config.json has no" in refused(monkeypatch, settings(target, odd, tmp_path))
 
 
-def test_medusa_guesses_as_its_format_says(tmp_path):
-    """Each head has residual blocks and a matrix of its own; there are as many as the file has."""
-    folder = write_medusa(tmp_path / "medusa", 50)
-    raw = torch.load(folder / "medusa_lm_head.pt", weights_only=True)
-    files = drafter_files(str(folder), tmp_path / "cache")
-    reading = medusa.read(files, TargetFacts("tiny", 32, 50, 6))
-    assert reading.reads == (6,)
-    weights = reading.load(Lent(torch.zeros(50, 32), CPU, torch.float32, False))
-    state = torch.randn(1, 32)
-    wanted = []
-    for head in range(HEADS):
-        x = state[0]
-        for block in range(2):
-            inner = raw[f"{head}.{block}.linear.weight"] @ x + raw[f"{head}.{block}.linear.bias"]
-            x = x + inner * torch.sigmoid(inner)
-        wanted.append(raw[f"{head}.2.weight"] @ x)
-    torch.testing.assert_close(weights.guess(state), torch.stack(wanted), atol=1e-3, rtol=1e-4)
-    assert weights.words.tokens == tuple(range(50))
-    with pytest.raises(UserError, match="made for owner/it"):
-        medusa.read(files, TargetFacts("tiny", 32, 51, 6))
-
-
 class Evil:
     """Would run code when it is read."""
 
@@ -134,16 +107,19 @@ class Evil:
 
 
 def test_a_pickle_is_read_as_tensors_alone_and_converted_once(monkeypatch, tmp_path):
-    folder = write_medusa(tmp_path / "medusa", 50)
+    folder = tmp_path / "eagle"
+    folder.mkdir()
+    torch.save(make().tensors, folder / "pytorch_model.bin")
+    (folder / "config.json").write_text("{}")
     first = drafter_files(str(folder), tmp_path / "cache")
     assert first.weights[0].parent.parent == tmp_path / "cache" / "drafters"
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("converted twice"))
     assert drafter_files(str(folder), tmp_path / "cache").shapes == first.shapes
     monkeypatch.undo()
-    (folder / "medusa_lm_head.pt").write_bytes(pickle.dumps({"0.1.weight": Evil()}))
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"0.1.weight": Evil()}))
     with pytest.raises(UserError, match="more than tensors"):
         drafter_files(str(folder), tmp_path / "cache")
-    (folder / "medusa_lm_head.pt").unlink()
+    (folder / "pytorch_model.bin").unlink()
     with pytest.raises(UserError, match="holds no weights"):
         drafter_files(str(folder), tmp_path / "cache")
 
@@ -167,13 +143,7 @@ def dspark_of(folder: Path, words: int) -> Path:
     return tiny_dflash.write_dspark(folder, model, num_target_layers=2)
 
 
-def medusa_of(folder: Path, words: int) -> Path:
-    return write_medusa(folder, words, 64)
-
-
-@pytest.mark.parametrize(
-    ("write", "method"), [(eagle_of, "feature"), (dspark_of, "block"), (medusa_of, "medusa")]
-)
+@pytest.mark.parametrize(("write", "method"), [(eagle_of, "feature"), (dspark_of, "block")])
 def test_the_audit_judges_a_drafter_of_a_folder(
     target, tmp_path, monkeypatch, capsys, write, method
 ):

@@ -25,16 +25,15 @@ from specdemo.models.networks.compact_files import EMBEDDING, load_compact, load
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.dflash_files import load_dflash
 from specdemo.models.networks.layouts.families import FAMILIES
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.layouts.writing import write_published
-from specdemo.models.networks.medusa import load_medusa
+from specdemo.models.networks.registry import TargetTensors
 from specdemo.training.card import Card
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, lay_blocks
 from specdemo.training.eagle3_network import Eagle3Network
 from specdemo.training.feature_network import FeatureNetwork
-from specdemo.training.medusa import MedusaHeads
 from specdemo.training.package import draft_config, package
 
 CPU, HIDDEN, WORDS, LAYERS, READS = torch.device("cpu"), 32, 64, 8, (2, 4, 5)
@@ -98,23 +97,12 @@ def disturbed(network: Any) -> Any:
     return network
 
 
-def medusa(target: ModelFiles, out: Path, **facts) -> Path:
-    torch.manual_seed(2)
-    heads = MedusaHeads(3, HIDDEN)
-    with torch.no_grad():
-        for parameter in heads.parameters():
-            parameter.normal_(std=0.2)
-    return trained(
-        target, out, "medusa", heads.state_dict(), **{"reads": [LAYERS], "depth": 3} | facts
-    )
-
-
 def read_back(folder: Path, embedding: torch.Tensor, dtype: torch.dtype):
     """What runs, by the family that takes the config."""
     files = drafter_files(str(folder), folder / "cache")
     (family,) = [one for one in FAMILIES if one.takes(files.config)]
     reading = family.read(files, TargetFacts("tiny", HIDDEN, WORDS, LAYERS))
-    return files, reading, reading.load(Lent(embedding, CPU, dtype, four_bit=False))
+    return files, reading, reading.load(TargetTensors(embedding, CPU, dtype, four_bit=False))
 
 
 def kept(states: torch.Tensor) -> Features:
@@ -229,16 +217,6 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     assert plan.there[:3].tolist() == [len(TEXT) - 1, len(TEXT), len(TEXT) + 1]
 
 
-def test_heads_are_written_as_medusa_has_them(target, embedding, tmp_path):
-    folder = medusa(target, tmp_path)
-    out = write_published(folder, target, tmp_path / "out", "medusa", "apache-2.0")
-    files, _, heads = read_back(out, embedding, torch.bfloat16)
-    assert (files.licence, files.config["base_model_name_or_path"]) == ("apache-2.0", "tiny")
-    own = load_medusa(folder, embedding, device=CPU, four_bit=False)
-    state = torch.randn(1, HIDDEN).bfloat16()
-    assert torch.equal(own.guess(state), heads.guess(state)[:, KEPT])  # it says the other words too
-
-
 REFUSED = {
     "own form": ("speculators", lambda *to: feature(*to, made=FeatureNetwork), "beside the embedding"),
     "draft model": (
@@ -257,9 +235,7 @@ REFUSED = {
         "layers of a draft model",
     ),
     "not a block": ("dflash", feature, "is of the kind feature"),
-    "not Medusa": ("medusa", feature, "is of the kind feature"),
-    "an inner state": ("medusa", lambda *to: medusa(*to, reads=[3]), "reads the state 3"),
-    "layout": ("gguf", medusa, "no layout 'gguf'"),
+    "layout": ("gguf", feature, "no layout 'gguf'"),
 }  # fmt: skip
 
 
@@ -272,15 +248,15 @@ def test_what_a_layout_cannot_say_is_refused_and_nothing_is_written(target, tmp_
 
 
 def test_another_target_and_a_folder_with_something_in_it_are_refused(target, tmp_path):
-    folder = medusa(target, tmp_path)
+    folder = feature(target, tmp_path)
     other = tmp_path / "other"
     LlamaConfig.from_dict(CONFIG.to_dict() | {"vocab_size": 99}).save_pretrained(other)
     with pytest.raises(UserError, match="not trained for other"):
         write_published(
-            folder, ModelFiles(other, "other", "", "folder"), tmp_path / "out", "medusa"
+            folder, ModelFiles(other, "other", "", "folder"), tmp_path / "out", "speculators"
         )
     with pytest.raises(UserError, match="something in"):
-        write_published(folder, target, tmp_path, "medusa")
+        write_published(folder, target, tmp_path, "speculators")
 
 
 def test_the_command_writes_what_runs_here(target, tmp_path, capsys):

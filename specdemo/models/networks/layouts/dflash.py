@@ -18,7 +18,6 @@ from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights, Scales
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
-    Lent,
     Loader,
     Reading,
     TargetFacts,
@@ -32,6 +31,7 @@ from specdemo.models.networks.layouts.family import (
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.registry import TargetTensors
 
 ARCHITECTURES = (
     "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
@@ -157,7 +157,10 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     check_target(files, target, config)
     check_tensors(files, *shapes(files, config))
     return Reading(
-        ("block", "jet"), config.reads, False, lambda lent: DFlashDecoder(load(files, config, lent))
+        ("block", "jet"),
+        config.reads,
+        False,
+        lambda shared: DFlashDecoder(load(files, config, shared)),
     )
 
 
@@ -198,9 +201,9 @@ def shapes(
     return needed, optional
 
 
-def load(files: DrafterFiles, config: DFlashConfig, lent: Lent) -> DFlashWeights:
+def load(files: DrafterFiles, config: DFlashConfig, shared: TargetTensors) -> DFlashWeights:
     """What runs. Raises UserError for words that are not the target's."""
-    loader = Loader(files, lent)
+    loader = Loader(files, shared)
     return DFlashWeights(
         config=config.layers,
         layers=tuple(loader.layer(f"layers.{number}.") for number in range(config.count)),

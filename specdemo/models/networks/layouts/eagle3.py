@@ -27,7 +27,6 @@ from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
-    Lent,
     Loader,
     Reading,
     TargetFacts,
@@ -41,9 +40,10 @@ from specdemo.models.networks.layouts.family import (
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.registry import TargetTensors
 
 SPECULATORS = "eagle3"
-# Of P-EAGLE: speculators and NeMo, AMD's PARD, AWS.
+# Any of these in a config means that its drafter guesses a block (P-EAGLE), which is not computed here.
 MASK_TOKENS = ("mask_token_id", "pard_token", "ptd_token_id")
 STATES = "eagle_aux_hidden_state_layer_ids"
 
@@ -76,19 +76,10 @@ def takes(config: Mapping[str, Any]) -> bool:
     """Whether a config is of this family. SafeAILab's first ones name a plain Llama with a draft vocabulary."""
     if "speculators_model_type" in config:
         return bool(config["speculators_model_type"] == SPECULATORS)
-    return is_flat(config) and mask_token(config) is None
-
-
-def is_flat(config: Mapping[str, Any]) -> bool:
-    """Whether a config has the layout of SafeAILab and SpecForge, P-EAGLE's included."""
     kinds = " ".join(map(str, config.get("architectures") or ())).lower()
     plain = "llamaforcausallm" in kinds and "draft_vocab_size" in config
-    return "eagle3" in kinds or "peagle" in kinds or plain
-
-
-def mask_token(config: Mapping[str, Any]) -> Any:
-    """The token that stands for a guessed place, under one of its names; None where it guesses one place at a time."""
-    return next((config[key] for key in MASK_TOKENS if config.get(key) is not None), None)
+    masked = any(config.get(key) is not None for key in MASK_TOKENS)
+    return ("eagle3" in kinds or plain) and not masked
 
 
 def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
@@ -125,14 +116,12 @@ def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
 
 def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     """Check a drafter against its own config and the target. Raises UserError."""
-    if "mask_hidden" in files.shapes:
-        raise files.wrong("it is a P-EAGLE drafter, and its config.json names no mask_token_id")
     config = read_config(files, target)
     check_target(files, target, config)
     check_tensors(files, *shapes(files, config))
 
-    def decoder(lent: Lent) -> CompactDecoder:
-        return CompactDecoder(load(files, config, lent))
+    def decoder(shared: TargetTensors) -> CompactDecoder:
+        return CompactDecoder(load(files, config, shared))
 
     return Reading(("feature",), config.reads, True, decoder)
 
@@ -182,16 +171,16 @@ def shapes(
     return needed, optional
 
 
-def load(files: DrafterFiles, config: Eagle3Config, lent: Lent) -> CompactWeights:
+def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> CompactWeights:
     """What runs. Raises UserError for words that are not the target's."""
-    loader, first = Loader(files, lent), config.names[0]
+    loader, first = Loader(files, shared), config.names[0]
     embedding = loader.embedding()
     return CompactWeights(
         config=config.layers,
         layers=tuple(loader.layer(name) for name in config.names),
         norm=loader.vector("norm.weight"),
         embedding=embedding,
-        head=pack_linear(loader.vector("lm_head.weight"), four_bit=lent.four_bit),
+        head=pack_linear(loader.vector("lm_head.weight"), four_bit=shared.four_bit),
         words=offset_words(files, config.words, config.vocabulary),
         reads=config.reads,
         inject=_injection(loader, config),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,10 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.files.folder import TOKENIZERS, read_config
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles
-from specdemo.models.networks.layouts import dflash, dflash2, dspark, eagle3, medusa, mtp, peagle
-from specdemo.models.networks.layouts.family import Family, Lent, Reading, TargetFacts
+from specdemo.models.networks.layouts import dflash, dflash2, dspark, eagle3, mtp
+from specdemo.models.networks.layouts.family import Family, Reading, TargetFacts
 from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
+from specdemo.models.networks.registry import TargetTensors
 from specdemo.models.networks.trained import Trained
 from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
 
@@ -26,12 +28,10 @@ if TYPE_CHECKING:
 
 FAMILIES: tuple[Family, ...] = (
     eagle3.EAGLE3,
-    peagle.PEAGLE,
     dflash.DFLASH,
     dflash.JETSPEC,
     dflash2.DFLASH2,
     dspark.DSPARK,
-    medusa.MEDUSA,
     mtp.MTP,
 )
 
@@ -57,7 +57,7 @@ class Published:
         four_bit = target.info.precision == "nf4" and target.device.type == "cpu"
         whole = target.info.precision == "fp32"
         precision = "int4" if four_bit else "fp32" if whole else "bf16"
-        lent = Lent(
+        shared = TargetTensors(
             embedding=embedding,
             device=target.device,
             dtype=torch.float32 if whole else torch.bfloat16,
@@ -76,7 +76,7 @@ class Published:
             "feedback": self.reading.alone,
         }
         config = {**self.files.config, "specdemo": facts}
-        return Trained(self.files.folder, config, lambda _: self.reading.load(lent))
+        return Trained(self.files.folder, config, partial(self.reading.load, shared))
 
 
 def find_published(

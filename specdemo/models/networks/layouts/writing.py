@@ -5,7 +5,6 @@ Layouts:
     speculators    EAGLE-3: feature drafters of the form `eagle3`
     dflash         DFlash as z-lab writes it, and causal as JetSpec does: drafters of the form `dflash`; the head is the
                    target's, over all words
-    medusa         Medusa: its heads; each gets the target's whole output matrix, which the layout keeps for each
 """
 
 from __future__ import annotations
@@ -261,37 +260,6 @@ def _layer_sizes(compact: Compact, count: int) -> dict[str, Any]:
     }
 
 
-def _medusa(compact: Compact) -> Content:
-    """Medusa as its authors write it, in safetensors."""
-    facts, state = compact.facts, compact.state
-    kind = facts.get("kind", compact.folder.name)
-    if kind != "medusa":
-        compact.cannot(
-            "medusa", f"it is of the kind {kind}, and the layout is of Medusa's heads",
-            "Train some: python -m specdemo train medusa.",
-        )  # fmt: skip
-    config = compact.target_config()
-    if list(facts["reads"]) != [config["num_hidden_layers"]]:
-        compact.cannot(
-            "medusa", f"it reads the state {facts['reads'][0]}, and Medusa reads the target's last",
-            "Train some: python -m specdemo train medusa.",
-        )  # fmt: skip
-    matrix, tensors = compact.output_matrix(), {}
-    for head in range(int(facts["depth"])):
-        tensors[f"{head}.0.linear.weight"] = state[f"heads.{head}.weight"]
-        tensors[f"{head}.0.linear.bias"] = state[f"heads.{head}.bias"]
-        tensors[f"{head}.1.weight"] = matrix
-    written = {
-        "medusa_num_heads": int(facts["depth"]),
-        "medusa_num_layers": 1,
-        "base_model_name_or_path": compact.made_for,
-        "hidden_size": compact.config["hidden_size"],
-        "vocab_size": compact.config["vocab_size"],
-        "torch_dtype": "bfloat16",
-    }
-    return written, tensors
-
-
 def _card(compact: Compact, layout: str, licence: str) -> str:
     """README.md: what the hub reads of it in its first lines, and a sentence on what it is."""
     entry = find(compact.target.name)
@@ -315,5 +283,4 @@ def _card(compact: Compact, layout: str, licence: str) -> str:
 LAYOUTS: dict[str, Callable[[Compact], Content]] = {
     "speculators": _speculators,
     "dflash": _dflash,
-    "medusa": _medusa,
 }
