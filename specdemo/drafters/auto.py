@@ -10,6 +10,7 @@ from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.copy_through import COPY_THROUGH, Through
 from specdemo.drafters.ngram import NGRAM, known_texts
 from specdemo.drafters.policies.lookahead import CostAware
+from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Outcome, Proposal
@@ -43,6 +44,7 @@ class Auto(OneOfArms):
         self.copiers = copiers
         self.model = model
         self.costs = costs
+        self.stopping = StoppingRule(costs)
         self.through = through
         self._chosen: Arm | None = None
         self._reads = False  # whether the model knows the text
@@ -138,35 +140,25 @@ class Auto(OneOfArms):
     def _usually_pays(self, model: Arm) -> bool:
         """Whether a few tokens of a model that is not asked would be faster than plain decoding."""
         if self._pays is None or not self._idle % AGAIN:
-            chance = model.calibration.mean
-            self._pays = self._times_plain(range(1, USUAL + 1), chance, model) > 1
+            self._pays = self._usual_speedup(model) > 1
         return self._pays
 
     def _repays(self, model: Arm, committed: Sequence[int], budget: int) -> bool:
         """Whether what is left to say gains as much as reading the text costs. Asked in company: alone, trials decide."""
         if self._together == 1:
             return True
-        times = self._times_plain(range(1, USUAL + 1), model.calibration.mean, model)
-        gain = budget * self.costs.verify_seconds(0) * (1 - 1 / times)
+        gain = budget * self.costs.verify_seconds(0) * (1 - 1 / self._usual_speedup(model))
         return gain > self.costs.profile.draft_reading(len(committed))
 
-    def _times_plain(
-        self, lengths: Sequence[int], chance: float, model: Arm | None = None
-    ) -> float:
-        """What the best of some lengths gives, times plain decoding. chance: of each token to be kept"""
-        costs = self.costs
-        step, plain = costs.draft_step if model else 0.0, costs.verify_seconds(0)
-        return max(
-            sum(chance**place for place in range(drafted + 1))
-            * plain
-            / (costs.verify_seconds(drafted) + drafted * step)
-            for drafted in lengths
-        )
+    def _usual_speedup(self, model: Arm) -> float:
+        """Return what the best of a few lengths gives, divided by plain decoding."""
+        lengths = range(1, USUAL + 1)
+        return self.stopping.speedup(lengths, model.calibration.mean, self.costs.draft_step)
 
     def _join(self) -> None:
         """Runs have come or gone: what pays is another question."""
         self._together, self._pays = self.costs.together, None
-        best = self._times_plain(COPIED, SURE)
+        best = self.stopping.speedup(COPIED, SURE, 0.0)
         self._looks, self._behind = self._together == 1 or best >= WORTH, best >= CHEAP
         for arm in self.arms:
             arm.join(self.costs)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from specdemo.drafters.base import DraftingContext, Method, TrainedDrafter
 from specdemo.drafters.depths import CHOSEN_GUESS, depth_tree
 from specdemo.drafters.policies.calibration import Calibration, stated
+from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.clock import Lap
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.forward import Requesting
@@ -76,6 +77,7 @@ class DSpark(Block, Drafter):
     def __init__(self, draft: DraftReader, *, most: int, scheduled: bool) -> None:
         super().__init__(draft)
         self.most, self.scheduled = most, scheduled
+        self.stopping = StoppingRule(draft.costs)
         # What the confidence head says, corrected by what comes of it in this run.
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
@@ -104,7 +106,8 @@ class DSpark(Block, Drafter):
             if sure is None:
                 sure = float(logits.softmax(dim=-1).amax())
             survival *= self.calibration.chance(sure)
-            if self.scheduled and position and not self._pays(position, expected, survival):
+            pays = not (self.scheduled and position)
+            if not (pays or self.stopping.position_pays(survival, position, expected)):
                 reason = f"block: place {position + 1} would not pay, {survival:.0%} to get there"
                 break
             expected += survival
@@ -132,12 +135,6 @@ class DSpark(Block, Drafter):
         reported = replace(outcome.proposal, confidences=tuple(self._sure))
         if len(reported) == len(self._sure):
             self.calibration.observe(replace(outcome, proposal=reported))
-
-    def _pays(self, position: int, expected: float, survival: float) -> bool:
-        """Whether one more position raises the expected tokens a second; the guesses themselves are paid for."""
-        before = self.costs.draft_step + self.costs.verify_seconds(position)
-        after = self.costs.draft_step + self.costs.verify_seconds(position + 1)
-        return (expected + survival) / after > expected / before
 
 
 class JetSpec(Block, Drafter):

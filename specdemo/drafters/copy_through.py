@@ -11,6 +11,7 @@ from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import NGRAM, confidence, known_texts, stood
 from specdemo.drafters.nothing import NOTHING, Nothing
 from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
@@ -44,6 +45,7 @@ class Through:
         self.automaton = automaton
         self.calibration = calibration
         self.costs = costs
+        self.stopping = StoppingRule(costs)
         self.most = most
         self.shortest = shortest
         self.draft = Proposal()  # what was continued last, without the copies
@@ -92,24 +94,15 @@ class Through:
         )
 
     def _worth(self, draft: Proposal, confidences: Sequence[float]) -> list[float]:
-        """Chances that copies are kept with all before them: of as many copies as are worth their rows.
-
-        All of them are known beforehand, so the best count is looked for: a dear row may be paid by those after it.
-        """
+        """Return the chances that copies are accepted with all before them: of as many copies as pay."""
         survival = draft.survivals[-1] if len(draft) else 1.0
-        rate = self.costs.rate()
-        before = self.costs.verify_seconds(len(draft))
-        kept: list[float] = []
-        gain = best = 0.0
-        count = 0
-        for number, sure in enumerate(confidences[: self.most], 1):
+        survivals: list[float] = []
+        for sure in confidences[: self.most]:
             survival *= self.calibration.chance(sure)
-            kept.append(survival)
-            gain += survival
-            net = gain - rate * (self.costs.verify_seconds(len(draft) + number) - before)
-            if net > best:
-                best, count = net, number
-        return kept if self.most is not None else kept[:count]
+            survivals.append(survival)
+        if self.most is not None:
+            return survivals
+        return survivals[: self.stopping.copies(survivals, len(draft))]
 
     def _joined(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.lookahead import row_price
+from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.forward import Requesting, immediate
 from specdemo.engine.types import Drafter, Proposal
@@ -193,6 +193,7 @@ class Tree(Drafter):
     ) -> None:
         self.draft = draft
         self.costs: Costs = draft.costs
+        self.stopping = StoppingRule(draft.costs)
         self.calibration = calibration
         self.nodes = nodes
         self.depth = depth
@@ -241,10 +242,7 @@ class Tree(Drafter):
         return self.costs.draft_step
 
     def _pays(self, gain: float, reading: bool, nodes: int) -> bool:  # noqa: FBT001
-        if not nodes:
-            return True  # a tree has at least one node; when that loses, fallback stops drafting
-        cost = row_price(self.costs, nodes) + (self.reading_seconds if reading else 0.0)
-        return gain > self.costs.rate() * cost
+        return self.stopping.node_pays(gain, nodes, self.reading_seconds if reading else 0.0)
 
 
 def grow(context: DraftingContext, draft: DraftReader, kind: type[Tree] = Tree) -> Tree:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.trace.events import Choice, Drafted, Event, Node, Place, Verified
-from specdemo.trace.shapes import HALF
+from specdemo.trace.events import LONE_SURROGATE, Choice, Drafted, Event, Node, Place, Verified
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,7 +35,7 @@ def encode_conversation(
     room, reader = context - LEAST_ANSWER, Phrase("prompt.target")
     if 0 < most < room:
         room, reader = most, Phrase("prompt.page")
-    if any(HALF.search(message["content"]) for message in messages):
+    if any(LONE_SURROGATE.search(message["content"]) for message in messages):
         raise UserError("prompt.half_character")
     length = sum(len(message["content"]) for message in messages)
     if length > min(MAX_CHARACTERS, TOKEN_CHARACTERS * room):

@@ -44,7 +44,7 @@ def parse(text: str, name: str = "the trace") -> Replay:
             event = decode(line)
             if isinstance(event, RunStarted):
                 if event.lane in begun:
-                    raise TraceError(f"lane {event.lane} begins twice")
+                    raise TraceError(f"lane {event.lane} starts twice")
                 begun.add(event.lane)
         except TraceError as error:
             if not events:

@@ -20,7 +20,7 @@ from specdemo.models.decoders import choose as decoders
 from specdemo.models.decoders.choose import agrees, open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import FOLDED_ROWS, Nf4Joined, Nf4Stack, stack
-from specdemo.models.decoders.rotary import TABLE
+from specdemo.models.decoders.rotary import TABLE_POSITIONS
 from specdemo.trace.metrics import output_ids
 
 
@@ -37,7 +37,7 @@ def test_it_is_transformers_pass(model):
 def test_long_prompts_and_long_texts_too(model):
     """Past the folded rows, past the first rotary table, and with a cache before the piece."""
     torch.manual_seed(0)
-    text = torch.randint(0, VOCABULARY, (TABLE + 2 * FOLDED_ROWS,)).tolist()
+    text = torch.randint(0, VOCABULARY, (TABLE_POSITIONS + 2 * FOLDED_ROWS,)).tolist()
     got, want = (
         torch.stack([one.read(text[: 3 * FOLDED_ROWS]), one.read(text[3 * FOLDED_ROWS :])])
         for one in (CachedModel(LeanDecoder(model)), CachedModel(model))

@@ -1,9 +1,9 @@
-"""The TypeScript declarations tell every field of every event, and what a line may leave out."""
+"""The TypeScript declarations contain every field of every event, and which ones a line may leave out."""
 
 from dataclasses import fields
 
-from specdemo.trace.shapes import EVENTS
-from specdemo.trace.typescript import declarations
+from specdemo.cli.trace_scripts import declarations
+from specdemo.trace.events import EVENTS
 
 
 def interface(name: str) -> list[str]:
@@ -11,14 +11,14 @@ def interface(name: str) -> list[str]:
     return [line.strip() for line in body.split("\n")]
 
 
-def test_every_event_is_declared_with_all_its_fields():
+def test_declarations_contain_every_event_with_all_its_fields():
     for name, cls in EVENTS.items():
         first, *rest = interface(cls.__name__)
         assert first == f'type: "{name}";'
         assert [line.split(":")[0].rstrip("?") for line in rest] == [f.name for f in fields(cls)]
 
 
-def test_types_and_what_may_be_missing():
+def test_declarations_mark_fields_that_may_be_missing():
     verified = interface("Verified")
     assert "step: number;" in verified
     assert "next?: Node;" in verified  # it has no default, and None is left out of a line
