@@ -13,7 +13,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.base import Method
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.caches import failure
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, ModelInfo, RunFailed, StandIn, Trace

@@ -22,7 +22,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.conversation import Conversation
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.session.studio import Studio
 from specdemo.session.work.judges import judge_greedy, judge_sampling
 

@@ -20,8 +20,8 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.engine.cost import ANY_ROWS, CONTEXT
 from specdemo.engine.exactness import read_in_passes
-from specdemo.engine.forward import Decoder, answered
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import Decoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
@@ -199,11 +199,11 @@ def _draft_step(pair: LoadedPair, found: PairFindings, _until: float) -> None:
     if pair.open_draft is None:
         raise UserError("bench.no_draft", why=pair.no_draft_why)
     draft = pair.open_draft()
-    answered(draft.reading([0] * CONTEXT))
+    draft.read([0] * CONTEXT)
     spent = []
     for _ in range(DRAFT_STEPS):
         begun = time.perf_counter()
-        float(answered(draft.reading([0]))[0])  # sync: a GPU has computed it by now
+        float(draft.read([0])[0])  # sync: a GPU has computed it by now
         spent.append(time.perf_counter() - begun)
     found.draft_step = statistics.median(spent[DRAFT_STEPS // 4 :])
 

@@ -36,7 +36,7 @@ from specdemo.bench.throughput import Throughput, as_table, measure_throughput
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.trace.codec import dumps
 
 if TYPE_CHECKING:

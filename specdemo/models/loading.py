@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.attention import use_shared_heads
-from specdemo.engine.forward import Decoder
 from specdemo.engine.module_decoder import ModuleDecoder, finish
+from specdemo.engine.passes import Decoder
 from specdemo.files.folder import check_folder, count_parameters, read_config
 from specdemo.files.packed import is_packed, quantisation
 from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent

@@ -21,12 +21,10 @@ from specdemo.models.memory import return_freed
 from specdemo.session.admission import page_line
 from specdemo.session.baselines import Baselines
 from specdemo.session.conversation import Conversation
+from specdemo.session.door import MethodInfo, PairInfo
 from specdemo.session.keeper import Keeper
-from specdemo.session.loaded import Loaded, fetch, load, named
-from specdemo.session.machine import machine_name
-from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.loaded import Loaded, Starting, fetch, load, machine_name, named
 from specdemo.session.meter import Meter
-from specdemo.session.starting import Starting
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method

@@ -20,7 +20,7 @@ from torch import Tensor
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.forward import Decoder, ForwardInput
+from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.sampling import Shaper, draw_at
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.text import encode_conversation

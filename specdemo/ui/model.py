@@ -13,8 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
 from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
-from specdemo.session.door import Door
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import Door, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.streaming import QUICK, Task, stream

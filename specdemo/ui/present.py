@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specdemo.models.offers import Offer
     from specdemo.models.outlook import Outlook
     from specdemo.session.admission import Waiting
-    from specdemo.session.menu import MethodInfo, PairInfo
+    from specdemo.session.door import MethodInfo, PairInfo
     from specdemo.session.work.batch import Answer, Totals
     from specdemo.trace.events import ModelInfo
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import strings
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.work.race import RecordedRace
 from specdemo.ui import present
 

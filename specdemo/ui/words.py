@@ -8,7 +8,7 @@ from typing import Any
 
 from specdemo.config import strings
 from specdemo.config.paths import ASSETS
-from specdemo.session.menu import (
+from specdemo.session.door import (
     drafter_kinds,
     method_labels,
     method_needs,

@@ -26,7 +26,7 @@ from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.trace.events import ModelInfo
 
 ITEMS = [Item("one", "list", ("abcabc",)), Item("two", "code", ("abab",))]

@@ -33,7 +33,7 @@ from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 

@@ -12,12 +12,13 @@ import torch
 from conftest import header, nonsense_store
 from errors import reported
 from letters import tiny_pair
+from passes import driven
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
 from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import ANY_ROWS
-from specdemo.engine.forward import ForwardRequest, answer_together
+from specdemo.engine.passes import ForwardRequest
 from specdemo.engine.verify import VERIFIERS, verify_sampling
 from specdemo.files.progress import Progress
 from specdemo.session import studio as studio_module
@@ -215,12 +216,8 @@ def test_an_exact_run_shares_no_pass_where_company_could_change_its_bits(studio,
     pair = studio.loaded.pair
     exact = replace(pair, costs=replace(pair.costs, exact_rows=rows))
     caches = Caches(replace(studio.loaded, pair=exact))
-    asked = set()
-    for item in caches.lane([1, 2, 3], replace(PLAIN, exact=True, max_new_tokens=4), header()):
-        if isinstance(item, ForwardRequest):
-            asked.add(item.alone)
-            answer_together([item])
-    assert asked == alone
+    lane = caches.lane([1, 2, 3], replace(PLAIN, exact=True, max_new_tokens=4), header())
+    assert {item.alone for item in driven(lane) if isinstance(item, ForwardRequest)} == alone
 
 
 def test_closing_the_switch_gives_it_up(studio, loader):

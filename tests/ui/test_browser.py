@@ -9,7 +9,7 @@ from errors import reported
 
 from specdemo.config.settings import AppSettings
 from specdemo.files.progress import Progress
-from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.door import MethodInfo, PairInfo
 from specdemo.session.studio import Studio
 from specdemo.trace.events import (
     Drafted,

@@ -16,7 +16,7 @@ from specdemo.drafters import methods as drafters
 from specdemo.files.progress import Progress
 from specdemo.models.offers import Offer
 from specdemo.models.outlook import Outlook
-from specdemo.session.menu import PairInfo
+from specdemo.session.door import PairInfo
 from specdemo.training.card import TITLES
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu

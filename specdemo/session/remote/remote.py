@@ -11,12 +11,11 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, Sampling
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.admission import page_line
-from specdemo.session.door import Plain
-from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.door import MethodInfo, PairInfo, Plain
+from specdemo.session.loaded import Starting
 from specdemo.session.meter import Meter
 from specdemo.session.remote.conversation import RemoteConversation
 from specdemo.session.remote.link import Link
-from specdemo.session.starting import Starting
 from specdemo.session.studio import Studio
 from specdemo.trace.events import ModelInfo
 

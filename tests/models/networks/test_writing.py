@@ -18,7 +18,6 @@ from transformers import LlamaConfig
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answered
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.compact_files import EMBEDDING, load_compact, load_state
@@ -181,9 +180,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     assert (files.config["num_target_layers"], files.config["block_size"]) == (LAYERS, 4)
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = DFlashDecoder(load_dflash(folder, embedding, device=CPU, four_bit=False))
-    own, other = (
-        answered(DFlashModel(one, kept(states)).guessing(TEXT)) for one in (here, decoder)
-    )
+    own, other = (DFlashModel(one, kept(states)).guess(TEXT) for one in (here, decoder))
     assert torch.equal(own, other[:, KEPT])  # read back, it says the other words too
 
     tensors = {name: one.float() for name, one in load_file(out / "model.safetensors").items()}
@@ -194,7 +191,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     model = DFlash(reads=READS, block=4, mask=63, causal=causal, tensors=tensors)
     wanted = BlockReference(model, whole, whole, states).guess(TEXT)
     _, _, exact = read_back(out, whole, torch.float32)
-    found = answered(DFlashModel(exact, kept(states)).guessing(TEXT))
+    found = DFlashModel(exact, kept(states)).guess(TEXT)
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
 
     network = DFlashNetwork(draft_config(CONFIG, 2), len(READS), whole, 63)

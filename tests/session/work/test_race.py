@@ -12,7 +12,7 @@ from errors import reported
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.admission import Admission
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.work.race import WARM_UP, recorded_races, recorded_together, run_race
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
 from specdemo.ui.race_lines import lane_title
