@@ -233,9 +233,7 @@ def _asked(studio: Studio, method: str | Method, settings: dict[str, Any]) -> Ru
         method = method.name
     if method not in studio.known:
         names = ", ".join(studio.known)
-        raise UserError(
-            f"There is no drafting method {method!r}.", advice=f"Choose one of {names}."
-        )
+        raise UserError("method.unknown", method=method, names=names)
     return RunSettings.from_values({**settings, "method": method})
 
 

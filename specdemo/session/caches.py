@@ -182,16 +182,12 @@ def _shared(cached: Sequence[int], wanted: Sequence[int]) -> int:
 
 def _failed(lane: str, error: Exception) -> RunFailed:
     out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
-    return RunFailed(
-        lane,
-        "There was not enough memory to go on." if out_of_memory else f"The run broke: {error}.",
-        "The text so far is kept, and other visitors are not affected.",
-        "Shorten the prompt, press Clear, or choose a smaller pair."
-        if out_of_memory
-        else "Run again.",
-    )
+    broke = UserError("run.no_memory") if out_of_memory else UserError("run.failed", error=error)
+    return RunFailed(lane, broke.message, broke.unaffected, broke.advice)
 
 
 def failure(event: RunFailed) -> UserError:
     """What broke a lane, to be raised."""
-    return UserError(event.message, unharmed=event.unharmed, advice=event.advice)
+    return UserError(
+        "run.reported", message=event.message, unaffected=event.unharmed, advice=event.advice
+    )

@@ -76,11 +76,7 @@ class Changed(UserError):
     """Another model answers now than the one that was asked."""
 
     def __init__(self, target: ModelInfo) -> None:
-        super().__init__(
-            f"Another visitor has loaded a model: it is now {target.name} in {target.precision}.",
-            unharmed="No run goes on with it unasked.",
-            advice="Press the button once more to ask this model.",
-        )
+        super().__init__("run.model_changed", model=target.name, precision=target.precision)
 
 
 class Chat(Protocol):

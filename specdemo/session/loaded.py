@@ -149,7 +149,7 @@ class Starting:
         except UserError as error:
             self.error = error
         except Exception as error:  # noqa: BLE001 - the thread must not die without a word
-            self.error = UserError(f"{self.failed}: {error}.", advice=self.advice)
+            self.error = UserError(self.failed, error=error)
 
     def progress(self) -> Progress | None:
         """What loading is doing; None when runs are possible or loading has failed."""

@@ -257,9 +257,7 @@ def write_shards(
     finally:
         save()
     if not paths:
-        raise UserError(
-            "No prompt is short enough for the target's context.", advice="Use shorter prompts."
-        )
+        raise UserError("training.long_prompts")
     return paths
 
 

@@ -87,10 +87,7 @@ def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
                     text = row["prompt"] if "prompt" in row else row["turns"][0]
                     prompts.append(Prompt(path.stem, int(row.get("id", number)), str(text)))
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-            raise UserError(
-                f"The prompt file {path.name} cannot be read: {error}.",
-                advice='Each line must be like {"prompt": "text"}.',
-            ) from error
+            raise UserError("training.prompts_unread", path=path.name, error=error) from error
     return prompts
 
 
@@ -129,18 +126,12 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
             facts = zip(arrays["source"], arrays["row_id"], arrays["temperature"], strict=True)
             rows = list(zip(facts, prompts, texts, _tops(arrays), strict=True))
         except (OSError, ValueError, KeyError) as error:
-            raise UserError(
-                f"The answers in {path.name} cannot be read: {error}.",
-                advice="Get the file again, or leave it out.",
-            ) from error
+            raise UserError("training.answers_unread", path=path.name, error=error) from error
         for (source, row_id, temperature), prompt, text, top in rows:
             if not len(prompt) or not len(text):
                 continue
             if max(prompt.max(), text.max()) >= vocabulary_size:
-                raise UserError(
-                    f"The answers in {path.name} hold tokens that the target does not have.",
-                    advice="Use answers that this target wrote.",
-                )
+                raise UserError("training.answers_tokens", path=path.name)
             answers.append(Answer(str(source), int(row_id), float(temperature), prompt, text, *top))
     return answers
 
@@ -320,18 +311,12 @@ def read_shards(
         try:
             shards.append(np.load(states_path(path), mmap_mode="r"))
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"The answers in {path.name} have no hidden states beside them.",
-                advice="Name the prompts (--prompts), so that the target answers them.",
-            ) from error
+            raise UserError("training.no_states", path=path.name) from error
         positions = sum(len(one.prompt_ids) + len(one.answer_ids) - 1 for one in here)
         if shards[-1].shape[:2] != (positions, len(layers)) or any(
             one.top_ids is None for one in here
         ):
-            raise UserError(
-                f"The hidden states of {path.name} are of other answers, or of another target.",
-                advice="Use answers that this target wrote.",
-            )
+            raise UserError("training.other_states", path=path.name)
         for one in here:
             np.add.at(mass, one.top_ids, one.top_probs)
         answers += here

@@ -73,39 +73,26 @@ class TrainOptions:
         forms = list(dict.fromkeys(row.form for row in NETWORKS if row.kind == self.kind))
         if self.form not in forms:
             raise UserError(
-                f"There is no form {self.form!r} of a drafter of the kind {self.kind}.",
-                advice=f"Choose one of {', '.join(forms)}.",
+                "training.unknown_form", form=self.form, kind=self.kind, names=", ".join(forms)
             )
         if self.form == "own" or self.init is None:
             return
         if self.form != "eagle3" or _facts(self.init).get("form") != "eagle3":
-            raise UserError(
-                f"A drafter of the form {self.form} cannot go on from {self.init.name}.",
-                advice="Begin without --init; only one of the form eagle3 goes on, from one of the same form.",
-            )
+            raise UserError("training.other_form", form=self.form, name=self.init.name)
 
     def checked(self) -> TrainOptions:
         """Return self, or raise UserError naming what is wrong."""
         kinds = list(dict.fromkeys(row.kind for row in NETWORKS))
         if self.kind not in kinds:
-            raise UserError(
-                f"There is no kind of drafter {self.kind!r} to train.",
-                advice=f"Choose one of {', '.join(kinds)}.",
-            )
+            raise UserError("training.unknown_kind", kind=self.kind, names=", ".join(kinds))
         self._check_form()
         if self.network.extends and not (self.init and (self.init / "config.json").is_file()):
-            raise UserError(
-                f"A drafter of the kind {self.kind} is trained on top of a draft model.",
-                advice="Name its folder: --init FOLDER (python -m specdemo train draft makes it).",
-            )
+            raise UserError("training.needs_draft", kind=self.kind)
         if not self.prompts and not self.answers:
-            raise UserError(
-                "There is nothing to train on.",
-                advice="Name a prompt file (--prompts) or answers (--answers).",
-            )
+            raise UserError("training.no_data")
         for path in (*self.prompts, *self.answers):
             if not path.is_file():
-                raise UserError(f"There is no file {path}.", advice="Check the path.")
+                raise UserError("files.missing", path=path)
         for name in (
             "layers",
             "words",
@@ -117,12 +104,9 @@ class TrainOptions:
             "learning_rate",
         ):
             if not getattr(self, name) > 0:
-                raise UserError(
-                    f"{name} is {getattr(self, name)!r}; it must be more than 0.",
-                    advice="Change it.",
-                )
+                raise UserError("training.not_positive", name=name, value=getattr(self, name))
         if not (self.minutes > 0 or self.steps > 0):
-            raise UserError("The time to train must be more than 0 minutes.", advice="Change it.")
+            raise UserError("training.no_time")
         return self
 
 

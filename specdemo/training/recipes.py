@@ -203,10 +203,7 @@ def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, .
     numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
     num_layers = max(numbers) + 1 if numbers else num_layers
     if num_layers > depth:
-        raise UserError(
-            f"The target has {depth} layers, a draft cannot have {num_layers}.",
-            advice="Choose fewer layers.",
-        )
+        raise UserError("training.layers", most=depth, count=num_layers)
     student = Student(draft_config(start.config, num_layers))
     layers = spread(num_layers, depth)
     student.begin(_target(start), layers)
@@ -215,10 +212,7 @@ def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, .
         try:
             student.load_state_dict(own, strict=False)
         except RuntimeError as error:
-            raise UserError(
-                f"{folder.name if folder else ''} does not hold layers of this shape.",
-                advice="Begin with a draft for the same target.",
-            ) from error
+            raise UserError("training.other_shape", folder=folder.name if folder else "") from error
         layers = tuple(card.get("layers", layers))
     return student, layers
 

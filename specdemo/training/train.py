@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import make_folder, reporting_full_disk
@@ -65,7 +65,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     config = read_llama_config(files.folder, own_layer=network.own_layer)
     torch.manual_seed(options.seed)
     make_folder(options.work_dir)
-    with reporting_full_disk("training the drafter"):
+    with reporting_full_disk(Phrase("disk.while_training")):
         work = options.work_dir / _digest(_data_facts(options, files))
         make_folder(work)
         answers, rows, hidden = _gather(options, config, files, device, work, progress)
@@ -73,7 +73,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         word_ids = word_ids.sort().values.to(device)
         kept, held = hold_out(rows, options.held_out_prompts, options.seed)
         if not kept:
-            raise UserError("There are too few answers to train on.", advice="Name more prompts.")
+            raise UserError("training.few_answers")
         if network.own_layer:
             kept = from_prompts_too(kept)
         head = None if config.tie_word_embeddings else read_tensor(files.folder, HEAD)

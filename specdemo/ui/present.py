@@ -52,7 +52,7 @@ def notice_line(error: UserError) -> str:
         {
             "type": "notice",
             "message": error.message,
-            "unharmed": error.unharmed,
+            "unharmed": error.unaffected,
             "advice": error.advice,
         }
     )
@@ -304,7 +304,7 @@ def batch(
 
 def _parts(error: UserError | None) -> list[str]:
     """What an error says, part by part, so that each can be translated."""
-    parts = (error.message, error.unharmed, error.advice) if error else ()
+    parts = (error.message, error.unaffected, error.advice) if error else ()
     return [part for part in parts if part]
 
 

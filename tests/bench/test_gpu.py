@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import PROFILE, drafter_for, header, open_draft
+from errors import reported
 
 from specdemo.bench import gpu
 from specdemo.bench.gpu import ROWS, compare, measure_pair, tokens_within, ways
@@ -191,7 +192,7 @@ def test_a_card_has_graphs_beside_the_passes_that_they_record(studio):
 def test_the_command_writes_both_files_and_goes_on_without_a_pair(studio, monkeypatch, tmp_path):
     def load(settings):
         if settings.target == "gone":
-            raise UserError("It is not there.")
+            raise reported("It is not there.")
         return studio
 
     monkeypatch.setattr(console, "load_studio", load)

@@ -7,6 +7,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from errors import reported
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
@@ -52,7 +53,7 @@ class ScriptedStudio:
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         assert not settings.baseline
         if prompt == "refused":
-            raise UserError("It is too long.")
+            raise reported("It is too long.")
         self.ran.append((settings.method, settings.max_new_tokens))
         yield RunStarted("speculative", settings.method, prompt, {}, ModelInfo("tiny"))
         for step in range(settings.max_new_tokens):
