@@ -21,7 +21,7 @@ FACTOR = re.compile(r"(?<=\d)x\b")  # as the commands print it: the documents ha
 def read_measurements(root: Path) -> Iterator[dict[str, Any]]:
     """Each file as plain values, in the order of the file names.
 
-    Every file has `title`, `machine`, `date` and, when it was noted, `command`. Beside them stand the values that
+    Every file has `title`, `machine`, `date` and, when it was noted, `command`. ConcatInput them stand the values that
     `bench --json` writes (`rows`), those of `audit --json` (`methods`), or plain tables (`tables`).
     """
     for path in sorted((root / FOLDER).glob("*.json")):

@@ -20,8 +20,7 @@ from specdemo.files.sources import ModelFiles, resolve
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measured import card_name, costs_of
 from specdemo.models.memory import BYTES_PER_WEIGHT
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
+from specdemo.models.networks.chain import CompactDecoder, CompactModel
 from specdemo.models.networks.compact_files import (
     is_compact,
     load_compact,
