@@ -12,7 +12,7 @@ from specdemo.config.settings import RunSettings, Sampling
 from specdemo.session.caches import Caches, failure
 from specdemo.session.conversation import Conversation, Host
 from specdemo.session.door import Door, Plain, perform
-from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, RunStarted, Verified
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event, Reason, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import measure, output_ids
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _evenly(lookahead: int, vocabulary_size: int) -> Drafter:
 
     def script(_committed: Sequence[int], budget: int) -> Proposal:
         ids = [words.randrange(vocabulary_size) for _ in range(min(budget, lookahead))]
-        return Proposal.chain(ids, lookahead=lookahead, reason="random")
+        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("random"),))
 
     return Scripted(script)
 

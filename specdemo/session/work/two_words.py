@@ -167,7 +167,6 @@ class Draws(Drafter):
             draft_probs=_tensor(DRAFT).expand(len(drawn), -1),
             confidences=tuple(float(SURVIVAL[word]) for word in drawn),
             lookahead=LOOKAHEAD,
-            reason=self.go_on.__name__.replace("_", " "),
         )
 
 
