@@ -107,7 +107,6 @@ def test_the_requirements_admit_zerogpu_and_the_tested_torch() -> None:
         "requirements-cluster.txt",
         "requirements-mcp.txt",
         "requirements-class-pack.txt",
-        "requirements-gemlite.txt",
     ],
 )
 def test_every_requirement_has_an_upper_end(name: str) -> None:

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from specdemo.bench.heads import measure_heads
 from specdemo.bench.lanes import PLAIN, Lane, OwnLane, run_lanes
 from specdemo.bench.report import Report
 from specdemo.bench.run import WARM_UP
@@ -46,7 +45,6 @@ LANES = ("ngram", "draft_model", "auto")
 EXACT = "exact mode"  # a lane beside these, where the pair has it
 ANSWER = 128  # new tokens of a lane's answer
 FIRST = ("code", "question", "edit", "story")  # tasks: there may be no time for others
-HEAD_PROMPTS, HEAD_TOKENS, HEAD_PASSES = 3, 48, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class PairFindings:
     """What was found out about one pair. Parts that are empty stand in `left_out`, each with a sentence why.
 
     costs: as the lookahead policies know them; draft_step: seconds, median
-    memory: bytes of a graphics card by when; rows: of the bench; heads, draft_heads: tables as the documents read them
+    memory: bytes of a graphics card by when; rows: of the bench
     """
 
     target: Mapping[str, Any]
@@ -92,8 +90,6 @@ class PairFindings:
     sameness: list[Sameness] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
-    heads: Mapping[str, Any] | None = None
-    draft_heads: Mapping[str, Any] | None = None
     left_out: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,8 +119,6 @@ def measure_pair(
         "same words": (0.4, on_engine(partial(_same_words, items))),
         "tokens a second": (0.8, partial(_rates, studio, items, found)),
         "memory": (1.0, on_engine(_memory)),
-        "output head": (0.5, on_engine(partial(_heads, items))),
-        "draft's head": (1.0, on_engine(partial(_draft_heads, items))),
     }
     for name, (share, work) in parts.items():
         report(Progress("measure", None, f"{found.target['name']}: {name}"))
@@ -332,26 +326,3 @@ def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
         "reserved": torch.cuda.memory_reserved(device),
         "total": torch.cuda.get_device_properties(device).total_memory,
     }
-
-
-def _heads(items: Sequence[Item], pair: LoadedPair, found: PairFindings, until: float) -> None:
-    """The heads that the target's pass can have."""
-    each = 2 * HEAD_PROMPTS * pair.costs.verify_seconds(1)
-    tokens = tokens_within(HEAD_TOKENS, until, each)
-    heads = measure_heads(pair, items[:HEAD_PROMPTS], tokens, HEAD_PASSES)
-    found.heads = heads.to_dict()["tables"][0]
-
-
-def _draft_heads(
-    items: Sequence[Item], pair: LoadedPair, found: PairFindings, until: float
-) -> None:
-    """The same of a draft model, on its own answers."""
-    from specdemo.models.pair import ModuleDraft
-
-    if not isinstance(pair.open_draft, ModuleDraft):
-        raise UserError("It has no draft model whose head has 16 bits and all words.")
-    each = 2 * HEAD_PROMPTS * (pair.costs.draft_step or 0.0)
-    tokens = tokens_within(HEAD_TOKENS, until, each or 1.0)
-    prompts, model = items[:HEAD_PROMPTS], pair.open_draft.model
-    heads = measure_heads(pair, prompts, tokens, HEAD_PASSES, model=model)
-    found.draft_heads = heads.to_dict()["tables"][0]

@@ -27,7 +27,7 @@ LANE = (
 )  # fmt: skip
 TITLES = {
     "ladder": "The ladder", "draft": "A step of the draft", "same": "The same words in passes of several rows",
-    "rates": "Tokens a second", "memory": "Memory", "head": "The output head in fewer bits", "draft head": "The draft's output head in fewer bits",
+    "rates": "Tokens a second", "memory": "Memory",
     "missing": "Not measured",
 }  # fmt: skip
 ABOUT = {
@@ -39,9 +39,6 @@ ABOUT = {
     "rates": "First turns, greedy, in turn; means over tasks. The same output is plain decoding's text; where it differs, same until is the "
     "share of the text before that, and the tie margin the difference in probability of the two words there, a median.",
     "memory": "Megabytes of the graphics card after these measurements.",
-    "head": "The target's output head in fewer bits, against the one in bfloat16: its size, passes by rows, and how far its words move on "
-    "its own answers.",
-    "draft head": "The same of the draft model, whose head may be smaller without a change of the text: what it drafts is judged.",
     "missing": "What was not measured, and why.",
 }
 Table = dict[str, Any]
@@ -116,11 +113,6 @@ def tables(pairs: Sequence[Mapping[str, Any]]) -> list[Table]:
             [name, when, f"{count / 1e6:.0f}"]
             for name, pair in each for when, count in pair["memory"].items()
         ]),
-        *(
-            _table(kind, ("target", *heads["columns"]), [[name, *row] for row in heads["rows"]])
-            for kind, key in (("head", "heads"), ("draft head", "draft_heads"))
-            for name, pair in each if (heads := pair[key])
-        ),
         _table("missing", ("target", "part", "why"), [
             [name, part, why] for name, pair in each for part, why in pair["left_out"].items()
         ]),

@@ -18,7 +18,6 @@ COMMANDS = {
     "bench": "measure methods on a suite of prompts, against plain decoding and other programs",
     "pairs": "measure auto beside single methods on several pairs, and what the best choice would give",
     "audit": "prove on this machine that methods do not change what the target says",
-    "heads": "measure the output head in 16, 8 and 4 bits: size, speed, and how far its words move",
     "gpu": "measure a graphics card within minutes: what a pass costs by its rows, whether words stay the same, speed and memory",
     "counterexample": "show with two words why a drafter may stop early but must not drop tokens that it has drawn",
     "methods": "list every drafting method and what it needs",

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 from specdemo.config.errors import UserError
 
 PRECISIONS = ("nf4", "int8", "bf16", "fp32")
-HEADS = ("auto", "16", "8", "4")
+HEADS = ("auto", "16")
 SWITCHES = ("off", "catalogue", "any")
 POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
 OWN, RECOMMENDED, GREEDY = "own", "recommended", "greedy"
@@ -361,7 +361,7 @@ class AppSettings:
     """What the program is started with. `target` and `draft` are catalogue names, hub ids, folders or GGUF files.
 
     draft "auto" is the catalogue's partner of the target; device "auto" is what `models.devices.best_device` says.
-    head "auto" measures what 8 bits change, see `models.decoders.heads`
+    head "auto" measures how far 8 bits change the logits, see `models.decoders.heads`
     store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
     trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
     drafter: one that others have published, which takes the place of a trained one of its kind
@@ -402,18 +402,8 @@ class AppSettings:
     )  # fmt: skip
     head: str = _row(
         "auto", "output head", "model",
-        "bits of the output head; in the compiled pass `auto` takes 8 for a large head that says what the one in 16 says, elsewhere 16",
+        "bits of the output head; `auto` uses 8 for a large head in the compiled pass if a measurement finds nearly the same distributions, else 16",
         choices=HEADS, flag="--head", variable="SPECDEMO_HEAD",
-    )  # fmt: skip
-    draft_head: str = _row(
-        "auto", "output head of the draft", "model",
-        "bits of the output head of a draft model; `auto` is as for the target. Compact drafts have 4",
-        choices=HEADS, flag="--draft-head", variable="SPECDEMO_DRAFT_HEAD",
-    )  # fmt: skip
-    draft_words: int = _row(
-        0, "number of words of the draft", "model",
-        "a draft model says only so many words, those that are most frequent in the target's answers, as its datastore holds them; 0 is all. Compact drafts have a list of their own",
-        low=0, high=1_000_000, unit="words", flag="--draft-words", variable="SPECDEMO_DRAFT_WORDS",
     )  # fmt: skip
     device: str = _row(
         "auto", "device", "model", "`cpu`, `cuda` or `mps`; `auto` takes CUDA when there is one, and `mps` on a Mac for weights of 16 or 32 bits",

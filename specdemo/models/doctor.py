@@ -61,7 +61,6 @@ def facts() -> list[Fact]:
         _four_bit(settings),
         _cuda(),
         _device(settings),
-        _card_kernels(settings),
         _memory(),
         *_cache(settings.cache_dir),
         _embedded(settings.cache_dir),
@@ -221,15 +220,6 @@ def _measured_device(settings: AppSettings) -> str:
     from specdemo.models.ways import told
 
     return told(settings)
-
-
-def _card_kernels(settings: AppSettings) -> Fact:
-    """Which kernels compute NF4 on a CUDA card."""
-    if not installed("torch"):
-        return Fact("4-bit on a card", "torch is missing", ok=False, advice=INSTALL)
-    from specdemo.models.ways import kernels_told
-
-    return Fact("4-bit on a card", kernels_told(settings))
 
 
 def _memory() -> Fact:

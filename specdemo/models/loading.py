@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from specdemo.files.packed import is_packed, quantisation
 from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
-from specdemo.models.decoders.choose import COMPILED, KNOWN, open_decoder, packs
-from specdemo.models.decoders.heads import AUTO, SAMPLE, HeadChoice
+from specdemo.models.decoders.choose import COMPILED, KNOWN, open_decoder, uses_compiled_pass
+from specdemo.models.decoders.heads import AUTO, SAMPLE
 from specdemo.models.decoders.verdicts import Verdicts
 from specdemo.models.devices import choose_device, free_on, gpu_dtype
 from specdemo.models.families import opened_with
@@ -121,9 +121,10 @@ def warm(
     assert files
     with one_at_a_time, reporting_out_of_memory(info.name, info.precision):
         progress(Progress("warm up", None, info.name))
-        choice = HeadChoice(head, lambda: _ids(files, SAMPLE))
-        verdicts = _verdicts(files, cache_dir)
-        decoder, kernel = ready(placed.model, info.precision, placed.device, choice, verdicts)
+        decoder, kernel = ready(
+            placed.model, info.precision, placed.device, head,
+            lambda: _ids(files, SAMPLE), _verdicts(files, cache_dir),
+        )  # fmt: skip
     progress(Progress("warm up", 1.0, info.name))
     return replace(placed, decoder=decoder, info=replace(info, kernel=kernel))
 
@@ -202,14 +203,17 @@ def ready(
     model: PreTrainedModel,
     precision: str,
     device: torch.device,
-    head: HeadChoice | None = None,
+    head: str = AUTO,
+    sample: Callable[[], Sequence[int]] | None = None,
     verdicts: Verdicts | None = None,
 ) -> tuple[Decoder, str]:
     """The fastest decoder of a model that agrees with it, and how that computes, in words."""
     kernel = prepare_kernels(model, precision, device)
-    if kernel != UNFUSED or not packs(model):  # such a module would decode all weights for nothing
+    if kernel != UNFUSED or not uses_compiled_pass(
+        model
+    ):  # such a module would decode all weights for nothing
         warm_up(model)
-    decoder, way = open_decoder(model, head, verdicts)
+    decoder, way = open_decoder(model, head, sample, verdicts)
     if way.startswith(COMPILED):
         return decoder, f"bitsandbytes NF4, {way}"  # the model's own kernels no longer run
     return decoder, f"{kernel}, {way}"

@@ -22,7 +22,7 @@ BYTES_PER_WEIGHT = {
     "fp32": 4.0,
     "int4": 0.625,  # a compact draft: groups of 32 with a scale and a zero each
 }  # quantised matrices; scales included
-HEAD_BYTES = {8: 1.0625, 4: 0.5625}  # of a weight of a smaller output head; scales included
+HEAD_BYTES = {8: 1.0625}  # of a weight of the output head; scales included
 LARGE_HEAD = 100_000_000  # bytes of a bfloat16 head from which `auto` looks for a smaller one
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ *(/.*)?$")
 LIMITS = (  # container limit and use: cgroup 2, cgroup 1
@@ -61,7 +61,7 @@ def loaded_bytes(layers: float, head: int, plain: float, matrices: int, bits: in
 def head_bits(parameters: int, precision: str, head: str, *, compiled: bool) -> int:
     """Bits of the output head that is expected before it is loaded: `auto` nearly always takes 8 for a large one.
 
-    head: auto, 16, 8 or 4; compiled: whether the compiled pass runs on the device, which alone has smaller heads
+    head: auto or 16; compiled: whether the compiled pass runs on the device, which alone has smaller heads
     """
     if not compiled or precision != "nf4":
         return 16

@@ -12,7 +12,6 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.prefix import FeatureReader
-from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.files.catalogue import DEFAULT_TARGET, draft_of
@@ -35,7 +34,6 @@ from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.exit import ExitModel
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.small_draft import ReducedModel, smaller
 from specdemo.models.networks.trained import Trained, find_trained, stands_alone
 from specdemo.models.tokenizers import (
     check_pair,
@@ -44,11 +42,10 @@ from specdemo.models.tokenizers import (
     same_tokenizer,
     stop_ids,
 )
-from specdemo.models.ways import choose_by_measure, with_fastest_kernels
+from specdemo.models.ways import choose_by_measure
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
-    import numpy as np
     from transformers import PreTrainedTokenizerBase
 
 
@@ -166,16 +163,13 @@ class CompactDraft:
 
 @dataclass(frozen=True, slots=True)
 class ModuleDraft:
-    """Makes a draft of a transformers model with an empty cache. words: that its head has; None for all"""
+    """Opens a draft model of transformers with an empty cache."""
 
     model: LoadedModel
-    words: ReducedVocabulary | None = None
 
     def __call__(self) -> CachedModel:
         """A draft model."""
-        if self.words is None:
-            return CachedModel(self.model.decoder)
-        return ReducedModel(self.model.decoder, self.words)
+        return CachedModel(self.model.decoder)
 
 
 def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
@@ -206,20 +200,6 @@ def warm_pair(
     copy = QuantisedCopy(target) if placed.copy else None
     pair = replace(placed, target=target, draft_info=info, open_draft=open_draft, copy=copy)
     return _measured(pair, settings, progress)
-
-
-def with_small_draft(
-    pair: LoadedPair, settings: AppSettings, answers: np.ndarray | None
-) -> LoadedPair:
-    """The pair with the head of its draft that the settings ask for, see `smaller`. Compact drafts have a small one already."""
-    draft = pair.open_draft
-    asked = settings.draft_head != "auto" or settings.draft_words
-    if not isinstance(draft, ModuleDraft) or not asked:
-        return pair
-    model, words = smaller(
-        draft.model, settings.draft_head, settings.draft_words, answers, pair.vocabulary_size
-    )
-    return replace(pair, draft_info=model.info, open_draft=ModuleDraft(model, words))
 
 
 Ready = Callable[[LoadedModel], LoadedModel]
@@ -253,7 +233,7 @@ def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> Lo
     files = model_files(settings.target, settings, progress)
     tokenizer = load_tokenizer(files)
     published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
-    target = with_fastest_kernels(ready(_placed(files, settings, progress)), settings, progress)
+    target = ready(_placed(files, settings, progress))
     check_vocabulary(files, tokenizer, target.vocabulary_size)
     others = dict.fromkeys(published.reading.kinds, published.trained(target)) if published else {}
     alone = stands_alone({**find_trained(target, None, settings.trained), **others})

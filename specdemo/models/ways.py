@@ -1,6 +1,6 @@
-"""Which of several devices, and on a CUDA card which 4-bit kernels, compute a model fastest: measured at its first start, and kept.
+"""Choice of the fastest of several devices for a model, measured at its first start and then cached.
 
-Where there is one way only, nothing is read, measured or written.
+Where only one device is possible, nothing is read, measured or written.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,18 +21,15 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import resolve
-from specdemo.models.decoders import gemlite
-from specdemo.models.decoders.graphs import GraphDecoder
-from specdemo.models.devices import AUTO, FOUR_BIT, best_device, candidates, choose_device
-from specdemo.models.loading import LoadedModel, load_model, pack_as
-from specdemo.models.measured import card_name, machine
+from specdemo.models.devices import AUTO, best_device, candidates
+from specdemo.models.loading import load_model, pack_as
+from specdemo.models.measured import machine
 from specdemo.models.tokenizers import load_tokenizer
 
 TOKENS, WARM = 16, 4  # of a greedy text, and those of them that are not timed
 LIMIT = 60.0  # seconds, with loading, after which no further way is tried
 PROMPT = "Three things that a lighthouse keeper does before sunset:"
 LIBRARIES = ("transformers", "bitsandbytes")
-BITSANDBYTES, GEMLITE = "bitsandbytes", "gemlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,69 +127,6 @@ def told(settings: AppSettings) -> str:
     best = best_device(settings.precision)
     others = ", ".join(names[1:])
     return f"{best.device} for {settings.precision}: {best.why}; the first start of {settings.target} measures {others} too"
-
-
-def with_fastest_kernels(
-    loaded: LoadedModel, settings: AppSettings, progress: ProgressCallback = silent
-) -> LoadedModel:
-    """A target in NF4 on a CUDA card with gemlite's kernels, where they say the same words and are faster; else as it comes.
-
-    Nothing that goes wrong with them is an error: the card's own way stands.
-    """
-    standing, second = loaded.decoder, list[GraphDecoder]()
-    if not _two_kernels(settings) or not isinstance(standing, GraphDecoder):
-        return loaded
-
-    def on_gemlite() -> Decoder:
-        second.append(gemlite.on_gemlite(standing, _tuning(settings)))
-        return second[0]
-
-    file, ids = _kernels_file(settings), _ids(settings)
-    known = _read(file)
-    if known is None:
-        progress(Progress("warm up", None, f"measuring {settings.target} with gemlite's kernels"))
-        known = fastest({BITSANDBYTES: lambda: standing, GEMLITE: on_gemlite}, ids)
-        _write(file, known)
-    if known.taken == GEMLITE:
-        with suppress(Exception):
-            if not second:  # an earlier start has measured it
-                _greedy(on_gemlite(), ids)
-            kernel = loaded.info.kernel.replace("bitsandbytes NF4", "gemlite 4-bit")
-            return replace(loaded, decoder=second[0], info=replace(loaded.info, kernel=kernel))
-    second.clear()
-    gc.collect()
-    return loaded
-
-
-def kernels_told(settings: AppSettings) -> str:
-    """Which 4-bit kernels the settings' target gets on a card, and why, in words."""
-    if not _two_kernels(settings):
-        have = gemlite.version()
-        return f"{BITSANDBYTES}; {'gemlite is for CUDA cards' if have else 'gemlite is not installed, and nothing needs it'}"
-    if known := _read(_kernels_file(settings)):
-        return f"{known.taken} for {settings.target}, {known.words}"
-    return f"{BITSANDBYTES}; the first start of {settings.target} measures gemlite too"
-
-
-def _two_kernels(settings: AppSettings) -> bool:
-    """Whether there is a choice: gemlite is installed, and targets in NF4 run on a CUDA card."""
-    if settings.precision != FOUR_BIT or not gemlite.version():
-        return False
-    try:
-        return choose_device(settings.device, settings.precision).type == "cuda"
-    except UserError:
-        return False
-
-
-def _kernels_file(settings: AppSettings) -> Path:
-    """One for each card, target, head and version."""
-    of = [settings.target, settings.head, card_name(settings.device), gemlite.version()]
-    return _named(settings, [*of, *map(version, LIBRARIES)])
-
-
-def _tuning(settings: AppSettings) -> Path:
-    """Where it is kept how gemlite's kernels run best on this card."""
-    return _named(settings, ["tuning", card_name(settings.device), gemlite.version()])
 
 
 def _devices(settings: AppSettings) -> tuple[str, ...]:

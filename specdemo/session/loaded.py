@@ -42,7 +42,7 @@ def load(settings: AppSettings, report: ProgressCallback) -> Loaded:
     from specdemo.models.pair import load_pair
 
     set_threads(settings.threads)
-    return _with_small_draft(_with_shipped(settings, load_pair(settings, report)))
+    return _with_shipped(settings, load_pair(settings, report))
 
 
 def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
@@ -58,16 +58,7 @@ def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
     from specdemo.models.pair import warm_pair
 
     pair = warm_pair(placed.pair, placed.settings, report)
-    return _with_small_draft(replace(placed, pair=pair))
-
-
-def _with_small_draft(loaded: Loaded) -> Loaded:
-    """With words counted in the datastore, which holds the target's own answers."""
-    from specdemo.models.pair import with_small_draft
-
-    store = loaded.shipped.store
-    answers = store.tokens if store else None
-    return replace(loaded, pair=with_small_draft(loaded.pair, loaded.settings, answers))
+    return replace(placed, pair=pair)
 
 
 def _with_shipped(settings: AppSettings, pair: LoadedPair) -> Loaded:

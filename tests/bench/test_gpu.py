@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import PROFILE, drafter_for, header, open_draft
 
-from specdemo.bench import gpu, heads
+from specdemo.bench import gpu
 from specdemo.bench.gpu import ROWS, compare, measure_pair, tokens_within, ways
 from specdemo.bench.gpu_report import document, findings, render, tables
 from specdemo.bench.suite import Item
@@ -75,10 +75,9 @@ def _ids(text):
 def studio(monkeypatch, target_weights, draft_weights):
     for name, less in {"ROUNDS": 2, "DRAFT_STEPS": 4, "TOKENS": 16, "ANSWER": 16}.items():
         monkeypatch.setattr(gpu, name, less)
-    for module in (gpu, heads):
-        monkeypatch.setattr(
-            module, "encode_conversation", lambda _, messages, __: _ids(messages[0]["content"])
-        )
+    monkeypatch.setattr(
+        gpu, "encode_conversation", lambda _, messages, __: _ids(messages[0]["content"])
+    )
     return Studio(target_weights, draft_weights)
 
 
@@ -101,11 +100,7 @@ def test_every_part_is_measured_or_says_why_not(studio):
         "CUDA graphs": "They need a CUDA device; this model runs on the processor.",
         "auto": "It is not here.",
         "memory": "It is counted on a CUDA device only.",
-        "draft's head": "It has no draft model whose head has 16 bits and all words.",
     }
-    of_bits = {row[0]: row for row in found.heads["rows"]}
-    assert list(of_bits) == ["16 bits", "8 bits", "4 bits"]
-    assert of_bits["16 bits"][-1] == "100.0 %"
     values = document([found], minutes=1.0, seconds=9.0, notes=["<b> is left out: gone"])
     page, told = render(values), _section(values)
     assert "&lt;b&gt; is left out: gone" in page
@@ -118,7 +113,7 @@ def pair_of(same_bits, speedups, card_seconds=0.002):
     """Findings as the report reads them: a ladder, passes of 2, 3 and 4 rows, and lanes by speedup."""
     seconds = [card_seconds * (1 + row / 10) for row in range(len(ROWS))]
     return {
-        "target": {"name": "tiny"}, "draft": None, "draft_step": None, "memory": {}, "heads": None, "draft_heads": None, "left_out": {},
+        "target": {"name": "tiny"}, "draft": None, "draft_step": None, "memory": {}, "left_out": {},
         "ladders": [
             {"way": "lean pass", "seconds": [3 * one for one in seconds], "rounds": 3},
             {"way": "CUDA graphs", "seconds": seconds, "rounds": 3},
@@ -166,7 +161,7 @@ def test_a_part_that_breaks_or_has_no_time_leaves_the_others(studio, monkeypatch
     assert found.rows
     late = measure_pair(studio, ITEMS, -1.0)
     assert set(late.left_out.values()) == {"There was no time left for it."}
-    assert len(late.left_out) == 7
+    assert len(late.left_out) == 5
     assert document([late], minutes=1.0, seconds=9.0)["tables"][0]["columns"][2] == "why"
     assert tokens_within(64, time.monotonic() + 30.5, 1.0) == 30
     with pytest.raises(UserError, match="no time"):

@@ -83,8 +83,10 @@ class Failing:
 def test_of_two_passes_the_faster_is_taken_if_it_agrees(monkeypatch):
     model = tiny_llama(1)
     lean, module = LeanDecoder(model), ModuleDecoder(model)
-    assert choose._seconds(module) > 0
+    assert choose._pass_seconds(module) > 0
     for faster, wanted in ((lean, lean), (module, module)):
-        monkeypatch.setattr(choose, "_seconds", lambda one, fast=faster: float(one is not fast))
+        monkeypatch.setattr(
+            choose, "_pass_seconds", lambda one, fast=faster: float(one is not fast)
+        )
         assert choose.open_measured(lean, module)[0] is wanted
     assert choose.open_measured(Failing(model), module) == (module, "transformers' own pass")

@@ -18,7 +18,7 @@ from specdemo.engine.attention import windowed
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.sources import resolve
-from specdemo.models.decoders.choose import knows
+from specdemo.models.decoders.choose import is_supported
 from specdemo.models.families import check_rollback
 from specdemo.models.loading import load_model
 from specdemo.trace.events import Verified
@@ -156,7 +156,7 @@ def test_windows_are_short_of_the_texts(family):
     ]
     assert torch.equal(*last) == (family.name in ("phi3", "mistral"))
     assert windowed(family.target.model.config) == (family.name in WINDOWED)
-    assert not (family.name in WINDOWED and knows(family.target.model))
+    assert not (family.name in WINDOWED and is_supported(family.target.model))
 
 
 @pytest.mark.parametrize("kind", RECURRENT)

@@ -1,9 +1,9 @@
-"""Which decoder runs a model: the fastest that gives the same logits, else the module as it comes."""
+"""Choice of the decoder of a model: the fastest one whose logits agree with transformers' module."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +15,13 @@ from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.kernels import cpu_features, runtime
+from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.models.decoders import graphs, heads, packed
 from specdemo.models.decoders.compiled import CompiledDecoder
-from specdemo.models.decoders.heads import AUTO, HeadChoice
+from specdemo.models.decoders.heads import AUTO
 from specdemo.models.decoders.lean import LeanDecoder, rotary_of
 from specdemo.models.decoders.operators import Nf4Stack, rms_norm
 from specdemo.models.decoders.rotary import RotaryTables
-from specdemo.models.decoders.small_heads import with_head
 from specdemo.models.decoders.verdicts import Verdict, Verdicts
 from specdemo.models.devices import DEVICES
 from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
@@ -33,148 +32,142 @@ PROBE = 24  # tokens on which both passes are compared
 WIDE_ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # at which the two kinds of product are compared
 WIDE_SHARE = 0.25  # of the free memory that the wide copy may take
 TRIES = 4
-COMPILED = "compiled pass"
-FOUR_BITS = 0.15  # what a head of 4 bits, which nobody gets unasked, moves logits by at most
+COMPILED, MODULE = "compiled pass", "transformers' own pass"
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
 
 
 def open_decoder(
-    model: Any, head: HeadChoice | None = None, verdicts: Verdicts | None = None
+    model: Any,
+    head: str = AUTO,
+    sample: Callable[[], Sequence[int]] | None = None,
+    verdicts: Verdicts | None = None,
 ) -> tuple[Decoder, str]:
-    """The fastest pass that agrees with a model; else the module itself. Warm the model up before, see `warms_up`.
+    """Return the fastest decoder that agrees with a model, else the module itself, and its description.
 
-    returns: the decoder, and how it runs, in words
+    Run a pass of the model before, see `uses_compiled_pass`.
+
+    head: bits of the output head as in `AppSettings`
+    sample: returns token ids on which `auto` compares heads; without it the head has 16 bits
     """
     module = ModuleDecoder(model)
-    if not knows(model):
-        return module, "transformers' own pass"
+    if not is_supported(model):
+        return module, MODULE
     if model.device.type == "cuda":
-        record, bits = graphs.cuda_graph(model.device), (head or HeadChoice()).bits
-        return open_on_gpu(LeanDecoder(model), module, record, bits)
+        return open_on_gpu(LeanDecoder(model), module, graphs.cuda_graph(model.device))
     if model.device.type == "mps":
         return open_measured(LeanDecoder(model), module)
-    opened = open_compiled(model, head or HeadChoice(), verdicts)
+    opened = _open_compiled(model, head, sample, verdicts)
     if opened is not None:
         leave_to_file(model.get_input_embeddings().weight, model.lm_head.weight)
         return opened
     lean = LeanDecoder(model)
     rows = widen(lean)
     if not agrees(lean, module):
-        return module, "transformers' own pass"
+        return module, MODULE
     return lean, f"lean pass, bf16 from {rows} rows" if rows else "lean pass"
 
 
-def packs(model: Any) -> bool:
-    """Whether `open_decoder` will try the compiled pass on a model."""
-    return knows(model) and packed.compiles(model)
+def uses_compiled_pass(model: Any) -> bool:
+    """Return True if `open_decoder` will try the compiled pass on a model."""
+    return is_supported(model) and packed.compiles(model)
 
 
 def open_on_gpu(
-    lean: LeanDecoder, module: ModuleDecoder, record: graphs.Record, bits: str = AUTO
+    lean: LeanDecoder, module: ModuleDecoder, record: graphs.Record
 ) -> tuple[Decoder, str]:
-    """The same for a model on a GPU, whose work `record` records.
-
-    bits: of the head; AUTO takes 16, since nobody has measured on a GPU what fewer are worth
-    """
+    """Choose the decoder of a model on a GPU. record: records the work of a pass"""
     recorded = graphs.GraphDecoder(lean, record)
     try:
-        # The second text meets passes that were recorded for the first.
+        # The second text is answered by recordings that were made for the first.
         agreed = agrees(recorded, module, texts=2)
-    except (
-        RuntimeError
-    ):  # of a GPU, or a build of bitsandbytes, that cannot do what the lean pass asks
+    except RuntimeError:  # this GPU or build of bitsandbytes lacks an operation of the lean pass
         agreed = False
     if not agreed:
-        return module, "transformers' own pass"
-    way = "lean pass in CUDA graphs" if recorded.records else "lean pass"
-    if bits in (AUTO, "16"):
-        return recorded, way
-    smaller = with_head(recorded, lean.model, int(bits))
-    return smaller, f"{way}, {bits}-bit head"
+        return module, MODULE
+    return recorded, "lean pass in CUDA graphs" if recorded.records else "lean pass"
 
 
 def open_measured(lean: Decoder, module: ModuleDecoder) -> tuple[Decoder, str]:
-    """The lean pass where it runs, agrees and is faster, on a device of which that is not known."""
+    """Choose the lean pass if it runs, agrees and is faster, on a device where that is not known in advance."""
     try:
-        faster = agrees(lean, module) and _seconds(lean) < _seconds(module)
-    except (RuntimeError, TypeError):  # what the device cannot do
+        faster = agrees(lean, module) and _pass_seconds(lean) < _pass_seconds(module)
+    except (RuntimeError, TypeError):  # the device lacks an operation
         faster = False
-    return (lean, "lean pass") if faster else (module, "transformers' own pass")
+    return (lean, "lean pass") if faster else (module, MODULE)
 
 
-def _seconds(decoder: Decoder) -> float:
-    """The fastest of some passes of one row behind a short text."""
+def _pass_seconds(decoder: Decoder) -> float:
+    """Return the fastest of some passes of one row after a short text."""
     conversation = CachedModel(decoder)
-    token_ids = _text(decoder.config.vocab_size)
+    token_ids = _probe_text(decoder.config.vocab_size)
     conversation.read(token_ids)
     spent = []
     for token_id in token_ids[:TRIES]:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         conversation.read([token_id])
-        spent.append(time.perf_counter() - begun)
+        spent.append(time.perf_counter() - started)
     return min(spent)
 
 
-def open_compiled(
-    model: Any, choice: HeadChoice, verdicts: Verdicts | None
+def _open_compiled(
+    model: Any, head: str, sample: Callable[[], Sequence[int]] | None, verdicts: Verdicts | None
 ) -> tuple[CompiledDecoder, str] | None:
-    """The compiled pass where it runs and agrees. While it is made, the module's layers come to read its memory.
+    """Return the compiled pass if it runs and agrees. While it is made, the module's layers switch to its memory.
 
-    The module goes through the rows that are compared once, and each of its layers is packed as soon as it has run.
+    The module reads the compared rows once, and each of its layers is packed as soon as it has run.
     """
     if not packed.compiles(model):
         return None
-    known = verdicts.read(choice.bits) if verdicts else None
-    if known is not None and not known.taken:
+    known = verdicts.read(head) if verdicts else None
+    if known is not None and not known.accepted:
         return None
     if known is not None:
-        decoder = _compiled(model, packed.pack_layers(model), known.bits)
-        return decoder, _way(known.bits)
-    text = _text(model.config.get_text_config().vocab_size)
-    beside = fused_seconds(model)  # before the layers are laid out for the compiled pass
-    layers, states = packed.pack_behind(model, lambda: _compared_states(model, text))
-    decoder, verdict = _with_head(model, layers, choice)
+        return _compile(model, packed.pack_layers(model), known.bits), _description(known.bits)
+    text = _probe_text(model.config.get_text_config().vocab_size)
+    fused = _fused_seconds(model)  # before the layers are packed for the compiled pass
+    layers, states = packed.pack_behind(model, lambda: _module_states(model, text))
+    decoder, verdict = _choose_head(model, layers, head, sample)
     weight = model.lm_head.weight
-    wanted = heads.logits_of(states, heads.exact(weight))
-    allowed = TOLERANCE[weight.dtype] + (FOUR_BITS if verdict.bits == 4 else 0)
-    agreed = _near(_probe(decoder, text), wanted, allowed)
+    wanted = heads.logits_of(states, heads.exact_values(weight))
+    agreed = _is_near(_probe(decoder, text), wanted, TOLERANCE[weight.dtype])
     verdict = replace(verdict, agrees=agreed)
-    if agreed and beside is not None:
-        verdict = replace(verdict, seconds=(_seconds(decoder), beside))
+    if agreed and fused is not None:
+        verdict = replace(verdict, seconds=(_pass_seconds(decoder), fused))
     if verdicts:
-        verdicts.write(choice.bits, verdict)
-    return (decoder, _way(verdict.bits)) if verdict.taken else None
+        verdicts.write(head, verdict)
+    return (decoder, _description(verdict.bits)) if verdict.accepted else None
 
 
-def fused_seconds(model: Any) -> float | None:
-    """What a pass of one row takes by bitsandbytes' fused 4-bit kernel; None where that does not run or does not agree.
+def _fused_seconds(model: Any) -> float | None:
+    """Time a pass of one row with bitsandbytes' fused 4-bit kernel; None if that does not run or does not agree.
 
-    Processors with AVX512-BF16 have it beside the compiled pass; on others this asks for nothing.
+    Only processors with AVX512-BF16 have that kernel as well as the compiled pass.
     """
     if not packed.is_fused(model):
         return None
     lean = LeanDecoder(model)
-    return _seconds(lean) if agrees(lean, ModuleDecoder(model)) else None
+    return _pass_seconds(lean) if agrees(lean, ModuleDecoder(model)) else None
 
 
 def compile_pass(model: Any, bits: int = 16) -> CompiledDecoder | None:
-    """The compiled pass with a head of so many bits, whether it agrees or not; None where it does not run."""
+    """Return the compiled pass without comparing it; None if it does not run. bits: of its head, 16 or 8"""
     if not packed.compiles(model):
         return None
-    return _compiled(model, packed.pack_layers(model), bits)
+    return _compile(model, packed.pack_layers(model), bits)
 
 
-def _way(bits: int) -> str:
+def _description(bits: int) -> str:
     head = "" if bits == 16 else f", {bits}-bit head"
     return f"{COMPILED} on {cpu_features.name()}{head}"
 
 
-def _compiled(model: Any, layers: Sequence[runtime.LayerWeights], bits: int) -> CompiledDecoder:
+def _compile(model: Any, layers: Sequence[runtime.LayerWeights], bits: int) -> CompiledDecoder:
     base, shape, coding = model.model, packed.shape_of(model), packed.coding_of(model)
     table, _ = runtime.meanings(coding.code)
-    head = heads.head_matrix(model.lm_head.weight, bits, coding)
+    weight = model.lm_head.weight
+    head = weight if bits == 16 else packing.whole_numbers(weight)
     compiled = runtime.CompiledLayers(layers, shape, table, head, base.norm.weight.float())
-    leave_to_file(model.lm_head.weight)
+    leave_to_file(weight)
     return CompiledDecoder(
         model.config.get_text_config(), compiled, base.embed_tokens.weight,
         lambda x: rms_norm(x, base.norm.weight, shape.epsilon),
@@ -183,22 +176,23 @@ def _compiled(model: Any, layers: Sequence[runtime.LayerWeights], bits: int) -> 
 
 
 @torch.inference_mode()
-def _with_head(
-    model: Any, layers: Sequence[runtime.LayerWeights], choice: HeadChoice
+def _choose_head(
+    model: Any,
+    layers: Sequence[runtime.LayerWeights],
+    head: str,
+    sample: Callable[[], Sequence[int]] | None,
 ) -> tuple[CompiledDecoder, Verdict]:
-    """The pass with the head that is wanted. `auto` takes 8 bits for a large head that says what the bfloat16 head says."""
+    """Compile the pass; `auto` uses 8 bits for a large head if their distributions are nearly the same."""
     weight = model.lm_head.weight
-    if choice.bits != AUTO:
-        return _compiled(model, layers, int(choice.bits)), Verdict(True, int(choice.bits))
-    if weight.nbytes < LARGE_HEAD or choice.sample is None:
-        return _compiled(model, layers, 16), Verdict(True)
-    decoder = _compiled(model, layers, 8)
-    states = heads.states_of(decoder, choice.sample()[: heads.SAMPLE_ROWS])
-    measured = heads.measured(states, weight, decoder.head, packed.coding_of(model))
-    if measured.small:
+    if head != AUTO or weight.nbytes < LARGE_HEAD or sample is None:
+        return _compile(model, layers, 16), Verdict(True)
+    decoder = _compile(model, layers, 8)
+    states = heads.states_of(decoder, sample()[: heads.SAMPLE_ROWS])
+    measured = heads.measure_head(states, weight, decoder.head)
+    if measured.is_small:
         return decoder, Verdict(True, 8, measured)
     del decoder
-    return _compiled(model, layers, 16), Verdict(True, 16, measured)
+    return _compile(model, layers, 16), Verdict(True, 16, measured)
 
 
 def widen(lean: LeanDecoder) -> int:
@@ -246,7 +240,7 @@ def _faster_from(stacks: Sequence[Nf4Stack]) -> int:
     return 0
 
 
-def knows(model: Any) -> bool:
+def is_supported(model: Any) -> bool:
     """Whether a model is built as the lean pass expects."""
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
@@ -265,18 +259,18 @@ def knows(model: Any) -> bool:
 def agrees(one: Decoder, other: Decoder, texts: int = 1) -> bool:
     """Whether two decoders give the same logits to texts read in two pieces and then a small tree, up to rounding."""
     for number in range(texts):
-        text = _text(one.config.vocab_size, number)
+        text = _probe_text(one.config.vocab_size, number)
         first, second = (_probe(decoder, text) for decoder in (one, other))
-        if not _near(first, second, TOLERANCE[second.dtype]):
+        if not _is_near(first, second, TOLERANCE[second.dtype]):
             return False
     return True
 
 
-def _near(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
+def _is_near(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
     return bool((found - wanted).norm() < tolerance * wanted.norm())
 
 
-def _text(vocabulary: int, number: int = 0) -> list[int]:
+def _probe_text(vocabulary: int, number: int = 0) -> list[int]:
     """Token ids on which passes are compared."""
     return (torch.arange(number * PROBE, (number + 1) * PROBE) * 7919 % vocabulary).tolist()
 
@@ -291,7 +285,7 @@ def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
 
 
 @torch.inference_mode()
-def _compared_states(model: Any, token_ids: list[int]) -> Tensor:
+def _module_states(model: Any, token_ids: list[int]) -> Tensor:
     """What the head reads of the rows that `_probe` gives, from one pass of the module: (5, hidden)"""
     module = ModuleDecoder(model)
     seen = torch.ones(PROBE, PROBE, dtype=torch.bool).tril_()

@@ -36,12 +36,6 @@ class CompiledDecoder:
         """The output head as it is read."""
         return self._layers.head
 
-    def with_head(self, head: Tensor | Packed) -> CompiledDecoder:
-        """The same layers with another head. head: as for `CompiledLayers`"""
-        old = self._layers
-        layers = CompiledLayers(old.layers, old.shape, old.table, head, old.norm)
-        return CompiledDecoder(self.config, layers, self._embedding, self._norm, self._tables)
-
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
         """Answer passes of different conversations together; their `depth` must be the same."""

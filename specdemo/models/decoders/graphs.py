@@ -23,7 +23,7 @@ from specdemo.engine.forward import ForwardInput, ForwardOutput
 from specdemo.engine.module_decoder import finish
 from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.decoders.operators import Look, Stacked
+from specdemo.models.decoders.operators import Look
 
 ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # of recordings; a pass takes the next larger one
 SLOTS = 1024  # of the smallest static cache; each larger one has twice as many
@@ -162,14 +162,6 @@ class GraphDecoder:
         self._empty: list[StaticCache] = []
         self._recordings: OrderedDict[tuple[Any, ...], Recording] = OrderedDict()
         self._table: Tensor | None = None  # that the recordings know
-
-    def with_head(self, head: Stacked) -> GraphDecoder:
-        """The same layers with another head, and recordings of its own."""
-        return self.with_lean(self.lean.with_head(head))
-
-    def with_lean(self, lean: LeanDecoder) -> GraphDecoder:
-        """The same graphs over another lean pass on this device, recorded anew."""
-        return GraphDecoder(lean, self._record)
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:

@@ -8,7 +8,6 @@ goes back to the module where it does not.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -45,12 +44,6 @@ class LeanDecoder:
     def head(self) -> Stacked:
         """The output head."""
         return pack(self.model.lm_head.weight)
-
-    def with_head(self, head: Stacked) -> LeanDecoder:
-        """The same layers with another head."""
-        other = copy.copy(self)
-        other.head = head
-        return other
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:

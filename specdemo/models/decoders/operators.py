@@ -214,13 +214,6 @@ class Nf4Joined:
         product: Tensor = matmul_4bit(x, self._packed, self._state, bias=self.bias)
         return product
 
-    def dequantised(self) -> Tensor:
-        """(out, in) in the dtype of the unquantised weights."""
-        from bitsandbytes.functional import dequantize_4bit
-
-        weight: Tensor = dequantize_4bit(self._packed, self._state)
-        return weight
-
 
 def scales_of(state: Any) -> Tensor:
     """Of all blocks, (blocks,) float32; those of a doubly quantised matrix are in 8-bit."""

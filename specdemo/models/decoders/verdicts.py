@@ -29,7 +29,7 @@ class Verdict:
     seconds: tuple[float, float] | None = None
 
     @property
-    def taken(self) -> bool:
+    def accepted(self) -> bool:
         """Whether the compiled pass is what runs."""
         return self.agrees and (self.seconds is None or self.seconds[0] <= self.seconds[1])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 import torch
@@ -17,14 +16,16 @@ from specdemo.kernels import packing, runtime
 from specdemo.models.decoders import choose, heads, packed
 from specdemo.models.decoders.choose import compile_pass, open_decoder
 from specdemo.models.decoders.compiled import CompiledDecoder
-from specdemo.models.decoders.heads import Divergence, HeadChoice
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.verdicts import Verdicts, kept_seconds
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
 )
-SAMPLE = HeadChoice("auto", lambda: [5 * n % WORDS for n in range(40)])
+
+
+def sample() -> list[int]:
+    return [5 * n % WORDS for n in range(40)]
 
 
 def fresh(name: str = "qwen2"):
@@ -109,9 +110,11 @@ def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tm
     else:
         real = packing.whole_numbers
         monkeypatch.setattr(packing, "whole_numbers", lambda weight: real(weight.roll(1, 0)))
-    choice = HeadChoice("16" if wrong == "layers" else "8")
+    monkeypatch.setattr(choose, "LARGE_HEAD", 0 if wrong == "head" else 1e9)
+    monkeypatch.setattr(heads, "MAX_VARIATION", 1.0)
+    monkeypatch.setattr(heads, "MAX_KL", 100.0)
     for _ in range(2):  # found out, and read
-        decoder, way = open_decoder(model, choice, verdicts)
+        decoder, way = open_decoder(model, "auto", sample, verdicts)
         assert not isinstance(decoder, CompiledDecoder)
         assert "transformers" in way if wrong == "layers" else way == "lean pass"
         got = passes_of(decoder)[0]
@@ -122,7 +125,7 @@ def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tm
 def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
     monkeypatch.setattr(choose, "LARGE_HEAD", 0)
     weights, verdicts = fresh(), Verdicts(tmp_path, "weights")
-    first, way = open_decoder(weights, SAMPLE, verdicts)
+    first, way = open_decoder(weights, "auto", sample, verdicts)
     assert way.endswith(", 8-bit head")
     want = passes_of(first)
 
@@ -131,15 +134,15 @@ def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
 
     with monkeypatch.context() as patch:
         patch.setattr(ModuleDecoder, "run", fail)
-        patch.setattr(heads, "measured", fail)
-        second, again = open_decoder(fresh(), SAMPLE, verdicts)
+        patch.setattr(heads, "measure_head", fail)
+        second, again = open_decoder(fresh(), "auto", sample, verdicts)
         assert again == way
         assert all(map(torch.equal, passes_of(second), want))
         for other in (
-            (replace(SAMPLE, bits="16"), verdicts),
-            (SAMPLE, Verdicts(tmp_path, "other")),
-            (SAMPLE, Verdicts(tmp_path, "")),
-            (SAMPLE, None),
+            ("16", sample, verdicts),
+            ("auto", sample, Verdicts(tmp_path, "other")),
+            ("auto", sample, Verdicts(tmp_path, "")),
+            ("auto", sample, None),
         ):
             with pytest.raises(AssertionError, match="it ran"):
                 open_decoder(fresh(), *other)
@@ -164,11 +167,11 @@ def test_where_bitsandbytes_has_a_fused_kernel_the_faster_pass_is_taken(
         return took.get(type(decoder), 0.002)
 
     monkeypatch.setattr(packed, "is_fused", lambda _model: True)
-    monkeypatch.setattr(choose, "_seconds", seconds)
+    monkeypatch.setattr(choose, "_pass_seconds", seconds)
     verdicts = Verdicts(tmp_path, "weights r1")
     want = passes_of(ModuleDecoder(fresh("llama")))[0]
     for _ in range(2):  # measured, and read
-        decoder, way = open_decoder(fresh("llama"), None, verdicts)
+        decoder, way = open_decoder(fresh("llama"), verdicts=verdicts)
         assert isinstance(decoder, CompiledDecoder) == (faster == "compiled")
         assert way.startswith("compiled pass") if faster == "compiled" else way == "lean pass"
         got = passes_of(decoder)[0]
@@ -179,23 +182,22 @@ def test_where_bitsandbytes_has_a_fused_kernel_the_faster_pass_is_taken(
 
 
 def test_a_processor_without_that_kernel_times_nothing(monkeypatch):
-    monkeypatch.setattr(choose, "_seconds", lambda _: pytest.fail("there is one way"))
+    monkeypatch.setattr(choose, "_pass_seconds", lambda _: pytest.fail("there is one way"))
     assert open_decoder(fresh("llama"))[1].startswith("compiled")
 
 
 def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
     (tmp_path / "file").write_text("")
     verdicts = Verdicts(tmp_path / "file" / "folder", "weights")
-    assert open_decoder(fresh(), None, verdicts)[1].startswith("compiled")
+    assert open_decoder(fresh(), verdicts=verdicts)[1].startswith("compiled")
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-def test_a_smaller_head_is_the_target_in_every_pass(bits):
+def test_an_8_bit_head_is_the_target_in_every_pass():
     """Logits are those of the head's own values, and a drafted row's are a plain row's, bit for bit."""
     model = fresh()
-    decoder = compile_pass(model, bits)
-    assert decoder.head.bits == bits
-    weight, coding = model.lm_head.weight, packed.coding_of(model)
+    decoder = compile_pass(model, 8)
+    assert decoder.head.bits == 8
+    weight = model.lm_head.weight
     target = CachedModel(decoder, reads=(3,))
     target.record(wanted=True)
     target.read(TEXT[:-1])
@@ -204,27 +206,25 @@ def test_a_smaller_head_is_the_target_in_every_pass(bits):
     alone = target.forward(TEXT[-1], Proposal.chain([])).logits
     assert torch.equal(alone[0], together[0])
     states = heads.states_of(decoder, TEXT)
-    own = heads.logits_of(states, heads.values(weight, decoder.head, coding))
+    own = heads.logits_of(states, heads.head_values(weight, decoder.head))
     assert (alone[0] - own[-1]).norm() < 0.01 * own[-1].norm()
-    exact = heads.logits_of(states, heads.exact(weight))
-    moved = float((own - exact).norm() / exact.norm())
-    assert moved < {8: 0.012, 4: 0.15}[bits]
-    assert moved > {8: 0.001, 4: 0.03}[bits]
+    exact = heads.logits_of(states, heads.exact_values(weight))
+    assert 0.001 < float((own - exact).norm() / exact.norm()) < 0.012
 
 
 def test_auto_takes_8_bits_for_a_large_head_that_says_the_same(monkeypatch):
     """A head with one huge number in each group has no room for the others in 8 bits."""
     model = fresh()
-    assert "head" not in open_decoder(model, SAMPLE)[1]  # a small one
+    assert "head" not in open_decoder(model, "auto", sample)[1]  # a small one
     monkeypatch.setattr(choose, "LARGE_HEAD", model.lm_head.weight.nbytes)
-    assert open_decoder(model, SAMPLE)[1].endswith(", 8-bit head")
-    assert "head" not in open_decoder(model, HeadChoice())[1]  # nothing to measure on
+    assert open_decoder(model, "auto", sample)[1].endswith(", 8-bit head")
+    assert "head" not in open_decoder(model)[1]  # nothing to measure on
     model.lm_head.weight *= 40  # distributions are sharp, and rounding is not small any more
     model.lm_head.weight[:, ::64] *= 100
-    decoder, way = open_decoder(model, SAMPLE)
+    decoder, way = open_decoder(model, "auto", sample)
     assert "head" not in way
     assert decoder.head.bits == 16
-    assert open_decoder(model, HeadChoice("8"))[1].endswith(", 8-bit head")
+    assert "head" not in open_decoder(fresh(), "16", sample)[1]
 
 
 def test_divergence_is_what_its_words_say():
@@ -235,11 +235,7 @@ def test_divergence_is_what_its_words_say():
     assert one.kl == pytest.approx(float(kl), rel=1e-4)
     assert one.variation == pytest.approx(0.125, rel=1e-4)
     assert (one.rows, one.same) == (2, 0.5)
-    assert not one.small
-    both = heads.mean([one, Divergence(6, 0.0, 0.0, 1.0)])
-    assert both.rows == 8
-    assert both.variation == pytest.approx(one.variation / 4)
-    assert both.same == pytest.approx(7 / 8)
+    assert not one.is_small
 
 
 def test_codes_are_laid_out_alike_from_either_form():
@@ -260,9 +256,9 @@ def test_lean_too_reads_packed_layers():
 
 def test_the_compared_rows_of_one_pass_are_those_of_pieces_and_a_tree():
     model = fresh()
-    text = choose._text(WORDS)
+    text = choose._probe_text(WORDS)
     one_pass = heads.logits_of(
-        choose._compared_states(model, text), heads.exact(model.lm_head.weight)
+        choose._module_states(model, text), heads.exact_values(model.lm_head.weight)
     )
     pieces = choose._probe(ModuleDecoder(model), text)
     assert (one_pass - pieces).norm() < 0.02 * pieces.norm()

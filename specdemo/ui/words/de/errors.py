@@ -64,8 +64,6 @@ RUNS = {
     "exact_unknown_advice": "Ihn weglassen oder ein Modell laden, das im kompilierten Durchlauf läuft: Dort ist jeder Entwurf bitgenau.",
     "exact_none": "Auf dieser Grafikkarte gibt es keinen bitgenauen Modus: Ein Durchlauf mit zwei Zeilen hat andere Bits als einzelne.",
     "exact_none_advice": "Ihn weglassen: Texte können sich trennen, wo zwei Wörter gleich wahrscheinlich sind.",
-    "small_heads": "Nur der kompilierte Durchlauf, der schlanke Durchlauf und CUDA-Graphen haben Ausgabeköpfe in weniger Bits.",
-    "small_heads_advice": "Ein Modell wie Llama laden.",
     "no_answers": "Es gibt keine Antworten dieses Zielmodells, in denen sich die Wörter seines Entwurfsmodells zählen lassen.",
     "no_answers_unharmed": "Das Entwurfsmodell läuft mit allen Wörtern.",
     "no_answers_advice": "Einen Datenspeicher daraus machen: python -m specdemo datastore.",

@@ -48,8 +48,6 @@ RUNS = {
     "exact_unknown_advice": "Leave it out, or load a model that the compiled pass runs: there every draft is exact.",
     "exact_none": "There is no exact mode on this graphics card: a pass of two rows has other bits than single ones.",
     "exact_none_advice": "Leave it out: texts may part where two words are as likely as each other.",
-    "small_heads": "Only the compiled pass, the lean pass and CUDA graphs have heads in fewer bits.",
-    "small_heads_advice": "Load a Llama-like model.",
     "no_answers": "There are no answers of this target in which words of its draft could be counted.",
     "no_answers_unharmed": "The draft model works with all words.",
     "no_answers_advice": "Make a datastore of them: python -m specdemo datastore.",
