@@ -47,8 +47,6 @@ PENDING = {
     "specdemo/kernels/draft_loop.py": {"engine"},
     "specdemo/kernels/rows.py": {"engine"},
     "specdemo/kernels/runtime.py": {"engine"},
-    "specdemo/session/work/judges.py": {"bench"},
-    "specdemo/session/work/two_words.py": {"bench"},
     "specdemo/ui/model.py": {"models"},
     "specdemo/ui/present.py": {"models"},
     "specdemo/ui/serving.py": {"models"},

@@ -10,6 +10,7 @@ from typing import Any
 
 from specdemo.bench.report import aligned
 from specdemo.config.settings import Sampling
+from specdemo.session.work.judges import GreedyAudit, SamplingAudit
 
 LEVEL = 0.01  # chance that one audit blames any method of a correct program
 FILE = "audit.json"
@@ -19,46 +20,6 @@ CONDITIONS = {
         temperature=1.0, top_p=0.9, repetition_penalty=1.2
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class GreedyAudit:
-    """How far greedy outputs equal plain decoding's.
-
-    same_share: share of plain decoding's tokens that stand before the outputs part
-    median_margin: where they part, the gap between the target's probabilities of the two tokens
-    required: fp32, where they must be equal; a pass of several rows rounds differently in less
-    """
-
-    outputs: int
-    equal: int
-    same_share: float
-    median_margin: float | None
-    required: bool
-
-    @property
-    def held(self) -> bool:
-        """Whether the outputs are equal, where they must be."""
-        return self.equal == self.outputs or not self.required
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingAudit:
-    """Whether tokens came from the target's own distributions, each given the tokens before it.
-
-    samples: tokens judged; impossible: those among them that the target, read again, rules out
-    p_uniform, p_independent: p-values of the values of `specdemo.session.work.statistics.transform`
-    p_draft: the same in the order of what the pair's draft overrates, None without a draft
-    held: none is below the limit
-    """
-
-    condition: str
-    samples: int
-    impossible: int
-    p_uniform: float
-    p_independent: float
-    p_draft: float | None
-    held: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,11 +175,3 @@ def expand(lanes: str, studio: Studio) -> list[str]:
 def is_own(lane: str) -> bool:
     """Whether a lane is one of our methods."""
     return lane not in PEERS and lane != FLOOR
-
-
-def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """Tokens until two outputs first differ; the shorter one's length when they never do."""
-    length = min(len(one), len(other))
-    return next(
-        (position for position in range(length) if one[position] != other[position]), length
-    )

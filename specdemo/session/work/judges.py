@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from specdemo.bench.audit_result import GreedyAudit, SamplingAudit
-from specdemo.bench.lanes import same_prefix
 from specdemo.config.settings import Sampling
 from specdemo.engine.forward import answered
 
@@ -15,6 +14,54 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.engine.prefix import PrefixReader
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyAudit:
+    """How far greedy outputs equal plain decoding's.
+
+    same_share: share of plain decoding's tokens that stand before the outputs part
+    median_margin: where they part, the gap between the target's probabilities of the two tokens
+    required: fp32, where they must be equal; a pass of several rows rounds differently in less
+    """
+
+    outputs: int
+    equal: int
+    same_share: float
+    median_margin: float | None
+    required: bool
+
+    @property
+    def held(self) -> bool:
+        """Whether the outputs are equal, where they must be."""
+        return self.equal == self.outputs or not self.required
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingAudit:
+    """Whether tokens came from the target's own distributions, each given the tokens before it.
+
+    samples: tokens judged; impossible: those among them that the target, read again, rules out
+    p_uniform, p_independent: p-values of the values of `specdemo.session.work.statistics.transform`
+    p_draft: the same in the order of what the pair's draft overrates, None without a draft
+    held: none is below the limit
+    """
+
+    condition: str
+    samples: int
+    impossible: int
+    p_uniform: float
+    p_independent: float
+    p_draft: float | None
+    held: bool
+
+
+def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Tokens until two outputs first differ; the shorter one's length when they never do."""
+    length = min(len(one), len(other))
+    return next(
+        (position for position in range(length) if one[position] != other[position]), length
+    )
 
 
 def judge_greedy(

@@ -23,7 +23,6 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from specdemo.bench.report import aligned
 from specdemo.config.settings import Sampling
 from specdemo.drafters.look_back import LookBack
 from specdemo.engine.forward import immediate
@@ -75,24 +74,6 @@ def demonstrate(runs: int = 4_000) -> list[Row]:
         _row("stop at the first non-improvement", first_non_improvement, runs),
         _row("look back", after_unlikely, runs, looks_back=True),
     ]
-
-
-def as_table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
-    heads = ["scheduler", "words 0 and 1", "measured", "runs", "p, target's", "p, as listed", ""]
-    body = [
-        [
-            row.scheduler,
-            " / ".join(f"{float(value):.3g}" for value in row.exact),
-            " / ".join(f"{value:.3f}" for value in row.measured),
-            str(row.runs),
-            f"{row.p_target:.2g}",
-            f"{row.p_exact:.2g}",
-            "lossless" if row.lossless else "lossy",
-        ]
-        for row in rows
-    ]
-    return aligned(heads, body)
 
 
 def after_unlikely(drawn: Sequence[int]) -> bool:

@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 from conftest import run_lane
 
+from specdemo.cli.commands.counterexample import as_table
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.oracle import always_right, always_wrong
 from specdemo.engine.forward import answered
@@ -16,7 +17,6 @@ from specdemo.session.work.two_words import (
     TARGET,
     Draws,
     after_unlikely,
-    as_table,
     demonstrate,
     first_non_improvement,
     first_word,
