@@ -49,8 +49,8 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--back); p
 {%- for note in result.notes %}<p>{{ note }}</p>{% endfor %}
 {%- for chart in charts %}{{ chart | safe }}{% endfor %}
 {%- for table in result.tables %}
-{%- if table.title and (loop.first or loop.previtem.title != table.title) %}
-<h2>{{ table.title }}</h2>{% if table.about %}<p>{{ table.about }}</p>{% endif %}{% endif %}
+{%- if loop.first or (loop.previtem.title, loop.previtem.about) != (table.title, table.about) %}
+{% if table.title %}<h2>{{ table.title }}</h2>{% endif %}{% if table.about %}<p>{{ table.about }}</p>{% endif %}{% endif %}
 {{ draw(table) }}
 {%- endfor %}
 </body></html>
@@ -67,11 +67,11 @@ def markdown(table: Table) -> str:
 
 def text(result: Result) -> str:
     """Return all tables as Markdown, each new title with its explanation, and the notes."""
-    blocks, title = list[str](), ""
+    blocks, before = list[str](), ("", "")
     for table in result.tables:
-        if table.title != title:
+        if (table.title, table.about) != before:
             blocks += filter(None, [table.title and f"{table.title}:", table.about])
-        title = table.title
+        before = (table.title, table.about)
         blocks.append(markdown(table))
     return "\n\n".join([*blocks, *result.notes])
 

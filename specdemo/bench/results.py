@@ -76,7 +76,9 @@ class Totals:
     rounds: tokens and seconds of each repetition of the suite
     """
 
-    metrics: Metrics = field(default_factory=lambda: Metrics(0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0))
+    metrics: Metrics = field(
+        default_factory=lambda: Metrics(0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    )
     outputs: int = 0
     same_outputs: int = 0
     same_tokens: int = 0
@@ -127,7 +129,10 @@ class Totals:
             "draft_ms_per_token": _ratio(1000 * sums.draft_seconds, sums.drafted) or None,
             "verify_ms_per_step": _ratio(1000 * sums.verify_seconds, sums.steps) or None,
             "hit_rate": sums.hit_rate,
-            **{f"{part}_share": _ratio(spent, sums.elapsed_seconds) for part, spent in seconds.items()},
+            **{
+                f"{part}_share": _ratio(spent, sums.elapsed_seconds)
+                for part, spent in seconds.items()
+            },
             "same_output_rate": _ratio(self.same_outputs, self.outputs),
             "same_prefix_rate": _ratio(self.same_tokens, self.plain_tokens),
             "flip_margin": median(self.margins) if self.margins else None,

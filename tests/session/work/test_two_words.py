@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 from conftest import run_lane
-
 from specdemo.cli.commands.counterexample import as_table
+
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.oracle import always_right, always_wrong
 from specdemo.engine.forward import answered
