@@ -8,11 +8,11 @@ import torch
 from tiny_dflash import DFlash
 
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answered
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import FAMILIES
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.registry import TargetTensors
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
 TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
@@ -32,7 +32,7 @@ def decoder(folder: Path) -> DFlashDecoder:
     files = drafter_files(str(folder), folder / "cache")
     (family,) = [one for one in FAMILIES if one.takes(files.config)]
     reading = family.read(files, TARGET)
-    found = reading.load(Lent(EMBEDDING, torch.device("cpu"), torch.float32, False, HEAD))
+    found = reading.load(TargetTensors(EMBEDDING, torch.device("cpu"), torch.float32, False, HEAD))
     assert reading.kinds == (("block",) if found.weights.markov else ("block", "jet"))
     assert isinstance(found, DFlashDecoder)
     return found
@@ -54,7 +54,7 @@ def know(drafter: DFlashModel, states: torch.Tensor, begin: int, end: int) -> No
 def guessed(drafter: DFlashModel, states: torch.Tensor) -> torch.Tensor:
     """After the whole text, read at once."""
     know(drafter, states, 0, len(TEXT) - 1)
-    return answered(drafter.guessing(TEXT))
+    return drafter.guess(TEXT)
 
 
 def same(found: torch.Tensor, wanted: torch.Tensor) -> None:

@@ -20,8 +20,9 @@ from specdemo.engine.prefix import FeatureReader
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import FAMILIES
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.registry import TargetTensors
 
 
 def _write(name: str, folder: Path, words: int) -> Path:
@@ -58,7 +59,7 @@ def network(name: str, words: int) -> Any:
     reading = family.read(files, TargetFacts("tiny", HIDDEN, words, 2))
     embedding = torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(2))
     cpu = torch.device("cpu")
-    return reading.load(Lent(embedding, cpu, torch.float32, four_bit=False))
+    return reading.load(TargetTensors(embedding, cpu, torch.float32, four_bit=False))
 
 
 def published(name: str) -> Callable[[int, Features], dict[str, Callable[[], Any]]]:

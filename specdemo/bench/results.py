@@ -14,7 +14,7 @@ from statistics import mean, median, quantiles
 from typing import Any
 
 from specdemo.bench.lanes import LaneResult
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.session.work.judges import same_prefix
 from specdemo.trace.metrics import Metrics, calibration_error, together
 

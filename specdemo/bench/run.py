@@ -181,10 +181,7 @@ def run_bench(
     settings_of: the settings that one of our lanes' names stands for; listen: see `Bench`
     """
     if options.repeat < 1 or min(options.concurrent, default=1) < 1:
-        raise UserError(
-            "A bench runs its suite at least once, and with at least one conversation at once.",
-            advice="Correct --repeat or --concurrent.",
-        )
+        raise UserError("bench.no_repetition")
     bench = Bench(options, LaneTotals(PLAIN), Oracle(studio.pair.costs), listen)
     names = list(dict.fromkeys([PLAIN, *expand(options.lanes, studio)]))
     settings = {name: settings_of(name if is_own(name) else PLAIN) for name in names}
@@ -200,7 +197,7 @@ def run_bench(
             progress(Progress("bench", number / len(runs), which))
             _run_item(bench, lanes, item, repetition, number)
     if not bench.totals.totals:
-        raise UserError("No prompt of the suite could be run.", advice="Choose another suite.")
+        raise UserError("bench.suite_failed")
     for count in options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
         bench.throughput += _throughput(studio, items, options, settings, count)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from specdemo.bench.report import markdown, text
 from specdemo.bench.results import MEAN, Result, Table, as_percent, cell, means
 from specdemo.cli.options import SUITE, SYSTEM
+from specdemo.cli.trace_scripts import declarations, events_table, rules
 from specdemo.config.settings import AppSettings, RunSettings, Setting, fields
-from specdemo.trace.typescript import declarations, rules
 
 if TYPE_CHECKING:
     from specdemo.files.catalogue import Pair
@@ -132,7 +132,7 @@ def _run_row(setting: Setting) -> list[str]:
     flag = f"`{setting.flag}`" if setting.flag else f"none (`{setting.name}`)"
     link = f"`{setting.link}`" if setting.link else "-"
     meaning = _cell(_sentence(setting.help))
-    return [flag, link, setting.range, _default(setting), meaning, _readers(setting.name)]
+    return [flag, link, str(setting.range), _default(setting), meaning, _readers(setting.name)]
 
 
 def _readers(name: str) -> str:
@@ -244,6 +244,7 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
         ("docs/measured.md", "tables", measured_tables(root)),
         ("docs/reference.md", "commands", commands_reference(COMMANDS)),
         ("docs/reference.md", "settings", settings_reference()),
+        ("docs/trace-format.md", "events", events_table()),
         ("README.md", "measured", readme_table(root)),
     ]
     documents: dict[Path, str] = {}

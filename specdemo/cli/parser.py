@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = getattr(import_module(f"specdemo.cli.commands.{module}"), function)
         return run(options)
     except UserError as error:
-        parts = (error.message, error.unharmed, error.advice)
+        parts = (error.message, error.unaffected, error.advice)
         print(*filter(None, parts), sep="\n", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader of our output has gone

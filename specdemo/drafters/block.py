@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from specdemo.drafters.base import DraftingContext, Method, TrainedDrafter
 from specdemo.drafters.depths import CHOSEN_GUESS, depth_tree
 from specdemo.drafters.policies.calibration import Calibration, stated
-from specdemo.engine.clock import Lap
+from specdemo.drafters.policies.rule import StoppingRule
+from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import FOLLOW, Costs
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -44,16 +44,16 @@ class Block:
         self.markov: Corrector | None = self.model.weights.markov
         self._reduced = self.model.weights.words.column_of
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
         return self.draft.start(prompt_ids)
 
-    def guess(self, committed: Sequence[int]) -> Requesting[Tensor]:
+    def guess(self, committed: Sequence[int]) -> Tensor:
         """(depth, W) float32 logits of the places after a text; what the pass took is one draft step."""
         self.draft.follow(committed)
-        lap = Lap()
-        logits = yield from lap.of(self.reader.block_after(committed))
-        self.costs.observe_draft(lap.share, lap.runs, FOLLOW)
+        with Stopwatch() as watch:
+            logits = self.reader.block_after(committed)
+        self.costs.observe_draft(watch.fair_seconds, watch.runs, FOLLOW)
         return logits
 
     def row(self, token_id: int) -> int:
@@ -76,16 +76,17 @@ class DSpark(Block, Drafter):
     def __init__(self, draft: DraftReader, *, most: int, scheduled: bool) -> None:
         super().__init__(draft)
         self.most, self.scheduled = most, scheduled
+        self.stopping = StoppingRule(draft.costs)
         # What the confidence head says, corrected by what comes of it in this run.
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draw from left to right as far as the schedule goes."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reason="block: no token is left to draft")
-        words = yield from self.guess(committed)
+        words = self.guess(committed)
         states = self.model.states
         token_ids: list[int] = []
         rows: list[Tensor] = []
@@ -104,7 +105,8 @@ class DSpark(Block, Drafter):
             if sure is None:
                 sure = float(logits.softmax(dim=-1).amax())
             survival *= self.calibration.chance(sure)
-            if self.scheduled and position and not self._pays(position, expected, survival):
+            pays = not (self.scheduled and position)
+            if not (pays or self.stopping.position_pays(survival, position, expected)):
                 reason = f"block: place {position + 1} would not pay, {survival:.0%} to get there"
                 break
             expected += survival
@@ -133,12 +135,6 @@ class DSpark(Block, Drafter):
         if len(reported) == len(self._sure):
             self.calibration.observe(replace(outcome, proposal=reported))
 
-    def _pays(self, position: int, expected: float, survival: float) -> bool:
-        """Whether one more position raises the expected tokens a second; the guesses themselves are paid for."""
-        before = self.costs.draft_step + self.costs.verify_seconds(position)
-        after = self.costs.draft_step + self.costs.verify_seconds(position + 1)
-        return (expected + survival) / after > expected / before
-
 
 class JetSpec(Block, Drafter):
     """A tree over the places: the likeliest words of each, best paths first.
@@ -158,12 +154,12 @@ class JetSpec(Block, Drafter):
         super().__init__(draft)
         self.calibration, self.nodes, self.most, self.costly = calibration, nodes, most, costly
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Grow a tree over the places of one block."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reason="block: no token is left to draft")
-        logits = yield from self.guess(committed)
+        logits = self.guess(committed)
         probs = self.draft.shaped(logits, committed, [[]] * len(logits))
         tree = depth_tree(
             probs, self.draft.token, self.calibration, self.costs,

@@ -11,8 +11,8 @@ from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import NGRAM, confidence, known_texts, stood
 from specdemo.drafters.nothing import NOTHING, Nothing
 from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 SHORTEST = 2  # tokens of a match: drafted ones count
@@ -44,6 +44,7 @@ class Through:
         self.automaton = automaton
         self.calibration = calibration
         self.costs = costs
+        self.stopping = StoppingRule(costs)
         self.most = most
         self.shortest = shortest
         self.draft = Proposal()  # what was continued last, without the copies
@@ -92,24 +93,15 @@ class Through:
         )
 
     def _worth(self, draft: Proposal, confidences: Sequence[float]) -> list[float]:
-        """Chances that copies are kept with all before them: of as many copies as are worth their rows.
-
-        All of them are known beforehand, so the best count is looked for: a dear row may be paid by those after it.
-        """
+        """Return the chances that copies are accepted with all before them: of as many copies as pay."""
         survival = draft.survivals[-1] if len(draft) else 1.0
-        rate = self.costs.rate()
-        before = self.costs.verify_seconds(len(draft))
-        kept: list[float] = []
-        gain = best = 0.0
-        count = 0
-        for number, sure in enumerate(confidences[: self.most], 1):
+        survivals: list[float] = []
+        for sure in confidences[: self.most]:
             survival *= self.calibration.chance(sure)
-            kept.append(survival)
-            gain += survival
-            net = gain - rate * (self.costs.verify_seconds(len(draft) + number) - before)
-            if net > best:
-                best, count = net, number
-        return kept if self.most is not None else kept[:count]
+            survivals.append(survival)
+        if self.most is not None:
+            return survivals
+        return survivals[: self.stopping.copies(survivals, len(draft))]
 
     def _joined(
         self,
@@ -154,14 +146,14 @@ class CopyThrough(Drafter):
         self.model = model
         self.through = through
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """The model reads the prompt, and it can be copied."""
         self.through.automaton.begin(prompt_ids)
         return self.model.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The model's chain, and copies after it."""
-        draft = yield from self.model.propose(committed, budget, self.through.costs)
+        draft = self.model.propose(committed, budget, self.through.costs)
         return self.through.continued(draft, committed, budget)
 
     def verifying(self, proposal: Proposal) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from specdemo.drafters.policies.calibration import Calibration, Priors
-from specdemo.drafters.policies.lookahead import row_price
+from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
 
@@ -46,11 +46,8 @@ def depth_tree(
     """
     token_ids, confidences = likeliest(probs[:depth], token)
     chances = [_chances(row, calibration) for row in confidences]
-
-    def pays(gain: float, count: int) -> bool:
-        return not count or gain > costs.rate() * row_price(costs, count)
-
-    shape = best_paths(chances, nodes, pays if costly else lambda *_: True)
+    pays = StoppingRule(costs).node_pays if costly else lambda *_: True
+    shape = best_paths(chances, nodes, pays)
     return hang(shape, token_ids, confidences, probs)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
+from specdemo.engine.stopping import best_rate
 from specdemo.files import hub
 from specdemo.files.catalogue import DEFAULT_TARGET, Entry, Pair, draft_of, find, pairs
 from specdemo.files.here import missing_bytes
@@ -133,14 +134,14 @@ def acceptance(pair: Pair) -> tuple[float, ...]:
 
 def rates(profile: CostProfile, kept: Sequence[float] = (KEPT,)) -> tuple[float, float]:
     """Tokens a second without drafts, and with those of the best length. kept: see `acceptance`"""
-    plain = best = 1 / profile.verify_seconds(1)
-    tokens = survival = 1.0
-    for drafted in range(1, LONGEST + 1) if profile.draft_step else ():
-        survival *= kept[min(drafted, len(kept)) - 1]
-        tokens += survival
-        seconds = profile.verify_seconds(1 + drafted) + drafted * (profile.draft_step or 0.0)
-        best = max(best, tokens / seconds)
-    return plain, best
+    step = profile.draft_step
+    lengths = range(LONGEST + 1 if step else 1)
+    chances = [kept[min(position, len(kept) - 1)] for position in range(LONGEST)]
+
+    def seconds(drafted: int) -> float:
+        return profile.verify_seconds(1 + drafted) + drafted * (step or 0.0)
+
+    return 1 / seconds(0), best_rate(chances, seconds, lengths)
 
 
 def _scaled(pair: Pair, way: Way, known: Sequence[Measured]) -> CostProfile | None:

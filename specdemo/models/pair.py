@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
 from specdemo.engine.cost import CostProfile
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.files.catalogue import DEFAULT_TARGET, draft_of
@@ -30,10 +29,9 @@ from specdemo.models.networks.compact_files import (
     read_embedding,
 )
 from specdemo.models.networks.copy import QuantisedCopy, no_copy_why
-from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.networks.exit import ExitModel
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.registry import OpenedNetwork
 from specdemo.models.networks.trained import Trained, find_trained, stands_alone
 from specdemo.models.tokenizers import (
     check_pair,
@@ -123,16 +121,9 @@ class LoadedPair:
         """The target with an empty cache, ready to keep what its drafters read."""
         return CachedModel(self.target.decoder, self.reads)
 
-    def open_trained(self, kind: str, target: CachedModel) -> Any:
-        """A trained drafter for one conversation: a reader, or Medusa's weights. Raises UserError for damaged files."""
-        network = self.trained[kind].network()
-        if kind == "medusa":
-            return network
-        if kind == "exit":
-            return FeatureReader(ExitModel(target, network))
-        if isinstance(network, DFlashDecoder):
-            return FeatureReader(DFlashModel(network, target.features))
-        return FeatureReader(CompactModel(network, target.features))
+    def open_trained(self, kind: str, target: CachedModel) -> OpenedNetwork:
+        """Open a trained drafter for one conversation. Raises UserError for damaged files."""
+        return self.trained[kind].network().open(target)
 
     @property
     def vocabulary_size(self) -> int:
@@ -272,9 +263,12 @@ def model_files(
 def _timed_instead(alone: Trained | None) -> tuple[LanguageModel | None, ModelInfo | None]:
     """What is timed where there is no draft model: a drafter that works without one. Damaged ones are told of when used."""
     try:
-        return (CompactModel(alone.network()), alone.info) if alone else (None, None)
+        network = alone.network() if alone else None
     except UserError:
         return None, None
+    if alone is None or not isinstance(network, CompactDecoder):
+        return None, None
+    return CompactModel(network), alone.info
 
 
 def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> None:
@@ -365,9 +359,7 @@ def _compact(
         lender_files = model_files(lender, settings, progress)
         if not same_tokenizer(tokenizer, load_tokenizer(lender_files)):
             raise UserError(
-                f"The draft {files.name} speaks the words of {lender}, and {target_files.name} has another tokenizer.",
-                unharmed="Methods without a draft model work.",
-                advice="Choose a draft from the target's own family.",
+                "draft.other_words", draft=files.name, lender=lender, target=target_files.name
             )
         embedding = read_embedding(lender_files.folder)
     weights = load_compact(files.folder, embedding, device=target.device)

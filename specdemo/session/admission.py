@@ -35,11 +35,7 @@ class Full(UserError):
     """Nobody else can wait."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "The class is full: as many visitors wait as can.",
-            unharmed="Your text is kept, and runs that go on are not affected.",
-            advice="Try again in a minute. Recorded runs, the lessons and the cost model need no turn.",
-        )
+        super().__init__("run.queue_full")
 
 
 class Cancel(threading.Event):

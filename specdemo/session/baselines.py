@@ -7,14 +7,10 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from specdemo.config.settings import RunSettings
 from specdemo.trace.events import Event, FinishReason, ModelInfo, RunFinished, RunStarted, StandIn
 from specdemo.trace.metrics import measure
-
-if TYPE_CHECKING:
-    from specdemo.engine.forward import ForwardRequest
 
 MOST_RUNS = 64  # that are remembered, the newest
 FEWEST_TOKENS = 16  # of a run whose rate says something
@@ -63,23 +59,22 @@ class Baselines:
 
     def watch(
         self,
-        lane: Generator[Event | ForwardRequest, None, str],
+        lane: Generator[Event, None, str],
         settings: RunSettings,
         together: int,
-    ) -> Generator[Event | ForwardRequest, None, str]:
+    ) -> Generator[Event, None, str]:
         """The same lane; a plain run that ends by itself is remembered."""
         events: list[Event] = []
         with closing(lane):
             while True:
                 try:
-                    item: Any = next(lane)
+                    event = next(lane)
                 except StopIteration as end:
                     self._remember(events, settings, together)
                     answer: str = end.value
                     return answer
-                if isinstance(item, Event):
-                    events.append(item)
-                yield item
+                events.append(event)
+                yield event
 
     def _remember(self, events: list[Event], settings: RunSettings, together: int) -> None:
         if not events or not isinstance(first := events[0], RunStarted):

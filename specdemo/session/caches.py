@@ -11,7 +11,6 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
-from specdemo.engine.forward import ForwardRequest
 from specdemo.trace.events import Event, RunFailed, RunStarted
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from specdemo.engine.types import Drafter
     from specdemo.session.loaded import Loaded
 
-Lane = Generator[Event | ForwardRequest, None, str]
-"""A lane's events and the passes that it needs; returns the answer's text so far, whatever happened."""
+Lane = Generator[Event, None, str]
+"""A lane's events; returns the answer's text so far, whatever happened."""
 
 
 class Caches:
@@ -81,7 +80,7 @@ class Caches:
         """
         from specdemo.drafters.methods import make_drafter
         from specdemo.engine.limits import Limits
-        from specdemo.engine.loop import steps
+        from specdemo.engine.loop import generate
         from specdemo.engine.sampling import Shaper
         from specdemo.engine.verify import VERIFIERS
         from specdemo.session.text import TokenText
@@ -103,9 +102,8 @@ class Caches:
         # The feature drafter stands for a draft model that is not there, see `drafters.arms`.
         instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
         target.record(wanted=method.states or instead)
-        alone = settings.exact and pair.costs.exact_rows != ANY_ROWS
         committed, events = list(token_ids), list[Event]()
-        running = steps(
+        running = generate(
             target,
             drafter,
             token_ids,
@@ -113,19 +111,16 @@ class Caches:
             limits=limits,
             started=header,
             cancelled=cancelled,
+            alone=settings.exact and pair.costs.exact_rows != ANY_ROWS,
             detail=settings.detail,
             verifier=VERIFIERS[settings.verification],
         )
         try:
             with closing(running):
-                for item in running:
-                    if isinstance(item, ForwardRequest):
-                        item.alone = alone and not item.drafting
-                        yield item
-                        continue
-                    events.append(item)
-                    committed += output_ids([item])
-                    yield text.fill(item)
+                for event in running:
+                    events.append(event)
+                    committed += output_ids([event])
+                    yield text.fill(event)
         except UserError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, what is cached may be half-written
@@ -187,16 +182,12 @@ def _shared(cached: Sequence[int], wanted: Sequence[int]) -> int:
 
 def _failed(lane: str, error: Exception) -> RunFailed:
     out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
-    return RunFailed(
-        lane,
-        "There was not enough memory to go on." if out_of_memory else f"The run broke: {error}.",
-        "The text so far is kept, and other visitors are not affected.",
-        "Shorten the prompt, press Clear, or choose a smaller pair."
-        if out_of_memory
-        else "Run again.",
-    )
+    broke = UserError("run.no_memory") if out_of_memory else UserError("run.failed", error=error)
+    return RunFailed(lane, broke.message, broke.unaffected, broke.advice)
 
 
 def failure(event: RunFailed) -> UserError:
     """What broke a lane, to be raised."""
-    return UserError(event.message, unharmed=event.unharmed, advice=event.advice)
+    return UserError(
+        "run.reported", message=event.message, unaffected=event.unharmed, advice=event.advice
+    )

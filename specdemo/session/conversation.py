@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from specdemo.config.settings import RunSettings
-from specdemo.engine.runner import Runner, Steps
+from specdemo.engine.runner import Runner
 from specdemo.models.memory import return_freed
 from specdemo.session.admission import Admission
 from specdemo.session.baselines import Baselines
 from specdemo.session.caches import Caches
 from specdemo.session.keeper import Keeper
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.session.meter import Meter
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted, StandIn
 
@@ -207,7 +207,7 @@ class Conversation:
         cancel: threading.Event,
         *,
         others_wait: bool,
-    ) -> Steps:
+    ) -> Iterator[Event]:
         """The events of all lanes of a prompt, on the pair that is loaded when it begins."""
         from specdemo.session.text import encode_conversation
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import platform
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
+from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.files.progress import ProgressCallback
-from specdemo.session.machine import set_threads
+from specdemo.files.progress import Progress, ProgressCallback
 
 LARGEST, USUAL = "largest", "usual"
 
@@ -77,3 +82,78 @@ def named(settings: AppSettings) -> tuple[AppSettings, str]:
 
     pair, larger = choose(settings)
     return replace(settings, target=pair.name), LARGEST if larger else USUAL
+
+
+def set_threads(threads: int) -> None:
+    """Let torch use this many cores; 0 leaves its choice, one thread a core."""
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+
+
+@cache
+def machine_name() -> str:
+    """Processor or graphics card, and threads, in words: as at the first run, before others wanted the cores."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    info = Path("/proc/cpuinfo")
+    names = []
+    if info.exists():
+        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name}, {torch.get_num_threads()} threads"
+
+
+class Starting:
+    """Loads in the background. A subclass says what `bring` does, and when it is `ready`.
+
+    error: why loading failed, or why there is nothing to load
+    """
+
+    thread_name: ClassVar[str]
+    failed: ClassVar[str]  # a sentence's begin, for an error that nobody has foreseen
+    advice: ClassVar[str] = ""
+
+    def __init__(self, error: UserError | None = None) -> None:
+        self.error = error
+        self._progress = Progress("start", None, "")
+        self._lock = threading.Lock()
+        self._started = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether runs are possible."""
+        raise NotImplementedError
+
+    def bring(self, report: ProgressCallback) -> None:
+        """Load, and wait for it. Raises any error."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Begin to load in a thread of its own; returns at once, and does nothing the second time."""
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+        threading.Thread(target=self.load, name=self.thread_name, daemon=True).start()
+
+    def load(self, report: Callable[[Progress], None] | None = None) -> None:
+        """Load and wait for it. A failure is kept in `error`, and `start` does nothing any more."""
+        self._started = True
+        try:
+            self.bring(report or self._report)
+        except UserError as error:
+            self.error = error
+        except Exception as error:  # noqa: BLE001 - the thread must not die without a word
+            self.error = UserError(self.failed, error=error)
+
+    def progress(self) -> Progress | None:
+        """What loading is doing; None when runs are possible or loading has failed."""
+        return None if self.ready or self.error else self._progress
+
+    def _report(self, progress: Progress) -> None:
+        self._progress = progress

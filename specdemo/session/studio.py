@@ -21,12 +21,10 @@ from specdemo.models.memory import return_freed
 from specdemo.session.admission import page_line
 from specdemo.session.baselines import Baselines
 from specdemo.session.conversation import Conversation
+from specdemo.session.door import MethodInfo, PairInfo
 from specdemo.session.keeper import Keeper
-from specdemo.session.loaded import Loaded, fetch, load, named
-from specdemo.session.machine import machine_name
-from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.loaded import Loaded, Starting, fetch, load, machine_name, named
 from specdemo.session.meter import Meter
-from specdemo.session.starting import Starting
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
@@ -54,8 +52,7 @@ class Studio(Starting):
     """
 
     thread_name = "specdemo-load"
-    failed = "The model could not be loaded"
-    advice = "Run python -m specdemo doctor."
+    failed = "engine.load_failed"
 
     def __init__(self, settings: AppSettings) -> None:
         self._settings = settings
@@ -85,9 +82,7 @@ class Studio(Starting):
     def loaded(self) -> Loaded:
         """The pair with what ships for it; raises UserError while there is none."""
         if self._loaded is None:
-            raise self.error or UserError(
-                "The model is still loading.", advice="Wait until it is ready, then run again."
-            )
+            raise self.error or UserError("engine.loading")
         return self._loaded
 
     @property
@@ -337,15 +332,9 @@ class Studio(Starting):
 
 def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:
     """Why nothing can be run live, if so: as was asked for, or for want of a library."""
-    works = "Recorded runs, the lab and the lessons work."
     if settings.replay:
-        advice = "Start without --replay and SPECDEMO_REPLAY for live runs."
-        return ReplayOnly("Live runs are switched off here.", unharmed=works, advice=advice)
+        return ReplayOnly("engine.replay_only")
     missing = [name for name in LIBRARIES if not installed(name)]
     if not missing:
         return None
-    return ReplayOnly(
-        f"Live runs need {' and '.join(missing)}, which this installation does not have.",
-        unharmed=works,
-        advice="For live runs: pip install -r requirements.txt, then start again.",
-    )
+    return ReplayOnly("engine.no_library", names=" and ".join(missing))

@@ -20,7 +20,7 @@ from torch import Tensor
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.forward import Decoder, ForwardInput
+from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.sampling import Shaper, draw_at
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.text import encode_conversation
@@ -238,9 +238,7 @@ def answer_prompts(
     finally:
         save()
     if not paths:
-        raise UserError(
-            "No prompt is short enough for the target's context.", advice="Use shorter prompts."
-        )
+        raise UserError("training.long_prompts")
     return paths
 
 
@@ -283,18 +281,12 @@ def read_shards(
         try:
             states.append(np.load(states_path(path), mmap_mode="r"))
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"The answers in {path.name} have no hidden states beside them.",
-                advice="Name the prompts (--prompts), so that the target answers them.",
-            ) from error
+            raise UserError("training.no_states", path=path.name) from error
         positions = sum(len(one.prompt_ids) + len(one.answer_ids) - 1 for one in here)
         if states[-1].shape[:2] != (positions, len(layers)) or any(
             one.top_ids is None for one in here
         ):
-            raise UserError(
-                f"The hidden states of {path.name} are of other answers, or of another target.",
-                advice="Use answers that this target wrote.",
-            )
+            raise UserError("training.other_states", path=path.name)
         answers += here
     mass = np.zeros(vocabulary_size)
     for one in answers:

@@ -81,10 +81,7 @@ def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
                     text = row["prompt"] if "prompt" in row else row["turns"][0]
                     prompts.append(Prompt(path.stem, int(row.get("id", number)), str(text)))
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-            raise UserError(
-                f"The prompt file {path.name} cannot be read: {error}.",
-                advice='Each line must be like {"prompt": "text"}.',
-            ) from error
+            raise UserError("training.prompts_unread", path=path.name, error=error) from error
     return prompts
 
 
@@ -123,18 +120,12 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
             facts = zip(arrays["source"], arrays["row_id"], arrays["temperature"], strict=True)
             rows = list(zip(facts, prompts, texts, _tops(arrays), strict=True))
         except (OSError, ValueError, KeyError) as error:
-            raise UserError(
-                f"The answers in {path.name} cannot be read: {error}.",
-                advice="Get the file again, or leave it out.",
-            ) from error
+            raise UserError("training.answers_unread", path=path.name, error=error) from error
         for (source, row_id, temperature), prompt, text, top in rows:
             if not len(prompt) or not len(text):
                 continue
             if max(prompt.max(), text.max()) >= vocabulary_size:
-                raise UserError(
-                    f"The answers in {path.name} hold tokens that the target does not have.",
-                    advice="Use answers that this target wrote.",
-                )
+                raise UserError("training.answers_tokens", path=path.name)
             answers.append(Answer(str(source), int(row_id), float(temperature), prompt, text, *top))
     return answers
 

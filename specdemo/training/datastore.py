@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.drafters.memory.datastore import CARD, FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.drafters.retrieval import LONGEST
 from specdemo.files.progress import Progress, ProgressCallback, silent
@@ -95,27 +95,18 @@ def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: dict[str, A
     size = int(card["vocabulary_size"])
     texts = [list(text) for text in texts if len(text)]
     if not texts:
-        raise UserError("There is no text to build a datastore from.", advice="Name other files.")
+        raise UserError("training.no_text")
     if any(not 0 <= token < size for text in texts for token in text):
-        raise UserError(
-            "The texts hold tokens that the target does not have.",
-            advice="Use texts of this target.",
-        )
+        raise UserError("training.texts_tokens")
     if out.exists() and not (out / CARD).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(
-            f"{out} is there already and is no datastore.",
-            unharmed="It was not touched.",
-            advice="Name another folder.",
-        )
+        raise UserError("training.not_a_datastore", path=out)
     dtype = np.uint16 if size < np.iinfo(np.uint16).max else np.int32
     separator = np.iinfo(dtype).max
     tokens = np.concatenate([np.array([*text, separator], dtype) for text in texts])
     if len(tokens) > MAX_TOKENS:
-        raise UserError(
-            f"A datastore holds at most {MAX_TOKENS:,} tokens.", advice="Use less text."
-        )
+        raise UserError("training.datastore_full", most=f"{MAX_TOKENS:,}")
     facts = {"format": FORMAT, **card, "texts": len(texts), "tokens": len(tokens)}
-    with scratch(out.absolute().parent, f"writing {out.name}") as temporary:
+    with scratch(out.absolute().parent, Phrase("disk.while_writing", name=out.name)) as temporary:
         content = temporary / "content"
         content.mkdir()
         np.save(content / TOKENS, tokens, allow_pickle=False)
@@ -228,8 +219,10 @@ def _answer_of_run(path: Path, model_name: str) -> list[int]:
     wrote = {event.target.name for event in trace.events if isinstance(event, RunStarted)}
     if wrote != {model_name}:
         raise UserError(
-            f"The run {path.name} is not one of {model_name} but of {', '.join(sorted(wrote)) or 'no model'}.",
-            advice="Use runs of one target, and name it with --target.",
+            "training.other_run",
+            path=path.name,
+            target=model_name,
+            names=", ".join(sorted(wrote)) or "no model",
         )
     return output_ids(trace.lane("speculative")) or output_ids(trace.lane("plain"))
 
@@ -247,9 +240,9 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"The file {path} cannot be read: {getattr(error, 'strerror', '') or 'it is not UTF-8 text'}.",
-            unharmed="Nothing was written.",
-            advice="Name text files in UTF-8, or runs that specdemo saved.",
+            "training.file_unread",
+            path=path,
+            error=getattr(error, "strerror", "") or "it is not UTF-8 text",
         ) from error
 
 

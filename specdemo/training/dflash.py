@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from specdemo.models.decoders.rotary import rotary_angles, rotary_frequencies
 from specdemo.training.block import BlockTask
 from specdemo.training.chain import Shared
 from specdemo.training.data import Row
@@ -137,12 +138,9 @@ class DFlashNetwork(nn.Module):
 
     def _angles(self, where: Tensor) -> tuple[Tensor, Tensor]:
         """(B, 1, rows, head_dim) each."""
-        width = self.config.head_dim
-        half = torch.arange(0, width, 2, device=where.device).float() / width
         theta = self.config.rope_parameters["rope_theta"]
-        angles = where[:, None, :, None].float() * theta**-half
-        both = torch.cat([angles, angles], dim=-1)
-        return both.cos(), both.sin()
+        frequencies = rotary_frequencies(self.config.head_dim, theta, where.device)
+        return rotary_angles(where[:, None], frequencies)
 
     @torch.no_grad()
     def begin_as(self, layer: Mapping[str, Tensor], norm: Tensor) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from specdemo.models.decoders.rotary import rotary_angles, rotary_frequencies
 from specdemo.training.feature_layer import Layer, Norm, begun_norms, folded_norms, rotated
 from specdemo.training.student import Inject
 
@@ -133,13 +134,9 @@ class FeatureNetwork(nn.Module):
 
     def _angles(self, where: Tensor) -> tuple[Tensor, Tensor]:
         """(1, 1, L, head_dim) each."""
-        width = self.config.head_dim
-        half = torch.arange(0, width, 2, device=where.device).float() / width
-        angles = (
-            where[:, None, :, None].float() * self.config.rope_parameters["rope_theta"] ** -half
-        )
-        both = torch.cat([angles, angles], dim=-1)
-        return both.cos(), both.sin()
+        theta = self.config.rope_parameters["rope_theta"]
+        frequencies = rotary_frequencies(self.config.head_dim, theta, where.device)
+        return rotary_angles(where[:, None], frequencies)
 
     def _placed(self, part: Tensor, rows: Tensor, batch: int, length: int) -> Tensor:
         """(1, heads, m, head_dim) at the places where drafts begin: (batch, heads, length, head_dim), else zeros."""

@@ -182,10 +182,7 @@ def _draft(
     numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
     num_layers = max(numbers) + 1 if numbers else num_layers
     if num_layers > config.num_hidden_layers:
-        raise UserError(
-            f"The target has {config.num_hidden_layers} layers, a draft cannot have {num_layers}.",
-            advice="Choose fewer layers.",
-        )
+        raise UserError("training.layers", most=config.num_hidden_layers, count=num_layers)
     student = Student(draft_config(config, num_layers))
     began = spread(num_layers, config.num_hidden_layers)
     student.begin(target, began)
@@ -194,9 +191,6 @@ def _draft(
         try:
             student.load_state_dict(own, strict=False)
         except RuntimeError as error:
-            raise UserError(
-                f"{folder.name if folder else ''} does not hold layers of this shape.",
-                advice="Begin with a draft for the same target.",
-            ) from error
+            raise UserError("training.other_shape", folder=folder.name if folder else "") from error
         began = tuple(card.get("layers", began))
     return student, began

@@ -81,40 +81,27 @@ class TrainOptions:
         forms = [form for form, kinds in FORMS.items() if not kinds or self.kind in kinds]
         if self.form not in forms:
             raise UserError(
-                f"There is no form {self.form!r} of a drafter of the kind {self.kind}.",
-                advice=f"Choose one of {', '.join(forms)}.",
+                "training.unknown_form", form=self.form, kind=self.kind, names=", ".join(forms)
             )
         if self.form == "own" or self.init is None:
             return
         if self.form != "eagle3" or read_config(self.init)["specdemo"].get("form") != "eagle3":
-            raise UserError(
-                f"A drafter of the form {self.form} cannot go on from {self.init.name}.",
-                advice="Begin without --init; only one of the form eagle3 goes on, from one of the same form.",
-            )
+            raise UserError("training.other_form", form=self.form, name=self.init.name)
 
     def checked(self) -> TrainOptions:
         """Return self, or raise UserError naming what is wrong."""
         if self.kind not in TRAINED:
-            raise UserError(
-                f"There is no kind of drafter {self.kind!r} to train.",
-                advice=f"Choose one of {', '.join(TRAINED)}.",
-            )
+            raise UserError("training.unknown_kind", kind=self.kind, names=", ".join(TRAINED))
         self._check_form()
         bare = self.form == "dflash" or (TRAINED[self.kind].alone and not self.init)
         above = TRAINED[self.kind].above and not bare
         if above and not (self.init and (self.init / "config.json").is_file()):
-            raise UserError(
-                f"A drafter of the kind {self.kind} is trained on top of a draft model.",
-                advice="Name its folder: --init FOLDER (python -m specdemo train draft makes it).",
-            )
+            raise UserError("training.needs_draft", kind=self.kind)
         if not self.prompts and not self.answers:
-            raise UserError(
-                "There is nothing to train on.",
-                advice="Name a prompt file (--prompts) or answers (--answers).",
-            )
+            raise UserError("training.no_data")
         for path in (*self.prompts, *self.answers):
             if not path.is_file():
-                raise UserError(f"There is no file {path}.", advice="Check the path.")
+                raise UserError("files.missing", path=path)
         for name in (
             "layers",
             "words",
@@ -126,10 +113,7 @@ class TrainOptions:
             "learning_rate",
         ):
             if not getattr(self, name) > 0:
-                raise UserError(
-                    f"{name} is {getattr(self, name)!r}; it must be more than 0.",
-                    advice="Change it.",
-                )
+                raise UserError("training.not_positive", name=name, value=getattr(self, name))
         if not (self.minutes > 0 or self.steps > 0):
-            raise UserError("The time to train must be more than 0 minutes.", advice="Change it.")
+            raise UserError("training.no_time")
         return self

@@ -36,11 +36,7 @@ def read_llama_config(target_folder: Path, *, alone: bool = False) -> LlamaConfi
     elif (config.attention_bias and not alone) or config.mlp_bias or config.hidden_act != "silu":
         why = "its layers differ from plain Llama layers (biases or activation)"
     if why:
-        raise UserError(
-            f"A draft for {target_folder.name} cannot be trained: {why}.",
-            unharmed="It still runs, with methods that need no draft or with a draft of its own family.",
-            advice="Choose a Llama target such as smollm2-135m-instruct.",
-        )
+        raise UserError("training.unsupported_target", target=target_folder.name, reason=why)
     return config
 
 

@@ -45,10 +45,7 @@ def load_teacher(folder: Path, precision: str, device: torch.device) -> LlamaFor
                 weight = bnb.dequantize_4bit(packed, state)
                 module.weight.data = weight.reshape(module.weight.shape)
     elif precision not in ("bf16", "fp32"):
-        raise UserError(
-            f"A draft cannot be trained for the precision {precision!r}.",
-            advice="Choose nf4 or bf16; such a draft also works for the other precisions.",
-        )
+        raise UserError("training.precision", precision=precision)
     use_shared_heads(model)
     return model.to(device=device, dtype=torch.bfloat16).eval().requires_grad_(requires_grad=False)
 
@@ -85,9 +82,7 @@ def answer_prompts(
             group = texts[first : first + GENERATE_ROWS]
             answers += _generate(teacher, group, _stops(teacher), max_answer_tokens, generator)
         if not answers:
-            raise UserError(
-                "No prompt is short enough for the target's context.", advice="Use shorter prompts."
-            )
+            raise UserError("training.long_prompts")
         save_answers(path, answers, teacher.config.vocab_size)
     return paths
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import check_space, make_folder, reporting_full_disk
@@ -69,7 +69,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     config = read_llama_config(files.folder, alone=options.alone)
     torch.manual_seed(options.seed)
     make_folder(options.work_dir)
-    with reporting_full_disk("training the drafter"):
+    with reporting_full_disk(Phrase("disk.while_training")):
         work = options.work_dir / _digest(_data_facts(options, files))
         make_folder(work)
         gather = _gather_alone if options.alone else _gather
@@ -78,7 +78,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         word_ids = word_ids.sort().values.to(device)
         kept, held = hold_out(rows, options.held_out_prompts, options.seed)
         if not kept:
-            raise UserError("There are too few answers to train on.", advice="Name more prompts.")
+            raise UserError("training.few_answers")
         shared = Shared(
             hidden, embedding, word_ids, options.batch_tokens, options.seed,
             None if config.tie_word_embeddings else read_tensor(files.folder, HEAD).to(device),
@@ -210,15 +210,12 @@ def _prepare(
     )  # fmt: skip
     rows = to_rows(chosen, config.max_position_embeddings)
     if not rows:
-        raise UserError(
-            "There are too few answers to train on.",
-            advice="Name more prompts, or allow more disk.",
-        )
+        raise UserError("training.few_answers_for_disk")
     facts = [options.max_answers, options.max_disk_gb, options.seed, *layers]
     folder = work / f"hidden-{_digest(facts)}"
     if not folder.is_dir():
         needed = size * sum(len(row.token_ids) for row in rows)
-        check_space(work, needed, f"Caching hidden states ({megabytes(needed)})")
+        check_space(work, needed, Phrase("disk.hidden_states", size=megabytes(needed)))
     return rows, cache_hidden(teacher, rows, layers, folder, progress)
 
 

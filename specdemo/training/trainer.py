@@ -157,9 +157,9 @@ class Trainer:
             saved = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises errors of many kinds for a damaged file
             raise UserError(
-                "The checkpoint of the training is damaged.",
-                unharmed="Answers and hidden states are kept.",
-                advice=f"Remove {self.checkpoint.name} from {self.checkpoint.parent} and train again.",
+                "training.damaged_checkpoint",
+                file=self.checkpoint.name,
+                folder=self.checkpoint.parent,
             ) from error
         self.task.module.load_state_dict(saved["state"], strict=False)
         self.optimizer.load_state_dict(saved["optimizer"])

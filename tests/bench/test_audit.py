@@ -23,7 +23,7 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.engine.verify import verify_sampling
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.work.judges import (
     GreedyAudit,
     SamplingAudit,
@@ -57,7 +57,7 @@ class Sampler(Drafter):
     def propose(self, committed, budget):
         drafted, rows, confidences = [], [], []
         while len(drafted) < min(3, budget):
-            logits = yield from self.reader.logits_after([*committed, *drafted])
+            logits = self.reader.logits_after([*committed, *drafted])
             probs = self.shaper.probs(logits[None], committed, [drafted])[0]
             greedy = self.shaper.sampling.greedy
             drafted.append(int(probs.argmax()) if greedy else draw(probs, self.generator))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import PROFILE, drafter_for, header, open_draft
+from errors import reported
 
 from specdemo.bench import card
 from specdemo.bench.card import (
@@ -36,7 +37,7 @@ from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.trace.events import ModelInfo
 
 ITEMS = [Item("one", "list", ("abcabc",)), Item("two", "code", ("abab",))]
@@ -206,7 +207,7 @@ def test_a_card_has_graphs_beside_the_passes_that_they_record(studio):
 def test_the_command_writes_both_files_and_goes_on_without_a_pair(studio, monkeypatch, tmp_path):
     def load(settings):
         if settings.target == "gone":
-            raise UserError("It is not there.")
+            raise reported("It is not there.")
         return studio
 
     monkeypatch.setattr(console, "load_studio", load)

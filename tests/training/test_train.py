@@ -25,7 +25,6 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.methods import TRAINED
 from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
-from specdemo.engine.forward import ForwardRequest, answer_together
 from specdemo.files.progress import Progress
 from specdemo.files.sources import resolve
 from specdemo.models.networks.compact_files import export, read_config
@@ -280,12 +279,8 @@ def test_a_drafter_of_a_published_form_runs_where_it_is_exported_and_read_back(
 def answer_of(caches: Caches, method: str) -> tuple[list[int], set[str]]:
     """What a method says after a text, and what drafted it."""
     settings = RunSettings(method=method, policy="constant", fallback=False, max_new_tokens=24)
-    header, events = RunStarted("x", method, "", {}, ModelInfo("x")), []
-    for item in caches.lane([5, 6, 7, 8, 9, 10], settings, header):
-        if isinstance(item, ForwardRequest):
-            answer_together([item])
-        else:
-            events.append(item)
+    header = RunStarted("x", method, "", {}, ModelInfo("x"))
+    events = list(caches.lane([5, 6, 7, 8, 9, 10], settings, header))
     return output_ids(events), {one.source or method for one in events if isinstance(one, Drafted)}
 
 

@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.ui.words import VIEW
 
     if not (options.csv or options.html):
-        raise UserError("export takes --csv FILE, --html FILE or both.")
+        raise UserError("cli.export_nothing")
     check_folders(options.csv, options.html)
     trace = dumps(read(options.file).trace.events)
     if options.csv:
@@ -50,7 +50,7 @@ def run_draft(options: argparse.Namespace) -> int:
     name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
     folder = Path(name) if is_compact(Path(name)) else resolve(name, settings.cache_dir).folder
     if not is_compact(folder):
-        raise UserError(f"{name} is an ordinary model already.", advice="Use it as it is.")
+        raise UserError("cli.not_a_draft", name=name)
     with console.reporting() as report:
         target = resolve(settings.target, settings.cache_dir, report)
     export(folder, target.folder, options.out)

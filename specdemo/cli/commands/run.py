@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """returns: 1 when a run broke off"""
     if bool(options.prompts) == bool(options.prompt):
-        raise UserError("run takes either one prompt or --prompts FILE.")
+        raise UserError("cli.run_source")
     check_folders(options.save, options.online_weights)
     if options.prompts:
         if options.save or options.online_weights:
-            raise UserError("--save and --online-weights take one prompt, not --prompts FILE.")
+            raise UserError("cli.run_one_prompt")
         prompts, settings = read_prompts(options.prompts), run_settings(options)
         return answer_prompts(console.open_studio(options), prompts, settings, options)
     return _run_one(options)
@@ -105,13 +105,10 @@ def read_prompts(path: Path) -> list[str]:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read: {error}.") from error
+            raise UserError("cli.prompts_unread", path=path, error=error) from error
         prompts = [line.strip() for line in lines if line.strip()]
     if not prompts:
-        raise UserError(
-            f"{path} holds no prompts.",
-            advice="Write one a line, or JSON lines with `prompt` or `turns`.",
-        )
+        raise UserError("cli.no_prompts", path=path)
     return prompts
 
 

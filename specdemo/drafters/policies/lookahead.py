@@ -14,20 +14,12 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import MAX_LOOKAHEAD, RunSettings
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.learned import Learned, LookaheadWeights
+from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.draft_plan import StopRule
 from specdemo.engine.types import Outcome
 
-TOGETHER = 4  # further tokens that `cost` weighs together
-REFRESHED = 4  # steps after which it looks at the costs again: they drift slowly
-
-
-def row_price(costs: Costs, drafted: int) -> float:
-    """Seconds that one more row is charged in a pass over so many drafted tokens: its share of the cheapest way on.
-
-    A pass grows by steps of several rows, so a dear row may be paid by the cheap ones after it.
-    """
-    return min(costs.row_seconds(drafted, more) / more for more in range(1, TOGETHER + 1))
+REFRESH_STEPS = 4  # after which `cost` reads the costs again: they drift slowly
 
 
 class Lookahead(Protocol):
@@ -156,11 +148,9 @@ class Confidence:
 class CostAware:
     """Draft one more token while that is expected to give more tokens a second than the run reaches anyway.
 
-    A drafted token that survives with chance a is worth a tokens and costs one draft step and one more row
-    of the target's pass; it pays while a / cost beats tokens / seconds of the whole (the stopping rule of
-    renewal-reward processes). Survival comes from the calibrated confidences of this very run.
+    Survival comes from the calibrated confidences of this run, and `StoppingRule` decides.
 
-    token_seconds: what drafting one token takes; None asks the costs for a step of the draft model
+    token_seconds: duration of drafting one token; None for a step of the draft model
     """
 
     def __init__(
@@ -172,6 +162,7 @@ class CostAware:
     ) -> None:
         self.most = most
         self.costs = costs
+        self.stopping = StoppingRule(costs)
         self.calibration = calibration
         self.token_seconds = token_seconds
         self.reason = "cost-aware"
@@ -198,22 +189,10 @@ class CostAware:
     def _look(self) -> None:
         """Look at the costs again where it is time. Only when something is drafted: copies often find nothing."""
         if self._steps > self._known:
-            self._known = self._steps + REFRESHED - 1
-            self._floors = self._worth()
+            self._known = self._steps + REFRESH_STEPS - 1
+            chance = self.calibration.mean
+            self._floors = self.stopping.chain_floors(self.most, chance, self._step)
             self._rule = StopRule.of(self._floors, self.calibration.rates)
-
-    def _worth(self) -> list[float]:
-        """Survival above which one more token, or a few more together, are worth their cost, by tokens so far.
-
-        Together, because a pass grows by steps of several rows: a dear row may be paid by the cheap ones after it.
-        """
-        import numpy as np
-
-        more = np.arange(1, TOGETHER + 1)
-        gains = np.cumsum(self.calibration.mean**more)
-        cost = more * self._step + self.costs.rows_seconds(self.most, TOGETHER)
-        floors: list[float] = (self.costs.rate() * cost / gains).min(axis=1).tolist()
-        return floors
 
     @property
     def _step(self) -> float:
@@ -254,9 +233,6 @@ def make_lookahead(
             return CostAware(settings.lookahead, costs, calibration, token_seconds)
         case "learned":
             if weights is None:
-                raise UserError(
-                    "There is no learned lookahead for this pair.",
-                    advice="Choose another policy, or train one: python -m specdemo train lookahead.",
-                )
+                raise UserError("policy.not_trained")
             return Learned(weights, settings.lookahead, greedy=settings.sampling.greedy)
-    raise UserError(f"There is no lookahead policy {settings.policy!r}.")
+    raise UserError("policy.unknown", policy=settings.policy)

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.models.decoders import graphs, heads, packed
 from specdemo.models.decoders.compiled import CompiledDecoder
 from specdemo.models.decoders.heads import AUTO
-from specdemo.models.decoders.lean import LeanDecoder, rotary_of
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Stack, rms_norm
-from specdemo.models.decoders.rotary import RotaryTables
+from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.decoders.verdicts import Verdict, Verdicts
 from specdemo.models.devices import DEVICES
 from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
@@ -171,7 +171,7 @@ def _compile(model: Any, layers: Sequence[runtime.LayerWeights], bits: int) -> C
     return CompiledDecoder(
         model.config.get_text_config(), compiled, base.embed_tokens.weight,
         lambda x: rms_norm(x, base.norm.weight, shape.epsilon),
-        RotaryTables(rotary_of(base, shape.head_dim)).full,
+        RotaryTables(module_tables(base)).full,
     )  # fmt: skip
 
 

@@ -8,18 +8,18 @@ goes back to the module where it does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from specdemo.engine.forward import ForwardInput, ForwardOutput
-from specdemo.engine.module_decoder import piece_of
+from specdemo.engine.module_decoder import chunk_of
+from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, after
 from specdemo.models.decoders.operators import Stacked, look, pack, rms_norm, stack
-from specdemo.models.decoders.rotary import RotaryTables
+from specdemo.models.decoders.rotary import RotaryTables, module_tables
 
 
 class LeanDecoder:
@@ -28,7 +28,7 @@ class LeanDecoder:
     def __init__(self, model: Any) -> None:
         config = model.config.get_text_config()
         base = model.model
-        self.config, self.piece = config, piece_of(config, model.device)
+        self.config, self.chunk = config, chunk_of(config, model.device)
         self.model = model
         attention = base.layers[0].self_attn
         self.sizes = HeadSizes(
@@ -38,7 +38,7 @@ class LeanDecoder:
         self.embedding = base.embed_tokens.weight
         self.norm = base.norm.weight
         self.layers = [_layer(layer) for layer in base.layers]
-        self.rotary = RotaryTables(rotary_of(base, attention.head_dim))
+        self.rotary = RotaryTables(module_tables(base))
 
     @cached_property
     def head(self) -> Stacked:
@@ -114,20 +114,6 @@ class LeanDecoder:
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(x, weight, self.sizes.eps)
-
-
-def rotary_of(model: Any, head_dim: int) -> Callable[[int], tuple[Tensor, Tensor]]:
-    """A model's own rotary embedding, see `RotaryTables`."""
-
-    def compute(length: int) -> tuple[Tensor, Tensor]:
-        embedding, half = model.embed_tokens.weight, head_dim // 2
-        positions = torch.arange(length, device=embedding.device)[None]
-        with torch.inference_mode():
-            cos, sin = model.rotary_emb(embedding, positions)
-            signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
-        return cos[0][:, None], signed[0][:, None]
-
-    return compute
 
 
 def _layer(layer: nn.Module) -> LlamaLayer:

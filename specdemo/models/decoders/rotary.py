@@ -1,30 +1,78 @@
-"""Tables of a rotary embedding (RoFormer 2104.09864), for as many positions as have been needed so far."""
+"""Rotary position embedding (RoFormer 2104.09864): angles, and tables that grow with the longest text so far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-TABLE = 1024  # positions by which the tables grow
+TABLE_POSITIONS = 1024  # positions by which the tables grow
+
+ComputeTables = Callable[[int], tuple[Tensor, Tensor]]
+"""Computes cosines and signed sines of so many positions, (length, 1, head_dim) each."""
+
+
+def rotary_frequencies(
+    head_dim: int, theta: float, device: torch.device | str | None = None
+) -> Tensor:
+    """Return the frequency of each pair of channels, (head_dim / 2,) float32."""
+    exponents = torch.arange(0, head_dim, 2, device=device).float() / head_dim
+    return theta**-exponents
+
+
+def rotary_angles(positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines, (..., head_dim) float32 each; the second half of the channels repeats the first.
+
+    positions: (...) of any integer type; frequencies: (head_dim / 2,)
+    """
+    angles = positions[..., None].float() * frequencies
+    both = torch.cat([angles, angles], dim=-1)
+    return both.cos(), both.sin()
+
+
+def signed(sin: Tensor) -> Tensor:
+    """Negate the first half of the channels, so that rotating is a roll, two products and a sum."""
+    first, second = sin.chunk(2, dim=-1)
+    return torch.cat([-first, second], dim=-1)
+
+
+def frequency_tables(frequencies: Tensor, like: Tensor, scale: float = 1.0) -> ComputeTables:
+    """Return what `RotaryTables` computes from. like: a tensor of the dtype and device; scale: of cosines and sines"""
+
+    def compute(length: int) -> tuple[Tensor, Tensor]:
+        cos, sin = rotary_angles(torch.arange(length), frequencies)
+        return (cos * scale)[:, None].to(like), (signed(sin) * scale)[:, None].to(like)
+
+    return compute
+
+
+def module_tables(model: Any) -> ComputeTables:
+    """Return what `RotaryTables` computes from the rotary embedding of a transformers model."""
+
+    def compute(length: int) -> tuple[Tensor, Tensor]:
+        embedding = model.embed_tokens.weight
+        positions = torch.arange(length, device=embedding.device)[None]
+        with torch.inference_mode():
+            cos, sin = model.rotary_emb(embedding, positions)
+            return cos[0][:, None], signed(sin)[0][:, None]
+
+    return compute
 
 
 class RotaryTables:
-    """Cosines and signed sines of each position. They do not depend on the text, so all conversations share them.
+    """Cosines and signed sines of each position. They do not depend on the text, so all conversations share them."""
 
-    compute: (length) to cosines and signed sines, (length, 1, head_dim) each
-    """
-
-    def __init__(self, compute: Callable[[int], tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, compute: ComputeTables) -> None:
         self._compute = compute
-        self._tables, self._length = compute(TABLE), TABLE
-        self._full: tuple[Tensor, Tensor] | None = None  # float32; made when first needed
+        self._tables, self._length = compute(TABLE_POSITIONS), TABLE_POSITIONS
+        self._full: tuple[Tensor, Tensor] | None = None  # computed at first use
 
     def tables(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines of at least `length` positions, (positions, 1, head_dim) each."""
         if length > self._length:
-            self._length = -(-length // TABLE) * TABLE
+            self._length = -(-length // TABLE_POSITIONS) * TABLE_POSITIONS
             self._tables, self._full = self._compute(self._length), None
         return self._tables
 
@@ -35,7 +83,7 @@ class RotaryTables:
         return cos[index], sin[index]
 
     def full(self, length: int) -> tuple[Tensor, Tensor]:
-        """The same, (positions, head_dim) float32."""
+        """Cosines and signed sines as (positions, head_dim) float32."""
         tables = self.tables(length)
         if self._full is None:
             cos, sin = (table[:, 0].float().contiguous() for table in tables)

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from specdemo.engine.forward import ForwardInput, ForwardOutput, piece_rows
+from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows
+from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.target import CachedModel
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.runtime import (
     CompiledLayers,
@@ -24,7 +26,12 @@ from specdemo.kernels.runtime import (
 from specdemo.models.decoders import layer as layers
 from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.operators import look, rms_norm
-from specdemo.models.decoders.rotary import RotaryTables
+from specdemo.models.decoders.rotary import (
+    ComputeTables,
+    RotaryTables,
+    frequency_tables,
+    rotary_frequencies,
+)
 from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights
 from specdemo.models.networks.four_bit import GROUP, FourBitLinear
 from specdemo.models.networks.text_words import TextWords
@@ -66,9 +73,15 @@ class CompactDecoder:
         )
         hidden = weights.config.hidden_size
         device = weights.embedding.device.type
-        self.piece = piece_rows(device, len(weights.layers), hidden, 4 * hidden)
+        self.chunk = chunk_rows(device, len(weights.layers), hidden, 4 * hidden)
         self.compiled = compiled_layers(weights) if compiled else None
         self._rotary = RotaryTables(tables(weights.config, weights.embedding))
+
+    def open(self, target: CachedModel) -> FeatureReader:
+        """Start one conversation next to the target that it drafts for."""
+        from specdemo.models.networks.compact import CompactModel
+
+        return FeatureReader(CompactModel(self, target.features))
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
@@ -284,17 +297,8 @@ def _injected(one: DraftInput) -> Injected | None:
     return Injected(first, rows.float().contiguous())
 
 
-def tables(config: CompactConfig, like: Tensor) -> Callable[[int], tuple[Tensor, Tensor]]:
+def tables(config: CompactConfig, like: Tensor) -> ComputeTables:
     """A draft's rotary embedding, see `RotaryTables`."""
-
-    def compute(length: int) -> tuple[Tensor, Tensor]:
-        half = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
-        positions = torch.arange(length, dtype=torch.float32)
-        frequencies, scale = config.rope_theta**-half, 1.0
-        if config.rope:
-            frequencies, scale = torch.tensor(config.rope.frequencies), config.rope.scale
-        angles = torch.outer(positions, frequencies)
-        cos, sin = angles.cos().repeat(1, 2), torch.cat([-angles.sin(), angles.sin()], dim=-1)
-        return (cos * scale)[:, None].to(like), (sin * scale)[:, None].to(like)
-
-    return compute
+    if config.rope:
+        return frequency_tables(torch.tensor(config.rope.frequencies), like, config.rope.scale)
+    return frequency_tables(rotary_frequencies(config.head_dim, config.rope_theta), like)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.engine.target import CachedModel
 from specdemo.models.networks.compact_files import read_config, read_state
 from specdemo.models.networks.four_bit import Linear, dense, pack_linear, stacked
 
@@ -32,6 +33,10 @@ class MedusaWeights:
     def dtype(self) -> torch.dtype:
         """Of the states that go in."""
         return self.blocks[0][1].dtype
+
+    def open(self, _: CachedModel) -> MedusaWeights:
+        """Return itself: the heads keep nothing of a conversation."""
+        return self
 
     @torch.inference_mode()
     def guess(self, state: Tensor) -> Tensor:

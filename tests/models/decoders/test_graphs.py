@@ -26,7 +26,7 @@ from specdemo.models.decoders.choose import agrees, open_on_gpu
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import stack
-from specdemo.models.decoders.rotary import TABLE
+from specdemo.models.decoders.rotary import TABLE_POSITIONS
 from specdemo.trace.metrics import output_ids
 
 aten = torch.ops.aten
@@ -104,7 +104,7 @@ def test_a_text_may_outgrow_its_home_and_the_rotary_tables():
     model, tracing = tiny_llama(0), Tracing()
     lean = LeanDecoder(model)
     graphed, plain = (CachedModel(one) for one in (GraphDecoder(lean, tracing), lean))
-    text = torch.arange(TABLE - 6).remainder(VOCABULARY).tolist()
+    text = torch.arange(TABLE_POSITIONS - 6).remainder(VOCABULARY).tolist()
     close(graphed.read(text), plain.read(text))
     for _ in range(6):
         pair = [one.forward(5, Proposal.chain([6, 7])).logits for one in (graphed, plain)]
@@ -134,7 +134,7 @@ def test_conversations_do_not_see_each_other():
     passes = []
 
     class Collecting:
-        config, piece = lean.config, lean.piece
+        config, chunk = lean.config, lean.chunk
 
         def run(self, asked):
             passes.extend(asked)

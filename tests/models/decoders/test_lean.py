@@ -13,14 +13,14 @@ from passes import TEXT, TREE, nf4_layers, passes_of, tiny
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from specdemo.engine.forward import ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders import choose as decoders
 from specdemo.models.decoders.choose import agrees, open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import FOLDED_ROWS, Nf4Joined, Nf4Stack, stack
-from specdemo.models.decoders.rotary import TABLE
+from specdemo.models.decoders.rotary import TABLE_POSITIONS
 from specdemo.trace.metrics import output_ids
 
 
@@ -37,7 +37,7 @@ def test_it_is_transformers_pass(model):
 def test_long_prompts_and_long_texts_too(model):
     """Past the folded rows, past the first rotary table, and with a cache before the piece."""
     torch.manual_seed(0)
-    text = torch.randint(0, VOCABULARY, (TABLE + 2 * FOLDED_ROWS,)).tolist()
+    text = torch.randint(0, VOCABULARY, (TABLE_POSITIONS + 2 * FOLDED_ROWS,)).tolist()
     got, want = (
         torch.stack([one.read(text[: 3 * FOLDED_ROWS]), one.read(text[3 * FOLDED_ROWS :])])
         for one in (CachedModel(LeanDecoder(model)), CachedModel(model))
@@ -72,7 +72,7 @@ def test_conversations_answered_together_are_as_alone(model):
     class Recording:
         """Collects what is asked, to ask it together."""
 
-        config, piece = lean.config, lean.piece
+        config, chunk = lean.config, lean.chunk
         passes: list[ForwardInput] = []
 
         def run(self, passes):

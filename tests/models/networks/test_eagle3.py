@@ -14,8 +14,9 @@ from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.layouts import eagle3
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.registry import TargetTensors
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
 TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
@@ -47,12 +48,12 @@ def opened(folder: Path, states: torch.Tensor | None = None) -> CompactModel:
     """A drafter of a folder, in float32, beside a target that has these states."""
     files = drafter_files(str(folder), folder / "cache")
     reading = eagle3.read(files, TARGET)
-    lent = Lent(EMBEDDING, torch.device("cpu"), torch.float32, four_bit=False)
+    shared = TargetTensors(EMBEDDING, torch.device("cpu"), torch.float32, four_bit=False)
     features = Features(reading.reads)
     if states is not None:
         features.write(0, list(states.split(HIDDEN, dim=-1)))
         features.gather(range(len(states)))
-    return CompactModel(reading.load(lent), features)
+    return CompactModel(reading.load(shared), features)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

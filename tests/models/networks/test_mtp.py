@@ -17,8 +17,9 @@ from specdemo.config.settings import AppSettings
 from specdemo.engine.features import Features
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.layouts import mtp
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.registry import TargetTensors
 from specdemo.models.pair import load_pair
 from specdemo.trace.events import Verified
 from specdemo.trace.metrics import output_ids
@@ -62,8 +63,10 @@ def opened(folder: Path, states: torch.Tensor | None = None) -> CompactModel:
     if states is not None:
         features.write(0, [states])
         features.gather(range(len(states)))
-    lent = Lent(embedding, torch.device("cpu"), torch.float32, four_bit=False, output=head)
-    return CompactModel(reading.load(lent), features)
+    shared = TargetTensors(
+        embedding, torch.device("cpu"), torch.float32, four_bit=False, output=head
+    )
+    return CompactModel(reading.load(shared), features)
 
 
 def test_the_layer_of_glm_computes_what_its_format_says(targets):

@@ -18,16 +18,16 @@ from transformers import LlamaConfig
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answered
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.compact_files import EMBEDDING, load_compact, load_state
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.dflash_files import load_dflash
 from specdemo.models.networks.layouts.families import FAMILIES
-from specdemo.models.networks.layouts.family import Lent, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.layouts.writing import write_published
+from specdemo.models.networks.registry import TargetTensors
 from specdemo.training.card import Card
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, lay_blocks
@@ -101,7 +101,7 @@ def read_back(folder: Path, embedding: torch.Tensor, dtype: torch.dtype):
     files = drafter_files(str(folder), folder / "cache")
     (family,) = [one for one in FAMILIES if one.takes(files.config)]
     reading = family.read(files, TargetFacts("tiny", HIDDEN, WORDS, LAYERS))
-    return files, reading, reading.load(Lent(embedding, CPU, dtype, four_bit=False))
+    return files, reading, reading.load(TargetTensors(embedding, CPU, dtype, four_bit=False))
 
 
 def kept(states: torch.Tensor) -> Features:
@@ -180,9 +180,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     assert (files.config["num_target_layers"], files.config["block_size"]) == (LAYERS, 4)
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = DFlashDecoder(load_dflash(folder, embedding, device=CPU, four_bit=False))
-    own, other = (
-        answered(DFlashModel(one, kept(states)).guessing(TEXT)) for one in (here, decoder)
-    )
+    own, other = (DFlashModel(one, kept(states)).guess(TEXT) for one in (here, decoder))
     assert torch.equal(own, other[:, KEPT])  # read back, it says the other words too
 
     tensors = {name: one.float() for name, one in load_file(out / "model.safetensors").items()}
@@ -193,7 +191,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     model = DFlash(reads=READS, block=4, mask=63, causal=causal, tensors=tensors)
     wanted = BlockReference(model, whole, whole, states).guess(TEXT)
     _, _, exact = read_back(out, whole, torch.float32)
-    found = answered(DFlashModel(exact, kept(states)).guessing(TEXT))
+    found = DFlashModel(exact, kept(states)).guess(TEXT)
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
 
     network = DFlashNetwork(draft_config(CONFIG, 2), len(READS), whole, 63)

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from specdemo.config.errors import Phrase
 from specdemo.models.networks.compact_weights import CompactConfig
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights, Scales, Windows
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
-    Lent,
     Loader,
     Reading,
     TargetFacts,
@@ -31,6 +31,7 @@ from specdemo.models.networks.layouts.family import (
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.registry import TargetTensors
 
 ARCHITECTURES = (
     "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
@@ -125,7 +126,7 @@ def read_config(
     if files.number(said, "num_target_layers", target.layers) != target.layers:
         raise refuse(
             files, target,
-            f"it is for one of {said['num_target_layers']} layers, and this target has {target.layers}",
+            Phrase("drafter.target_layers", own=said["num_target_layers"], theirs=target.layers),
         )  # fmt: skip
     mask = said.get("mask_token_id")
     if type(mask) is not int or not 0 <= mask < vocabulary:
@@ -156,7 +157,10 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     check_target(files, target, config)
     check_tensors(files, *shapes(files, config))
     return Reading(
-        ("block", "jet"), config.reads, False, lambda lent: DFlashDecoder(load(files, config, lent))
+        ("block", "jet"),
+        config.reads,
+        False,
+        lambda shared: DFlashDecoder(load(files, config, shared)),
     )
 
 
@@ -169,7 +173,7 @@ def check_target(files: DrafterFiles, target: TargetFacts, config: DFlashConfig)
     if mixes != count * hidden:
         raise refuse(
             files, target,
-            f"it mixes {mixes:,} numbers of states, and the {count} that it names have {count * hidden:,}",
+            Phrase("drafter.mixes", own=f"{mixes:,}", count=count, theirs=f"{count * hidden:,}"),
         )  # fmt: skip
 
 
@@ -197,9 +201,9 @@ def shapes(
     return needed, optional
 
 
-def load(files: DrafterFiles, config: DFlashConfig, lent: Lent) -> DFlashWeights:
+def load(files: DrafterFiles, config: DFlashConfig, shared: TargetTensors) -> DFlashWeights:
     """What runs. Raises UserError for words that are not the target's."""
-    loader = Loader(files, lent)
+    loader = Loader(files, shared)
     return DFlashWeights(
         config=config.layers,
         layers=tuple(loader.layer(f"layers.{number}.") for number in range(config.count)),

@@ -16,13 +16,13 @@ from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.dflash import DFlashConfig
 from specdemo.models.networks.layouts.family import (
     Family,
-    Lent,
     Loader,
     Reading,
     TargetFacts,
     check_tensors,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.registry import TargetTensors
 
 KNOWN = dflash.KNOWN | {
     "conv_group_size", "conv_kernel_size", "selector_rank", "selector_top_k",
@@ -70,13 +70,15 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
         ("block",),
         config.reads,
         False,
-        lambda lent: DFlashDecoder(load(files, config, added, lent)),
+        lambda shared: DFlashDecoder(load(files, config, added, shared)),
     )
 
 
-def load(files: DrafterFiles, config: DFlashConfig, added: Added, lent: Lent) -> DFlashWeights:
+def load(
+    files: DrafterFiles, config: DFlashConfig, added: Added, shared: TargetTensors
+) -> DFlashWeights:
     """What runs."""
-    loader = Loader(files, lent)
+    loader = Loader(files, shared)
 
     def convolution(name: str) -> Convolution:
         base = loader.vector(f"{name}.base_kernel")
@@ -85,7 +87,7 @@ def load(files: DrafterFiles, config: DFlashConfig, added: Added, lent: Lent) ->
     before, after = (loader.vector(f"candidate_selector.{name}") for name in CODEBOOKS)
     project = loader.matrix("candidate_selector.hidden_projection")
     return replace(
-        dflash.load(files, config, lent),
+        dflash.load(files, config, shared),
         markov=Selector(before, after, project, added.most),
         convolutions=tuple(
             (

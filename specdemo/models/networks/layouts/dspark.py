@@ -19,13 +19,13 @@ from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.dflash import DFlashConfig
 from specdemo.models.networks.layouts.family import (
     Family,
-    Lent,
     Loader,
     Reading,
     TargetFacts,
     check_tensors,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.registry import TargetTensors
 
 KNOWN = dflash.KNOWN | {
     "confidence_head_alpha", "confidence_head_with_markov", "enable_confidence_head", "markov_head_type", "markov_rank",
@@ -60,20 +60,22 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     check_tensors(files, needed, optional)
     kinds = ("block",) if heads.rank else ("block", "jet")
     return Reading(
-        kinds, config.reads, False, lambda lent: DFlashDecoder(load(files, config, heads, lent))
+        kinds, config.reads, False, lambda shared: DFlashDecoder(load(files, config, heads, shared))
     )
 
 
-def load(files: DrafterFiles, config: DFlashConfig, heads: Heads, lent: Lent) -> DFlashWeights:
+def load(
+    files: DrafterFiles, config: DFlashConfig, heads: Heads, shared: TargetTensors
+) -> DFlashWeights:
     """What runs. Raises UserError for words that are not the target's."""
-    weights, loader = dflash.load(files, config, lent), Loader(files, lent)
+    weights, loader = dflash.load(files, config, shared), Loader(files, shared)
     if not heads.rank:
         return weights
     confidence: Tensor | None = None
     constant = 0.0
     if heads.sure:
         constant = float(loader.vector("confidence_head.proj.bias"))
-        confidence = torch.zeros(config.layers.hidden_size + heads.rank, device=lent.device)
+        confidence = torch.zeros(config.layers.hidden_size + heads.rank, device=shared.device)
         confidence[: heads.sure] = loader.vector("confidence_head.proj.weight")[0]
     markov = MarkovHead(
         token=loader.vector("markov_head.markov_w1.weight"),

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from specdemo.config.errors import Phrase
 from specdemo.models.networks.compact_decoder import CompactDecoder
 from specdemo.models.networks.compact_weights import (
     Beside,
@@ -26,7 +27,6 @@ from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
-    Lent,
     Loader,
     Reading,
     TargetFacts,
@@ -40,6 +40,7 @@ from specdemo.models.networks.layouts.family import (
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.registry import TargetTensors
 
 SPECULATORS = "eagle3"
 # Any of these in a config means that its drafter guesses a block (P-EAGLE), which is not computed here.
@@ -119,8 +120,8 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     check_target(files, target, config)
     check_tensors(files, *shapes(files, config))
 
-    def decoder(lent: Lent) -> CompactDecoder:
-        return CompactDecoder(load(files, config, lent))
+    def decoder(shared: TargetTensors) -> CompactDecoder:
+        return CompactDecoder(load(files, config, shared))
 
     return Reading(("feature",), config.reads, True, decoder)
 
@@ -134,7 +135,7 @@ def check_target(files: DrafterFiles, target: TargetFacts, config: Eagle3Config)
     if files.shapes.get("fc.weight", (0, width))[1] != width:
         raise refuse(
             files, target,
-            f"it mixes {files.shapes['fc.weight'][1]:,} numbers of states, and the {count} that it names have {width:,}",
+            Phrase("drafter.mixes", own=f"{files.shapes['fc.weight'][1]:,}", count=count, theirs=f"{width:,}"),
         )  # fmt: skip
     if "embed_tokens.weight" not in files.shapes and hidden != target.hidden_size:
         raise files.wrong("it has no embedding of its own, and the target's is of another width")
@@ -170,16 +171,16 @@ def shapes(
     return needed, optional
 
 
-def load(files: DrafterFiles, config: Eagle3Config, lent: Lent) -> CompactWeights:
+def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> CompactWeights:
     """What runs. Raises UserError for words that are not the target's."""
-    loader, first = Loader(files, lent), config.names[0]
+    loader, first = Loader(files, shared), config.names[0]
     embedding = loader.embedding()
     return CompactWeights(
         config=config.layers,
         layers=tuple(loader.layer(name) for name in config.names),
         norm=loader.vector("norm.weight"),
         embedding=embedding,
-        head=pack_linear(loader.vector("lm_head.weight"), four_bit=lent.four_bit),
+        head=pack_linear(loader.vector("lm_head.weight"), four_bit=shared.four_bit),
         words=offset_words(files, config.words, config.vocabulary),
         reads=config.reads,
         inject=_injection(loader, config),

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.compact_weights import CompactConfig, Rope
 from specdemo.models.networks.four_bit import Linear, pack_linear
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.registry import DraftNetwork, TargetTensors
 
 TIED = ("verifier_norm.weight", "verifier_lm_head.weight")  # the target's own, kept for training
 HEAD_ROWS = 16_384  # of a head over all words that are packed together
-OTHER = "Choose a drafter that was made for this target, or the target that it was made for."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,6 @@ class TargetFacts:
     hidden_size: int
     vocabulary: int
     layers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lent:
-    """What a loaded target lends to a drafter.
-
-    embedding: (V, H); dtype: to compute in
-    four_bit: keep matrices in 4 bits where the processor's kernel takes them
-    output: (V, H), the head where that is another matrix; None for the embedding
-    """
-
-    embedding: Tensor
-    device: torch.device
-    dtype: torch.dtype
-    four_bit: bool
-    output: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +44,7 @@ class Reading:
     kinds: tuple[str, ...]
     reads: tuple[int, ...]
     alone: bool
-    load: Callable[[Lent], Any]
+    load: Callable[[TargetTensors], DraftNetwork]
     parameters: int | None = None
 
 
@@ -77,17 +61,15 @@ class Family:
     read: Callable[[DrafterFiles, TargetFacts], Reading]
 
 
-def refuse(files: DrafterFiles, target: TargetFacts, why: str) -> UserError:
+def refuse(files: DrafterFiles, target: TargetFacts, reason: Phrase) -> UserError:
     """The sentence for a drafter of another target."""
     speculators = files.config.get("speculators_config") or {}
     verifier = (speculators.get("verifier") or {}).get("name_or_path")
     made_for = verifier or files.config.get("base_model_name_or_path")
-    origin = f" It was made for {made_for}." if made_for else ""
-    return UserError(
-        f"The drafter {files.name} is not for {target.name}: {why}.{origin}",
-        unharmed="No weights were read.",
-        advice=OTHER,
-    )
+    known = {"drafter": files.name, "target": target.name, "reason": reason}
+    if made_for:
+        return UserError("drafter.for_another", **known, origin=made_for)
+    return UserError("drafter.not_for_target", **known)
 
 
 def check_sizes(files: DrafterFiles, target: TargetFacts, *, hidden: int, vocabulary: int) -> None:
@@ -95,12 +77,12 @@ def check_sizes(files: DrafterFiles, target: TargetFacts, *, hidden: int, vocabu
     if hidden != target.hidden_size:
         raise refuse(
             files, target,
-            f"it reads states of {hidden} numbers, and this target's have {target.hidden_size}",
+            Phrase("drafter.states", own=hidden, theirs=target.hidden_size),
         )  # fmt: skip
     if vocabulary != target.vocabulary:
         raise refuse(
             files, target,
-            f"it speaks a vocabulary of {vocabulary:,} tokens, and this target has {target.vocabulary:,}",
+            Phrase("drafter.vocabulary", own=f"{vocabulary:,}", theirs=f"{target.vocabulary:,}"),
         )  # fmt: skip
 
 
@@ -110,7 +92,7 @@ def check_layers(files: DrafterFiles, target: TargetFacts, reads: Sequence[int])
     if not reads or not inside or len(set(reads)) < len(reads):
         raise refuse(
             files, target,
-            f"it reads the states {', '.join(map(str, reads))}, and this target has those from 0 to {target.layers}",
+            Phrase("drafter.layers", states=", ".join(map(str, reads)), last=target.layers),
         )  # fmt: skip
 
 
@@ -169,8 +151,8 @@ def layer_extras(
 class Loader:
     """Reads a drafter's tensors as what runs."""
 
-    def __init__(self, files: DrafterFiles, lent: Lent) -> None:
-        self.files, self.lent = files, lent
+    def __init__(self, files: DrafterFiles, shared: TargetTensors) -> None:
+        self.files, self.shared = files, shared
 
     def has(self, name: str) -> bool:
         """Whether there is such a tensor."""
@@ -178,14 +160,14 @@ class Loader:
 
     def vector(self, name: str) -> Tensor:
         """A tensor in the dtype of the computation."""
-        return self.files.tensor(name).to(self.lent.device, self.lent.dtype)
+        return self.files.tensor(name).to(self.shared.device, self.shared.dtype)
 
     def matrix(self, *names: str, biased: bool = True) -> Linear:
         """Matrices by the names of their modules, side by side. biased: with their biases, where they have any"""
         weight = torch.cat([self.vector(f"{name}.weight") for name in names])
         biases = [self.vector(f"{name}.bias") for name in names if self.has(f"{name}.bias")]
         bias = torch.cat(biases) if biases and biased else None
-        return pack_linear(weight, bias, four_bit=self.lent.four_bit)
+        return pack_linear(weight, bias, four_bit=self.shared.four_bit)
 
     def layer(self, prefix: str) -> LlamaLayer:
         """One layer."""
@@ -194,26 +176,26 @@ class Loader:
 
     def embedding(self) -> Tensor:
         """(V, H): the drafter's own embedding where it has one that is not the target's."""
-        return self._own("embed_tokens.weight", self.lent.embedding)
+        return self._own("embed_tokens.weight", self.shared.embedding)
 
     def head(self) -> Linear:
         """H to words: the drafter's own head where it has one that is not the target's."""
-        output = self.lent.embedding if self.lent.output is None else self.lent.output
+        output = self.shared.embedding if self.shared.output is None else self.shared.output
         return self.wide(self._own("lm_head.weight", output))
 
     def wide(self, weight: Tensor) -> Linear:
         """A matrix with a row for each word, packed part by part: at once it takes several times its own memory."""
-        if not self.lent.four_bit:
+        if not self.shared.four_bit:
             return pack_linear(weight, four_bit=False)
         parts = [pack_linear(part, four_bit=True) for part in weight.split(HEAD_ROWS)]
         return lambda x: torch.cat([part(x) for part in parts], dim=-1)
 
     def _own(self, name: str, target: Tensor) -> Tensor:
-        lent = target.to(self.lent.device, self.lent.dtype)
+        shared = target.to(self.shared.device, self.shared.dtype)
         if not self.has(name):
-            return lent
+            return shared
         own = self.vector(name)
-        return lent if own.shape == lent.shape and own.equal(lent) else own
+        return shared if own.shape == shared.shape and own.equal(shared) else own
 
 
 def offset_words(files: DrafterFiles, words: int, vocabulary: int) -> ReducedVocabulary:

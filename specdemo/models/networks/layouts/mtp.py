@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from specdemo.config.errors import Phrase
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights, Injection
 from specdemo.models.networks.layouts.family import (
     Family,
-    Lent,
     Loader,
     Reading,
     TargetFacts,
@@ -30,6 +30,7 @@ from specdemo.models.networks.layouts.family import (
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.mtp import MtpDecoder
+from specdemo.models.networks.registry import TargetTensors
 from specdemo.models.quiet import quiet_transformers
 
 COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")
@@ -72,7 +73,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     layers = files.number(config, "num_hidden_layers")
     if layers != target.layers:
         raise refuse(
-            files, target, f"it stands behind {layers} layers, and this target has {target.layers}"
+            files, target, Phrase("drafter.behind_layers", own=layers, theirs=target.layers)
         )  # fmt: skip
     layout = _layout(files, layers)
     row: tuple[int, ...] = (hidden,)
@@ -89,14 +90,14 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
         ("feature",),
         (target.layers,),
         True,
-        lambda lent: load(files, layout, lent),
+        lambda shared: load(files, layout, shared),
         sum(torch.Size(shape).numel() for shape in own.values()),
     )
 
 
-def load(files: DrafterFiles, layout: Layout, lent: Lent) -> MtpDecoder:
+def load(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> MtpDecoder:
     """What runs. Raises UserError for tensors that the layer has not, or does not have."""
-    loader, block = Loader(files, lent), _block(files, layout, lent)
+    loader, block = Loader(files, shared), _block(files, layout, shared)
     norms = [
         _norm(block, loader.vector(layout.begin + name))
         for name in (layout.embedding, layout.state)
@@ -106,19 +107,19 @@ def load(files: DrafterFiles, layout: Layout, lent: Lent) -> MtpDecoder:
     def fuse(embeddings: Tensor, states: Tensor) -> Tensor:
         return matrix(torch.cat([norms[0](embeddings), norms[1](states)], dim=-1))
 
-    embedding = lent.embedding.to(lent.device, lent.dtype)
-    head = lent.embedding if lent.output is None else lent.output
+    embedding = shared.embedding.to(shared.device, shared.dtype)
+    head = shared.embedding if shared.output is None else shared.output
     vocabulary, hidden = embedding.shape
     weights = CompactWeights(
         config=CompactConfig(hidden, 1, 1, hidden, block.config.rms_norm_eps, 1e4),
         layers=(),
         norm=loader.vector(layout.begin + layout.norm),
         embedding=embedding,
-        head=loader.wide(head.to(lent.device, lent.dtype)),
+        head=loader.wide(head.to(shared.device, shared.dtype)),
         words=ReducedVocabulary(torch.arange(vocabulary), vocabulary),
         reads=(files.number(files.config, "num_hidden_layers"),),
         inject=Injection(None, lambda states: states),
-        feedback=torch.ones(hidden, device=lent.device, dtype=lent.dtype),
+        feedback=torch.ones(hidden, device=shared.device, dtype=shared.dtype),
         feeds_normed=False,
         skips_first=True,
         own_head=True,
@@ -147,7 +148,7 @@ def _is_own(name: str, layout: Layout) -> bool:
     return name.startswith(layout.begin) and name.removeprefix(layout.begin) not in SHARED
 
 
-def _block(files: DrafterFiles, layout: Layout, lent: Lent) -> Any:
+def _block(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> Any:
     """The layer and the norm behind it, as a transformers model of one layer. Its embedding is not used."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
@@ -166,14 +167,14 @@ def _block(files: DrafterFiles, layout: Layout, lent: Lent) -> Any:
     kind: Any = MODEL_MAPPING[type(config)]
     with quiet_transformers():
         block, found = kind.from_pretrained(
-            None, config=config, state_dict=tensors, dtype=lent.dtype, output_loading_info=True
+            None, config=config, state_dict=tensors, dtype=shared.dtype, output_loading_info=True
         )
     if odd := sorted(
         [*found["missing_keys"], *found["unexpected_keys"], *found["mismatched_keys"]]
     ):
         raise files.wrong(f"its MTP layer is not as its config.json says ({odd[0]})")
     use_shared_heads(block)
-    return block.to(lent.device).eval().requires_grad_(False)
+    return block.to(shared.device).eval().requires_grad_(False)
 
 
 def _norm(block: Any, weight: Tensor) -> nn.Module:

@@ -1,0 +1,77 @@
+"""The stopping rule of `engine.stopping` with the costs of one run: used by chains, trees, blocks, copies and `auto`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdemo.engine.cost import Costs
+from specdemo.engine.stopping import best_count, best_rate, pays, survival_floors
+
+GROUP = 4  # tokens: a pass costs more by groups of rows, so up to this many are charged together
+
+
+class StoppingRule:
+    """Decides whether more draft tokens make this run faster.
+
+    costs: seconds of passes and tokens per second of the run, corrected while it goes on
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+
+    def node_pays(self, gain: float, nodes: int, reading_seconds: float = 0.0) -> bool:
+        """Return whether one more node of a tree pays.
+
+        gain: chance that the target accepts its whole path; nodes: drafted so far
+        reading_seconds: duration of computing the distribution below a node, if that is what is considered
+
+        The first node always does: if even that loses, the fallback stops drafting.
+        """
+        if not nodes:
+            return True
+        row = min(self.costs.row_seconds(nodes, more) / more for more in range(1, GROUP + 1))
+        return pays(gain, row + reading_seconds, self.costs.rate())
+
+    def position_pays(self, survival: float, position: int, expected: float) -> bool:
+        """Return whether one more position of a block pays, whose guesses have been computed already.
+
+        survival: chance that it and all before it are accepted
+        position: tokens drafted so far; expected: tokens that the step gives with these
+
+        The rate to exceed is that of this step, not of the run: its pass over the block is spent in any case.
+        """
+        row = self.costs.row_seconds(position)
+        before = self.costs.draft_step + self.costs.verify_seconds(position)
+        return pays(survival, row, expected / before)
+
+    def chain_floors(self, most: int, chance: float, token_seconds: float) -> list[float]:
+        """Return the survival above which a chain of 1 to `most` tokens continues.
+
+        chance: that one more token is accepted; token_seconds: duration of drafting it
+        """
+        import numpy as np
+
+        drafting = token_seconds * np.arange(1, GROUP + 1)
+        return survival_floors(
+            drafting + self.costs.rows_seconds(most, GROUP), chance, self.costs.rate()
+        )
+
+    def copies(self, survivals: Sequence[float], drafted: int) -> int:
+        """Return how many copied tokens to append to a draft of `drafted` tokens.
+
+        survivals: chance that each copy is accepted with all before it
+        """
+        numbers = range(1, len(survivals) + 1)
+        seconds = [self.costs.row_seconds(drafted, number) for number in numbers]
+        return best_count(survivals, seconds, self.costs.rate())
+
+    def speedup(self, lengths: Sequence[int], chance: float, token_seconds: float) -> float:
+        """Return tokens per second of the best of some chain lengths, divided by those of plain decoding.
+
+        chance: that a token is accepted once all before it are; token_seconds: duration of drafting one
+        """
+
+        def seconds(drafted: int) -> float:
+            return self.costs.verify_seconds(drafted) + drafted * token_seconds
+
+        return best_rate([chance] * max(lengths), seconds, lengths) / self.costs.plain_rate()

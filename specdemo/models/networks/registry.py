@@ -1,0 +1,147 @@
+"""The one table of draft networks that `train` makes: how each is read, and what the training must know of it.
+
+To add a network: its module, one row of `NETWORKS`, and one row of the test of this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.target import CachedModel
+from specdemo.models.networks.compact_decoder import CompactDecoder
+from specdemo.models.networks.compact_files import load_compact
+from specdemo.models.networks.compact_weights import CompactWeights
+from specdemo.models.networks.dflash import DFlashDecoder
+from specdemo.models.networks.dflash_files import load_dflash
+from specdemo.models.networks.exit import ExitDecoder
+from specdemo.models.networks.medusa import MedusaWeights, load_medusa
+
+OpenedNetwork = FeatureReader | MedusaWeights
+"""A draft network in one conversation: a reader of texts, or Medusa's heads, which read one state of the target."""
+
+
+class DraftNetwork(Protocol):
+    """A drafter's weights, ready to run and shared by all conversations."""
+
+    def open(self, target: CachedModel) -> OpenedNetwork:
+        """Start one conversation next to the target that it drafts for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTensors:
+    """Tensors of a loaded target that its drafters share, and how drafters compute next to it.
+
+    embedding: (V, H); output: (V, H), the head if that is another matrix; None for the embedding
+    four_bit: whether matrices have 4 bits where the processor's kernel supports their shape
+    """
+
+    embedding: Tensor
+    device: torch.device
+    dtype: torch.dtype = torch.bfloat16
+    four_bit: bool = True
+    output: Tensor | None = None
+
+
+Load = Callable[[Path, TargetTensors, CompactWeights | None], DraftNetwork]
+"""Reads a folder. The last argument is the draft model below, for networks that extend one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkKind:
+    """One network.
+
+    kind: name of its folder, and the need of the methods that use it; form: "own", or that of published drafters
+    load: reads its folder; recipe: how it is trained, see `training.networks.RECIPES`
+    facts: keys of its config.json under `specdemo`, in addition to those of every drafter
+    states: which of the stored hidden states of the target it reads, see `stored_states`
+    layers: number of its decoder layers, 0 if the training options say how many
+    extends: it runs on top of a draft model
+    own_layer: it needs no layer and no tied head of the target, so targets with Qwen2 layers or a head of their own
+        can have it too
+    layout: the published layout that it can be written in, "" for none
+    """
+
+    kind: str
+    load: Load
+    recipe: str
+    facts: tuple[str, ...]
+    states: slice
+    layers: int = 1
+    form: str = "own"
+    extends: bool = False
+    own_layer: bool = False
+    layout: str = ""
+
+
+def _chain(folder: Path, target: TargetTensors, base: CompactWeights | None) -> CompactDecoder:
+    return CompactDecoder(_chain_weights(folder, target, base))
+
+
+def _exit(folder: Path, target: TargetTensors, base: CompactWeights | None) -> ExitDecoder:
+    return ExitDecoder(_chain_weights(folder, target, base))
+
+
+def _chain_weights(
+    folder: Path, target: TargetTensors, base: CompactWeights | None
+) -> CompactWeights:
+    return load_compact(
+        folder, target.embedding, device=target.device, base=base, output=target.output
+    )
+
+
+def _dflash(folder: Path, target: TargetTensors, _: CompactWeights | None) -> DFlashDecoder:
+    weights = load_dflash(folder, target.embedding, device=target.device, output=target.output)
+    return DFlashDecoder(weights)
+
+
+def _medusa(folder: Path, target: TargetTensors, _: CompactWeights | None) -> MedusaWeights:
+    return load_medusa(folder, target.embedding, device=target.device)
+
+
+ALL, LOWEST, FINAL, INNER = slice(None), slice(1), slice(-1, None), slice(-1)
+BLOCK_FACTS = ("reads", "depth", "causal", "extends")
+DFLASH_FACTS = ("reads", "form", "depth", "causal", "mask")
+
+NETWORKS: tuple[NetworkKind, ...] = (
+    NetworkKind("draft", _chain, "draft", (), slice(0), layers=0),
+    NetworkKind("feature", _chain, "extension", ("reads", "extends"), ALL, extends=True),
+    NetworkKind("feature", _chain, "feature", ("reads", "feedback"), ALL, own_layer=True),
+    NetworkKind(
+        "feature", _chain, "feature", ("reads", "feedback", "form"), INNER,
+        form="eagle3", own_layer=True, layout="speculators",
+    ),
+    NetworkKind("exit", _exit, "exit", ("reads",), LOWEST),
+    NetworkKind("medusa", _medusa, "medusa", ("reads", "depth"), FINAL, layers=0),
+    NetworkKind("block", _chain, "block", BLOCK_FACTS, ALL, layers=2, extends=True),
+    NetworkKind("jet", _chain, "block", BLOCK_FACTS, ALL, layers=2, extends=True),
+    *(
+        NetworkKind(
+            kind, _dflash, "dflash", DFLASH_FACTS, INNER,
+            layers=2, form="dflash", own_layer=True, layout="dflash",
+        )
+        for kind in ("block", "jet")
+    ),
+)  # fmt: skip
+
+
+def find_network(kind: str, form: str = "own", *, extends: bool = False) -> NetworkKind | None:
+    """The row of a kind in a form, on top of a draft model or without one."""
+    rows = (row for row in NETWORKS if (row.kind, row.form) == (kind, form))
+    return next((row for row in rows if row.extends == extends), None)
+
+
+def stored_states(depth: int, form: str = "own") -> tuple[int, ...]:
+    """Hidden states that the training stores of a target with `depth` layers: those of drafters, and the final one last.
+
+    Published forms read inner states only, as EAGLE-3 does: other engines hand the final one on before its norm.
+    """
+    quarter = max(1, depth // 4)
+    inner = {quarter, 3 * quarter} if form == "own" else {2, depth // 2, depth - 3}
+    return (*sorted({min(max(layer, 1), depth - 1) for layer in inner}), depth)
