@@ -17,7 +17,7 @@ from specdemo.files.progress import Progress
 from specdemo.models.offers import Offer
 from specdemo.models.outlook import Outlook
 from specdemo.session.door import PairInfo
-from specdemo.training.card import TITLES
+from specdemo.training.package import TITLES
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu
 from specdemo.ui.settings_panel import OPTIONS

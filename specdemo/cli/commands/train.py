@@ -23,8 +23,8 @@ def run_lookahead(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Train a drafter of the kind that `options.kind` names."""
-    from specdemo.training.card import title
     from specdemo.training.options import TrainOptions
+    from specdemo.training.package import title
     from specdemo.training.train import train
 
     settings = app_settings(options)
@@ -71,7 +71,8 @@ def run_datastore(options: argparse.Namespace) -> int:
             build_from_prompts(
                 options.prompts,
                 pair.tokenizer,
-                pair.target.model,
+                pair.target.decoder,
+                pair.stop_ids(),
                 pair.target.info,
                 options.out,
                 report,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from specdemo.drafters.methods import TRAINED
-from specdemo.training.card import Card, render, title
+from specdemo.training.package import Card, render, title
 
 CARD = Card(
     target="tiny", precision="nf4", kind="feature", layers=(3,), words=8192, data=("made: 12 (MIT)",),
