@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ def test_every_measurement_says_where_and_when(path: Path) -> None:
     data = json.loads(path.read_text(encoding="utf-8"))
     assert all(data[name] for name in ("title", "machine", "date", "about"))
     assert data["tables"]
-    assert Result.from_dict(data).to_dict() == {"facts": {}, "notes": [], "command": ""} | data
+    result = Result.from_dict(data)
+    assert Result.from_dict(json.loads(json.dumps(result.to_dict()))) == result
 
 
 def a_bench(**more: object) -> dict[str, object]:
@@ -50,8 +52,8 @@ def a_bench(**more: object) -> dict[str, object]:
         "command": "python -m specdemo bench",
         "memory_mb": {"tree": 0},
         "training_minutes": {},
-        "show": ["summary", "tasks"],
         "rows": rows,
+        "tables": [asdict(summary_table(rows, {"tree": 0})), asdict(tasks_table(rows, "nothing"))],
         **more,
     }
 
@@ -67,7 +69,7 @@ def test_a_bench_is_rendered_with_its_machine_date_and_command(tmp_path: Path) -
     text = docs.measured_tables(tmp_path)
     assert text.startswith("## A bench\n\nA processor; 2026-01-01. Two prompts.")
     assert "```sh\npython -m specdemo bench\n```" in text
-    assert "| `tree` | 2.00× | 0.50× | **1.25×** | 2.00 | 50 % |" in text
+    assert "| `tree` | 2.00×   | 0.50× | **1.25×** | 2.00        | 50 %           |" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| tree "))
     assert [cell.strip() for cell in row.split("|")[-4:-1]] == ["rag 0.50×", "0", "-"]
 

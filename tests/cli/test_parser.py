@@ -182,7 +182,6 @@ def test_a_renamed_setting_keeps_its_earlier_flag_unseen():
             default=1,
             metadata={
                 "row": {
-                    "label": "count",
                     "group": "drafting",
                     "help": "how many",
                     "flag": "--count",
