@@ -1,4 +1,4 @@
-"""What is loaded: the pair, what ships for it and the settings that chose it, as one value that is replaced as a whole."""
+"""The loaded pair with its shipped data and settings, as one value that is replaced as a whole."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Loaded:
-    """A pair that runs can use.
+    """A pair that is ready for runs.
 
-    settings: what it was loaded for; shipped: its datastore and policy weights
-    chosen: where the program chose the target: LARGEST, or USUAL where nothing larger can be used; else ""
+    settings: those that it was loaded with; shipped: its datastore and policy weights
+    chosen: LARGEST or USUAL if the program chose the target, else ""
     """
 
     settings: AppSettings
@@ -36,7 +36,7 @@ class Loaded:
 
 
 def fetch(settings: AppSettings, report: ProgressCallback) -> None:
-    """Bring the files of a pair to this machine; computes nothing. Raises UserError."""
+    """Download the files of a pair without loading them. Raises UserError."""
     from specdemo.models.pair import fetch_pair
 
     fetch_pair(settings, report)
@@ -59,7 +59,7 @@ def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
 
 
 def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
-    """What `place` gave, after its first passes; to be called in the compute thread. Raises UserError."""
+    """Run the first passes on the result of `place`; called in the compute thread. Raises UserError."""
     from specdemo.models.pair import warm_pair
 
     pair = warm_pair(placed.pair, placed.settings, report)
@@ -75,7 +75,7 @@ def _with_shipped(settings: AppSettings, pair: LoadedPair) -> Loaded:
 
 
 def named(settings: AppSettings) -> tuple[AppSettings, str]:
-    """The settings with the target by name where it is "auto", and `Loaded.chosen`."""
+    """Resolve the target "auto". returns: the settings, and `Loaded.chosen`"""
     if settings.target != "auto":
         return settings, ""
     from specdemo.models.outlook import choose
@@ -94,7 +94,7 @@ def set_threads(threads: int) -> None:
 
 @cache
 def machine_name() -> str:
-    """Processor or graphics card, and threads, in words: as at the first run, before others wanted the cores."""
+    """Return the name of the processor or graphics card, with the number of threads at the first call."""
     import torch
 
     if torch.cuda.is_available():
@@ -109,13 +109,13 @@ def machine_name() -> str:
 
 
 class Starting:
-    """Loads in the background. A subclass says what `bring` does, and when it is `ready`.
+    """Loads in the background. A subclass implements `bring` and `ready`.
 
     error: why loading failed, or why there is nothing to load
     """
 
     thread_name: ClassVar[str]
-    failed: ClassVar[str]  # a sentence's begin, for an error that nobody has foreseen
+    failed: ClassVar[str]  # start of the message for an unexpected error
     advice: ClassVar[str] = ""
 
     def __init__(self, error: UserError | None = None) -> None:
@@ -134,7 +134,7 @@ class Starting:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Begin to load in a thread of its own; returns at once, and does nothing the second time."""
+        """Start loading in a separate thread; a second call has no effect."""
         with self._lock:
             if self._started:
                 return
@@ -142,7 +142,7 @@ class Starting:
         threading.Thread(target=self.load, name=self.thread_name, daemon=True).start()
 
     def load(self, report: Callable[[Progress], None] | None = None) -> None:
-        """Load and wait for it. A failure is kept in `error`, and `start` does nothing any more."""
+        """Load and wait. A failure is stored in `error`, and `start` has no effect afterwards."""
         self._started = True
         try:
             self.bring(report or self._report)
@@ -152,7 +152,7 @@ class Starting:
             self.error = UserError(self.failed, error=error)
 
     def progress(self) -> Progress | None:
-        """What loading is doing; None when runs are possible or loading has failed."""
+        """Return the progress; None if runs are possible or loading has failed."""
         return None if self.ready or self.error else self._progress
 
     def _report(self, progress: Progress) -> None:

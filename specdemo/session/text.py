@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 1_000_000
 FEWEST_BEFORE, MOST_BEFORE = 4, 16  # ids that are decoded with the next one
-TOKEN_CHARACTERS = 16  # of one token, at most on average: a text of more is not even encoded
+TOKEN_CHARACTERS = 16  # upper bound of the mean characters per token; longer texts are not encoded
 LEAST_ANSWER = 16  # tokens that must fit behind a prompt
 
 
@@ -25,10 +25,10 @@ def encode_conversation(
     context: int,
     most: int = 0,
 ) -> list[int]:
-    """Prompt ids of a conversation, in the model's chat template; control tokens typed by a user stay text.
+    """Encode a conversation in the model's chat template. Control tokens that a user typed stay text.
 
-    context: longest text of the target in tokens; most: tokens that whoever serves it allows, 0 for what fits
-    Raises UserError for a prompt that is empty, too long or no text.
+    context: longest text of the target in tokens; most: limit of the server in tokens, 0 for none
+    Raises UserError for a prompt that is empty, too long or not valid text.
     """
     if not messages[-1]["content"].strip():
         raise UserError("prompt.empty")
@@ -74,7 +74,7 @@ def _broken(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
 
 
 class TokenText:
-    """Adds text to the events of one lane.
+    """Adds text to the events of one run.
 
     Committed tokens get the text that they add to what stands before them: a character of several
     tokens appears with its last one. Other tokens are shown as they would stand alone.
