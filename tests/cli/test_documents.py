@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specdemo.bench.results import Result
+from specdemo.bench.results import Result, summary_table, tasks_table
 from specdemo.cli import docs
 
 ROOT = Path(__file__).resolve().parents[2]
