@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from specdemo.cli import console
+
+if TYPE_CHECKING:
+    from specdemo.bench.results import Table
+    from specdemo.session.work.two_words import Row
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,11 +31,18 @@ def run(options: argparse.Namespace) -> int:
 def run_counterexample(options: argparse.Namespace) -> int:
     """Print three schedulers on a vocabulary of two tokens, by fractions and by real runs."""
     from specdemo.bench.report import markdown
-    from specdemo.bench.results import Table
     from specdemo.session.work.two_words import demonstrate
 
+    console.write(markdown(counterexample_table(demonstrate(options.runs))))
+    return 0
+
+
+def counterexample_table(rows: Sequence[Row]) -> Table:
+    """Return a row for each scheduler."""
+    from specdemo.bench.results import Table
+
     columns = ["scheduler", "words 0 and 1", "measured", "runs", "p, target's", "p, as listed", ""]
-    rows = [
+    body = [
         [
             row.scheduler,
             " / ".join(f"{float(value):.3g}" for value in row.exact),
@@ -39,7 +52,6 @@ def run_counterexample(options: argparse.Namespace) -> int:
             f"{row.p_exact:.2g}",
             "lossless" if row.lossless else "lossy",
         ]
-        for row in demonstrate(options.runs)
+        for row in rows
     ]
-    console.write(markdown(Table(columns, rows)))
-    return 0
+    return Table(columns, body)
