@@ -12,7 +12,7 @@ from pathlib import Path
 from platform import python_version
 from typing import TYPE_CHECKING, Any
 
-from specdemo import __version__
+import specdemo
 from specdemo.bench.bounds import BUFFER_BYTES, FloorLane, Oracle, pass_bytes, policies_table
 from specdemo.bench.lanes import (
     FLOOR,
@@ -290,7 +290,7 @@ def _values(
     ours = [wanted for name, wanted in settings.items() if is_own(name) and name != PLAIN]
     return {
         "versions": {
-            "specdemo": __version__,
+            "specdemo": specdemo.__version__,
             "python": python_version(),
             **versions(*PACKAGES),
         },
