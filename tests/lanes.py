@@ -9,9 +9,8 @@ from conftest import header
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.nothing import Nothing
-from specdemo.engine.forward import immediate
 from specdemo.engine.limits import Limits
-from specdemo.engine.loop import steps
+from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
@@ -20,14 +19,15 @@ PROMPTS = [[3, 14, 15, 9], [26, 5, 35], [8, 9, 7, 9, 3], [2, 3, 8]]
 WAIT = 30.0
 
 
-def lane(decoder, drafter, prompt, new_tokens=24, sampling=None, begin=steps):
-    return begin(
+def lane(decoder, drafter, prompt, new_tokens=24, sampling=None, **options):
+    return generate(
         CachedModel(decoder),
         drafter,
         prompt,
         shaper=Shaper(sampling or Sampling()),
         limits=Limits(new_tokens, frozenset()),
         started=header(),
+        **options,
     )
 
 
@@ -68,7 +68,6 @@ class Slow(Nothing):
     def __init__(self, seconds=0.0):
         self.seconds, self.outcomes = seconds, []
 
-    @immediate
     def propose(self, committed, budget):
         time.sleep(self.seconds)
         return Proposal()

@@ -8,6 +8,7 @@ from conftest import VOCABULARY
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from specdemo.engine.passes import RunStack, run_together
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models import loading
@@ -115,6 +116,46 @@ def passes_of(decoder):
     states = target.features.read(0, target.length, (0, 2, 3))
     lower = target.lower(2, [9, 8], [-1, 0], [])
     return torch.stack(found), states, lower
+
+
+class Paused(RunStack):
+    """Work that waits for its first pass. result: of the work, once it has ended"""
+
+    def __init__(self, work):
+        super().__init__(self._work)
+        self.work, self.result = work, None
+        self.resume()
+
+    def _work(self):
+        self.result = self.work()
+
+
+def in_one_pass(works):
+    """Results of functions that each need one pass, which they share."""
+    stacks = [Paused(work) for work in works]
+    run_together([stack.request for stack in stacks])
+    assert not any(stack.resume() for stack in stacks)
+    return [stack.result for stack in stacks]
+
+
+def driven(work):
+    """A run's events and its requests, each before its pass runs. work: events, or a function"""
+    items = []
+
+    def run():
+        for event in work() or () if callable(work) else work:
+            items.append(event)
+
+    stack = RunStack(run)
+    try:
+        while stack.resume():
+            yield from items
+            items.clear()
+            yield stack.request
+            run_together([stack.request])
+        yield from items
+    finally:
+        stack.close()
 
 
 def error(found, wanted) -> float:

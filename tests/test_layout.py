@@ -134,9 +134,9 @@ def test_the_kernels_have_one_door(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", in_layers("trace", "config"), ids=name_of)
-def test_the_trace_needs_the_standard_library_only(path: Path) -> None:
+def test_the_trace_needs_pydantic_at_most(path: Path) -> None:
     outside = {name.partition(".")[0] for name in imports_of(path)} - {"specdemo", "__future__"}
-    assert outside <= sys.stdlib_module_names
+    assert outside <= {*sys.stdlib_module_names, "pydantic", "pydantic_core"}
 
 
 @pytest.mark.parametrize("path", [*in_layers("ui"), ROOT / "app.py"], ids=name_of)

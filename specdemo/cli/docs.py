@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from specdemo.cli.trace_scripts import declarations, events_table, rules
 from specdemo.config.settings import fields
-from specdemo.trace.typescript import declarations, rules
 
 if TYPE_CHECKING:
     from specdemo.files.catalogue import Pair
@@ -108,6 +108,7 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
         ("docs/measured.md", "tables", measured_tables(root)),
         ("docs/reference.md", "commands", commands_reference(build_parser())),
         ("docs/reference.md", "settings", settings_reference()),
+        ("docs/trace-format.md", "events", events_table()),
         ("README.md", "measured", readme_table(root)),
     ]
     documents: dict[Path, str] = {}

@@ -15,7 +15,6 @@ from specdemo.drafters.policies.forecast import foreseen
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.retrieval import RETRIEVAL, Retrieval
 from specdemo.engine.cost import FOLLOW, Costs
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 TRY = 3  # steps of a trial before an arm is judged
@@ -77,9 +76,9 @@ class Arm:
         gain = (proposal.expected_tokens - 1) * min(1.2, self.kept / self.foreseen)
         return (1 + gain) / proposal.expected_seconds
 
-    def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
         """The drafter's proposal, with what it is expected to give by this arm's own calibration."""
-        proposal = yield from self.drafter.propose(committed, budget)
+        proposal = self.drafter.propose(committed, budget)
         named = replace(proposal, source=self.name)
         return foreseen(named, costs, self.calibration, self.token_seconds)
 

@@ -12,7 +12,6 @@ from specdemo.drafters.ngram import NGRAM, known_texts
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Outcome, Proposal
 
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
@@ -61,16 +60,16 @@ class Auto(OneOfArms):
         """All of them."""
         return [*self.copiers, *([self.model] if self.model else [])]
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Start every drafter that may be used."""
         self._join()
         for arm in self.copiers:
-            yield from arm.drafter.start(prompt_ids)
+            arm.drafter.start(prompt_ids)
         self._reads = False
         if self.model and self._usually_pays(self.model):
-            yield from self._begin(self.model, prompt_ids)
+            self._begin(self.model, prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The draft of whichever promises most tokens a second; empty when plain decoding does."""
         if self.costs.together != self._together:
             self._join()
@@ -83,9 +82,9 @@ class Auto(OneOfArms):
             rates[self.model.name] = self.model.rate or 0.0
             self._idle += 1
         to_beat = max(plain, (model.rate or plain) if model else plain)
-        best, draft = yield from self._copied(committed, budget, rates, to_beat)
+        best, draft = self._copied(committed, budget, rates, to_beat)
         if best is None and model is not None:
-            best, draft = model, (yield from self._drafted(model, committed, budget))
+            best, draft = model, self._drafted(model, committed, budget)
         self._chosen = best
         if best is None:
             return Proposal(source="plain", reason=self._why(draft, rates, trial=False))
@@ -93,11 +92,11 @@ class Auto(OneOfArms):
 
     def _copied(
         self, committed: Sequence[int], budget: int, rates: dict[str, float], to_beat: float
-    ) -> Requesting[tuple[Arm | None, Proposal]]:
+    ) -> tuple[Arm | None, Proposal]:
         """The copy that promises most, if that is more than `to_beat`, and whose it is. rates: those of copies are added"""
         best, draft = None, Proposal(source="plain")
         for arm in self.copiers if self._looks else ():
-            proposal = yield from arm.propose(committed, budget, self.costs)
+            proposal = arm.propose(committed, budget, self.costs)
             if len(proposal):
                 rate = arm.promise(proposal)
                 rates[arm.name] = rate
@@ -105,11 +104,11 @@ class Auto(OneOfArms):
                     best, draft, to_beat = arm, proposal, rate
         return best, draft
 
-    def _drafted(self, model: Arm, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def _drafted(self, model: Arm, committed: Sequence[int], budget: int) -> Proposal:
         """The model's draft; where rows are cheap and a lookup fires, copies after it, as many as pay."""
         if not self._reads:
-            yield from self._begin(model, committed)
-        draft = yield from model.propose(committed, budget, self.costs)
+            self._begin(model, committed)
+        draft = model.propose(committed, budget, self.costs)
         model.believe(draft)
         self._idle, self._trials = 0, max(0, self._trials - 1)
         if self.through is None or not self._behind or not len(draft):
@@ -163,8 +162,8 @@ class Auto(OneOfArms):
         for arm in self.arms:
             arm.join(self.costs)
 
-    def _begin(self, model: Arm, committed: Sequence[int]) -> Requesting[None]:
-        yield from model.drafter.start(committed)
+    def _begin(self, model: Arm, committed: Sequence[int]) -> None:
+        model.drafter.start(committed)
         self._reads = True
 
     def _why(self, draft: Proposal, rates: dict[str, float], *, trial: bool) -> str:

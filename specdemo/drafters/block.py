@@ -10,9 +10,8 @@ from specdemo.drafters.base import DraftingContext, Method, TrainedDrafter
 from specdemo.drafters.depths import CHOSEN_GUESS, depth_tree
 from specdemo.drafters.policies.calibration import Calibration, stated
 from specdemo.drafters.policies.rule import StoppingRule
-from specdemo.engine.clock import Lap
+from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import FOLLOW, Costs
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -45,16 +44,16 @@ class Block:
         self.markov: Corrector | None = self.model.weights.markov
         self._reduced = self.model.weights.words.column_of
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
         return self.draft.start(prompt_ids)
 
-    def guess(self, committed: Sequence[int]) -> Requesting[Tensor]:
+    def guess(self, committed: Sequence[int]) -> Tensor:
         """(depth, W) float32 logits of the places after a text; what the pass took is one draft step."""
         self.draft.follow(committed)
-        lap = Lap()
-        logits = yield from lap.of(self.reader.block_after(committed))
-        self.costs.observe_draft(lap.share, lap.runs, FOLLOW)
+        with Stopwatch() as watch:
+            logits = self.reader.block_after(committed)
+        self.costs.observe_draft(watch.fair_seconds, watch.runs, FOLLOW)
         return logits
 
     def row(self, token_id: int) -> int:
@@ -82,12 +81,12 @@ class DSpark(Block, Drafter):
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draw from left to right as far as the schedule goes."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reason="block: no token is left to draft")
-        words = yield from self.guess(committed)
+        words = self.guess(committed)
         states = self.model.states
         token_ids: list[int] = []
         rows: list[Tensor] = []
@@ -155,12 +154,12 @@ class JetSpec(Block, Drafter):
         super().__init__(draft)
         self.calibration, self.nodes, self.most, self.costly = calibration, nodes, most, costly
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Grow a tree over the places of one block."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reason="block: no token is left to draft")
-        logits = yield from self.guess(committed)
+        logits = self.guess(committed)
         probs = self.draft.shaped(logits, committed, [[]] * len(logits))
         tree = depth_tree(
             probs, self.draft.token, self.calibration, self.costs,
@@ -212,7 +211,6 @@ BLOCK = Method(
         "A DSpark drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
         "hidden states, a Markov head that ties each guess to the one before it, and a confidence head that foresees "
         "how much of the block survives; {words:,} output words.",
-        above=2,
     ),
 )
 JET = Method(
@@ -232,6 +230,5 @@ JET = Method(
         "JetSpec: a whole block of guesses in one pass, from which trees grow",
         "A JetSpec drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
         "hidden states, each position seeing those before it, to grow trees from; {words:,} output words.",
-        above=2,
     ),
 )

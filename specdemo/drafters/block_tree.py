@@ -11,7 +11,6 @@ from specdemo.drafters.block import Block
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import Branches, GrownTree, Tree, grow
 from specdemo.engine.cost import FOLLOW
-from specdemo.engine.forward import Requesting, immediate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,9 +42,9 @@ class BlockTree(Tree):
         super().__init__(draft, calibration, nodes=nodes, depth=depth, costly=costly)
         self._head_seconds = 0.0
 
-    def branches(self, committed: Sequence[int]) -> Requesting[Branches]:
+    def branches(self, committed: Sequence[int]) -> Branches:
         """The guesses of one pass."""
-        logits = yield from self.block.guess(committed)
+        logits = self.block.guess(committed)
         return _Guesses(self, committed, logits)
 
     @property
@@ -72,7 +71,6 @@ class _Guesses:
         self.tree, self.committed, self.logits = tree, committed, logits
         self.states = tree.block.model.states
 
-    @immediate
     def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
         """See `Branches`."""
         import torch

@@ -8,7 +8,6 @@ from specdemo.drafters.arms import Arm, OneOfArms, copiers, model_arm
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.ngram import known_texts
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Proposal
 
 
@@ -26,22 +25,22 @@ class Composite(OneOfArms):
         """All of them."""
         return [*self.copiers, self.model]
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Start every drafter."""
         for arm in self.arms:
-            yield from arm.drafter.start(prompt_ids)
+            arm.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The first copy that is good enough, or the model's draft."""
         for arm in self.copiers:
-            proposal = yield from arm.propose(committed, budget, self.costs)
+            proposal = arm.propose(committed, budget, self.costs)
             if len(proposal):
                 chance = arm.calibration.chance(proposal.confidences[0])
                 if chance >= self.model.calibration.mean:
                     self._chosen = arm
                     return proposal
         self._chosen = self.model
-        return (yield from self.model.propose(committed, budget, self.costs))
+        return self.model.propose(committed, budget, self.costs)
 
 
 def _composite(context: DraftingContext) -> Composite:

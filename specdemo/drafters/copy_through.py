@@ -13,7 +13,6 @@ from specdemo.drafters.nothing import NOTHING, Nothing
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 SHORTEST = 2  # tokens of a match: drafted ones count
@@ -147,14 +146,14 @@ class CopyThrough(Drafter):
         self.model = model
         self.through = through
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """The model reads the prompt, and it can be copied."""
         self.through.automaton.begin(prompt_ids)
         return self.model.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The model's chain, and copies after it."""
-        draft = yield from self.model.propose(committed, budget, self.through.costs)
+        draft = self.model.propose(committed, budget, self.through.costs)
         return self.through.continued(draft, committed, budget)
 
     def verifying(self, proposal: Proposal) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specdemo.drafters.base import POLICY, Method, TrainedDrafter
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -21,15 +20,15 @@ class DraftModel(Drafter):
         self.draft = draft
         self.lookahead = lookahead
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
         return self.draft.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draft a chain until the policy or the budget says stop."""
         self.draft.follow(committed)
         allowed = min(budget, self.lookahead.allowed(committed))
-        chain = yield from self.draft.chain(committed, allowed, self.lookahead)
+        chain = self.draft.chain(committed, allowed, self.lookahead)
         return Proposal.chain(
             [self.draft.token(column) for column in chain.columns],
             draft_probs=chain.rows,

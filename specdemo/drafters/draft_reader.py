@@ -6,7 +6,7 @@ then a row has V columns. `token` says what a column stands for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,10 +14,9 @@ from torch import Tensor
 from specdemo.drafters.memory.markov import MarkovBias
 from specdemo.drafters.memory.online_head import HeadBias, attach
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.clock import Lap
+from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import Costs
 from specdemo.engine.draft_plan import Chain, DraftPlan
-from specdemo.engine.forward import Requesting
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
 
@@ -63,7 +62,7 @@ class DraftReader:
     def _learners(self) -> list[MarkovBias | HeadBias]:
         return [learner for learner in (self.bias, self.head) if learner]
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
         # The drafter's draws must not be those of the verifier, which counts from the seed itself.
         self._generator.manual_seed(self._seed)
@@ -71,7 +70,7 @@ class DraftReader:
         for learner in self._learners:
             learner.start(prompt_ids)
         self.reader.follow(prompt_ids[:-1])
-        yield from self.reader.prepare(prompt_ids[:-1])
+        self.reader.prepare(prompt_ids[:-1])
 
     def follow(self, committed: Sequence[int]) -> None:
         """A step begins: learn from what the target has said since the last one."""
@@ -80,18 +79,16 @@ class DraftReader:
         for learner in self._learners:
             learner.follow(committed)
 
-    def probs_after(
-        self, committed: Sequence[int], drafted: Sequence[int] = ()
-    ) -> Requesting[Tensor]:
+    def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
         """The distribution that follows a text and a draft: (W,) float32."""
 
-        def work() -> Requesting[Tensor]:
-            logits = yield from self.reader.logits_after([*committed, *drafted])
+        def work() -> Tensor:
+            logits = self.reader.logits_after([*committed, *drafted])
             if self.head:
                 self.head.note([drafted])
             return self.shaped(logits[None], committed, [drafted])[0]
 
-        return self._timed(work())
+        return self._timed(work)
 
     def probs_below(
         self,
@@ -99,22 +96,22 @@ class DraftReader:
         token_ids: Sequence[int],
         parents: Sequence[int],
         paths: Sequence[Sequence[int]],
-    ) -> Requesting[Tensor]:
+    ) -> Tensor:
         """The distributions that follow new nodes of a tree on the text that was asked about last: (N, W) float32.
 
         parents: index among all nodes asked about in this step, -1 = follows the text
         paths: drafted tokens down to each node, itself included
         """
 
-        def work() -> Requesting[Tensor]:
-            logits = yield from self.reader.logits_below(token_ids, parents)
+        def work() -> Tensor:
+            logits = self.reader.logits_below(token_ids, parents)
             if self.head:
                 self.head.note(paths)
             return self.shaped(logits, committed, paths)
 
-        return self._timed(work())
+        return self._timed(work)
 
-    def chain(self, committed: Sequence[int], most: int, lookahead: Lookahead) -> Requesting[Chain]:
+    def chain(self, committed: Sequence[int], most: int, lookahead: Lookahead) -> Chain:
         """Draft tokens one after another until the policy says stop.
 
         In one go where the model can and nothing has to be asked in between: the code between two of its steps
@@ -126,7 +123,7 @@ class DraftReader:
         if lookahead.rule and not (self.bias or self.head) and self.shaper.draws_simply:
             sampling = self.shaper.sampling
             plan = DraftPlan(most, lookahead.rule, uniforms, sampling.temperature, sampling.top_p)
-            found = yield from self.reader.chain_after(committed, plan)
+            found = self.reader.chain_after(committed, plan)
             if found:
                 if found.step_seconds:
                     self.costs.observe_draft(found.step_seconds, found.runs)
@@ -141,7 +138,7 @@ class DraftReader:
         confidences: list[float] = []
         while len(rows) < most:
             drafted = [self.token(column) for column in columns]
-            probs = yield from self.probs_after(committed, drafted)
+            probs = self.probs_after(committed, drafted)
             at = len(columns)
             columns.append(
                 int(likeliest(probs)) if uniforms is None else draw_at(probs, float(uniforms[at]))
@@ -152,12 +149,12 @@ class DraftReader:
                 break
         return Chain(columns, rows, confidences)
 
-    def _timed(self, step: Requesting[Tensor]) -> Requesting[Tensor]:
+    def _timed(self, step: Callable[[], Tensor]) -> Tensor:
         """A step of the model, for what one more costs; the first of each draft also reads what was committed."""
-        lap = Lap()
-        probs = yield from lap.of(step)
+        with Stopwatch() as watch:
+            probs = step()
         if self._warm:
-            self.costs.observe_draft(lap.share, lap.runs)
+            self.costs.observe_draft(watch.fair_seconds, watch.runs)
         self._warm = True
         return probs
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.draft_model import DraftModel
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 
@@ -23,13 +22,13 @@ class LookBack(Drafter):
         self.drafter = drafter
         self.threshold = threshold
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Begin a run of the drafter inside."""
         return self.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The drafter's chain without its unlikely end."""
-        proposal = yield from self.drafter.propose(committed, budget)
+        proposal = self.drafter.propose(committed, budget)
         kept = len(proposal)
         while kept and self._unlikely(proposal.confidences[kept - 1]):
             kept -= 1

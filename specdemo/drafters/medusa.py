@@ -15,7 +15,6 @@ from specdemo.drafters.depths import CHOSEN_GUESS, WIDEST, best_paths, depth_tre
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import immediate
 from specdemo.engine.types import Drafter, Proposal
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ class Medusa(Drafter):
         self.depth = min(depth, len(weights.blocks))
         self.static = static
 
-    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """A tree on the text."""
         depth = min(self.depth, budget)

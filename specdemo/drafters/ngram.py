@@ -9,7 +9,6 @@ from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.forward import immediate
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 
@@ -26,7 +25,6 @@ class Ngram(Drafter):
         self.lookahead = lookahead
         self.shortest = shortest
 
-    @immediate
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Enter the prompt: as a new text, or what is new of it when it continues the last one."""
         self.automaton.begin(prompt_ids)
@@ -36,7 +34,6 @@ class Ngram(Drafter):
         length, position = self._find(committed)
         return length, self.automaton.following(position, MAX_LOOKAHEAD) if length else []
 
-    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Copy what followed the match until the policy or the budget says stop."""
         allowed = min(budget, self.lookahead.allowed(committed))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.drafters.base import Method
-from specdemo.engine.forward import immediate
 from specdemo.engine.types import Drafter, Proposal
 
 
 class Nothing(Drafter):
     """A drafter without drafts."""
 
-    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Nothing."""
         return Proposal(reason="plain decoding")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from specdemo.engine.forward import immediate
 from specdemo.engine.types import Drafter, Proposal
 
 
@@ -14,7 +13,6 @@ class Scripted(Drafter):
     def __init__(self, script: Callable[[Sequence[int], int], Proposal]) -> None:
         self.script = script
 
-    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """What the script says."""
         return self.script(committed, budget)

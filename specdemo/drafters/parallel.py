@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from specdemo.drafters.base import POLICY, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.forward import Requesting, answered
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -53,13 +52,13 @@ class Parallel(Drafter):
         self._prepared: dict[tuple[int, ...], Chain] = {}
         self._drafted: tuple[list[int], Chain, int] = ([], Chain(), 0)
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
         self.close()
         self._worker, self._prepared = _one_thread_worker(), {}
         return self.draft.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The prepared draft if the outcome was guessed, else a new one; longer if the policy wants it longer."""
         self.draft.follow(committed)
         tried, text = bool(self._prepared), list(committed)
@@ -72,7 +71,7 @@ class Parallel(Drafter):
             if place < len(ready.token_ids):
                 self._append(chain, ready.columns[place], ready.rows[place])
             else:
-                yield from self._draft_one(chain, text)
+                self._draft_one(chain, text)
             # The policy decides after each token: what was prepared beyond is dropped unseen.
             if not self.lookahead.go_on(chain.confidences[-1]):
                 break
@@ -125,7 +124,7 @@ class Parallel(Drafter):
             ready = Chain()
             begun = time.perf_counter()
             while len(ready.token_ids) < length and not self._stop.is_set():
-                answered(self._draft_one(ready, guess))
+                self._draft_one(ready, guess)
             ready.seconds = time.perf_counter() - begun
             self._prepared[tuple(guess)] = ready
             if self._stop.is_set():
@@ -146,15 +145,15 @@ class Parallel(Drafter):
             token = self.draft.token(instead)
             found.append((survival * (1 - chance) * right, [*chain.token_ids[:place], token]))
             survival *= chance
-        after = answered(self.draft.probs_after(text, chain.token_ids))
+        after = self.draft.probs_after(text, chain.token_ids)
         bonus = int(likeliest(after))
         survival *= self.calibration.chance(float(after[bonus]))
         found.append((survival, [*chain.token_ids, self.draft.token(bonus)]))
         found.sort(key=lambda item: -item[0])
         return [added for _, added in found[:GUESSES]]
 
-    def _draft_one(self, chain: Chain, text: list[int]) -> Requesting[None]:
-        probs = yield from self.draft.probs_after(text, chain.token_ids)
+    def _draft_one(self, chain: Chain, text: list[int]) -> None:
+        probs = self.draft.probs_after(text, chain.token_ids)
         column = self.draft.pick(probs, len(text) + len(chain.token_ids))
         self._append(chain, column, probs)
 

@@ -12,7 +12,6 @@ from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
-from specdemo.engine.forward import immediate
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ class Retrieval(Drafter):
         found = self._find(committed)
         return found.length, [token_id for token_id, _ in most_frequent(found.continuations)]
 
-    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Follow the matches until the policy or the budget says stop."""
         allowed = min(budget, self.lookahead.allowed(committed))

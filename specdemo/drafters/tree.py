@@ -11,7 +11,6 @@ from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import Requesting, immediate
 from specdemo.engine.types import Drafter, Proposal
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ WIDTH = 4  # nodes that are read together when one of them must be: further rows
 class Branches(Protocol):
     """Distributions below the nodes of a growing tree. A drafter that only knows depths ignores which node."""
 
-    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Requesting[Tensor]:
+    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
         """(N, W) float32: what follows each of `nodes`; -1 is the text's end and is asked about first, alone."""
 
 
@@ -93,7 +92,7 @@ class TreeBuilder:
     depth: int
     pays: Callable[[float, bool, int], bool]
 
-    def build(self) -> Requesting[GrownTree]:
+    def build(self) -> GrownTree:
         """A tree of at most `nodes` nodes and `depth` levels; may be empty."""
         tree = GrownTree()
         families: list[_Family] = []
@@ -114,7 +113,7 @@ class TreeBuilder:
                 continue
             if reading:
                 together = [index, *self._also(openings, index)]
-                rows = yield from self.branches.below(tree, together)
+                rows = self.branches.below(tree, together)
                 for node, row in zip(together, rows, strict=True):
                     reached = tree.survivals[node] if node >= 0 else 1.0
                     families.append(_Family(node, row, reached))
@@ -169,17 +168,17 @@ class DraftBranches:
         self.committed = committed
         self._places: dict[int, int] = {}  # node of the tree -> index among the nodes read
 
-    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Requesting[Tensor]:
+    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
         """See `Branches`."""
         if list(nodes) == [-1]:
-            return (yield from self.draft.probs_after(self.committed))[None]
+            return (self.draft.probs_after(self.committed))[None]
         for node in nodes:
             self._places[node] = len(self._places)
         # The parent of a node that is read was read before it; -1 stays -1.
         parents = [self._places.get(tree.parents[node], -1) for node in nodes]
         token_ids = [tree.token_ids[node] for node in nodes]
         paths = [tree.path(node) for node in nodes]
-        return (yield from self.draft.probs_below(self.committed, token_ids, parents, paths))
+        return self.draft.probs_below(self.committed, token_ids, parents, paths)
 
 
 class Tree(Drafter):
@@ -199,17 +198,17 @@ class Tree(Drafter):
         self.depth = depth
         self.costly = costly
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
         return self.draft.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Grow a tree on the text."""
         self.draft.follow(committed)
         tree, depth = GrownTree(), min(self.depth, budget)
         if depth > 0:
             builder = TreeBuilder(
-                (yield from self.branches(committed)),
+                (self.branches(committed)),
                 self.calibration,
                 self.draft.pick,
                 self.draft.token,
@@ -218,7 +217,7 @@ class Tree(Drafter):
                 depth,
                 self._pays if self.costly else lambda *_: True,
             )
-            tree = yield from builder.build()
+            tree = builder.build()
         rule = "as far as it pays" if self.costly else "always"
         return Proposal(
             tuple(tree.token_ids),
@@ -231,7 +230,6 @@ class Tree(Drafter):
             reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
         )
 
-    @immediate
     def branches(self, committed: Sequence[int]) -> Branches:
         """Where this step's tree gets its distributions from."""
         return DraftBranches(self.draft, committed)

@@ -1,81 +1,112 @@
-"""The clock of a step: what its own work took, what its passes took, and how long it waited for other runs."""
+"""The times of a run's stages: their own work, their passes, and the wait for other runs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Self
 
-from specdemo.engine.forward import Requesting
+if TYPE_CHECKING:
+    from specdemo.engine.passes import Sharing
 
-Result = TypeVar("Result")
+
+class Cancelled(BaseException):
+    """The run was cancelled; raised where it would request its next pass."""
 
 
-class Lap:
-    """Seconds of work that may ask for passes.
+def never() -> bool:
+    """Report that nothing was cancelled."""
+    return False
 
-    seconds: its own computing and its passes
-    share: the same with each pass divided by the runs that shared it: all together take so much for each run
-    waited: until its passes began, and after their end until it went on
-    runs: that shared the last pass
+
+class Stopwatch:
+    """Measures a block of code that may request passes; blocks may be nested, and no block contains a `yield`.
+
+        with Stopwatch() as watch:
+            logits = reader.logits_after(text)
+        costs.observe_draft(watch.fair_seconds, watch.runs)
+
+    total: seconds from the start of the block to its end
+    waited: the part of them in which other runs had their turn
+    saved: seconds of shared passes that count for the other runs
+    runs: number of runs that shared the last pass
+    drafting, alone, cancelled: apply to the passes of the block, see `Stage`
     """
 
-    __slots__ = ("runs", "seconds", "share", "waited")
+    __slots__ = ("_outer", "_started", "alone", "cancelled", "drafting", "runs", "saved", "total", "waited")  # fmt: skip
 
     def __init__(self) -> None:
-        self.seconds = self.share = self.waited = 0.0
+        self.total = self.waited = self.saved = 0.0
         self.runs = 1
+        self.drafting = self.alone = False
+        self.cancelled: Callable[[], bool] = never
 
-    def of(self, work: Requesting[Result]) -> Requesting[Result]:
-        """Do the work, and add what it takes."""
-        begun = time.perf_counter()
-        try:
-            while True:
-                request = next(work)
-                asked = time.perf_counter()
-                yield request
-                going_on, sharing = time.perf_counter(), request.sharing
-                self.seconds += asked - begun + sharing.seconds
-                self.share += asked - begun + sharing.seconds / sharing.runs
-                self.waited += going_on - asked - sharing.seconds
-                self.runs = sharing.runs
-                begun = going_on
-        except StopIteration as end:
-            own = time.perf_counter() - begun
-            self.seconds += own
-            self.share += own
-            return end.value  # type: ignore[no-any-return]
-        finally:
-            work.close()
+    def __enter__(self) -> Self:
+        self._outer = outer = _current.get()
+        if outer is not None:
+            self._inherit(outer)
+        _current.set(self)
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.total += time.perf_counter() - self._started
+        _current.set(self._outer)
+
+    def _inherit(self, outer: Stopwatch) -> None:
+        self.drafting, self.alone, self.cancelled = outer.drafting, outer.alone, outer.cancelled
+
+    def count(self, sharing: Sharing, seconds: float) -> None:
+        """Count a pass here and in the blocks around it. seconds: from the request until the run continued"""
+        self.waited += seconds - sharing.seconds
+        self.saved += sharing.seconds * (1 - 1 / sharing.runs)
+        self.runs = sharing.runs
+        if self._outer is not None:
+            self._outer.count(sharing, seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the block's own work and of its passes."""
+        return self.total - self.waited
+
+    @property
+    def fair_seconds(self) -> float:
+        """The same with each pass divided by the number of runs that shared it."""
+        return self.seconds - self.saved
 
 
-class StepClock:
-    """Where a step's time goes. No lap spans an event, so a slow viewer cannot change a number.
+class Stage(Stopwatch):
+    """A part of a step of the loop.
 
-    draft, verify: the laps of both stages
-    total: seconds of the step, in which it may have waited for other runs
+    cancelled: checked at the start and before each pass; if it returns true, `Cancelled` is raised
+    drafting, alone: see `ForwardRequest`
     """
 
-    def __init__(self) -> None:
-        self.draft, self.verify = Lap(), Lap()
-        self.total = 0.0
+    __slots__ = ()
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Add the time of a block to the total."""
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.total += time.perf_counter() - begun
+    def __init__(
+        self,
+        cancelled: Callable[[], bool] = never,
+        *,
+        drafting: bool = False,
+        alone: bool = False,
+    ) -> None:
+        super().__init__()
+        self.cancelled, self.drafting, self.alone = cancelled, drafting, alone
 
-    @property
-    def until_judged(self) -> float:
-        """Seconds of verifying, and of waiting for runs that draft or share a pass."""
-        return self.verify.seconds + self.verify.waited + self.draft.waited
+    def __enter__(self) -> Self:
+        if self.cancelled():
+            raise Cancelled
+        return super().__enter__()
 
-    @property
-    def overhead(self) -> float:
-        """Seconds of the step outside drafting, verifying and waiting."""
-        return self.total - self.draft.seconds - self.until_judged
+    def _inherit(self, outer: Stopwatch) -> None:
+        """Keep the stage's own terms."""
+
+
+_current: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)
+
+
+def running() -> Stopwatch | None:
+    """Return the innermost stopwatch of the running code; each thread and each run has its own."""
+    return _current.get()

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from specdemo.engine.forward import answered
 from specdemo.engine.types import LanguageModel, Outcome, Proposal
 
 if TYPE_CHECKING:
@@ -148,8 +147,8 @@ def measure_costs(
     target.rollback(0)
     step, drafting = None, Points()
     if draft is not None:
-        answered(draft.reading([0] * CONTEXT))
-        spent = [_timed(lambda: answered(draft.reading([0]))) for _ in range(6 * repeats)]
+        draft.read([0] * CONTEXT)
+        spent = [_timed(lambda: draft.read([0])) for _ in range(6 * repeats)]
         step = median(spent[repeats:])
         if time.perf_counter() - begun < 2 * PATIENCE:
             drafting = _drafting(draft, step, repeats)
@@ -164,8 +163,8 @@ def glance(target: CachedModel, draft: LanguageModel | None) -> CostProfile:
     target.rollback(0)
     if draft is None:
         return CostProfile(verify)
-    answered(draft.reading([0] * CONTEXT))
-    step = min(_timed(lambda: answered(draft.reading([0]))) for _ in range(2 * REPEATS))
+    draft.read([0] * CONTEXT)
+    step = min(_timed(lambda: draft.read([0])) for _ in range(2 * REPEATS))
     draft.rollback(0)
     return CostProfile(verify, step)
 
@@ -177,7 +176,7 @@ def _drafting(draft: LanguageModel, step: float, repeats: int) -> Points:
     def seconds(rows: int) -> float:
         spent = []
         for _ in range(repeats + 1):
-            spent.append(_timed(lambda: answered(draft.growing([0] * rows, [-1] * rows))))
+            spent.append(_timed(lambda: draft.grow([0] * rows, [-1] * rows)))
             draft.rollback(length)
         return min(spent)
 

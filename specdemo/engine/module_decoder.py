@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from specdemo.config.errors import UserError
 from specdemo.engine.attention import use_shared_heads, windowed
-from specdemo.engine.forward import ForwardInput, ForwardOutput, piece_rows
+from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows
 
 PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
 
@@ -25,7 +25,7 @@ class ModuleDecoder:
         self._windowed = windowed(self.config)
         if self._windowed:
             use_shared_heads(model)  # which forgets along the paths of a tree
-        self.piece = piece_of(self.config, model.device)
+        self.chunk = chunk_of(self.config, model.device)
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
@@ -70,10 +70,10 @@ def additive(seen: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
     return mask[None, None].to(device)
 
 
-def piece_of(config: Any, device: torch.device) -> int:
-    """`piece_rows` of a transformers model. config: of its text part"""
+def chunk_of(config: Any, device: torch.device) -> int:
+    """`chunk_rows` of a transformers model. config: of its text part"""
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    return piece_rows(device.type, config.num_hidden_layers, config.hidden_size, inner)
+    return chunk_rows(device.type, config.num_hidden_layers, config.hidden_size, inner)
 
 
 def finish(device: torch.device) -> None:
@@ -91,11 +91,7 @@ def first_layers(model: Any, count: int) -> Any:
     """
     base: Any = getattr(model, "model", None)
     if not all(hasattr(base, part) for part in PARTS):
-        raise UserError(
-            f"{model.config.model_type} is built differently: its first layers cannot run alone.",
-            unharmed="Every other method works.",
-            advice="Choose another method, or a model such as Llama, SmolLM2 or Qwen.",
-        )
+        raise UserError("exit.unsupported", kind=model.config.model_type)
     part = copy.copy(base)
     # A copy of the table of modules, not of the modules: the model itself stays as it is.
     part._modules = {**base._modules, "layers": base.layers[:count], "norm": nn.Identity()}

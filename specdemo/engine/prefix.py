@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import BlockModel, LanguageModel
 
 
@@ -24,46 +23,46 @@ class PrefixReader:
         self.model = model
         self.cached_ids: list[int] = []
 
-    def logits_after(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+    def logits_after(self, token_ids: Sequence[int]) -> Tensor:
         """returns: (W,) logits that follow a text of at least one token; reads at least its last one."""
         token_ids = list(token_ids)
-        return (yield from self._reading(token_ids, self._roll_back(token_ids, keep_last=False)))
+        return self._read(token_ids, self._roll_back(token_ids, keep_last=False))
 
-    def chain_after(self, token_ids: Sequence[int], plan: DraftPlan) -> Requesting[Chain | None]:
+    def chain_after(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         """A chain after a text of at least one token; None where the model does not draft on its own."""
         token_ids = list(token_ids)
         new_ids = self._roll_back(token_ids, keep_last=False)
-        chain = yield from self.model.drafting(new_ids, plan)
+        chain = self.model.draft(new_ids, plan)
         if chain is not None:
             words = self.model.words
             drafted = [words.token(one) if words else one for one in chain.columns]
             self.cached_ids = token_ids + drafted[:-1]
         return chain
 
-    def probs_after(self, token_ids: Sequence[int], width: int) -> Requesting[Tensor]:
+    def probs_after(self, token_ids: Sequence[int], width: int) -> Tensor:
         """What the model says after a text, at temperature 1: (width,) float32 on the CPU, over the first tokens."""
-        logits = yield from self.logits_after(token_ids)
+        logits = self.logits_after(token_ids)
         probs, words = logits.float().softmax(dim=-1).cpu(), self.model.words
         probs = words.widen(probs[None])[0] if words else probs
         return pad(probs[:width], (0, max(0, width - len(probs))))
 
-    def logits_below(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
-        """Nodes on the text that was asked about last; see `LanguageModel.growing`."""
-        return self.model.growing(token_ids, parents)
+    def logits_below(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Nodes on the text that was asked about last; see `LanguageModel.grow`."""
+        return self.model.grow(token_ids, parents)
 
     def follow(self, committed: Sequence[int]) -> None:
         """A step begins on this text. A model's own words stay read; see `FeatureReader` for one that reads them anew."""
 
-    def prepare(self, token_ids: Sequence[int]) -> Requesting[None]:
+    def prepare(self, token_ids: Sequence[int]) -> None:
         """Read a text ahead of time, so that the first question is cheap."""
         token_ids = list(token_ids)
         if new_ids := self._roll_back(token_ids, keep_last=True):
-            yield from self._reading(token_ids, new_ids)
+            self._read(token_ids, new_ids)
 
-    def _reading(self, token_ids: list[int], new_ids: list[int]) -> Requesting[Tensor]:
-        """Read the rest of a text; where that breaks off, the pieces that were read stay."""
+    def _read(self, token_ids: list[int], new_ids: list[int]) -> Tensor:
+        """Read the rest of a text; if that breaks off, the chunks that were read stay."""
         try:
-            return (yield from self.model.reading(new_ids))
+            return self.model.read(new_ids)
         finally:
             self.cached_ids = token_ids[: self.model.length]
 
@@ -100,12 +99,12 @@ class FeatureReader(PrefixReader):
         super().__init__(cast("LanguageModel", model))
         self._known = 0
 
-    def block_after(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+    def block_after(self, token_ids: Sequence[int]) -> Tensor:
         """What a model that guesses blocks expects after a text. returns: (depth, W) float32 logits"""
         token_ids = list(token_ids)
         new_ids = self._roll_back(token_ids, keep_last=False)
         model = cast("BlockModel", self.model)
-        logits = yield from model.guessing(new_ids)
+        logits = model.guess(new_ids)
         self.cached_ids = token_ids
         return logits
 

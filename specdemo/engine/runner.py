@@ -1,46 +1,75 @@
-"""The one thread that computes: runs take their steps in it, and passes that they ask for together are one."""
+"""The one thread that computes: runs take their steps in it and share their passes."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from specdemo.engine.forward import ForwardRequest, answer_together
+from greenlet import GreenletExit
+
+from specdemo.engine.passes import ForwardRequest, RunStack, run_together
 from specdemo.engine.thread_governor import ThreadGovernor
 from specdemo.trace.events import Event
 
 LOOK_SECONDS = 1 / 20  # between two looks of who need not see each event at once
 
-Steps = Generator[Event | ForwardRequest, None, Any]
-"""A run: events to show, and requests to answer before it goes on."""
-
 
 @dataclass(eq=False)
 class _Run:
-    """A run and who looks at it.
+    """A run and its viewer.
 
-    outbox: its events, then None or what broke it; over: set then
-    request: what it waits for
-    turn: number of the pass in which it last read a piece of a long text
+    outbox: its events, then None or the error that ended it; over: set then
+    closed: set when the viewer has left
+    stack: made in the compute thread; turn: number of the pass in which it last read a chunk of a long text
     """
 
-    steps: Steps
+    events: Iterator[Event]
     outbox: SimpleQueue[Event | BaseException | None] = field(default_factory=SimpleQueue)
     closed: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
-    request: ForwardRequest | None = None
+    stack: RunStack | None = None
+    error: BaseException | None = None
     turn: int = 0
 
     @property
+    def request(self) -> ForwardRequest | None:
+        """The pass that it waits for."""
+        return self.stack.request if self.stack else None
+
+    @property
     def waits(self) -> bool:
-        """Whether it cannot go on yet."""
+        """Whether it cannot continue yet."""
         return self.request is not None and not self.request.done and not self.closed.is_set()
+
+    def advance(self) -> bool:
+        """Run to the next pass. Returns whether the run continues after it."""
+        if self.stack is None:
+            self.stack = RunStack(self._work)
+        if self.closed.is_set():
+            self.stack.close()
+        else:
+            self.stack.resume()
+        if not self.stack.dead:
+            return True
+        self.stack = None
+        self.outbox.put(self.error)
+        self.over.set()
+        return False
+
+    def _work(self) -> None:
+        try:
+            for event in self.events:
+                self.outbox.put(event)
+        except GreenletExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised where the events are read
+            self.error = error
 
 
 class Runner:
@@ -80,13 +109,13 @@ class Runner:
         self._inbox.put((work, result))
         return result.result()
 
-    def run(self, steps: Steps, every: float = 0.0) -> Iterator[Event]:
+    def run(self, events: Iterator[Event], every: float = 0.0) -> Iterator[Event]:
         """The events of a run that goes on in the thread, however slowly they are taken. Closing ends the run.
 
         every: seconds to leave between two looks at what has come. A thread that wakes for each event takes a core
             from the pass each time, and the pass's other threads wait for that one.
         """
-        run = _Run(steps)
+        run = _Run(events)
         self._start()
         self._inbox.put(run)
         ended = begun = False
@@ -119,8 +148,8 @@ class Runner:
         while True:
             try:
                 self._take()
-                self._runs = [run for run in self._runs if run.waits or _advance(run)]
-                self._answer()
+                self._runs = [run for run in self._runs if run.waits or run.advance()]
+                self._run_passes()
             except BaseException as error:  # noqa: BLE001 - nobody else computes: the thread outlives what breaks in it
                 self._break(error)
 
@@ -130,32 +159,32 @@ class Runner:
             if run.request and not run.request.done:
                 run.request.error = RuntimeError(f"the engine stopped: {error!r}")
 
-    def _answer(self) -> None:
+    def _run_passes(self) -> None:
         """Answer what runs wait for: drafts while there are any, else the target's passes and the turn of those who read."""
         waiting = [run.request for run in self._runs if run.request]
-        steps = [request for request in waiting if not request.is_piece]
+        steps = [request for request in waiting if not request.is_chunk]
         drafting = [request for request in steps if request.drafting]
-        for _, group in groupby(sorted(drafting or steps + self._pieces(), key=_kind), key=_kind):
+        for _, group in groupby(sorted(drafting or steps + self._chunks(), key=_kind), key=_kind):
             together = list(group)
             begun = time.perf_counter()
-            answer_together(together)
+            run_together(together)
             if not together[0].drafting:
                 self._governor.observe(together, time.perf_counter() - begun)
 
-    def _pieces(self) -> list[ForwardRequest]:
-        """The pieces whose turn it is: of who waits longest, and of those after that while all are one piece together."""
+    def _chunks(self) -> list[ForwardRequest]:
+        """The chunks whose turn it is: of who waits longest, and of those after that while all are one piece together."""
         self._turns += 1
-        readers = [run for run in self._runs if run.request and run.request.is_piece]
-        pieces: list[ForwardRequest] = []
+        readers = [run for run in self._runs if run.request and run.request.is_chunk]
+        chunks: list[ForwardRequest] = []
         rows = 0
         for run in sorted(readers, key=lambda run: run.turn):
             assert run.request is not None
             rows += len(run.request.input.token_ids)
-            if pieces and rows > pieces[0].decoder.piece:
+            if chunks and rows > chunks[0].decoder.chunk:
                 break
-            pieces.append(run.request)
+            chunks.append(run.request)
             run.turn = self._turns
-        return pieces
+        return chunks
 
     def _take(self) -> None:
         """What has come in; waits for something while there is nothing else to do."""
@@ -177,26 +206,6 @@ def _do(work: Callable[[], Any], result: Future[Any]) -> None:
         result.set_result(work())
     except BaseException as error:  # noqa: BLE001 - raised where the call was made
         result.set_exception(error)
-
-
-def _advance(run: _Run) -> bool:
-    """Take a run to its next request. returns: whether it goes on"""
-    run.request = None
-    try:
-        if run.closed.is_set():
-            run.steps.close()
-        else:
-            for item in run.steps:
-                if isinstance(item, ForwardRequest):
-                    run.request = item
-                    return True
-                run.outbox.put(item)
-    except BaseException as error:  # noqa: BLE001 - raised where the run is looked at
-        run.outbox.put(error)
-    else:
-        run.outbox.put(None)
-    run.over.set()
-    return False
 
 
 def _kind(request: ForwardRequest) -> tuple[int, int, bool, int]:

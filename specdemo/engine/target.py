@@ -11,17 +11,8 @@ from torch import Tensor
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.features import Features
-from specdemo.engine.forward import (
-    Decoder,
-    ForwardInput,
-    ForwardRequest,
-    Requesting,
-    answered,
-    asked,
-    immediate,
-    pieces,
-)
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import Decoder, ForwardInput, ForwardOutput, chunks, request_pass
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
@@ -65,18 +56,13 @@ class CachedModel:
         return int(self.decoder.config.vocab_size)
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens, in pieces. returns: (V,) logits that follow the last of them."""
-        return answered(self.reading(token_ids))
-
-    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
-        """`read` by requests, which a driver may join with those of other runs."""
+        """Append tokens, in chunks. returns: (V,) logits that follow the last of them."""
         logits = torch.empty(0)
         self._forget_grown()
-        for part in pieces(self.length, len(token_ids), self.decoder.piece):
-            piece = token_ids[part]
-            output = yield from self._run(piece, range(-1, len(piece) - 1), rows=1)
-            logits = output.logits[0]
-            self._count(range(len(piece)))
+        for part in chunks(self.length, len(token_ids), self.decoder.chunk):
+            chunk = token_ids[part]
+            logits = self._run(chunk, range(-1, len(chunk) - 1), rows=1).logits[0]
+            self._count(range(len(chunk)))
         return logits
 
     def rollback(self, length: int) -> None:
@@ -85,55 +71,39 @@ class CachedModel:
         self._cache.rollback(length)
         self.features.rollback(length)
 
-    def growing(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
-        """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Read nodes of a tree that follows the cached text; none of them is counted.
 
         parents: index among all nodes grown so far, -1 = follows the text
         returns: (N, V) logits, row i follows node i
         """
         earlier = list(self._grown)
         self._grown += parents
-        output = yield from self._run(token_ids, parents, len(token_ids), earlier)
-        return output.logits
+        return self._run(token_ids, parents, len(token_ids), earlier).logits
 
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """`growing`, answered at once."""
-        return answered(self.growing(token_ids, parents))
-
-    @immediate
-    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
-        """Nothing: it is asked token by token."""
+    def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
+        """Return None: this model drafts token by token."""
         return None
-
-    def lowering(
-        self, layers: int, token_ids: Sequence[int], parents: Sequence[int], earlier: Sequence[int]
-    ) -> Requesting[Tensor]:
-        """States of nodes on the cached text after the first layers; the next pass overwrites their rows.
-
-        layers: how many; earlier: parents of nodes that went through them before
-        returns: (N, H)
-        """
-        tree = [*earlier, *parents]
-        request = self._request(token_ids, tree, len(earlier), answers=0, depth=layers)
-        (states,) = (yield from asked(request)).states
-        self._cache.skip(0)
-        return states
 
     def lower(
         self, layers: int, token_ids: Sequence[int], parents: Sequence[int], earlier: Sequence[int]
     ) -> Tensor:
-        """`lowering`, answered at once."""
-        return answered(self.lowering(layers, token_ids, parents, earlier))
+        """Run nodes on the cached text through the first layers; the next pass overwrites their rows.
+
+        layers: how many; earlier: parents of nodes that went through them before
+        returns: (N, H) their states
+        """
+        tree = [*earlier, *parents]
+        output = self._request(token_ids, tree, len(earlier), answers=0, depth=layers)
+        (states,) = output.states
+        self._cache.skip(0)
+        return states
 
     def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
-        """Answer the pending token and every drafted node in one pass; the cache does not count them yet.
+        """Run the pending token and every drafted node in one pass; the cache does not count them yet.
 
-        returns: logits (1 + N, V), row 0 answers the pending token, row 1 + i node i
+        returns: logits (1 + N, V), row 0 follows the pending token, row 1 + i node i
         """
-        return answered(self.judging(pending_id, proposal))
-
-    def judging(self, pending_id: int, proposal: Proposal) -> Requesting[TargetOutput]:
-        """`forward` by a request, which a driver may join with those of other runs."""
         self._forget_grown()
         parents = [-1, *(parent + 1 for parent in proposal.parents)]
         return self._run([pending_id, *proposal.token_ids], parents, len(parents))
@@ -158,13 +128,12 @@ class CachedModel:
         parents: Sequence[int],
         rows: int,
         earlier: Sequence[int] = (),
-    ) -> Requesting[TargetOutput]:
-        """One pass over nodes that hang on the cached text; logits of the last `rows` nodes.
+    ) -> TargetOutput:
+        """Run one pass over nodes that follow the cached text; logits of the last `rows` nodes.
 
-        earlier: parents of nodes read before that are still in place; `parents` index both together
+        earlier: parents of nodes that were read before and are still in the cache; `parents` index all of them
         """
-        request = self._request(token_ids, [*earlier, *parents], len(earlier), rows)
-        output = yield from asked(request)
+        output = self._request(token_ids, [*earlier, *parents], len(earlier), rows)
         if self._recording:
             with torch.inference_mode():
                 self.features.write(self.length + len(earlier), output.states)
@@ -177,14 +146,14 @@ class CachedModel:
         first: int,
         answers: int,
         depth: int | None = None,
-    ) -> ForwardRequest:
-        """A pass over the nodes of `tree` from `first` on."""
+    ) -> ForwardOutput:
+        """Request a pass over the nodes of `tree` from `first` on."""
         self._cache.skip(first)
         positions = [self.length + below - 1 for below in depths(tree)[first:]]
         reads = self.features.layers if self._recording and depth is None else ()
         seen = self._seen(tree, first)
         rows = ForwardInput(token_ids, positions, seen, self._cache, answers, reads, depth)
-        return ForwardRequest(self.decoder, rows)
+        return request_pass(self.decoder, rows)
 
     def _seen(self, tree: Sequence[int], first: int) -> Tensor | None:
         """What the nodes from `first` on look at, see `ForwardInput`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log2
 
-from specdemo.engine.forward import ForwardRequest
+from specdemo.engine.passes import ForwardRequest
 
 RECENT = 6  # passes over which the strain is averaged
 CROWDED = 2.0  # what one thread alone takes, until it has shown it: times the fastest pass of all together

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
-from specdemo.engine.forward import ALONE, Requesting, Sharing, immediate
+from specdemo.engine.passes import ALONE, Sharing
 from specdemo.trace.events import Status
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ class Proposal:
             node = self.parents[node]
         return path[::-1]
 
+    def paths(self) -> list[list[int]]:
+        """Drafted tokens on the way to the rows of the target's pass: none for row 0, those down to node i for row 1 + i."""
+        nodes = map(self.path_to, range(-1, len(self)))
+        return [[self.token_ids[node] for node in path] for path in nodes]
+
 
 @dataclass(frozen=True, slots=True)
 class TargetOutput:
@@ -156,32 +161,29 @@ class Outcome:
 
 
 class Drafter(Protocol):
-    """Guesses what the target will say next; never decides anything.
+    """Proposes what the target may generate next; never decides anything.
 
-    `start` and `propose` may ask for forward passes of a model, as the target does: they are generators, and the
-    passes of runs that draft at the same time are one. A drafter that asks for none is a plain function under
-    `immediate`. Inherit from this class: only `propose` must be written.
+    `start` and `propose` may use models: runs that draft at the same time share the passes, see `engine.passes`.
+    Inherit from this class: only `propose` must be written.
 
         class Echo(Drafter):
-            @immediate
-            def propose(self, committed, budget):
+                    def propose(self, committed, budget):
                 return Proposal.chain([committed[-1]] * min(budget, 4))
 
         class OneWord(Drafter):
             def propose(self, committed, budget):
-                logits = yield from self.reader.logits_after(committed)
+                logits = self.reader.logits_after(committed)
                 return Proposal.chain([int(logits.argmax())][:budget])
 
     In a run: `start`, then for each step `propose`, `verifying`, `observe`; `close` at the end, also of a run that
     is closed while it waits for a pass. `start` may follow again.
     """
 
-    @immediate
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Begin a run; forget everything of an earlier one that is not a prefix of this prompt."""
         return
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Guess what follows `committed`, at most `budget` tokens deep."""
 
     def verifying(self, proposal: Proposal) -> None:
@@ -198,7 +200,7 @@ class Drafter(Protocol):
 
 
 class TextModel(Protocol):
-    """A model with a cache of its own that can be rolled back. Reading asks for passes, see `Requesting`."""
+    """A model with a cache of its own that can be rolled back."""
 
     @property
     def words(self) -> ReducedVocabulary | None:
@@ -212,7 +214,7 @@ class TextModel(Protocol):
     def memory_bytes(self) -> int:
         """Of the cache and what else is this conversation's own."""
 
-    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+    def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens to the cache. returns: (W,) logits that follow the last of them."""
 
     def rollback(self, length: int) -> None:
@@ -222,14 +224,14 @@ class TextModel(Protocol):
 class LanguageModel(TextModel, Protocol):
     """A causal model that says what follows one token."""
 
-    def growing(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
-        """Read nodes of a tree that hangs on the cached text; `reading` and `rollback` forget them.
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Read nodes of a tree that hangs on the cached text; `read` and `rollback` forget them.
 
         parents: index among all nodes grown so far, -1 = follows the text
         returns: (N, W) logits, row i follows node i
         """
 
-    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Requesting[Chain | None]:
+    def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         """Append tokens and draft after them, without being asked between the drafted tokens.
 
         All drafted tokens but the last are in the cache then. None, and nothing read, where it cannot do that.
@@ -239,5 +241,5 @@ class LanguageModel(TextModel, Protocol):
 class BlockModel(TextModel, Protocol):
     """A model that guesses several positions in one pass; what it returns from reading says nothing."""
 
-    def guessing(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+    def guess(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (depth, W) logits of the positions that follow"""

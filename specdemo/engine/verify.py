@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from specdemo.config.settings import BLOCK, TOKEN
-from specdemo.engine.sampling import ReducedVocabulary, draw, likeliest
+from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, likeliest
 from specdemo.engine.types import Proposal, Verdict
 from specdemo.trace.events import Status
 
@@ -20,6 +20,19 @@ from specdemo.trace.events import Status
 Verifier = Callable[[Proposal, Tensor, torch.Generator], Verdict]
 # Tested nodes: the chance to be kept, and the uniform number that it was tested with.
 Tests = Mapping[int, tuple[float, float]]
+
+
+def verify(
+    proposal: Proposal,
+    shaped_logits: Tensor,
+    shaper: Shaper,
+    verifier: Verifier,
+    generator: torch.Generator,
+) -> Verdict:
+    """Check a proposal greedily, or with `verifier` if the run samples. shaped_logits: (1 + N, V) float32"""
+    if shaper.sampling.greedy:
+        return verify_greedy(proposal, shaped_logits)
+    return verifier(proposal, shaped_logits.softmax(dim=-1), generator)
 
 
 def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:

@@ -1,4 +1,4 @@
-"""Recent plain runs, one of which stands in for the plain run beside a drafted one while others wait."""
+"""Recent plain runs. While other users wait, one of them replaces the plain run that a drafted run is compared with."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from specdemo.config.settings import RunSettings
 from specdemo.trace.events import Event, FinishReason, ModelInfo, RunFinished, RunStarted, StandIn
 from specdemo.trace.metrics import measure
 
-if TYPE_CHECKING:
-    from specdemo.engine.forward import ForwardRequest
-
-MOST_RUNS = 64  # that are remembered, the newest
-FEWEST_TOKENS = 16  # of a run whose rate says something
+MOST_RUNS = 64  # newest runs that are stored
+FEWEST_TOKENS = 16  # minimum length of a run whose rate is meaningful
 RECENT_SECONDS = 900.0
 ALIKE = 2.0  # lengths and companies differ by this factor at most
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What plain runs must have in common for one to stand in for another. together: runs that share passes"""
+    """Properties that must match when one plain run replaces another. together: number of concurrent runs"""
 
     target: ModelInfo
     greedy: bool
@@ -32,7 +28,7 @@ class _Kind:
     together: int
 
     def like(self, other: _Kind) -> bool:
-        """Whether one may stand in for the other."""
+        """Whether one run may replace the other."""
         same = self.target == other.target and self.greedy == other.greedy
         pairs = ((self.tokens, other.tokens), (self.together, other.together))
         return same and all(max(pair) <= ALIKE * min(pair) for pair in pairs)
@@ -63,23 +59,22 @@ class Baselines:
 
     def watch(
         self,
-        lane: Generator[Event | ForwardRequest, None, str],
+        lane: Generator[Event, None, str],
         settings: RunSettings,
         together: int,
-    ) -> Generator[Event | ForwardRequest, None, str]:
-        """The same lane; a plain run that ends by itself is remembered."""
+    ) -> Generator[Event, None, str]:
+        """Yield the events of a run, and store it if it completes."""
         events: list[Event] = []
         with closing(lane):
             while True:
                 try:
-                    item: Any = next(lane)
+                    event = next(lane)
                 except StopIteration as end:
                     self._remember(events, settings, together)
                     answer: str = end.value
                     return answer
-                if isinstance(item, Event):
-                    events.append(item)
-                yield item
+                events.append(event)
+                yield event
 
     def _remember(self, events: list[Event], settings: RunSettings, together: int) -> None:
         if not events or not isinstance(first := events[0], RunStarted):

@@ -1,1 +1,1 @@
-"""What happened in a run: events, their JSON-lines form, and every metric. Standard library only."""
+"""Trace of a run: events, their JSON lines and all metrics. Needs pydantic at most."""

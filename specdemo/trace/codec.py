@@ -1,6 +1,6 @@
-"""The JSON-lines form of events: the wire format, the saved trace and the test fixture are this one text.
+"""JSON lines of events: the wire format, the saved trace and the test fixtures have this one form.
 
-What is read is checked field by field, by the rules of `shapes.py`; assets/view/core/check.js does the same.
+Every field that is read is checked by the declaration in `events`; assets/view/core/check.js checks the same.
 """
 
 from __future__ import annotations
@@ -8,64 +8,46 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from enum import Enum
-from functools import partial
-from itertools import repeat, starmap
-from typing import Any, NoReturn, TypeAlias
+from functools import cache
+from typing import Any, NoReturn
+
+from pydantic import TypeAdapter, ValidationError
 
 from specdemo.trace.events import (
+    DEEPEST,
+    EVENTS,
     SCHEMA_VERSION,
+    Count,
     Drafted,
     Event,
-    Node,
     Origin,
-    RunStarted,
     Verified,
 )
-from specdemo.trace.shapes import (
-    EVENTS,
-    PARTS,
-    Many,
-    Number,
-    Part,
-    Row,
-    Shape,
-    Text,
-)
 
-READABLE = tuple(range(1, SCHEMA_VERSION + 1))
 NAMES = {cls: name for name, cls in EVENTS.items()}
-Rule: TypeAlias = tuple[
-    Callable[[Any], bool], Callable[[Any], Any], str
-]  # takes, converts, what is wrong
-CLOSE = 1e-5  # two numbers that were equal before they were written with seven digits
+READERS: dict[str, TypeAdapter[Event]] = {name: TypeAdapter(cls) for name, cls in EVENTS.items()}
+NUMBER: TypeAdapter[int] = TypeAdapter(Count)
 
 
 class TraceError(ValueError):
-    """A line that is not an event. field: the one that is wrong, as in nodes[3].parent; empty for the whole line"""
+    """A line that is not an event. field: the wrong one, as in nodes[3].parent; empty for the whole line"""
 
     def __init__(self, problem: str, field: str = "") -> None:
         super().__init__(f"{field or 'it'} {problem}")
-        self.problem = problem
-        self.field = field
-
-    def within(self, outer: str) -> TraceError:
-        """The same, said of a field of `outer`."""
-        dot = "." if self.field and not self.field.startswith("[") else ""
-        return TraceError(self.problem, f"{outer}{dot}{self.field}")
 
 
 def encode(event: Event) -> str:
-    """One event as one JSON line without its newline; fields that are None are left out."""
+    """Return an event as one JSON line without its newline; fields that are None are left out."""
     return json.dumps(
-        {"type": NAMES[type(event)], **_plain(event)}, ensure_ascii=False, separators=(",", ":")
+        {"type": NAMES[type(event)], **_json(event)}, ensure_ascii=False, separators=(",", ":")
     )
 
 
 def decode(line: str) -> Event:
-    """One JSON line as an event of this schema. Raises TraceError, and nothing else, when it is not one."""
+    """Return the event of one JSON line. Raises TraceError, and nothing else, if it is not an event."""
     try:
         data = json.loads(line, parse_constant=_no_number)
     except RecursionError:
@@ -77,38 +59,108 @@ def decode(line: str) -> Event:
     kind = data.pop("type", None)
     if not isinstance(kind, str) or kind not in EVENTS:
         raise TraceError(f"must be one of {', '.join(EVENTS)}", "type")
-    cls = EVENTS[kind]
-    if cls is RunStarted:
-        _readable(data.get("schema", SCHEMA_VERSION))
-    event: Event = READERS[cls](data)
+    if kind == "started":
+        _check_schema(data.get("schema", SCHEMA_VERSION))
+    elif kind == "verified":
+        data.setdefault("next", None)
+    try:
+        event = READERS[kind].validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise _trace_error(EVENTS[kind].__name__, first["type"], first["loc"]) from None
     if isinstance(event, Drafted | Verified):
-        _agree(event)
-        return replace(event, nodes=_with_origin(event))
-    return replace(event, schema=SCHEMA_VERSION) if isinstance(event, RunStarted) else event
+        _check_agreement(event)
+    return event
 
 
 def dumps(events: Iterable[Event]) -> str:
-    """Events as JSON lines, each ended by a newline."""
+    """Return events as JSON lines, each ended by a newline."""
     return "".join(encode(event) + "\n" for event in events)
 
 
 def loads(text: str) -> Iterator[Event]:
-    """The events of JSON lines, lazily; raises TraceError at the first bad line."""
+    """Iterate lazily over the events of JSON lines; raises TraceError at the first bad line."""
     return (decode(line) for line in text.split("\n") if line.strip())
 
 
-def _plain(value: Any) -> Any:
+@cache
+def json_schema() -> dict[str, dict[str, Any]]:
+    """JSON Schema of each event and of its parts, by class name."""
+    _, schema = TypeAdapter.json_schemas(
+        [(name, "validation", reader) for name, reader in READERS.items()]
+    )
+    found: dict[str, dict[str, Any]] = schema["$defs"]
+    return found
+
+
+def expected(schema: dict[str, Any]) -> str:
+    """Return what a JSON Schema of one value allows, in words."""
+    match schema:
+        case {"enum": texts}:
+            return f"one of {', '.join(texts)}"
+        case {"type": "integer" | "number" as kind, "minimum": low, "maximum": high}:
+            return f"a {'whole ' if kind == 'integer' else ''}number from {_short(low)} to {_short(high)}"
+        case {"prefixItems": items}:
+            return f"a list of {len(items)} items"
+        case {"type": "array", "maxItems": most}:
+            return f"a list of at most {most} items"
+        case {"additionalProperties": True}:
+            return f"an object of at most {DEEPEST} levels"
+    return {"string": "a text of whole characters", "boolean": "true or false"}.get(
+        schema.get("type", ""), "an object"
+    )
+
+
+def value_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a value that is there, whether or not null may replace it."""
+    allowed = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+    name = allowed[0].get("$ref", "").removeprefix("#/$defs/")
+    return json_schema()[name] if name else allowed[0]
+
+
+def _trace_error(name: str, kind: str, place: tuple[int | str, ...]) -> TraceError:
+    """Return the error for a violation that pydantic found: its type, and its place inside the class `name`."""
+    if kind == "missing" and isinstance(place[-1], int):  # of a list of fixed length
+        kind, place = "too_short", place[:-1]
+    schema, at = json_schema()[name], ""
+    for index, step in enumerate(place):
+        owner = schema
+        at += (
+            f"[{step}]"
+            if isinstance(step, int)
+            else "." + re.sub(r"\W", "?", step, flags=re.A)[:40]
+        )
+        if kind in ("missing", "unexpected_keyword_argument") and index == len(place) - 1:
+            problem = "is missing" if kind == "missing" else f"is no field of {owner['title']}"
+            return TraceError(problem, at.removeprefix("."))
+        schema = value_schema(_inner(schema, step))
+    return TraceError(f"must be {expected(schema)}", at.removeprefix("."))
+
+
+def _inner(schema: dict[str, Any], step: int | str) -> dict[str, Any]:
+    """Return the JSON Schema of an item or a field of a value."""
+    found: dict[str, Any]
+    if isinstance(step, int):
+        found = schema["prefixItems"][step] if "prefixItems" in schema else schema["items"]
+    else:
+        found = (
+            schema["properties"][step] if "properties" in schema else schema["additionalProperties"]
+        )
+    return found
+
+
+def _json(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [_json(item) for item in value]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _json(item) for key, item in value.items()}
     if hasattr(value, "__dataclass_fields__"):
-        pairs = ((f.name, getattr(value, f.name)) for f in fields(value))
-        return {name: _plain(item) for name, item in pairs if item is not None}
+        pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
+        return {name: _json(item) for name, item in pairs if item is not None}
     return value
 
 
@@ -116,90 +168,22 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _readable(schema: object) -> None:
-    """Raise TraceError unless it is a schema to read. Asked first: another schema may have other fields."""
-    number = PARTS[RunStarted]["schema"].shape
-    if not number.takes(schema):
-        raise TraceError(f"must be {number.wanted}", "schema")
-    if schema not in READABLE:
-        raise TraceError(f"{schema:g} is not one of {', '.join(map(str, READABLE))}", "schema")
+def _short(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
-def _converter(shape: Shape) -> Callable[[Any], Any]:
-    """What turns a JSON value that has a shape into the value that events hold."""
-    match shape:
-        case Text(enum=enum) if enum:
-            return {member.value: member for member in enum}.__getitem__
-        case Number():
-            return int if shape.whole else float
-        case Many():
-            return partial(_items, repeat((shape.item.takes, *_rest(shape.item))))
-        case Row():
-            return partial(_items, [(item.takes, *_rest(item)) for item in shape.items])
-        case Part():
-            return _members_of(shape.cls)
-    return _same
-
-
-def _rest(shape: Shape) -> tuple[Callable[[Any], Any], str]:
-    return _converter(shape), f"must be {shape.wanted}"
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _items(rules: Iterable[Rule], values: list[Any]) -> tuple[Any, ...]:
-    found: list[Any] = []
+def _check_schema(schema: object) -> None:
+    """Raise TraceError for a schema that cannot be read. It comes first: another schema may have other fields."""
     try:
-        for (takes, convert, wrong), value in zip(rules, values, strict=False):
-            if not takes(value):
-                raise TraceError(wrong)
-            found.append(convert(value))
-    except TraceError as error:
-        raise error.within(f"[{len(found)}]") from None
-    return tuple(found)
+        number = NUMBER.validate_python(schema)
+    except ValidationError:
+        raise TraceError(f"must be {expected(NUMBER.json_schema())}", "schema") from None
+    if number != SCHEMA_VERSION:
+        raise TraceError(f"{number} cannot be read, only schema {SCHEMA_VERSION}", "schema")
 
 
-def _members_of(cls: type[Any]) -> Callable[[dict[str, Any]], Any]:
-    """What makes an object of a class from its JSON object, each field checked once.
-
-    null stands for a missing value where there may be none.
-    """
-    rules = [
-        (name, member.required, member.empty, member.shape.takes, *_rest(member.shape))
-        for name, member in PARTS[cls].items()
-    ]
-    names = PARTS[cls].keys()
-    missing = {name: None for name, member in PARTS[cls].items() if member.empty}
-
-    def members(data: dict[str, Any]) -> Any:
-        if not data.keys() <= names:
-            name = re.sub(r"[^A-Za-z0-9_]", "?", min(data.keys() - names))[:40]
-            raise TraceError(f"is no field of {cls.__name__}", name)
-        values: dict[str, Any] = {**missing}
-        try:
-            for name, required, empty, takes, convert, wrong in rules:
-                if name not in data or (empty and data[name] is None):
-                    if required:
-                        raise TraceError("is missing")
-                    continue
-                value = data[name]
-                if not takes(value):
-                    raise TraceError(wrong)
-                values[name] = convert(value)
-        except TraceError as error:
-            raise error.within(name) from None
-        return cls(**values)
-
-    return members
-
-
-READERS = {cls: _members_of(cls) for cls in NAMES}
-
-
-def _agree(event: Drafted | Verified) -> None:
-    """Raise TraceError where fields that are right one by one contradict each other."""
+def _check_agreement(event: Drafted | Verified) -> None:
+    """Raise TraceError if fields that are valid one by one contradict each other."""
     nodes = event.nodes
     for index, node in enumerate(nodes):
         if node.parent >= index:
@@ -211,73 +195,11 @@ def _agree(event: Drafted | Verified) -> None:
     if isinstance(event, Drafted):
         return
     above = -1
-    for place, index in enumerate(event.path):
+    for position, index in enumerate(event.path):
         if not 0 <= index < len(nodes) or nodes[index].parent != above:
-            raise TraceError("must be the index of a node below the one before", f"path[{place}]")
+            problem = "must be the index of a node below the one before"
+            raise TraceError(problem, f"path[{position}]")
         above = index
-    for index, thoughts in enumerate(event.places or ()):
-        if thoughts.after >= len(nodes):
+    for index, alternatives in enumerate(event.places or ()):
+        if alternatives.after >= len(nodes):
             raise TraceError("must be the index of a node, or -1", f"places[{index}].after")
-
-
-def _with_origin(event: Drafted | Verified) -> tuple[Node, ...]:
-    """The nodes of a step, those of schema 1 turned into those of schema 2.
-
-    Schema 1 has no `origin`, and writes the drafter's own number as `draft_prob` for every token: that is the
-    `confidence`. All tokens of a step were drawn or all were chosen, and the first token that was tested after
-    each node tells, as nothing had been refused there: a chosen one is kept with its probability p under the
-    target, a drawn one with min(1, p / q). A test without a draw was greedy, so all were chosen. Where the two
-    give the same, and before the verdict, schema 1 cannot say, and `origin` stays None.
-    """
-    nodes = event.nodes
-    if all(node.origin for node in nodes):
-        return nodes
-    said = [
-        node.confidence if node.origin or node.draft_prob is None else node.draft_prob
-        for node in nodes
-    ]
-    origins = (
-        starmap(_origin, _first_tested(zip(nodes, said, strict=True)))
-        if isinstance(event, Verified)
-        else ()
-    )
-    origin = next(filter(None, origins), None)
-    return tuple(
-        node if node.origin else _as(node, confidence, origin)
-        for node, confidence in zip(nodes, said, strict=True)
-    )
-
-
-def _as(node: Node, confidence: float | None, origin: Origin | None) -> Node:
-    """A node of schema 1 in schema 2."""
-    if origin is not Origin.DRAWN:
-        return replace(node, origin=origin, confidence=confidence, draft_prob=None)
-    drawn = None if confidence is None else origin
-    return replace(node, origin=drawn, confidence=confidence, draft_prob=confidence)
-
-
-def _first_tested(
-    nodes: Iterable[tuple[Node, float | None]],
-) -> Iterator[tuple[Node, float | None]]:
-    """Of the nodes below each parent, the one that was tested first."""
-    parents = set()
-    for node, confidence in nodes:
-        if node.accept_prob is not None and node.parent not in parents:
-            parents.add(node.parent)
-            yield node, confidence
-
-
-def _origin(node: Node, confidence: float | None) -> Origin | None:
-    """Whether the tokens of a step were drawn or chosen, by the test of one of them; None where it does not show."""
-    if node.draw is None:
-        return Origin.CHOSEN
-    if node.accept_prob is None or node.target_prob is None:
-        return None
-    chosen = math.isclose(node.accept_prob, node.target_prob, rel_tol=CLOSE)
-    if not confidence:
-        return Origin.CHOSEN if chosen else None
-    kept = min(1.0, node.target_prob / confidence)
-    drawn = math.isclose(node.accept_prob, kept, rel_tol=CLOSE)
-    if chosen == drawn:
-        return None
-    return Origin.CHOSEN if chosen else Origin.DRAWN

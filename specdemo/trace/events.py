@@ -1,56 +1,99 @@
-"""The events of a run: frozen values that the engine emits and that every view, file and metric reads."""
+"""The one declaration of a trace: the events of a run, each field with the values that it may have.
+
+The engine creates these values; files, views and metrics read them. `codec` reads and writes them as JSON lines. The
+types and rules of the page's scripts and the table in docs/trace-format.md are generated from here. Creating an event
+checks nothing; reading one checks every field.
+"""
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema, with_config
+from pydantic_core import core_schema
 
 SCHEMA_VERSION = 2
-LANES = ("plain", "speculative")
-LARGEST_FILE = 16 * 2**20  # bytes of a saved trace: some five thousand steps with every detail
-MOST_ITEMS = 1024  # of any list in a line: nodes of a step, a path, choices of a place
-LARGEST = 2**53 - 1  # whole numbers up to here are exact in JavaScript too
+PLAIN, SPECULATIVE = "plain", "speculative"
+LANES = (PLAIN, SPECULATIVE)
+LARGEST_FILE = 16 * 2**20  # bytes of a saved trace: about five thousand steps with every detail
+MOST_ITEMS = 1024  # of each list in a line: nodes of a step, a path, alternatives at a position
+LARGEST = 2**53 - 1  # JavaScript represents whole numbers up to here exactly
 LONGEST = 10**9  # seconds
+DEEPEST = 32  # levels of lists and objects in `settings`
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which UTF-8 cannot encode
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The numbers that a field may hold, both ends included."""
-
-    low: float
-    high: float
+@dataclass_transform(frozen_default=True)
+def part(cls: type[T]) -> type[T]:
+    """Make a class an event or a part of one: a frozen dataclass that is read without unknown fields."""
+    return with_config(extra="forbid")(dataclass(frozen=True, slots=True)(cls))
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """The texts that a field may hold."""
-
-    texts: tuple[str, ...]
+def _whole(value: object) -> object:
+    """Return 2 for 2.0: JSON does not distinguish them."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Lane = Annotated[str, OneOf(LANES)]
-Count = Annotated[int, Range(0, LARGEST)]
-Index = Annotated[int, Range(-1, MOST_ITEMS - 1)]  # of a node of the step; -1 is the pending token
-Probability = Annotated[float, Range(0, 1 + 1e-6)]  # a sum of float32 may be a hair above 1
-Amount = Annotated[float, Range(0, LARGEST)]
-Seconds = Annotated[float, Range(0, LONGEST)]
-Difference = Annotated[float, Range(-LONGEST, LONGEST)]  # of seconds
+def _plain(value: Any, levels: int = DEEPEST) -> Any:
+    """Return a JSON value of at most `levels` levels with finite numbers and whole characters, or raise ValueError."""
+    if isinstance(value, dict | list):
+        for item in [*value, *value.values()] if isinstance(value, dict) else value:
+            _plain(item, levels - 1)
+        wrong = levels <= 0
+    elif isinstance(value, str):
+        wrong = bool(LONE_SURROGATE.search(value))
+    else:
+        wrong = isinstance(value, int | float) and abs(value) > sys.float_info.max
+    if wrong:
+        raise ValueError
+    return value
+
+
+def _limited(value: object) -> object:
+    """Raise ValueError for a list of too many items before any of them is checked."""
+    if isinstance(value, list) and len(value) > MOST_ITEMS:
+        raise ValueError
+    return value
+
+
+def _number(low: float, high: float) -> Any:
+    return Field(strict=True, ge=low, le=high)
+
+
+Many = Annotated[tuple[T, ...], Field(max_length=MOST_ITEMS), BeforeValidator(_limited)]
+Text = Annotated[
+    str, Field(max_length=LARGEST_FILE)
+]  # the limit makes pydantic check the characters
+Lane = Annotated[str, GetPydanticSchema(lambda *_: core_schema.literal_schema([*LANES]))]
+Flag = Annotated[bool, Field(strict=True)]
+Free = Annotated[dict[str, object], AfterValidator(_plain)]
+Count = Annotated[int, _number(0, LARGEST), BeforeValidator(_whole)]
+# Index of a node of the step; -1 is the pending token.
+Index = Annotated[int, _number(-1, MOST_ITEMS - 1), BeforeValidator(_whole)]
+Probability = Annotated[float, _number(0, 1 + 1e-6)]  # a sum of float32 may be slightly above 1
+Amount = Annotated[float, _number(0, LARGEST)]
+Seconds = Annotated[float, _number(0, LONGEST)]
+SecondsDifference = Annotated[float, _number(-LONGEST, LONGEST)]
+Finite = Annotated[float, _number(-LARGEST, LARGEST)]
 
 
 class Status(StrEnum):
-    """What became of a token. One enumeration for colours, tables and tests."""
+    """Fate of a token. One enumeration for colours, tables and tests."""
 
-    DRAFTED = "drafted"  # proposed, not judged yet
-    ACCEPTED = "accepted"  # proposed and kept
-    REJECTED = "rejected"  # proposed, tested and refused
-    UNREACHED = "unreached"  # proposed, never tested: an ancestor was refused or a sibling was kept
-    CORRECTION = "correction"  # the target's own token in place of a refused one
-    BONUS = "bonus"  # the target's own token after a draft that was kept whole
+    DRAFTED = "drafted"  # proposed, not verified yet
+    ACCEPTED = "accepted"  # proposed and accepted
+    REJECTED = "rejected"  # proposed, tested and rejected
+    UNREACHED = (
+        "unreached"  # proposed, never tested: an ancestor was rejected or a sibling was accepted
+    )
+    CORRECTION = "correction"  # the target's own token in place of a rejected one
+    BONUS = "bonus"  # the target's own token after a draft that was accepted completely
     PLAIN = "plain"  # the target's own token in a step without a draft
-
-
-PLAIN, SPECULATIVE = "plain", "speculative"  # the lanes of a run
 
 
 class FinishReason(StrEnum):
@@ -62,30 +105,31 @@ class FinishReason(StrEnum):
 
 
 class Origin(StrEnum):
-    """How a drafter came to a token."""
+    """How a drafter selected a token."""
 
-    DRAWN = "drawn"  # by chance, from the drafter's distribution
-    CHOSEN = "chosen"  # without chance: the likeliest, or a copy of earlier text
+    DRAWN = "drawn"  # sampled from the drafter's distribution
+    CHOSEN = "chosen"  # without chance: the most likely token, or a copy of earlier text
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class Node:
     """One drafted token, or the target's own token at the end of a step.
 
     parent: index of the parent among the step's nodes; -1 follows the pending token
     target_prob: probability under the target, after temperature, top-k, top-p and repetition penalty
-    draft_prob: probability q with which a drawn token was drawn, siblings drawn before it taken out; the
-        target keeps it with min(1, p / q), or as part of a block. None for every other token: a chosen one counts as drawn with 1
-    accept_prob: probability with which it was kept; draw: the uniform number it was tested with
-    survival: chance to be kept with all before it, as foreseen before it was judged
-    confidence: the drafter's own number for the token, its probability or an estimate; decides nothing
-    origin: None for the target's own token, and where a trace of schema 1 cannot say
-    block_prob: where the draft was judged as a block, the probability with which this token and all before it were
-        kept, given the whole draft; accept_prob is then its share of the one before
+    draft_prob: probability q with which a drawn token was drawn, without the siblings drawn before it; the
+        target accepts it with min(1, p / q), or as part of a block. None for all other tokens: a chosen one counts
+        as drawn with probability 1
+    accept_prob: probability with which it was accepted; draw: the uniform number that it was tested with
+    survival: probability that it and all tokens before it are accepted, estimated before the verification
+    confidence: the drafter's own number for the token, its probability or an estimate; it decides nothing
+    origin: None for the target's own token, and in some recordings of the first trace format
+    block_prob: if the draft was verified as a block, the probability with which this token and all before it were
+        accepted, given the whole draft; accept_prob is then its ratio to the one before
     """
 
     token_id: Count
-    text: str = ""
+    text: Text = ""
     parent: Index = -1
     status: Status = Status.DRAFTED
     target_prob: Probability | None = None
@@ -98,50 +142,58 @@ class Node:
     block_prob: Probability | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class Choice:
-    """A token that could have stood at a place, and its probability there."""
+    """A token that is possible at a position, and its probability there."""
 
     token_id: Count
     prob: Probability
-    text: str = ""
+    text: Text = ""
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class Place:
-    """What was thought of the token that follows a node of a step, likeliest first; a few of the whole distribution.
+    """The most likely tokens after a node of a step, in descending order; a few of the whole distribution.
 
     after: index of the node, -1 for the pending token
-    target, draft: shaped as the token was drawn, at temperature 1 when decoding is greedy; the draft's is
-        missing where nothing was drafted or the drafter has no distribution
-    residual: what the target's own token was drawn from after a refusal
+    target, draft: as the token was drawn, at temperature 1 when decoding is greedy; `draft` is empty if
+        nothing was drafted or the drafter has no distribution
+    residual: distribution that the target's own token was drawn from after a rejection
     """
 
     after: Index
-    target: tuple[Choice, ...]
-    draft: tuple[Choice, ...] = ()
-    residual: tuple[Choice, ...] = ()
+    target: Many[Choice]
+    draft: Many[Choice] = ()
+    residual: Many[Choice] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@part
+class Reason:
+    """One reason why a step drafted what it did: a key of the strings in `reasons`, and the numbers that it contains."""
+
+    code: Text
+    values: dict[Text, Finite] = field(default_factory=dict)
+
+
+@part
 class ModelInfo:
-    """Which weights ran, and how.
+    """Weights of a run and how they were computed.
 
-    precision: nf4, int8, bf16 or fp32; kernel: the arithmetic path taken, in words
+    precision: nf4, int8, bf16 or fp32; kernel: description of the arithmetic path
     """
 
-    name: str
-    revision: str = ""
-    precision: str = ""
-    kernel: str = ""
+    name: Text
+    revision: Text = ""
+    precision: Text = ""
+    kernel: Text = ""
     parameters: Count = 0
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class StandIn:
-    """A plain run of another prompt, in place of one that was not run beside this lane because others waited.
+    """Plain run of another prompt, used as the baseline if other users waited and none was run with this lane.
 
-    age_seconds: how long before this lane it ended
+    age_seconds: time from its end to the start of this lane
     """
 
     tokens_per_second: Amount
@@ -150,82 +202,92 @@ class StandIn:
     age_seconds: Seconds
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class RunStarted:
-    """First event of a lane. `prompt_tokens` counts the whole context, `cached_tokens` what was reused."""
+    """First event of a lane.
+
+    prompt_tokens: length of the whole context; cached_tokens: how many of them were reused
+    started_at: ISO 8601, UTC
+    lossy: whether the method changes the target's answer, by design
+    verify_costs: (rows, seconds) of a target pass, measured; draft_cost: seconds of one draft step, measured
+    history: fraction of drafted tokens that was accepted in this user's earlier runs of the method
+    stand_in: the baseline if no plain lane was run
+    """
 
     lane: Lane
-    method: str
-    prompt: str
-    settings: dict[str, object]
+    method: Text
+    prompt: Text
+    settings: Free
     target: ModelInfo
     draft: ModelInfo | None = None
     prompt_tokens: Count = 0
     cached_tokens: Count = 0
     prefill_seconds: Seconds = 0.0
-    machine: str = ""
-    started_at: str = ""  # ISO 8601, UTC
-    lossy: bool = False  # the method changes what the target would say, on purpose
-    verify_costs: tuple[
-        tuple[Count, Seconds], ...
-    ] = ()  # (rows, seconds) of a target pass, measured
-    draft_cost: Seconds | None = None  # seconds of one draft step, measured
-    history: tuple[
-        Probability, ...
-    ] = ()  # accepted share of this visitor's earlier runs of the method
-    stand_in: StandIn | None = None  # what the lane is compared with where no plain one was run
+    machine: Text = ""
+    started_at: Text = ""
+    lossy: Flag = False
+    verify_costs: Many[tuple[Count, Seconds]] = ()
+    draft_cost: Seconds | None = None
+    history: Many[Probability] = ()
+    stand_in: StandIn | None = None
     schema: Count = SCHEMA_VERSION
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class Drafted:
-    """A proposal, before it was judged. `lookahead` is what the policy allowed, `reason` why.
+    """A proposal before its verification.
 
-    source: which drafter it came from, where a method chooses among several
-    expected_tokens, expected_seconds: what the cost model foresaw for this step, its own token included
-    hit: whether the draft had been prepared while the target was busy; None where none is
-    saved_seconds: drafting time that the target's pass hid
+    lookahead: number of tokens that the policy allowed
+    reason: why, as a sentence; empty in traces that have `reasons`
+    source: the drafter that it came from, if the method selects among several
+    expected_tokens, expected_seconds: forecast of the cost model for this step, the target's own token included
+    hit: whether the draft had been prepared while the target was busy; None if none is prepared
+    saved_seconds: drafting time hidden by the target's pass
+    reasons: why, each as a code with its numbers
     """
 
     lane: Lane
     step: Count
     lookahead: Count
-    reason: str
-    nodes: tuple[Node, ...]
+    reason: Text
+    nodes: Many[Node]
     draft_seconds: Seconds
-    source: str = ""
+    source: Text = ""
     expected_tokens: Amount | None = None
     expected_seconds: Seconds | None = None
-    hit: bool | None = None
+    hit: Flag | None = None
     saved_seconds: Seconds | None = None
+    reasons: Many[Reason] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class Verified:
-    """A judged proposal: `path` are the kept nodes, root first; `next` is the target's own token.
+    """The same proposal after its verification.
 
-    `elapsed_seconds` is decoding time since the prompt was read: laps of the engine, never of a viewer.
-    `next` is None only when the draft itself ended the run (end of answer, or limit reached).
-    `runs` shared the target's pass of this step; None when it was alone.
-    `places` along the kept path, when the run was asked for detail.
+    path: indices of the accepted nodes, root first
+    next: the target's own token; None only if the draft itself ended the run (end of the answer, or the limit)
+    overhead_seconds: the rest of the step; rounding may make it negative
+    elapsed_seconds: decoding time since the prompt was read, measured in the engine, never by a viewer
+    runs: number of runs that shared the target's pass of this step; None when it was alone
+    places: alternatives along the accepted path, if the run records details
     """
 
     lane: Lane
     step: Count
-    nodes: tuple[Node, ...]
-    path: tuple[Index, ...]
+    nodes: Many[Node]
+    path: Many[Index]
     next: Node | None
     draft_seconds: Seconds
     verify_seconds: Seconds
-    overhead_seconds: Difference  # what is left of the step; rounding may put it below zero
+    overhead_seconds: SecondsDifference
     elapsed_seconds: Seconds
     runs: Count | None = None
-    places: tuple[Place, ...] | None = None
+    places: Many[Place] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class RunFinished:
-    """Last event of a lane that ended by itself or by the user's wish."""
+    """Last event of a lane that ended normally or was cancelled."""
 
     lane: Lane
     reason: FinishReason
@@ -233,27 +295,34 @@ class RunFinished:
     elapsed_seconds: Seconds
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class RunFailed:
-    """Last event of a lane that broke: one sentence each on what happened, what is unharmed, what to do."""
+    """Last event of a lane that failed: one sentence each about what failed, what is unaffected and what to do."""
 
     lane: Lane
-    message: str
-    unharmed: str = ""
-    advice: str = ""
+    message: Text
+    unharmed: Text = ""
+    advice: Text = ""
 
 
 Event = RunStarted | Drafted | Verified | RunFinished | RunFailed
+EVENTS: dict[str, type[Event]] = {
+    "started": RunStarted,
+    "drafted": Drafted,
+    "verified": Verified,
+    "finished": RunFinished,
+    "failed": RunFailed,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A recorded run: its events in order. Equal by content."""
+    """Events of a recorded run, in order. Equal by content."""
 
-    events: tuple[Event, ...] = field(default=())
+    events: tuple[Event, ...] = ()
 
     def lane(self, name: str) -> Trace:
-        """The events of one lane."""
+        """Return the events of one lane."""
         return Trace(tuple(event for event in self.events if event.lane == name))
 
     @property

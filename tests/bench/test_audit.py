@@ -33,7 +33,7 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.engine.verify import verify_sampling
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.work.judges import judge_greedy, judge_sampling, reread
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import output_ids
@@ -61,7 +61,7 @@ class Sampler(Drafter):
     def propose(self, committed, budget):
         drafted, rows, confidences = [], [], []
         while len(drafted) < min(3, budget):
-            logits = yield from self.reader.logits_after([*committed, *drafted])
+            logits = self.reader.logits_after([*committed, *drafted])
             probs = self.shaper.probs(logits[None], committed, [drafted])[0]
             greedy = self.shaper.sampling.greedy
             drafted.append(int(probs.argmax()) if greedy else draw(probs, self.generator))

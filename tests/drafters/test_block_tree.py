@@ -8,7 +8,6 @@ from conftest import bound_target, drafter_for, innermost, open_draft
 
 from specdemo.config.settings import Sampling
 from specdemo.engine.cost import CostProfile
-from specdemo.engine.forward import answered
 
 TEXT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 DEPTH = 4
@@ -24,15 +23,15 @@ def opened(draft_weights):
             **{"policy": "constant", "lookahead": DEPTH, "nodes": 40, **changes},
         )  # fmt: skip
         bound_target(drafter).read(TEXT[:-1])
-        answered(drafter.start(TEXT))
+        drafter.start(TEXT)
         return drafter
 
     return open_method
 
 
 def test_the_chain_of_the_same_block_is_a_path_of_the_tree(opened):
-    chain = answered(opened("block").propose(TEXT, 30))
-    tree = answered(opened("block_tree").propose(TEXT, 30))
+    chain = opened("block").propose(TEXT, 30)
+    tree = opened("block_tree").propose(TEXT, 30)
     assert len(chain) == DEPTH
     assert len(tree) == 40
     node = -1
@@ -47,11 +46,11 @@ def test_the_chain_of_the_same_block_is_a_path_of_the_tree(opened):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_guesses_below_a_branch_are_the_block_s_corrected_by_its_last_word(opened, temperature):
     drafter = opened("block_tree", temperature)
-    proposal = answered(drafter.propose(TEXT, 30))
+    proposal = drafter.propose(TEXT, 30)
     block = innermost(drafter).block
     markov, columns = block.model.weights.markov, block.model.weights.words.column_of
     drafter = opened("block_tree", temperature)
-    logits = answered(innermost(drafter).block.guess(TEXT))
+    logits = innermost(drafter).block.guess(TEXT)
     parents = set(proposal.parents)
     assert len(parents) > 3
     for parent in parents:
@@ -74,16 +73,16 @@ def test_a_step_asks_for_one_pass_whatever_its_tree(opened):
         return guess(committed)
 
     inner.block.guess = counted
-    assert len(answered(inner.propose(TEXT, 30))) == 40
+    assert len(inner.propose(TEXT, 30)) == 40
     assert passes == [len(TEXT)]
-    assert not len(answered(inner.propose(TEXT, 0)))
+    assert not len(inner.propose(TEXT, 0))
     assert passes == [len(TEXT)]
     assert 0 < inner.reading_seconds < 1
 
 
 def test_a_node_that_does_not_pay_is_left_out(opened):
-    always = answered(opened("block_tree").propose(TEXT, 30))
-    paid = answered(opened("block_tree", policy="cost").propose(TEXT, 30))
+    always = opened("block_tree").propose(TEXT, 30)
+    paid = opened("block_tree", policy="cost").propose(TEXT, 30)
     assert 0 < len(paid) < len(always)
 
 
@@ -93,4 +92,4 @@ def test_its_budget_is_what_the_ladder_gives_for_nothing(opened, free):
     ladder = ((1, 0.02), (1 + free, 0.02), (2 + free, 2.0), (64, 100.0))
     inner.costs.profile = CostProfile(ladder, 0.002)
     inner.observe_reading = lambda *_: None  # what reading took on this machine
-    assert len(answered(inner.propose(TEXT, 30))) == free
+    assert len(inner.propose(TEXT, 30)) == free

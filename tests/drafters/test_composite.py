@@ -14,7 +14,7 @@ from specdemo.drafters.oracle import Scripted
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.forecast import Forecast
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.forward import ALONE, Sharing, answered, immediate
+from specdemo.engine.passes import ALONE, Sharing
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
 
@@ -29,10 +29,10 @@ def guesses(count, confidence=0.8):
 
 def live(drafter, costs, steps, kept, step_seconds, sharing=ALONE):
     """Run steps with made-up laps. kept: accepted tokens by source; step_seconds: one draft step by source."""
-    answered(drafter.start([1]))
+    drafter.start([1])
     sources = []
     for _ in range(steps):
-        proposal = answered(drafter.propose([1], 30))
+        proposal = drafter.propose([1], 30)
         source = proposal.source
         sources.append(source)
         path = tuple(range(min(len(proposal), kept.get(source, 0))))
@@ -80,7 +80,7 @@ def test_auto_judges_a_model_by_chances_not_by_luck():
     costs = Costs(PROFILE)
     lucky, unlucky = (Arm("draft_model", guesses(1)) for _ in range(2))
     for arm, path in ((lucky, (0,)), (unlucky, ())):
-        proposal = answered(arm.propose([1], 30, costs))
+        proposal = arm.propose([1], 30, costs)
         verdict = Verdict(path, 99, Status.BONUS, (0.5,))
         arm.observe(Outcome((*path, 99), proposal, verdict, 0.001, 0.01), costs)
     assert lucky.rate == unlucky.rate
@@ -92,7 +92,7 @@ def test_auto_decodes_plainly_when_drafting_loses_and_says_why():
     sources = live(chooser, costs, 200, {"draft_model": 0}, {"draft_model": 0.004})
     assert Counter(sources[20:])["plain"] > 160
     assert "draft_model" in sources[100:]  # a trial now and then
-    proposal = answered(chooser.propose([1], 30))
+    proposal = chooser.propose([1], 30)
     assert "plain" in proposal.reason
     assert "tokens/s" in proposal.reason
 
@@ -109,26 +109,26 @@ def test_auto_takes_a_good_copy_and_drops_a_bad_one():
 
 def test_auto_does_not_begin_a_model_that_company_makes_too_dear():
     costs, model, begun = Costs(PROFILE, together=8), guesses(3), []
-    model.start = immediate(begun.append)
+    model.start = begun.append
     chooser = auto(costs, draft_model=model)
     assert set(live(chooser, costs, 5, {}, {}, Sharing(runs=8))) == {"plain"}
     assert not begun
     costs.together = 1  # the others have gone
-    assert answered(chooser.propose([1, 2], 30)).source == "draft_model"
-    assert answered(chooser.propose([1, 2], 30)).source == "draft_model"
+    assert chooser.propose([1, 2], 30).source == "draft_model"
+    assert chooser.propose([1, 2], 30).source == "draft_model"
     assert begun == [[1, 2]]
 
 
 @pytest.mark.parametrize(("left", "reads"), [(4, False), (400, True)])
 def test_auto_in_company_reads_a_long_text_only_for_an_answer_that_repays_it(left, reads):
     costs, model, begun = Costs(ARITHMETIC, together=8), guesses(3), []
-    model.start = immediate(begun.append)
+    model.start = begun.append
     chooser = auto(costs, draft_model=model)
     text = list(range(300))
-    answered(chooser.start(text))
+    chooser.start(text)
     costs.together = 2  # the others have gone
     for _ in range(5):
-        answered(chooser.propose(text, left))
+        chooser.propose(text, left)
     assert bool(begun) == reads
 
 
@@ -161,10 +161,10 @@ def in_company(profile, runs, *, kept, steps=120):
     """A run of auto among others that do the same: tokens a second over plain decoding's, by the profile's own costs."""
     costs, model, copier = Costs(profile, runs), Costly(3), Costly(0)
     chooser = Auto([Arm("ngram", copier)], Arm("draft_model", model), costs)
-    answered(chooser.start([1]))
+    chooser.start([1])
     tokens = seconds = 0.0
     for _ in range(steps):
-        drafted = len(proposal := answered(chooser.propose([1], 30)))
+        drafted = len(proposal := chooser.propose([1], 30))
         path = tuple(range(min(kept, drafted)))
         drafting = drafted * profile.draft_growth(runs) * profile.draft_step
         rows = runs * (1 + drafted)
@@ -210,26 +210,26 @@ def test_auto_follows_the_company_as_runs_come_and_go():
             (9,), Proposal(), Verdict((), 9, Status.PLAIN), 0.0, 0.0189 * costs.scale, Sharing(8, 8)
         )
     )
-    sources = [answered(chooser.propose([1], 30)).source for _ in range(10)]
+    sources = [chooser.propose([1], 30).source for _ in range(10)]
     assert set(sources) == {"plain"}
     costs.together = 1
-    assert answered(chooser.propose([1], 30)).source == "draft_model"
+    assert chooser.propose([1], 30).source == "draft_model"
 
 
 def test_who_came_while_the_target_read_a_prompt_is_reckoned_with():
     """A run begins alone; seven others have come by the time at which the draft model would read the prompt."""
     costs, model, begun = Costs(ARITHMETIC), guesses(3), []
-    model.start = immediate(begun.append)
+    model.start = begun.append
     drafter = Forecast(auto(costs, draft_model=model), costs, Calibration(), 0.0, lambda: 8)
-    answered(drafter.start([1, 2]))
+    drafter.start([1, 2])
     assert not begun
-    assert answered(drafter.propose([1, 2], 30)).source == "plain"
+    assert drafter.propose([1, 2], 30).source == "plain"
 
 
 def test_in_company_a_step_counts_for_what_it_would_take_if_all_did_the_same():
     costs = Costs(PROFILE, together=8)
     arm = Arm("draft_model", guesses(2))
-    proposal = answered(arm.propose([1], 30, costs))
+    proposal = arm.propose([1], 30, costs)
     verdict = Verdict((0,), 99, Status.BONUS, (0.5, 0.5))
     arm.observe(Outcome((0, 99), proposal, verdict, 0.001, 0.01, Sharing(runs=8)), costs)
     assert arm.seconds == proposal.expected_seconds == costs.verify_seconds(2)

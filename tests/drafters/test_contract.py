@@ -27,7 +27,6 @@ from tiny_published import published
 from specdemo.config.settings import POLICIES, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.drafters.oracle import Scripted
-from specdemo.engine.forward import answered, immediate
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
@@ -97,13 +96,13 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
     )
     target = bound_target(drafter)
     answer = [*PROMPT, *PROMPT]  # a text that copies itself, so that copying methods draft too
-    answered(drafter.start(PROMPT))
+    drafter.start(PROMPT)
     seen = 0
     for place, budget in enumerate([0, 1, 2, 3, 5, 9, 30, 0, 1], start=len(PROMPT)):
         if target:  # states of all but the pending token are there
             target.rollback(0)
             target.read(answer[: place - 1])
-        proposal = answered(drafter.propose(answer[:place], budget))
+        proposal = drafter.propose(answer[:place], budget)
         seen += len(proposal)
         levels = depths(proposal.parents)
         assert max(levels, default=0) <= min(budget, 24)
@@ -185,11 +184,8 @@ def test_a_second_run_starts_clean(target_weights, draft_weights, method):
     if method in ("draft_model", "parallel", "quantised_self", "retrieval"):  # remember nothing
         fresh = drafter_for(method, open_draft(draft_weights), policy="constant", lookahead=4)
         for drafter in (used, fresh):
-            answered(drafter.start(PROMPT))
-        assert (
-            answered(used.propose(PROMPT, 8)).token_ids
-            == answered(fresh.propose(PROMPT, 8)).token_ids
-        )
+            drafter.start(PROMPT)
+        assert used.propose(PROMPT, 8).token_ids == fresh.propose(PROMPT, 8).token_ids
 
 
 @pytest.mark.parametrize("stop_at", [3, 5, 6])
@@ -286,8 +282,8 @@ class Table:
             torch.stack([self.row([*self.ids, pending_id, *text]) for text in texts])
         )
 
-    reading, growing, judging = immediate(read), immediate(grow), immediate(forward)
-    drafting = immediate(lambda *_: None)
+    def draft(self, token_ids, plan):
+        return None
 
     def keep(self, path):
         self.ids += [self.step[0], *(self.step[node + 1] for node in path)]
@@ -374,10 +370,10 @@ def test_greedy_output_with_a_published_drafter_is_that_of_transformers(
     assert output_ids(events) == reference_greedy(target_weights, PROMPT, 24)
     trained = drafter_for(name, open_draft(draft_weights), policy="constant", lookahead=3)
     for one in (drafter, trained):
-        answered(one.start(PROMPT))
+        one.start(PROMPT)
         bound_target(one).rollback(0)
         bound_target(one).read(PROMPT[:-1])
-    drafts = [answered(one.propose(PROMPT, 8)).token_ids for one in (drafter, trained)]
+    drafts = [one.propose(PROMPT, 8).token_ids for one in (drafter, trained)]
     assert drafts[0]
     assert drafts[0] != drafts[1]
 

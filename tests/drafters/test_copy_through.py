@@ -23,7 +23,6 @@ from specdemo.drafters.ngram import NGRAM
 from specdemo.drafters.oracle import Scripted
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.forward import answered
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Drafted, Origin, Status
 from specdemo.trace.metrics import output_ids
@@ -59,12 +58,12 @@ def behind(model, profile=FREE, most=None):
     costs = Costs(profile)
     arm, calibration = Arm("draft_model", model), Calibration(NGRAM.prior.greedy)
     drafter = CopyThrough(arm, Through(SuffixAutomaton(), calibration, costs, most))
-    answered(drafter.start(TEXT))
+    drafter.start(TEXT)
     return drafter
 
 
 def test_what_followed_the_end_of_a_draft_is_copied_behind_it():
-    proposal = answered(behind(Says(2, 3)).propose(TEXT, 30))
+    proposal = behind(Says(2, 3)).propose(TEXT, 30)
     assert proposal.token_ids[:8] == (2, 3, 4, 5, 6, 7, 8, 9)
     assert proposal.chained
     assert proposal.source == "copy_through"
@@ -74,49 +73,47 @@ def test_what_followed_the_end_of_a_draft_is_copied_behind_it():
     )
     assert list(proposal.survivals) == sorted(proposal.survivals, reverse=True)
     assert proposal.expected_tokens == pytest.approx(1 + sum(proposal.survivals))
-    assert answered(behind(Says(2, 3)).propose(TEXT, 4)).token_ids == (2, 3, 4, 5)
-    assert answered(behind(Says(2, 3), most=3).propose(TEXT, 30)).token_ids == (2, 3, 4, 5, 6)
+    assert behind(Says(2, 3)).propose(TEXT, 4).token_ids == (2, 3, 4, 5)
+    assert behind(Says(2, 3), most=3).propose(TEXT, 30).token_ids == (2, 3, 4, 5, 6)
 
 
 @pytest.mark.parametrize("drafted", [(3, 2), (8,), ()])
 def test_where_the_end_never_stood_the_draft_stays_what_it_is(drafted):
     drafter = behind(Says(*drafted))
-    alone = answered(drafter.model.propose(TEXT, 30, drafter.through.costs))
-    assert answered(drafter.propose(TEXT, 30)) == alone
+    alone = drafter.model.propose(TEXT, 30, drafter.through.costs)
+    assert drafter.propose(TEXT, 30) == alone
 
 
 def test_a_draft_that_fills_its_budget_or_is_long_stays_what_it_is():
-    assert answered(behind(Says(2, 3)).propose(TEXT, 2)).token_ids == (2, 3)
-    assert answered(behind(Says(*[2, 3] * 15)).propose(TEXT, 60)).token_ids == (2, 3) * 15
+    assert behind(Says(2, 3)).propose(TEXT, 2).token_ids == (2, 3)
+    assert behind(Says(*[2, 3] * 15)).propose(TEXT, 60).token_ids == (2, 3) * 15
 
 
 def test_a_tree_is_no_draft_to_copy_after():
     tree = Proposal((2, 3), (-1, -1), confidences=(0.9, 0.9))
-    proposal = answered(behind(Scripted(lambda *_: tree)).propose(TEXT, 30))
+    proposal = behind(Scripted(lambda *_: tree)).propose(TEXT, 30)
     assert proposal.token_ids == tree.token_ids
 
 
 def test_copies_alone_where_nothing_was_drafted_are_those_of_the_text():
     drafter, text = behind(Says()), [*TEXT, 2, 3]
-    proposal = answered(drafter.propose(text, 30))
+    proposal = drafter.propose(text, 30)
     assert proposal.token_ids[:3] == (4, 5, 6)
     assert (proposal.source, proposal.draft_probs) == ("ngram", None)
 
 
 def test_as_many_are_copied_as_pay_for_their_rows():
-    free, dear = (
-        len(answered(behind(Says(2, 3), profile).propose(TEXT, 30))) for profile in (FREE, DEAR)
-    )
+    free, dear = (len(behind(Says(2, 3), profile).propose(TEXT, 30)) for profile in (FREE, DEAR))
     assert free > dear == 2
     # What is unlikely to be reached is not worth a row, however good the copy.
     unsure = Says(2, 3)
     drafter = behind(unsure, PROFILE)
-    sure = len(answered(drafter.propose(TEXT, 30)))
+    sure = len(drafter.propose(TEXT, 30))
     for _ in range(40):
         drafter.model.calibration.observe(
-            judged(answered(drafter.model.propose(TEXT, 2, drafter.through.costs)), 0)
+            judged(drafter.model.propose(TEXT, 2, drafter.through.costs), 0)
         )
-    assert len(answered(drafter.propose(TEXT, 30))) < sure
+    assert len(drafter.propose(TEXT, 30)) < sure
 
 
 def judged(proposal, kept):
@@ -135,7 +132,7 @@ def test_each_learns_from_its_own_part(kept):
     model = Says(2, 3)
     drafter = behind(model, most=4)
     copies = drafter.through.calibration.mean
-    drafter.observe(judged(answered(drafter.propose(TEXT, 30)), kept))
+    drafter.observe(judged(drafter.propose(TEXT, 30), kept))
     (heard,) = model.heard
     assert heard.proposal.token_ids == (2, 3)
     assert heard.verdict.path == tuple(range(min(kept, 2)))
@@ -190,27 +187,27 @@ def auto_behind(model, profile):
     through = Through(SuffixAutomaton(), Calibration(NGRAM.prior.greedy), costs)
     through.automaton.begin(TEXT)
     chooser = Auto([], Arm("draft_model", model), costs, through)
-    answered(chooser.start(TEXT))
+    chooser.start(TEXT)
     return chooser
 
 
 def test_auto_copies_on_behind_its_model_where_rows_pay():
     free, step = (auto_behind(Says(2, 3), profile) for profile in (FREE, STEP))
-    proposal = answered(free.propose(TEXT, 30))
+    proposal = free.propose(TEXT, 30)
     assert proposal.token_ids[:6] == (2, 3, 4, 5, 6, 7)
     assert proposal.source == "copy_through"
     assert proposal.expected_tokens > 3
-    assert answered(step.propose(TEXT, 30)).source == "draft_model"
+    assert step.propose(TEXT, 30).source == "draft_model"
     free.costs.join(8)  # runs in whose company no row is free
     free.costs.profile = STEP
-    assert "copy_through" not in {answered(free.propose(TEXT, 30)).source for _ in range(3)}
+    assert "copy_through" not in {free.propose(TEXT, 30).source for _ in range(3)}
 
 
 @pytest.mark.parametrize("kept", [1, 4])
 def test_auto_s_model_learns_from_its_own_share_of_a_step(kept):
     model = Says(2, 3)
     chooser = auto_behind(model, FREE)
-    proposal = answered(chooser.propose(TEXT, 30))
+    proposal = chooser.propose(TEXT, 30)
     before = chooser.model.tokens, chooser.model.drafted
     chooser.observe(judged(proposal, kept))
     assert model.heard[0].proposal.token_ids == (2, 3)

@@ -16,7 +16,7 @@ from specdemo.drafters.policies.fallback import WINDOW, Fallback
 from specdemo.drafters.policies.forecast import survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.forward import Sharing, answered, immediate
+from specdemo.engine.passes import Sharing
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -68,35 +68,34 @@ def test_ngram_takes_the_longest_and_latest_match():
     drafter = Ngram(SuffixAutomaton(), Constant(3))
     #       0  1  2  3  4  5  6  7  8  9 10
     text = [1, 2, 3, 4, 9, 2, 3, 5, 6, 2, 3]
-    answered(drafter.start(text[:5]))
-    assert answered(drafter.propose(text, 8)).token_ids == (
+    drafter.start(text[:5])
+    assert drafter.propose(text, 8).token_ids == (
         5,
         6,
         2,
     )  # (2, 3) stood at 1 and, later, at 5
     longer = [*text[:9], 1, 2, 3]
     drafter = Ngram(SuffixAutomaton(), Constant(3))
-    answered(drafter.start(longer))
-    assert answered(drafter.propose(longer, 8)).token_ids == (
+    drafter.start(longer)
+    assert drafter.propose(longer, 8).token_ids == (
         4,
         9,
         2,
     )  # (1, 2, 3) beats the later (2, 3)
-    assert answered(drafter.propose(longer, 1)).token_ids == (4,)
-    answered(drafter.start([7, 8, 9]))
-    assert len(answered(drafter.propose([7, 8, 9], 4))) == 0
+    assert drafter.propose(longer, 1).token_ids == (4,)
+    drafter.start([7, 8, 9])
+    assert len(drafter.propose([7, 8, 9], 4)) == 0
 
 
 class Guess(Drafter):
     """Proposes one token each time."""
 
-    @immediate
     def propose(self, committed, budget):
         return Proposal.chain([1], confidences=(0.5,), lookahead=1, reason="guess")
 
 
 def step(drafter, drafting_seconds, plain_seconds, kept):
-    proposal = answered(drafter.propose([1], 4))
+    proposal = drafter.propose([1], 4)
     seconds = drafting_seconds if len(proposal) else plain_seconds
     result = outcome([0.5] * len(proposal), kept if len(proposal) else 0, seconds=seconds)
     drafter.observe(result)
@@ -165,7 +164,7 @@ def test_siblings_share_what_is_left():
 
 def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
     drafter = Fallback(Guess())
-    answered(drafter.start([1]))
+    drafter.start([1])
     steps = [step(drafter, 0.030, 0.010, 0) for _ in range(200)]
     plain = [place for place, proposal in enumerate(steps) if not len(proposal)]
     assert min(plain) >= WINDOW
@@ -174,13 +173,13 @@ def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
     assert (
         "30 ms a token drafting, 10 ms plain" in steps[100].reason or "guess" in steps[100].reason
     )
-    answered(drafter.start([1]))
-    assert len(answered(drafter.propose([1], 4))) == 1
+    drafter.start([1])
+    assert len(drafter.propose([1], 4)) == 1
 
 
 def test_fallback_leaves_a_winner_alone():
     drafter = Fallback(Guess())
-    answered(drafter.start([1]))
+    drafter.start([1])
     steps = [step(drafter, 0.012, 0.010, 1) for _ in range(200)]
     assert sum(not len(proposal) for proposal in steps) == 1  # one plain step, to compare with
 
@@ -203,7 +202,7 @@ def test_fallback_in_company_counts_what_a_step_takes_if_all_did_the_same():
     drafter = Fallback(Guess(), costs)
     rests = 0
     for _ in range(40):
-        proposal = answered(drafter.propose([1], 8))
+        proposal = drafter.propose([1], 8)
         rests += not len(proposal)
         verdict = Verdict((), 9, Status.CORRECTION, (0.0,) * len(proposal))
         drafter.observe(Outcome((9,), proposal, verdict, 0.0, 0.019, Sharing(8, 8)))

@@ -13,7 +13,6 @@ from specdemo.drafters.medusa import Medusa, static_shape
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answered
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.models.networks.medusa import MedusaWeights
@@ -75,7 +74,7 @@ def check_tree(proposal, nodes, depth):
 def test_trees_keep_to_nodes_and_depth(target_weights, weights, static, nodes, budget):
     target = read(target_weights, PROMPT)
     drafter = made(weights, target.features, nodes=nodes, static=static, profile=FREE)
-    proposal = answered(drafter.propose(PROMPT, budget))
+    proposal = drafter.propose(PROMPT, budget)
     check_tree(proposal, nodes, min(budget, HEADS))
     assert len(proposal) == nodes
     assert proposal.lookahead == min(budget, HEADS)
@@ -88,7 +87,7 @@ def test_the_first_node_is_the_first_heads_choice(target_weights, weights, stati
         states = target_weights(torch.tensor([PROMPT[:-1]]), output_hidden_states=True)
         logits = weights.guess(states.hidden_states[LAST][0, -1:])
     target = read(target_weights, PROMPT)
-    proposal = answered(made(weights, target.features, static=static).propose(PROMPT, 5))
+    proposal = made(weights, target.features, static=static).propose(PROMPT, 5)
     assert proposal.token_ids[0] == weights.words.token(int(logits[0].argmax()))
     child = proposal.children(0)[0]
     assert proposal.token_ids[child] == weights.words.token(int(logits[1].argmax()))
@@ -99,7 +98,7 @@ def test_static_trees_do_not_depend_on_the_text(target_weights, weights):
     shapes, words = set(), set()
     for text in (PROMPT, PROMPT[::-1], [1, 50, 40, 3]):
         target = read(target_weights, text)
-        proposal = answered(made(weights, target.features, nodes=20, static=True).propose(text, 5))
+        proposal = made(weights, target.features, nodes=20, static=True).propose(text, 5)
         shapes.add(proposal.parents)
         words.add(proposal.token_ids)
     assert len(shapes) == 1
@@ -116,19 +115,17 @@ def test_the_static_tree_begins_as_the_published_one():
 
 def test_dear_rows_leave_one_node(target_weights, weights):
     target = read(target_weights, PROMPT)
-    dear = answered(made(weights, target.features, profile=DEAR).propose(PROMPT, 5))
-    cheap = answered(made(weights, target.features, profile=FREE).propose(PROMPT, 5))
+    dear = made(weights, target.features, profile=DEAR).propose(PROMPT, 5)
+    cheap = made(weights, target.features, profile=FREE).propose(PROMPT, 5)
     assert (len(dear), len(cheap)) == (1, 12)
 
 
 def test_without_a_state_nothing_is_drafted(target_weights, weights):
     target = CachedModel(target_weights, reads=(LAST,))
     target.read(PROMPT[:-1])  # not recorded
-    assert len(answered(made(weights, target.features).propose(PROMPT, 5))) == 0
-    assert (
-        len(answered(made(weights, read(target_weights, [1, 2]).features).propose([1, 2], 0))) == 0
-    )
-    assert len(answered(made(weights, Features((LAST,))).propose([1], 5))) == 0
+    assert len(made(weights, target.features).propose(PROMPT, 5)) == 0
+    assert len(made(weights, read(target_weights, [1, 2]).features).propose([1, 2], 0)) == 0
+    assert len(made(weights, Features((LAST,))).propose([1], 5)) == 0
 
 
 @pytest.mark.parametrize("static", [False, True])
@@ -146,7 +143,7 @@ def test_sampling_drafts_only_what_may_be_said(target_weights, weights):
     sampling = Sampling(temperature=0.8, top_k=2)
     target = read(target_weights, PROMPT)
     drafter = made(weights, target.features, sampling=sampling, nodes=40, profile=FREE)
-    proposal = answered(drafter.propose(PROMPT, 3))
+    proposal = drafter.propose(PROMPT, 3)
     check_tree(proposal, 40, 3)
     assert len(proposal) == 2 + 4 + 8
 

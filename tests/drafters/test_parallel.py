@@ -24,9 +24,9 @@ class Slow(CachedModel):
         super().__init__(model)
         self.drafter = innermost(drafter)
 
-    def judging(self, pending_id, proposal):
+    def forward(self, pending_id, proposal):
         self.drafter._task.result(WAIT)
-        return super().judging(pending_id, proposal)
+        return super().forward(pending_id, proposal)
 
 
 def test_prepared_drafts_are_used_and_say_so(target_weights):

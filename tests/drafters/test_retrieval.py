@@ -15,7 +15,7 @@ from specdemo.config.errors import UserError
 from specdemo.drafters.memory.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
 from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.drafters.retrieval import Retrieval, most_frequent
-from specdemo.engine.forward import answered
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.trace.codec import encode
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import measure, output_ids
@@ -177,8 +177,8 @@ def test_the_most_frequent_continuation_is_followed():
 def test_retrieval_drafts_the_most_frequent_and_keeps_to_policy_and_budget(tmp_path):
     store = store_of(tmp_path, [[1, 2, 3, 9, 9], [1, 2, 3, 9, 8], [1, 2, 4], [9, 9]])
     retrieval = Retrieval(store, Constant(5))
-    answered(retrieval.start([1, 2]))
-    proposal = answered(retrieval.propose([7, 1, 2], 8))
+    retrieval.start([1, 2])
+    proposal = retrieval.propose([7, 1, 2], 8)
     assert proposal.token_ids[:2] == (3, 9)
     assert proposal.confidences == (2 / 4, 2 / 3, 1 / 3)
     assert proposal.parents == (-1, 0, 1)
@@ -186,12 +186,12 @@ def test_retrieval_drafts_the_most_frequent_and_keeps_to_policy_and_budget(tmp_p
     assert (proposal.source, proposal.lookahead) == ("retrieval", 5)
     assert "the last 2 tokens stand at 3 places" in proposal.reason
     assert retrieval.match([7, 1, 2]) == (2, list(proposal.token_ids))
-    assert answered(retrieval.propose([7, 1, 2], 1)).token_ids == (3,)
-    assert len(answered(retrieval.propose([7, 1, 2], 0))) == 0
-    assert answered(Retrieval(store, Confidence(0.6)).propose([1, 2], 8)).token_ids == (3,)
-    assert len(answered(retrieval.propose([7, 2], 8))) == 0  # one token is too short
+    assert retrieval.propose([7, 1, 2], 1).token_ids == (3,)
+    assert len(retrieval.propose([7, 1, 2], 0)) == 0
+    assert Retrieval(store, Confidence(0.6)).propose([1, 2], 8).token_ids == (3,)
+    assert len(retrieval.propose([7, 2], 8)) == 0  # one token is too short
     assert retrieval.match([7, 2]) == (0, [])
-    assert len(answered(Retrieval(store, Constant(4), shortest=3).propose([1, 2], 8))) == 0
+    assert len(Retrieval(store, Constant(4), shortest=3).propose([1, 2], 8)) == 0
 
 
 def test_greedy_text_with_retrieval_is_the_targets_own_in_fewer_steps(tmp_path, target_weights):
@@ -249,7 +249,8 @@ def test_a_store_of_a_targets_own_answers(tmp_path, target_weights):
         out = build_from_prompts(
             tmp_path / "prompts.txt",
             Letters(),
-            target_weights,
+            LeanDecoder(target_weights),
+            (),
             ModelInfo("tiny"),
             tmp_path / name,
             examples=prompts[:1],

@@ -11,7 +11,6 @@ from conftest import PROFILE
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import TreeBuilder
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import answered, immediate
 
 WORDS = 4
 
@@ -34,7 +33,6 @@ class ByText:
         generator = torch.Generator().manual_seed(hash((self.seed, *path)) % 2**31)
         return (torch.randn(WORDS, generator=generator) * 1.5).softmax(-1)
 
-    @immediate
     def below(self, tree, nodes):
         self.asked += nodes
         return torch.stack([self.row(tree.path(node) if node >= 0 else []) for node in nodes])
@@ -46,7 +44,6 @@ class ByDepth:
     def __init__(self, rows):
         self.rows = rows
 
-    @immediate
     def below(self, tree, nodes):
         return torch.stack([self.rows[tree.depths[n] if n >= 0 else 0] for n in nodes])
 
@@ -62,7 +59,7 @@ def grow(branches, nodes, depth, *, chosen=True, pick=None, pays=lambda *_: True
         depth,
         pays,
     )
-    return answered(builder.build())
+    return builder.build()
 
 
 def paths_of(tree):

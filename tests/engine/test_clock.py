@@ -1,89 +1,87 @@
-"""A lap counts own work and passes, and not the wait for others."""
+"""A stopwatch counts a block's own work and its passes, not the wait for other runs."""
 
 from __future__ import annotations
 
 import time
 
 import pytest
+from passes import Paused
 
-from specdemo.engine.clock import Lap, StepClock
-from specdemo.engine.forward import ForwardOutput, ForwardRequest, Sharing, answered, immediate
+from specdemo.engine.clock import Cancelled, Stage, Stopwatch
+from specdemo.engine.passes import ForwardOutput, Sharing, request_pass
 
 OWN, PASS, WAIT = 0.02, 0.08, 0.15
 NEAR = 0.015
 
 
 def work():
-    """Computes, asks for one pass, computes."""
+    """Compute, request one pass, compute."""
     time.sleep(OWN)
-    request = ForwardRequest(None, None)
-    yield request
+    logits = request_pass(None, None).logits
     time.sleep(OWN)
-    return request.result().logits
+    return logits
 
 
-def driven(lap: Lap, sharing: Sharing):
-    """Answer the one request of a lap after a while. returns: what the work returned"""
-    driving = lap.of(work())
-    request = next(driving)
+def driven(code, sharing):
+    """Run code and its only pass after a while. Returns its result."""
+    stack = Paused(code)
     time.sleep(sharing.seconds + WAIT)
-    request.output = ForwardOutput("logits", sharing=sharing)
-    with pytest.raises(StopIteration) as end:
-        next(driving)
-    return end.value.value
+    stack.request.output = ForwardOutput("logits", sharing=sharing)
+    assert not stack.resume()
+    return stack.result
 
 
-def test_a_pass_is_shared_and_a_wait_is_nobodys():
-    lap = Lap()
-    assert driven(lap, Sharing(4, 4, PASS)) == "logits"
-    assert lap.seconds == pytest.approx(2 * OWN + PASS, abs=NEAR)
-    assert lap.share == pytest.approx(2 * OWN + PASS / 4, abs=NEAR)
-    assert lap.waited == pytest.approx(WAIT, abs=NEAR)
+def measured(watch, code):
+    def run():
+        with watch:
+            return code()
+
+    return run
 
 
-def test_the_parts_of_a_step_add_up():
-    clock = StepClock()
-    with clock.running():
-        driven(clock.draft, Sharing(2, 2, PASS))
-        driven(clock.verify, Sharing(2, 2, PASS))
-        time.sleep(OWN)
-    assert clock.overhead == pytest.approx(OWN, abs=NEAR)
-    assert clock.until_judged == pytest.approx(2 * OWN + PASS + 2 * WAIT, abs=2 * NEAR)
-    parts = clock.draft.seconds + clock.until_judged + clock.overhead
-    assert clock.total == pytest.approx(parts)
+def test_stopwatch_divides_a_shared_pass_and_leaves_the_wait_out():
+    watch = Stopwatch()
+    assert driven(measured(watch, work), Sharing(4, 4, PASS)) == "logits"
+    assert watch.seconds == pytest.approx(2 * OWN + PASS, abs=NEAR)
+    assert watch.fair_seconds == pytest.approx(2 * OWN + PASS / 4, abs=NEAR)
+    assert watch.waited == pytest.approx(WAIT, abs=NEAR)
+    assert watch.total == pytest.approx(2 * OWN + PASS + WAIT, abs=2 * NEAR)
+    assert watch.runs == 4
 
 
-def test_laps_inside_laps_agree():
-    """A drafter times its model's steps inside the lap of the loop."""
-    outer, inner = Lap(), Lap()
-
-    def nested():
-        result = yield from inner.of(work())
-        return result
-
-    driving = outer.of(nested())
-    request = next(driving)
-    request.output = ForwardOutput(None, sharing=Sharing(3, 3, PASS))
-    with pytest.raises(StopIteration):
-        next(driving)
-    assert outer.share == pytest.approx(inner.share, abs=0.001)
+def test_stopwatch_inside_another_agrees_with_it():
+    """A drafter times its model's steps inside the stage of the loop."""
+    outer, inner = Stopwatch(), Stopwatch()
+    driven(measured(outer, measured(inner, work)), Sharing(3, 3, PASS))
+    assert outer.fair_seconds == pytest.approx(inner.fair_seconds, abs=0.001)
+    assert outer.runs == inner.runs == 3
 
 
-def test_closing_a_lap_closes_the_work():
+def test_stage_gives_its_terms_to_the_passes_of_inner_stopwatches():
+    stack = Paused(measured(Stage(drafting=True, alone=True), measured(Stopwatch(), work)))
+    assert stack.request.drafting
+    assert stack.request.alone
+    stack.close()
+
+
+def test_stage_is_left_before_a_pass_once_it_is_cancelled():
+    answers = [False, True]
+    with pytest.raises(Cancelled):
+        measured(Stage(lambda: answers.pop(0)), work)()
+    assert not answers
+    request = Paused(work).request  # the next stage's terms are not those of the one that was left
+    assert not request.drafting
+
+
+def test_closing_a_stack_closes_the_code():
     closed = []
 
     def endless():
         try:
             while True:
-                yield ForwardRequest(None, None)
+                work()
         finally:
             closed.append(True)
 
-    driving = Lap().of(endless())
-    next(driving)
-    driving.close()
+    Paused(measured(Stopwatch(), endless)).close()
     assert closed
-
-
-def test_plain_functions_ask_for_nothing():
-    assert answered(immediate(lambda: 3)()) == 3

@@ -17,7 +17,6 @@ from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.fallback import Fallback
 from specdemo.drafters.policies.forecast import Forecast
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.loop import generate
 from specdemo.engine.runner import Runner
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.lean import LeanDecoder
@@ -48,7 +47,7 @@ def test_a_run_that_is_closed_while_it_waits_closes_its_drafter(target_weights, 
     class Held:
         """Stops in the pass of the first step until it is let go."""
 
-        config, piece = lean.config, lean.piece
+        config, chunk = lean.config, lean.chunk
 
         def run(self, passes):
             if any(one.positions[0] == len(PROMPTS[0]) - 1 for one in passes):
@@ -103,9 +102,9 @@ def test_what_wraps_a_drafter_closes_it(method):
 def test_a_drafter_is_closed_however_its_run_ends(target_weights):
     decoder = LeanDecoder(target_weights)
     drafter = Closing()
-    list(lane(decoder, drafter, PROMPTS[0], new_tokens=4, begin=generate))
+    list(lane(decoder, drafter, PROMPTS[0], new_tokens=4))
     assert drafter.closed == 1
     broken = Closing(RuntimeError("no memory"))
     with pytest.raises(RuntimeError, match="no memory"):
-        list(lane(decoder, broken, PROMPTS[0], begin=generate))
+        list(lane(decoder, broken, PROMPTS[0]))
     assert broken.closed == 1

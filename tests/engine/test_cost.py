@@ -18,7 +18,7 @@ from specdemo.engine.cost import (
     expected_tokens,
     measure_costs,
 )
-from specdemo.engine.forward import ALONE, Sharing
+from specdemo.engine.passes import ALONE, Sharing
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status

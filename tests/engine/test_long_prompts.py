@@ -20,7 +20,7 @@ def noted(decoder):
     passes = []
 
     class Noting:
-        config, piece = decoder.config, PIECE
+        config, chunk = decoder.config, PIECE
 
         def run(self, inputs):
             passes.append([len(one.token_ids) for one in inputs])
@@ -48,7 +48,7 @@ def test_long_prompts_are_read_in_turn_between_the_steps_of_others(target_weight
         assert output_ids(events) == reference_greedy(target_weights, prompt, 12)
 
 
-def test_a_fresh_visitor_waits_for_one_piece_of_each_reader_at_most(target_weights):
+def test_a_fresh_visitor_waits_for_one_chunk_of_each_reader_at_most(target_weights):
     """The first token comes a bounded number of passes after the prompt, however long the prompts before it are."""
     decoder, passes = noted(LeanDecoder(target_weights))
     runner, longs, begun = Runner(), 3, []
@@ -73,7 +73,7 @@ def test_a_long_prompt_that_a_draft_reads_holds_nobody_up(target_weights, draft_
     class Noting:
         """Counts the target's passes before each of the draft's."""
 
-        config, piece = draft.config, PIECE
+        config, chunk = draft.config, PIECE
 
         def run(self, inputs):
             steps_before.append(len(targets))
@@ -93,7 +93,7 @@ def test_a_long_prompt_that_a_draft_reads_holds_nobody_up(target_weights, draft_
 @pytest.mark.parametrize("length", [PIECE, 3])
 def test_short_prompts_are_read_together_as_far_as_they_fill_a_piece(target_weights, length):
     decoder, passes = noted(LeanDecoder(target_weights))
-    decoder.piece = 4 * length
+    decoder.chunk = 4 * length
     prompts = [[n, *range(1, length + 1)] for n in range(6)]
     together(Runner(), [lane(decoder, Nothing(), prompt, new_tokens=2) for prompt in prompts])
     assert [rows.count(length) for rows in passes if length in rows] == [4, 2]

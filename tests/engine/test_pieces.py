@@ -12,12 +12,13 @@ from conftest import (
     reference_greedy,
     tiny_llama,
 )
+from passes import driven
 
 from specdemo.config.settings import Sampling
-from specdemo.engine import forward
-from specdemo.engine.forward import ForwardRequest, answer_together, piece_rows, pieces
+from specdemo.engine import passes
 from specdemo.engine.limits import Limits
-from specdemo.engine.loop import generate, steps
+from specdemo.engine.loop import generate
+from specdemo.engine.passes import ForwardRequest, chunk_rows, chunks
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.lean import LeanDecoder
@@ -32,7 +33,7 @@ READERS = ["nothing", "draft_model", "auto", "online", "feature", "exit", "medus
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Pieces of eight rows for every decoder that is made from now on."""
-    monkeypatch.setattr(forward, "PIECE_ROWS", (MOST, MOST))
+    monkeypatch.setattr(passes, "CHUNK_ROWS", (MOST, MOST))
 
 
 @pytest.fixture
@@ -47,9 +48,9 @@ def made(target_weights, draft_weights):
     return make
 
 
-def lane(target, drafter, prompt=PROMPT, new_tokens=4, begin=steps, **options):
+def lane(target, drafter, prompt=PROMPT, new_tokens=4, **options):
     target.record(wanted=True)
-    return begin(
+    return generate(
         target,
         drafter,
         prompt,
@@ -62,33 +63,32 @@ def lane(target, drafter, prompt=PROMPT, new_tokens=4, begin=steps, **options):
 
 def test_a_piece_is_as_much_work_for_a_large_model_as_for_a_small_one(monkeypatch):
     monkeypatch.undo()
-    assert piece_rows("cpu", 30, 576, 1536) == 64
-    assert piece_rows("cpu", 28, 1536, 8960) == 16
-    assert piece_rows("cpu", 2, 32, 64) == 128
-    assert piece_rows("cuda", 28, 1536, 8960) == 512
-    assert pieces(0, 0, 4) == []
-    assert pieces(5, 9, 4) == [slice(0, 4), slice(4, 8), slice(8, 9)]
+    assert chunk_rows("cpu", 30, 576, 1536) == 64
+    assert chunk_rows("cpu", 28, 1536, 8960) == 16
+    assert chunk_rows("cpu", 2, 32, 64) == 128
+    assert chunk_rows("cuda", 28, 1536, 8960) == 512
+    assert chunks(0, 0, 4) == []
+    assert chunks(5, 9, 4) == [slice(0, 4), slice(4, 8), slice(8, 9)]
 
 
 def test_a_piece_has_fewer_rows_the_more_text_they_look_back_at(monkeypatch):
     monkeypatch.undo()
-    sizes = [part.stop - part.start for part in pieces(0, 8192, 64)]
+    sizes = [part.stop - part.start for part in chunks(0, 8192, 64)]
     assert sizes == sorted(sizes, reverse=True)
     assert (sizes[0], min(sizes), sum(sizes)) == (64, 16, 8192)
-    assert pieces(3072, 100, 64)[0] == slice(0, 16)
-    assert {part.stop - part.start for part in pieces(4096, 2048, 512)} == {512}
+    assert chunks(3072, 100, 64)[0] == slice(0, 16)
+    assert {part.stop - part.start for part in chunks(4096, 2048, 512)} == {512}
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_no_request_reads_more_than_a_piece(made, target_weights, method):
     drafter, target = made(method)
     events, rows = [], []
-    for item in lane(target, drafter):
+    for item in driven(lane(target, drafter)):
         if isinstance(item, ForwardRequest):
             if not events:
                 rows.append(len(item.input.token_ids))
-                assert item.is_piece == (rows[-1] == MOST)
-            answer_together([item])
+                assert item.is_chunk == (rows[-1] == MOST)
         else:
             events.append(item)
     assert max(rows) == MOST
@@ -102,10 +102,10 @@ def test_a_run_ends_between_two_pieces_and_the_next_reads_on(made, target_weight
         drafter, target = made(method)
         answers, events = 0, []
         running = lane(target, drafter, cancelled=lambda: answers >= stop and not closed)  # noqa: B023
+        running = driven(running)
         for item in running:
             if isinstance(item, ForwardRequest):
                 assert answers < stop
-                answer_together([item])
                 answers += 1
                 if closed and answers == stop:
                     running.close()
@@ -121,7 +121,7 @@ def test_a_run_ends_between_two_pieces_and_the_next_reads_on(made, target_weight
             assert finished.new_tokens == len(output_ids(events))
         read = min(MOST * (stop - closed), len(PROMPT) - 1)
         assert target.length >= read
-        events = list(lane(target, drafter, begin=generate))
+        events = list(lane(target, drafter))
         assert output_ids(events) == reference_greedy(target_weights, PROMPT, 4)
         assert events[0].cached_tokens >= read
 
@@ -130,10 +130,10 @@ def test_a_draft_keeps_the_pieces_that_it_has_read(draft_weights):
     from specdemo.engine.prefix import PrefixReader
 
     reader = PrefixReader(CachedModel(LeanDecoder(draft_weights)))
-    reading = reader.prepare(PROMPT)
+    reading = driven(lambda: reader.prepare(PROMPT))
     for _ in range(3):
-        answer_together([next(reading)])
+        next(reading)
     reading.close()
     assert reader.cached_ids == PROMPT[: 2 * MOST]
-    left = sum(1 for request in reader.prepare(PROMPT) if not answer_together([request]))
-    assert left == len(pieces(0, len(PROMPT) - 2 * MOST, MOST))
+    left = len(list(driven(lambda: reader.prepare(PROMPT))))
+    assert left == len(chunks(0, len(PROMPT) - 2 * MOST, MOST))

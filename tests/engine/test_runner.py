@@ -13,9 +13,8 @@ from transformers import LlamaForCausalLM
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.nothing import Nothing
-from specdemo.engine.forward import ForwardRequest, answer_together, immediate
-from specdemo.engine.loop import generate
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import run_together
 from specdemo.engine.runner import Runner
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
@@ -62,15 +61,12 @@ def test_a_step_is_not_charged_for_the_drafts_of_others_but_for_its_own_by_all(t
 
 
 def test_a_run_that_wants_its_passes_for_itself_shares_none(target_weights):
-    def for_itself(steps):
-        for item in steps:
-            if isinstance(item, ForwardRequest):
-                item.alone = True
-            yield item
-
     decoder = LeanDecoder(target_weights)
-    lanes = [lane(decoder, Nothing(), prompt, new_tokens=8) for prompt in PROMPTS[:3]]
-    found = together(Runner(), [for_itself(lanes[0]), *lanes[1:]])
+    lanes = [
+        lane(decoder, Nothing(), prompt, new_tokens=8, alone=number == 0)
+        for number, prompt in enumerate(PROMPTS[:3])
+    ]
+    found = together(Runner(), lanes)
     runs = [{event.runs or 1 for event in events if isinstance(event, Verified)} for events in found]  # fmt: skip
     assert runs[0] == {1}
     assert 2 in runs[1]
@@ -84,7 +80,6 @@ def test_a_runner_says_how_many_go_on(target_weights):
     seen = []
 
     class Counting(Slow):
-        @immediate
         def propose(self, committed, budget):
             seen.append(runner.going_on)
             return Proposal()
@@ -98,7 +93,7 @@ def test_a_runner_says_how_many_go_on(target_weights):
 
 def test_sampled_runs_are_repeatable_whoever_else_is_there(target_weights):
     decoder, sampling = LeanDecoder(target_weights), Sampling(temperature=1.0, seed=4)
-    alone = list(lane(decoder, Nothing(), PROMPTS[0], sampling=sampling, begin=generate))
+    alone = list(lane(decoder, Nothing(), PROMPTS[0], sampling=sampling))
     assert all(event.runs is None for event in alone if isinstance(event, Verified))
     lanes = [lane(decoder, Nothing(), PROMPTS[0], sampling=sampling)]
     lanes += [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[1:]]
@@ -146,7 +141,7 @@ def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weigh
     class Breaking:
         """Fails once when two runs ask."""
 
-        config, piece = lean.config, lean.piece
+        config, chunk = lean.config, lean.chunk
         broken = False
 
         def run(self, passes):
@@ -178,9 +173,9 @@ def test_what_breaks_the_thread_ends_the_runs_and_the_next_ones_work(
 
     def answer(requests):
         broken()
-        answer_together(requests)
+        run_together(requests)
 
-    monkeypatch.setattr("specdemo.engine.runner.answer_together", answer)
+    monkeypatch.setattr("specdemo.engine.runner.run_together", answer)
     found = together(runner, lanes)
     assert all(isinstance(one, RuntimeError) for one in found)
     assert all(type(error).__name__ in str(one) for one in found)
@@ -199,7 +194,7 @@ def shared(decoder):
     counts = []
 
     class Counting:
-        config, piece = decoder.config, decoder.piece
+        config, chunk = decoder.config, decoder.chunk
 
         def run(self, passes):
             counts.append(len(passes))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
-from passes import TEXT, error
+from passes import TEXT, error, in_one_pass
 from tiny_compact import compact, features_of, feeding, injecting
 from torch.nn import functional as F
 
@@ -18,7 +19,6 @@ from specdemo.drafters.policies.lookahead import make_lookahead
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.draft_plan import DraftPlan, StopRule
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answer_together, answered, immediate
 from specdemo.engine.prefix import FeatureReader, PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Proposal
@@ -81,7 +81,7 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
     model = CompactModel(weights, features)
     reader = FeatureReader(model) if reads else PrefixReader(model)
     if not alone:
-        model.drafting = immediate(lambda *_: None)
+        model.draft = lambda *_: None
     profile = CostProfile(((1, 1.0), (4, 1.1), (8, 1.6)), draft_step=0.02)
     settings = RunSettings(sampling=sampling, policy=policy, lookahead=9, threshold=0.05)
     context = DraftingContext(settings, Shaper(sampling), 128, profile)
@@ -89,10 +89,10 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
     lookahead = make_lookahead(settings, context.costs, context.calibration)
     drafter = DraftModel(DraftReader(reader, context.shaper, 128, context.costs), lookahead)
     text, found = list(TEXT[:7]), []
-    answered(drafter.start(text))
+    drafter.start(text)
     for keeps in (2, 0, 5, 1):
         features.length = len(text) - 1
-        found.append(answered(drafter.propose(text, 6)))
+        found.append(drafter.propose(text, 6))
         text += [*found[-1].token_ids[:keeps], 40]
     return found
 
@@ -121,10 +121,10 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
 def test_a_draft_that_memory_corrects_is_made_token_by_token():
     model = CompactModel(replace(compact(), depth=1))
     guide = DraftPlan(3, StopRule.never(3))
-    assert model.draft_on([1, 2], guide) is not None
+    assert model.draft([1, 2], guide) is not None
     model.rollback(0)
     model.adjust = lambda states: states
-    assert model.draft_on([1, 2], guide) is None
+    assert model.draft([1, 2], guide) is None
     assert model.length == 0
 
 
@@ -141,14 +141,14 @@ def test_rows_of_drafts_are_the_same_alone_and_in_one_pass():
 
     alone, together = opened(), opened()
     for step in (
-        lambda model, text: model.reading(text),
-        lambda model, text: model.guessing(text[:2]),
-        lambda model, text: model.growing(text[:1], [-1]),
-        lambda model, _: model.growing([7, 8], [-1, 0]),
+        lambda model, text: model.read(text),
+        lambda model, text: model.guess(text[:2]),
+        lambda model, text: model.grow(text[:1], [-1]),
+        lambda model, _: model.grow([7, 8], [-1, 0]),
     ):
-        wanted = [answered(step(model, text)) for model, text in zip(alone, texts, strict=True)]
+        wanted = [step(model, text) for model, text in zip(alone, texts, strict=True)]
         found = in_one_pass(
-            [step(model, text) for model, text in zip(together, texts, strict=True)]
+            [partial(step, model, text) for model, text in zip(together, texts, strict=True)]
         )
         for one, other, first, second in zip(found, wanted, together, alone, strict=True):
             assert torch.equal(one, other)
@@ -163,17 +163,17 @@ def test_a_draft_that_reads_in_pieces_says_what_it_says_after_one_pass(depth, re
     found, text = [], [5 * n % 128 for n in range(50)]
     for piece in (7, 64):
         decoder = CompactDecoder(replace(weights, depth=depth))
-        decoder.piece = piece
+        decoder.chunk = piece
         model = CompactModel(decoder, features_of(0))
         rows = [model.guess(text) if depth > 1 else model.read(text)]
         model.rollback(3)
-        chain = model.draft_on(text[3:], DraftPlan(4, StopRule.never(4)))
+        chain = model.draft(text[3:], DraftPlan(4, StopRule.never(4)))
         assert (chain is None) == (depth > 1)
         if chain:
             rows += [torch.tensor(chain.columns), *chain.rows]
         model.rollback(3)
         states = torch.randn(47, 128, generator=torch.Generator().manual_seed(1)).bfloat16()
-        rows.append(answered(model.reading_states(text[3:], states)))
+        rows.append(model.read_states(text[3:], states))
         assert model.length == 50
         found.append(rows)
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
@@ -192,12 +192,12 @@ def test_drafts_that_go_on_together_are_those_made_alone(drawn, feeds):
         for model, text, most in zip(models, texts, mosts, strict=True):
             least = 0.02 if most == 9 else 0.0
             plan = DraftPlan(most, StopRule.never(most, least), uniforms, 0.7)
-            yield model.drafting(text, plan)
+            yield partial(model.draft, text, plan)
 
     alone, together = ([CompactModel(decoder, features_of(n)) for n in range(4)] for _ in range(2))
     reader, other = (CompactModel(decoder) for _ in range(2))
-    wanted = [*map(answered, drafts(alone)), reader.read([1, 2, 3])]
-    found = in_one_pass([*drafts(together), other.reading([1, 2, 3])])
+    wanted = [*(draft() for draft in drafts(alone)), reader.read([1, 2, 3])]
+    found = in_one_pass([*drafts(together), partial(other.read, [1, 2, 3])])
     assert torch.equal(found[-1], wanted[-1])
     assert [len(chain.columns) for chain in found[:-1]][:2] == [6, 1]
     for chain, expected, model, same in zip(found, wanted, together, alone, strict=False):
@@ -206,15 +206,3 @@ def test_drafts_that_go_on_together_are_those_made_alone(drawn, feeds):
         assert all(map(torch.equal, chain.rows, expected.rows))
         assert model.length == same.length
         assert torch.equal(model.read([4]), same.read([4]))  # the cache holds what was drafted
-
-
-def in_one_pass(work):
-    """Results of generators that each ask for one pass, answered together."""
-    requests = [next(one) for one in work]
-    answer_together(requests)
-    results = []
-    for one in work:
-        with pytest.raises(StopIteration) as ended:
-            next(one)
-        results.append(ended.value.value)
-    return results

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from passes import Paused
 from tiny_compact import compact, features_of, feeding, injecting
 
 from specdemo.engine.draft_plan import DraftPlan, StopRule
@@ -65,7 +67,7 @@ def test_a_good_job_passes_and_what_it_gives_is_unchanged(monkeypatch):
         model.rollback(3)
         plain = replace(model.weights, depth=1)
         drafter = CompactModel(CompactDecoder(plain), features_of(0))
-        chain = drafter.draft_on(
+        chain = drafter.draft(
             [100, 3],
             DraftPlan(
                 4,
@@ -94,8 +96,7 @@ def caught():
     for model in models:
         model.read([5, 100, 101])
     plan = DraftPlan(5, StopRule.never(5), torch.rand(5, dtype=torch.float64))
-    work = [model.drafting([7, 102, 3], plan) for model in models]
-    requests = [next(one) for one in work]
+    requests = [Paused(partial(model.draft, [7, 102, 3], plan)).request for model in models]
     patch.setattr(check, "check_job", catch)
     with pytest.raises(Stopped):
         decoder.run([request.input for request in requests])

@@ -13,8 +13,8 @@ import torch
 from passes import COMPILED_BUILDS, TEXT, TREE, WORDS, error, passes_of, tiny_nf4
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.forward import ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, runtime

@@ -74,7 +74,7 @@ class Failing:
     """A pass that a device cannot do."""
 
     def __init__(self, model):
-        self.config, self.piece = model.config, 64
+        self.config, self.chunk = model.config, 64
 
     def run(self, _passes):
         raise RuntimeError("not implemented for this device")

@@ -10,13 +10,15 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import header, nonsense_store
+from errors import reported
 from letters import tiny_pair
+from passes import driven
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
 from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import ANY_ROWS
-from specdemo.engine.forward import ForwardRequest, answer_together
+from specdemo.engine.passes import ForwardRequest
 from specdemo.engine.verify import VERIFIERS, verify_sampling
 from specdemo.files.progress import Progress
 from specdemo.session import studio as studio_module
@@ -108,8 +110,8 @@ def test_a_published_drafter_stays_with_its_target_unless_another_is_named(studi
 
 def test_a_failure_leaves_the_old_pair_and_says_why(studio, loader):
     old, before = studio.loaded, said(studio)
-    loader.error = UserError(
-        "It does not fit.", unharmed="The old one works.", advice="Take another."
+    loader.error = reported(
+        "It does not fit.", unaffected="The old one works.", advice="Take another."
     )
     with pytest.raises(UserError, match="does not fit") as error:
         list(studio.switch("new", "none", "fp32"))
@@ -214,12 +216,8 @@ def test_an_exact_run_shares_no_pass_where_company_could_change_its_bits(studio,
     pair = studio.loaded.pair
     exact = replace(pair, costs=replace(pair.costs, exact_rows=rows))
     caches = Caches(replace(studio.loaded, pair=exact))
-    asked = set()
-    for item in caches.lane([1, 2, 3], replace(PLAIN, exact=True, max_new_tokens=4), header()):
-        if isinstance(item, ForwardRequest):
-            asked.add(item.alone)
-            answer_together([item])
-    assert asked == alone
+    lane = caches.lane([1, 2, 3], replace(PLAIN, exact=True, max_new_tokens=4), header())
+    assert {item.alone for item in driven(lane) if isinstance(item, ForwardRequest)} == alone
 
 
 def test_closing_the_switch_gives_it_up(studio, loader):
@@ -248,7 +246,7 @@ def test_the_old_pair_is_freed_when_nobody_runs_on_it(studio):
 
 
 def test_a_first_load_that_fails_is_kept_as_an_error(loader):
-    loader.error = UserError("It is not there.")
+    loader.error = reported("It is not there.")
     studio = Studio(AppSettings(target="old"))
     studio.load()
     assert not studio.ready

@@ -1,19 +1,19 @@
-// Whether a line of a saved trace is an event: the rules of specdemo/trace/codec.py, field by field. Throws an Error that
-// names the field and says what must stand there.
+// Checks that a line of a saved trace is an event, as specdemo/trace/codec.py does. Throws an Error that names the field
+// and what is expected there.
 
 import { RULES as GENERATED } from "./rules.js";
 
 /**
- * What a field must hold.
- * @typedef {{ kind: string, wanted: string, part?: any, item?: any, items?: any, required?: boolean, empty?: boolean }} Rule
- * @type {{ events: Record<string, string>, schemas: number[], largestFile: number, mostItems: number, deepest: number, parts: Record<string, Record<string, Rule>> }}
+ * What a value must be: some keywords of JSON Schema; `row` is a list whose items have one rule each.
+ * @typedef {{ expected: string, type?: string, part?: string, enum?: string[], minimum?: number, maximum?: number, maxItems?: number, items?: any, values?: any, required?: boolean, nullable?: boolean }} Rule
+ * @type {{ events: Record<string, string>, schema: number, largestFile: number, deepest: number, parts: Record<string, Record<string, Rule>> }}
  */
 const RULES = GENERATED;
 
-const HALF = /\p{Surrogate}/u; // of a character
+const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /**
- * An event as it is known to be right: only known fields, none of them null. data: a parsed line
+ * Return a parsed line as a valid event: it has only known fields, and none of them is null.
  *
  * @param {any} data
  * @returns {any}
@@ -22,21 +22,21 @@ export function checked(data) {
   if (!isObject(data)) throw new Error("it is not an object");
   const { type, ...fields } = data;
   if (typeof type !== "string" || !Object.hasOwn(RULES.events, type)) throw new Error(`type must be one of ${Object.keys(RULES.events).join(", ")}`);
-  if (type === "started") readable(fields);
+  if (type === "started") checkSchema(fields);
   /** @type {any} */
-  const event = { type, ...members(RULES.events[type], fields) };
-  agree(event);
+  const event = { type, ...checkedFields(RULES.events[type], fields) };
+  checkAgreement(event);
   return event;
 }
 
-// Asked first: another schema may have other fields.
+// The schema comes first: another one may have other fields.
 /** @param {{ schema?: any }} fields */
-function readable({ schema = RULES.schemas.at(-1) }) {
-  value(RULES.parts.RunStarted.schema, schema, "schema");
-  if (!RULES.schemas.includes(schema)) throw new Error(`schema ${schema} is not one of ${RULES.schemas.join(", ")}`);
+function checkSchema({ schema = RULES.schema }) {
+  checkedValue(RULES.parts.RunStarted.schema, schema, "schema");
+  if (schema !== RULES.schema) throw new Error(`schema ${schema} cannot be read, only schema ${RULES.schema}`);
 }
 
-/** What is wrong with a field, whose name grows on the way out. */
+/** A violation in a field; the field's name grows on the way out. */
 class Problem extends Error {
   /**
    * @param {string} field
@@ -50,7 +50,7 @@ class Problem extends Error {
 
   /** @param {string} outer */
   within(outer) {
-    return new Problem(outer + (this.field && !this.field.startsWith("[") ? "." : "") + this.field, this.problem);
+    return new Problem(outer + (this.field.startsWith("[") ? "" : ".") + this.field, this.problem);
   }
 }
 
@@ -61,20 +61,19 @@ const PARTS = new Map(Object.entries(RULES.parts).map(([part, known]) => [part, 
  * @param {string} part
  * @param {Record<string, any>} data
  */
-function members(part, data) {
-  const known = RULES.parts[part];
-  const unknown = Object.keys(data).filter((name) => !Object.hasOwn(known, name));
-  if (unknown.length) throw new Problem(unknown.sort()[0].replace(/[^A-Za-z0-9_]/gu, "?").slice(0, 40), `is no field of ${part}`);
+function checkedFields(part, data) {
   /** @type {Record<string, unknown>} */
   const found = {};
   for (const [name, rule] of PARTS.get(part) ?? []) {
     const given = Object.hasOwn(data, name) ? data[name] : undefined;
-    if (given === undefined || (given === null && rule.empty)) {
+    if (given === undefined || (given === null && rule.nullable)) {
       if (rule.required) throw new Problem(name, "is missing");
       continue;
     }
-    found[name] = value(rule, given, name);
+    found[name] = checkedValue(rule, given, name);
   }
+  const unknown = Object.keys(data).find((name) => !Object.hasOwn(RULES.parts[part], name));
+  if (unknown !== undefined) throw new Problem(clean(unknown), `is no field of ${part}`);
   return found;
 }
 
@@ -84,37 +83,57 @@ function members(part, data) {
  * @param {string} name
  * @returns {unknown}
  */
-function value(rule, given, name) {
-  if (!TAKES[rule.kind](given, rule)) throw new Problem(name, `must be ${rule.wanted}`);
-  if (!DEEP.has(rule.kind)) return given;
+function checkedValue(rule, given, name) {
+  const kind = rule.part ? "object" : (rule.type ?? "");
+  const isRow = kind === "row";
+  if (!IS[kind](given, rule)) throw new Problem(name, `must be ${rule.expected}`);
+  if (kind !== "array" && !isRow && !rule.part && !rule.values) return given;
   try {
-    if (rule.kind === "Part") return members(rule.part, given);
+    if (rule.part) return checkedFields(rule.part, given);
+    if (rule.values) return Object.fromEntries(Object.entries(given).map(([key, value]) => [key, checkedEntry(rule.values, key, value)]));
     /** @type {any[]} */
     const list = given;
-    return list.map((item, i) => value(rule.kind === "Many" ? rule.item : rule.items[i], item, AT[i] ?? `[${i}]`));
+    const found = list.map((item, i) => checkedValue(isRow ? rule.items[i] : rule.items, item, INDEX[i] ?? `[${i}]`));
+    if (!isRow || list.length === rule.items.length) return found;
   } catch (error) {
     throw error instanceof Problem ? error.within(name) : error;
   }
+  throw new Problem(name, `must be ${rule.expected}`);
 }
 
-const DEEP = new Set(["Many", "Row", "Part"]);
-const AT = Array.from({ length: 64 }, (_, i) => `[${i}]`);
+const INDEX = Array.from({ length: 64 }, (_, i) => `[${i}]`);
+
+/**
+ * @param {Rule} rule
+ * @param {string} key
+ * @param {any} value
+ */
+function checkedEntry(rule, key, value) {
+  if (LONE_SURROGATE.test(key)) throw new Problem(clean(key), "must be a text of whole characters");
+  return checkedValue(rule, value, clean(key));
+}
+
+/** @param {string} name */
+const clean = (name) => name.replace(/[^A-Za-z0-9_]/gu, "?").slice(0, 40);
 
 /** @param {any} given */
 const isObject = (given) => typeof given === "object" && given !== null && !Array.isArray(given);
 
+/** @type {(given: any, rule: any) => boolean} */
+const isNumber = (given, { minimum, maximum }) => typeof given === "number" && given >= minimum && given <= maximum;
+
 /** @type {Record<string, (given: any, rule: any) => boolean>} */
-const TAKES = {
-  Text: (given, { texts }) => typeof given === "string" && (texts ? texts.includes(given) : !HALF.test(given)),
-  Number: (given, { low, high, whole }) => typeof given === "number" && given >= low && given <= high && (!whole || Number.isInteger(given)),
-  Flag: (given) => typeof given === "boolean",
-  Free: (given) => isObject(given) && isPlain(given, RULES.deepest),
-  Many: (given) => Array.isArray(given) && given.length <= RULES.mostItems,
-  Row: (given, { items }) => Array.isArray(given) && given.length === items.length,
-  Part: isObject,
+const IS = {
+  string: (given, { enum: texts }) => typeof given === "string" && (texts ? texts.includes(given) : !LONE_SURROGATE.test(given)),
+  number: isNumber,
+  integer: (given, rule) => isNumber(given, rule) && Number.isInteger(given),
+  boolean: (given) => typeof given === "boolean",
+  object: (given, { part, values }) => isObject(given) && (part || values || isPlain(given, RULES.deepest)),
+  array: (given, { maxItems }) => Array.isArray(given) && given.length <= maxItems,
+  row: (given, { items }) => Array.isArray(given) && given.length <= items.length,
 };
 
-// Of at most so many levels, with finite numbers and whole characters.
+// Whether a value has at most so many levels, finite numbers and whole characters.
 /**
  * @param {any} given
  * @param {number} levels
@@ -122,16 +141,16 @@ const TAKES = {
  */
 function isPlain(given, levels) {
   if (Array.isArray(given)) return levels > 0 && given.every((item) => isPlain(item, levels - 1));
-  if (isObject(given)) return levels > 0 && Object.entries(given).every(([name, item]) => !HALF.test(name) && isPlain(item, levels - 1));
-  return typeof given === "string" ? !HALF.test(given) : typeof given !== "number" || Number.isFinite(given);
+  if (isObject(given)) return levels > 0 && Object.entries(given).every(([name, item]) => !LONE_SURROGATE.test(name) && isPlain(item, levels - 1));
+  return typeof given === "string" ? !LONE_SURROGATE.test(given) : typeof given !== "number" || Number.isFinite(given);
 }
 
 /**
- * Fields that are right one by one may contradict each other.
+ * Throw an Error if fields that are valid one by one contradict each other.
  *
  * @param {{ nodes?: any[], path?: number[], places?: any[] }} event
  */
-function agree({ nodes = [], path = [], places = [] }) {
+function checkAgreement({ nodes = [], path = [], places = [] }) {
   nodes.forEach(({ parent = -1, origin, draft_prob: drawn }, i) => {
     if (parent >= i) throw new Error(`nodes[${i}].parent must be the index of a node before it, or -1`);
     if (origin && (drawn === undefined) !== (origin === "chosen")) throw new Error(`nodes[${i}].draft_prob must be there when the token was drawn, and only then`);

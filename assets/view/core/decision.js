@@ -136,7 +136,7 @@ class Decision {
   #accept() {
     const words = this.words.formula;
     const { value } = this;
-    if (!value.origin) return ""; // schema 1 could not say
+    if (!value.origin) return ""; // unknown in some recordings
     const later = this.refused.length > 0;
     const whole = later && value.origin === "drawn" && (value.accept_prob ?? 0) >= 1;
     const name = `${later ? "left" : "target"}_${value.origin}${whole ? "_whole" : ""}`;

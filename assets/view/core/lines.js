@@ -2,7 +2,6 @@
 
 import { checked } from "./check.js";
 import { RULES } from "./rules.js";
-import { upgraded } from "./schema1.js";
 
 /**
  * @import { Line } from "./state"
@@ -13,7 +12,7 @@ const EVENTS = new Set(Object.keys(RULES.events));
 const PAGE = new Set(["open", "earlier", "waiting", "notice", "lane", "raced"]);
 
 /**
- * A line of this program's own stream as an object, an event in schema 2. Throws an Error for a type that there is not.
+ * Return a line of this program's own stream as an object, an event if it is one of the run. Throws an Error for an unknown type.
  *
  * @param {string} line
  * @returns {Line}
@@ -21,11 +20,11 @@ const PAGE = new Set(["open", "earlier", "waiting", "notice", "lane", "raced"]);
 export function parseLine(line) {
   const data = JSON.parse(line);
   if (!EVENTS.has(data?.type) && !PAGE.has(data?.type)) throw new Error(`unknown type ${data?.type}`);
-  return EVENTS.has(data.type) ? upgraded(data) : data;
+  return data;
 }
 
 /**
- * A line of a saved trace as an event of schema 2. Throws an Error that says what is wrong with it.
+ * Return a line of a saved trace as an event. Throws an Error with the problem.
  *
  * @param {string} line
  * @returns {Event}
@@ -37,7 +36,7 @@ export function parseEvent(line) {
   } catch {
     throw new Error("it is not JSON");
   }
-  return upgraded(checked(data));
+  return checked(data);
 }
 
 /**
@@ -98,7 +97,7 @@ export function readTrace(text) {
     if (!line.trim()) continue;
     try {
       const item = parseEvent(line);
-      if (item.type === "started" && begun.has(item.lane)) throw new Error(`lane ${item.lane} begins twice`);
+      if (item.type === "started" && begun.has(item.lane)) throw new Error(`lane ${item.lane} starts twice`);
       if (item.type === "started") begun.add(item.lane);
       items.push(item);
     } catch (error) {

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 
 from specdemo.engine.cost import Costs
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 WINDOW = 12  # drafting steps that the judgement looks at
@@ -39,16 +38,16 @@ class Fallback(Drafter):
         self._why = ""
         self._together = 1
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """Begin without a judgement."""
         self._reset()
         return self.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The drafter's proposal, or nothing while resting."""
         if self._rest:
             return Proposal(reason=self._why)
-        return (yield from self.drafter.propose(committed, budget))
+        return self.drafter.propose(committed, budget)
 
     def verifying(self, proposal: Proposal) -> None:
         """The drafter may work beside the target, unless it rests."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
-from specdemo.engine.forward import Requesting
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
 
@@ -35,16 +34,16 @@ class Forecast(Drafter):
         self.together = together
         self.most = most
 
-    def start(self, prompt_ids: Sequence[int]) -> Requesting[None]:
+    def start(self, prompt_ids: Sequence[int]) -> None:
         """The drafter's own start; others may have come while the target has read."""
         self.costs.join(self.together())
         return self.drafter.start(prompt_ids)
 
-    def propose(self, committed: Sequence[int], budget: int) -> Requesting[Proposal]:
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The drafter's proposal with its expected tokens and seconds."""
         self.costs.cached = len(committed)
         budget = budget if self.most is None else min(budget, self.most)
-        proposal = yield from self.drafter.propose(committed, budget)
+        proposal = self.drafter.propose(committed, budget)
         if proposal.expected_tokens is not None:
             return proposal
         return foreseen(proposal, self.costs, self.calibration, self.token_seconds)

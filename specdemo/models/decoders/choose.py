@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.forward import Decoder, ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime

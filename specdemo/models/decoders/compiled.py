@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.engine.forward import ForwardInput, ForwardOutput
-from specdemo.engine.module_decoder import piece_of
+from specdemo.engine.module_decoder import chunk_of
+from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.kernels.packing import Packed
 from specdemo.kernels.runtime import CompiledLayers, Rows, SequenceRows
 
@@ -30,7 +30,7 @@ class CompiledDecoder:
         norm: Callable[[Tensor], Tensor],
         tables: Callable[[int], tuple[Tensor, Tensor]],
     ) -> None:
-        self.config, self.piece = config, piece_of(config, embedding.device)
+        self.config, self.chunk = config, chunk_of(config, embedding.device)
         self._layers, self._embedding, self._norm, self._tables = layers, embedding, norm, tables
 
     @property

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.forward import ForwardInput, ForwardOutput
 from specdemo.engine.module_decoder import finish
+from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Look
@@ -152,7 +152,7 @@ class GraphDecoder:
     """
 
     def __init__(self, lean: LeanDecoder, record: Record) -> None:
-        self.config, self.piece = lean.config, lean.piece
+        self.config, self.chunk = lean.config, lean.chunk
         self.records = True
         self.lean, self._record = lean, record
         self._lock = threading.Lock()

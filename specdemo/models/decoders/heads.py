@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.forward import Decoder, ForwardInput
+from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.kernels import packing
 from specdemo.kernels.packing import Packed
 from specdemo.models.memory import leave_to_file

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from specdemo.engine.forward import ForwardInput, ForwardOutput
-from specdemo.engine.module_decoder import piece_of
+from specdemo.engine.module_decoder import chunk_of
+from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, after
 from specdemo.models.decoders.operators import Stacked, look, pack, rms_norm, stack
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
@@ -28,7 +28,7 @@ class LeanDecoder:
     def __init__(self, model: Any) -> None:
         config = model.config.get_text_config()
         base = model.model
-        self.config, self.piece = config, piece_of(config, model.device)
+        self.config, self.chunk = config, chunk_of(config, model.device)
         self.model = model
         attention = base.layers[0].self_attn
         self.sizes = HeadSizes(

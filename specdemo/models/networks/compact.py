@@ -11,13 +11,10 @@ from torch.nn import functional as F
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.features import Features
-from specdemo.engine.forward import (
+from specdemo.engine.passes import (
     ForwardOutput,
-    ForwardRequest,
-    Requesting,
-    answered,
-    asked,
-    pieces,
+    chunks,
+    request_pass,
 )
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.tree import ancestor_mask, depths
@@ -82,45 +79,33 @@ class CompactModel:
         """These tokens are read next: from now on they can be said."""
         self._text_words.read(self.length, token_ids)
 
-    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
-        """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
-        return (yield from self._appending(token_ids))[0]
-
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        """`reading`, answered at once."""
-        return answered(self.reading(token_ids))
+        """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
+        return self._appending(token_ids)[0]
 
-    def reading_states(self, token_ids: Sequence[int], states: Tensor) -> Requesting[Tensor]:
+    def read_states(self, token_ids: Sequence[int], states: Tensor) -> Tensor:
         """Append tokens by what goes into the first layer in place of their embeddings. states: (rows, H)"""
-        return (yield from self._appending(token_ids, states=states))[0]
+        return self._appending(token_ids, states=states)[0]
 
-    def guessing(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+    def guess(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens and guess what follows them in one pass. returns: (depth, W) float32 logits"""
         return self._appending(token_ids, guesses=self.weights.depth - 1)
 
-    def guess(self, token_ids: Sequence[int]) -> Tensor:
-        """`guessing`, answered at once."""
-        return answered(self.guessing(token_ids))
-
-    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Requesting[Chain | None]:
+    def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         """Append tokens and draft a chain after them in the compiled pass; None, and nothing read, where it cannot."""
         if self.decoder.compiled is None or self.adjust or self.weights.depth > 1 or plan.most < 1:
             return None
-        token_ids = token_ids[(yield from self._reading_ahead(token_ids)) :]
+        token_ids = token_ids[self._reading_ahead(token_ids) :]
         one = self._input(token_ids, plan=plan)
-        chain = (yield from self._asking(one)).chain
+        chain = self._asking(one).chain
         assert chain is not None
         # All drafted tokens but the last have been read.
         self._count(len(token_ids), len(chain.columns) - 1)
         return chain
 
-    def draft_on(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
-        """`drafting`, answered at once."""
-        return answered(self.drafting(token_ids, plan))
-
-    def growing(
+    def grow(
         self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None = None
-    ) -> Requesting[Tensor]:
+    ) -> Tensor:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
 
         parents: index among all nodes grown so far, -1 = follows the text
@@ -136,13 +121,13 @@ class CompactModel:
                 end = next(below, end)
             part = slice(begin, end)
             here = None if states is None else states[part]
-            logits.append((yield from self._growing(token_ids[part], parents[part], here)))
+            logits.append(self._growing(token_ids[part], parents[part], here))
             begin = end
         return logits[0] if len(logits) == 1 else torch.cat(logits)
 
     def _growing(
         self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None
-    ) -> Requesting[Tensor]:
+    ) -> Tensor:
         """`growing` in one pass."""
         first, length = len(self._grown), self.length
         injected = self._fed(parents)
@@ -156,32 +141,26 @@ class CompactModel:
             token_ids, positions, seen, self._cache, len(token_ids), text=self._text_words,
             states=states, injected=injected, adjust=self.adjust,
         )  # fmt: skip
-        logits = (yield from self._asking(one)).logits
+        logits = self._asking(one).logits
         self._grown_final += self._final.split(1)
         return logits
 
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """`growing`, answered at once."""
-        return answered(self.growing(token_ids, parents))
-
     def _appending(
         self, token_ids: Sequence[int], states: Tensor | None = None, guesses: int = 0
-    ) -> Requesting[Tensor]:
+    ) -> Tensor:
         """Append tokens. returns: (1 + guesses, W) logits that follow the last of them"""
-        ahead = yield from self._reading_ahead(token_ids, states)
+        ahead = self._reading_ahead(token_ids, states)
         rest = None if states is None else states[ahead:]
-        output = yield from self._asking(self._input(token_ids[ahead:], rest, guesses))
+        output = self._asking(self._input(token_ids[ahead:], rest, guesses))
         self._count(len(token_ids) - ahead)
         return output.logits
 
-    def _reading_ahead(
-        self, token_ids: Sequence[int], states: Tensor | None = None
-    ) -> Requesting[int]:
-        """Append tokens, piece by piece, but for the last piece. returns: how many were appended"""
-        *ahead, last = pieces(self.length, len(token_ids), self.decoder.piece)
+    def _reading_ahead(self, token_ids: Sequence[int], states: Tensor | None = None) -> int:
+        """Append tokens, chunk by chunk, but for the last chunk. returns: how many were appended"""
+        *ahead, last = chunks(self.length, len(token_ids), self.decoder.chunk)
         for part in ahead:
             here = None if states is None else states[part]
-            yield from self._asking(self._input(token_ids[part], here))
+            self._asking(self._input(token_ids[part], here))
             self._count(part.stop - part.start)
         return int(last.start)
 
@@ -224,9 +203,9 @@ class CompactModel:
         if self.weights.skips_first:
             seen[0 if start else 1 :, 0] = False
 
-    def _asking(self, one: DraftInput) -> Requesting[ForwardOutput]:
+    def _asking(self, one: DraftInput) -> ForwardOutput:
         """Ask for a pass."""
-        output = yield from asked(ForwardRequest(self.decoder, one))
+        output = request_pass(self.decoder, one)
         (self._final,) = output.states
         return output
 

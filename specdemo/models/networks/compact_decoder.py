@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from specdemo.engine.forward import ForwardInput, ForwardOutput, piece_rows
+from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.target import CachedModel
 from specdemo.kernels import packing, runtime
@@ -73,7 +73,7 @@ class CompactDecoder:
         )
         hidden = weights.config.hidden_size
         device = weights.embedding.device.type
-        self.piece = piece_rows(device, len(weights.layers), hidden, 4 * hidden)
+        self.chunk = chunk_rows(device, len(weights.layers), hidden, 4 * hidden)
         self.compiled = compiled_layers(weights) if compiled else None
         self._rotary = RotaryTables(tables(weights.config, weights.embedding))
 

@@ -20,14 +20,12 @@ from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.features import Features
-from specdemo.engine.forward import (
+from specdemo.engine.passes import (
     ForwardInput,
     ForwardOutput,
-    ForwardRequest,
-    Requesting,
-    asked,
-    piece_rows,
-    pieces,
+    chunk_rows,
+    chunks,
+    request_pass,
 )
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
@@ -135,7 +133,7 @@ class DFlashDecoder:
         )
         # New tokens go through the first product of a layer alone.
         device = weights.embedding.device.type
-        self.piece = piece_rows(device, len(weights.layers), weights.config.hidden_size, 0)
+        self.chunk = chunk_rows(device, len(weights.layers), weights.config.hidden_size, 0)
         self._rotary = RotaryTables(tables(weights.config, weights.embedding))
 
     def open(self, target: CachedModel) -> FeatureReader:
@@ -261,20 +259,20 @@ class DFlashModel:
         self._length = length
         self._cache.rollback(min(length, self._cache.length))
 
-    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+    def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens, as far as the target has read them. returns: (0,), for only a block says what follows"""
         self._length += len(token_ids)
         for part in self._new(self._length):
-            yield from self._keep(part)
+            self._keep(part)
         return torch.empty(0)
 
-    def guessing(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+    def guess(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens and guess what follows the last. returns: (depth, W) float32 logits"""
         self._length += len(token_ids)
         weights, pending = self.weights, self._length - 1
         *ahead, last = self._new(pending) or [range(0)]
         for part in ahead:
-            yield from self._keep(part)
+            self._keep(part)
         before, windows = self._cache.length + len(last), weights.windows
         seen = self._seen(before, causal=True) if weights.causal else None
         near = None
@@ -287,7 +285,7 @@ class DFlashModel:
             [*last, *range(pending, pending + weights.rows)],
             seen, self._cache, weights.depth, states=self._mixed(last), near=near,
         )  # fmt: skip
-        output = yield from asked(ForwardRequest(self.decoder, block))
+        output = request_pass(self.decoder, block)
         self._cache.gather(range(len(last)))
         (self.states,) = output.states
         return output.logits
@@ -299,16 +297,16 @@ class DFlashModel:
         return seen.tril_(before) if causal else seen
 
     def _new(self, end: int) -> list[range]:
-        """Positions before `end` that the target has read and this has not, in pieces."""
+        """Positions before `end` that the target has read and this has not, in chunks."""
         begin = self._cache.length
-        parts = pieces(begin, min(end, self.features.length) - begin, self.decoder.piece)
+        parts = chunks(begin, min(end, self.features.length) - begin, self.decoder.chunk)
         return [range(begin + part.start, begin + part.stop) for part in parts]
 
-    def _keep(self, part: range) -> Requesting[None]:
+    def _keep(self, part: range) -> None:
         """Cache keys and values of some positions."""
         states = self._mixed(part)
         one = BlockInput([self.weights.mask] * len(part), part, None, self._cache, 0, states=states)
-        yield from asked(ForwardRequest(self.decoder, one))
+        request_pass(self.decoder, one)
         self._cache.gather(range(len(part)))
 
     def _mixed(self, part: range) -> Tensor:

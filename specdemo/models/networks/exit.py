@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
-from specdemo.engine.forward import Requesting, answered, immediate
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
@@ -64,7 +63,7 @@ class ExitModel:
         self._grown.clear()
         self.adapter.rollback(length)
 
-    def reading(self, token_ids: Sequence[int]) -> Requesting[Tensor]:
+    def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
         self._grown.clear()
         states, features = [], self.target.features
@@ -76,15 +75,11 @@ class ExitModel:
         if fresh:
             ahead = self._ahead(self.length + known)
             tree = range(-1, ahead + len(fresh) - 1)
-            lower = self.target.lowering(self._layers, fresh, tree[ahead:], tree[:ahead])
-            states.append((yield from lower))
-        return (yield from self.adapter.reading_states(token_ids, self._fit(torch.cat(states))))
+            lower = self.target.lower(self._layers, fresh, tree[ahead:], tree[:ahead])
+            states.append(lower)
+        return self.adapter.read_states(token_ids, self._fit(torch.cat(states)))
 
-    def read(self, token_ids: Sequence[int]) -> Tensor:
-        """`reading`, answered at once."""
-        return answered(self.reading(token_ids))
-
-    def growing(self, token_ids: Sequence[int], parents: Sequence[int]) -> Requesting[Tensor]:
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
 
         parents: index among all nodes grown so far, -1 = follows the text
@@ -93,16 +88,11 @@ class ExitModel:
         ahead = self._ahead(self.length)
         earlier = [*range(-1, ahead - 1), *(ahead + parent for parent in self._grown)]
         below = [ahead + parent for parent in parents]
-        states = yield from self.target.lowering(self._layers, token_ids, below, earlier)
+        states = self.target.lower(self._layers, token_ids, below, earlier)
         self._grown += parents
-        return (yield from self.adapter.growing(token_ids, parents, self._fit(states)))
+        return self.adapter.grow(token_ids, parents, self._fit(states))
 
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """`growing`, answered at once."""
-        return answered(self.growing(token_ids, parents))
-
-    @immediate
-    def drafting(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
+    def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         """Nothing: it is asked token by token."""
         return None
 

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.engine.forward import ForwardOutput
 from specdemo.engine.module_decoder import additive, finish
+from specdemo.engine.passes import ForwardOutput
 from specdemo.models.networks.compact_decoder import CompactDecoder, DraftInput
 from specdemo.models.networks.compact_weights import CompactWeights
 

@@ -8,7 +8,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import Sampling
-from specdemo.engine.forward import answered
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,7 +116,7 @@ def judge_sampling(
             values.append(transform(probs, token_id, uniforms[0]))
             if draft is not None:
                 text = [*prompt_ids, *ids[:position]]
-                guess = answered(draft.probs_after(text, len(probs)))
+                guess = draft.probs_after(text, len(probs))
                 by_draft.append(transform(probs, token_id, uniforms[1], overrated(probs, guess)))
             impossible += not probs[token_id] > 0
     p_uniform, p_independent = uniformity_p(values), independence_p(values)
@@ -139,7 +138,7 @@ def reread(
     from specdemo.engine.sampling import Shaper
     from specdemo.engine.types import Proposal
 
-    answered(reader.prepare(prompt_ids[:-1]))
+    reader.prepare(prompt_ids[:-1])
     output = reader.model.forward(prompt_ids[-1], Proposal.chain(ids[:-1]))  # type: ignore[attr-defined]
     paths = [ids[:position] for position in range(len(ids))]
     return Shaper(sampling).probs(output.logits, prompt_ids, paths).cpu()

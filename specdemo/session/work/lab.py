@@ -250,7 +250,6 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     """Read the text again with both models, and sum up what taking back does at each position."""
     import torch
 
-    from specdemo.engine.forward import answered
     from specdemo.engine.prefix import PrefixReader
     from specdemo.session.work.judges import reread
 
@@ -261,7 +260,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     draft = torch.zeros_like(target)
     for position in range(len(ids)):
         text = [*prompt_ids, *ids[:position]]
-        draft[position] = answered(reader.probs_after(text, target.shape[1]))
+        draft[position] = reader.probs_after(text, target.shape[1])
     taken, kept = next_token(target, draft, threshold), next_token(target, draft, 0.0)
     moved = (taken - target).abs().sum(dim=-1) / 2
     worst = int(moved.argmax())

@@ -11,8 +11,6 @@ from operator import itemgetter
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
-from specdemo.engine.forward import ForwardRequest
-from specdemo.engine.runner import Steps
 from specdemo.session.caches import Lane, failure
 from specdemo.session.conversation import Conversation
 from specdemo.session.door import Door, Plain
@@ -106,11 +104,7 @@ class Comparison:
         Raises UserError for settings out of range, and when another pair was loaded since the text was written.
         """
         if self._written_with is not self._studio.target:
-            raise UserError(
-                "Another model was loaded since this text was written.",
-                unharmed="The text is kept.",
-                advice="Write the text anew.",
-            )
+            raise UserError("run.other_model")
         cancel = cancel or threading.Event()
         settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
         settings = settings.checked()
@@ -187,7 +181,7 @@ def _takes(
     system: str,
     answer_ids: Sequence[int],
     settings: RunSettings,
-) -> Steps:
+) -> Iterator[Event]:
     """The events of one step of the loop; an earlier take's are dropped."""
     with conversation.using() as caches:
         pair = caches.loaded.pair
@@ -205,20 +199,17 @@ def _takes(
                 together=lambda: conversation.host.together,
                 cancelled=cancel.is_set,
             )
-            events = yield from _first_step(lane)
+            events = _first_step(lane)
             if caches.broken:
                 break
     yield from events
 
 
-def _first_step(lane: Lane) -> Generator[Event | ForwardRequest, None, list[Event]]:
-    """The events of a lane's first step; what it asks for is passed on."""
+def _first_step(lane: Lane) -> list[Event]:
+    """The events of a lane's first step."""
     events: list[Event] = []
     with closing(lane):
         for event in lane:
-            if isinstance(event, ForwardRequest):
-                yield event
-                continue
             events.append(event)
             if isinstance(event, Verified):
                 break

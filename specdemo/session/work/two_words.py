@@ -25,7 +25,6 @@ from torch import Tensor
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.look_back import LookBack
-from specdemo.engine.forward import immediate
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw
@@ -158,7 +157,6 @@ class Draws(Drafter):
         # The drafter's draws must not be those of the verifier, which counts from the seed itself.
         self._generator = torch.Generator().manual_seed(seed + 1_000_003)
 
-    @immediate
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draw a chain."""
         drawn: list[int] = []
@@ -179,8 +177,7 @@ class FixedTarget:
     def __init__(self) -> None:
         self.length = 0
 
-    @immediate
-    def reading(self, token_ids: Sequence[int]) -> Tensor:
+    def read(self, token_ids: Sequence[int]) -> Tensor:
         """Count the tokens. returns: (2,) logits"""
         self.length += len(token_ids)
         return _tensor(TARGET).log()
@@ -189,8 +186,7 @@ class FixedTarget:
         """Forget the rest."""
         self.length = length
 
-    @immediate
-    def judging(self, pending_id: int, proposal: Proposal) -> TargetOutput:
+    def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
         """The same row for each: (1 + N, 2) logits."""
         return TargetOutput(_tensor(TARGET).log().expand(1 + len(proposal), -1))
 

@@ -134,7 +134,7 @@ def test_conversations_do_not_see_each_other():
     passes = []
 
     class Collecting:
-        config, piece = lean.config, lean.piece
+        config, chunk = lean.config, lean.chunk
 
         def run(self, asked):
             passes.extend(asked)

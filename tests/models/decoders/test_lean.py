@@ -13,8 +13,8 @@ from passes import TEXT, TREE, nf4_layers, passes_of, tiny
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from specdemo.engine.forward import ForwardInput
 from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders import choose as decoders
 from specdemo.models.decoders.choose import agrees, open_decoder
@@ -72,7 +72,7 @@ def test_conversations_answered_together_are_as_alone(model):
     class Recording:
         """Collects what is asked, to ask it together."""
 
-        config, piece = lean.config, lean.piece
+        config, chunk = lean.config, lean.chunk
         passes: list[ForwardInput] = []
 
         def run(self, passes):

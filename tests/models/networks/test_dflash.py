@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -21,12 +22,12 @@ from opened_dflash import (
     same,
     states_of,
 )
+from passes import in_one_pass
 from safetensors.torch import load_file, save_file
 from tiny_dflash import Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answer_together, answered
 from specdemo.models.networks.dflash import DFlashModel
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.families import FAMILIES
@@ -59,20 +60,20 @@ def test_a_layout_runs_as_its_format_says(tmp_path, layout):
     reference = Reference(model, EMBEDDING, HEAD, states)
     assert drafter.weights.reads == model.reads
     assert list(drafter.words.tokens) == reference.tokens()
-    drafter.decoder.piece = 3
+    drafter.decoder.chunk = 3
     know(drafter, states, 0, len(TEXT) - 1)
-    answered(drafter.reading(TEXT[:-1]))
-    same(answered(drafter.guessing(TEXT[-1:])), reference.guess(TEXT))
+    drafter.read(TEXT[:-1])
+    same(drafter.guess(TEXT[-1:]), reference.guess(TEXT))
     assert drafter.length == len(TEXT)
     know(drafter, states, len(TEXT) - 1, len(longer) - 1)
-    same(answered(drafter.guessing(COMMITTED)), reference.guess(longer))
+    same(drafter.guess(COMMITTED), reference.guess(longer))
     assert len(drafter.states) == drafter.weights.depth == model.block - (not model.anchored)
     drafter.rollback(4)
     other = [*TEXT[:4], 30, 31]
     states = torch.cat([states[:4], -states[4:]])
     know(drafter, states, 4, len(other) - 1)
     same(
-        answered(drafter.guessing(other[4:])),
+        drafter.guess(other[4:]),
         Reference(model, EMBEDDING, HEAD, states).guess(other),
     )
 
@@ -84,20 +85,16 @@ def test_blocks_of_several_conversations_are_one_pass(tmp_path, facts):
     states = states_of(model, 9)
     found = decoder(write_flat(tmp_path / "drafter", model))
     drafters = [DFlashModel(found, Features(model.reads)) for _ in range(3)]
-    asking = []
+    works = []
     for drafter, length in zip(drafters, (7, 3, 6), strict=True):
         know(drafter, states, 0, length - 1)
-        asking.append((drafter.reading if length == 6 else drafter.guessing)(TEXT[:length]))
-    answer_together([next(one) for one in asking])
+        works.append(partial(drafter.read if length == 6 else drafter.guess, TEXT[:length]))
+    results = in_one_pass(works)
     reference = Reference(model, EMBEDDING, HEAD, states)
-    for one, length in zip(asking, (7, 3), strict=False):
-        with pytest.raises(StopIteration) as ended:
-            next(one)
-        same(ended.value.value, reference.guess(TEXT[:length]))
-    with pytest.raises(StopIteration):
-        next(asking[2])
+    for logits, length in zip(results, (7, 3), strict=False):
+        same(logits, reference.guess(TEXT[:length]))
     know(drafters[2], states, 5, 6)
-    same(answered(drafters[2].guessing([7])), reference.guess([*TEXT[:6], 7]))
+    same(drafters[2].guess([7]), reference.guess([*TEXT[:6], 7]))
 
 
 TRAPS = {

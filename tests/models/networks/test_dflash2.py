@@ -20,7 +20,6 @@ from opened_dflash import (
 from tiny_dflash import Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
-from specdemo.engine.forward import answered
 from specdemo.models.networks.layouts import dflash2
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
@@ -41,9 +40,9 @@ def test_dflash_2_convolves_and_chooses_among_candidates(tmp_path, layout):
     reference = Reference(model, EMBEDDING, HEAD, states)
     drafter = opened(write(tmp_path / "it", model))
     know(drafter, states, 0, 3)
-    same(answered(drafter.guessing(TEXT[:4])), reference.guess(TEXT[:4]))
+    same(drafter.guess(TEXT[:4]), reference.guess(TEXT[:4]))
     know(drafter, states, 3, len(TEXT) - 1)
-    found, wanted = answered(drafter.guessing(TEXT[4:])), reference.guess(TEXT)
+    found, wanted = drafter.guess(TEXT[4:]), reference.guess(TEXT)
     same(found, wanted)
     selector = drafter.weights.markov
     assert selector is not None

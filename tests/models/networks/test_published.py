@@ -16,7 +16,6 @@ from specdemo.bench.audit_result import load_last
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.engine.forward import answered
 from specdemo.files.catalogue import drafters, find
 from specdemo.models import pair as pairs
 from specdemo.models.networks.layouts.families import FAMILIES
@@ -70,7 +69,7 @@ def test_one_block_drafter_serves_chains_and_trees(target, tmp_path):
     reader = pair.open_trained("block", opened)
     opened.record(wanted=True)
     opened.read([5, 6, 7])
-    logits = answered(reader.block_after([5, 6, 7, 8]))
+    logits = reader.block_after([5, 6, 7, 8])
     head = pair.target.model.get_output_embeddings().weight
     torch.testing.assert_close(logits, reader.model.states @ head.T, atol=1e-4, rtol=1e-4)
 

@@ -18,7 +18,6 @@ from transformers import LlamaConfig
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.engine.forward import answered
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.compact_files import EMBEDDING, load_compact, load_state
@@ -29,12 +28,11 @@ from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.layouts.writing import write_published
 from specdemo.models.networks.registry import TargetTensors
-from specdemo.training.card import Card
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, lay_blocks
 from specdemo.training.eagle3_network import Eagle3Network
 from specdemo.training.feature_network import FeatureNetwork
-from specdemo.training.package import draft_config, package
+from specdemo.training.package import Card, draft_config, package
 
 CPU, HIDDEN, WORDS, LAYERS, READS = torch.device("cpu"), 32, 64, 8, (2, 4, 5)
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8]
@@ -66,8 +64,7 @@ def trained(
     target: ModelFiles, out: Path, kind: str, state: dict[str, torch.Tensor], **facts
 ) -> Path:
     card = Card("tiny", "bf16", kind, (), len(KEPT), ("prompts",), 0, 0, 0.0, 0)
-    alone = facts.pop("alone", False) or "feedback" in facts
-    package(state, KEPT, target.folder, out / kind, card, facts, alone=alone)
+    package(state, KEPT, target.folder, out / kind, card, facts)
     return out / kind
 
 
@@ -83,7 +80,7 @@ def feature(target: ModelFiles, out: Path, made: type[FeatureNetwork] = Eagle3Ne
 def block(target: ModelFiles, out: Path, *, causal: bool = False) -> Path:
     """A drafter of the form of DFlash whose every tensor matters."""
     network = disturbed(DFlashNetwork(draft_config(CONFIG, 2), len(READS), torch.empty(0), 63))
-    facts = {"form": "dflash", "depth": 3, "mask": 63, "causal": causal, "alone": True}
+    facts = {"form": "dflash", "depth": 3, "mask": 63, "causal": causal}
     kind = "jet" if causal else "block"
     return trained(target, out, kind, network.folded(), reads=list(READS), **facts)
 
@@ -181,9 +178,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     assert (files.config["num_target_layers"], files.config["block_size"]) == (LAYERS, 4)
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = DFlashDecoder(load_dflash(folder, embedding, device=CPU, four_bit=False))
-    own, other = (
-        answered(DFlashModel(one, kept(states)).guessing(TEXT)) for one in (here, decoder)
-    )
+    own, other = (DFlashModel(one, kept(states)).guess(TEXT) for one in (here, decoder))
     assert torch.equal(own, other[:, KEPT])  # read back, it says the other words too
 
     tensors = {name: one.float() for name, one in load_file(out / "model.safetensors").items()}
@@ -194,7 +189,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     model = DFlash(reads=READS, block=4, mask=63, causal=causal, tensors=tensors)
     wanted = BlockReference(model, whole, whole, states).guess(TEXT)
     _, _, exact = read_back(out, whole, torch.float32)
-    found = answered(DFlashModel(exact, kept(states)).guessing(TEXT))
+    found = DFlashModel(exact, kept(states)).guess(TEXT)
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
 
     network = DFlashNetwork(draft_config(CONFIG, 2), len(READS), whole, 63)

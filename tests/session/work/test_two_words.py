@@ -11,7 +11,6 @@ from conftest import run_lane
 from specdemo.cli.commands.counterexample import as_table
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.oracle import always_right, always_wrong
-from specdemo.engine.forward import answered
 from specdemo.engine.types import Drafter
 from specdemo.session.work.two_words import (
     TARGET,
@@ -55,7 +54,7 @@ def test_the_real_loop_gives_what_was_listed():
 def test_looking_back_says_what_it_dropped_and_that_it_is_lossy():
     drafter = LookBack(Draws(after_unlikely, seed=1), 0.8)
     for _ in range(50):
-        proposal = answered(drafter.propose([0], 4))
+        proposal = drafter.propose([0], 4)
         assert 1 not in proposal.token_ids[-1:]
         assert len(proposal.confidences) == len(proposal.draft_probs) == len(proposal)
         assert "lossy" in proposal.reason
@@ -73,8 +72,8 @@ def test_dropping_chosen_tokens_changes_nothing(target_weights, oracle):
     dropping = LookBack(Unsure(inner), 0.5)
     events = run_lane(target_weights, dropping, prompt)
     assert output_ids(events) == plain
-    assert "lossy" not in answered(dropping.propose(prompt, 4)).reason
-    assert len(answered(dropping.propose(prompt, 4))) == 2
+    assert "lossy" not in dropping.propose(prompt, 4).reason
+    assert len(dropping.propose(prompt, 4)) == 2
 
 
 class Unsure(Drafter):
@@ -87,7 +86,7 @@ class Unsure(Drafter):
         return self.drafter.start(prompt_ids)
 
     def propose(self, committed, budget):
-        proposal = yield from self.drafter.propose(committed, budget)
+        proposal = self.drafter.propose(committed, budget)
         return replace(proposal, confidences=(0.9, 0.9, 0.1, 0.1)[: len(proposal)])
 
     def observe(self, outcome):

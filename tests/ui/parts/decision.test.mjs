@@ -63,7 +63,7 @@ assert.deepEqual(told(0, copied).notes, told(0, copied, ngram).notes);
 // Equal numbers do not make a drawn token a chosen one: p / q is p where q is 1.
 const certain = { ...copied, nodes: [node(1, " cat", -1, "rejected", drawn(0.3, 1, { accept_prob: 0.3, draw: 0.7 }))] };
 assert.match(told(0, certain, ngram).formula, /^accept = min\(1, target \/ draft\) = min\(1, 0\.30 \/ 1\.0\) = 0\.30\n/);
-// Where a trace of schema 1 cannot say, only the test is told.
+// If a recording does not contain the origin, only the test is shown.
 const unknown = { ...copied, nodes: copied.nodes.map(({ origin: _, ...value }) => value) };
 assert.equal(told(0, unknown).formula, "draw 0.70 ≥ 0.30: rejected");
 assert.equal(told(-1, unknown).formula, "");

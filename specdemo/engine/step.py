@@ -1,0 +1,205 @@
+"""One step of the loop as events: what was drafted, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.clock import Stage, Stopwatch, never
+from specdemo.engine.limits import Limits
+from specdemo.engine.types import Outcome, Proposal, TargetOutput, Verdict
+from specdemo.trace.events import (
+    Choice,
+    Drafted,
+    FinishReason,
+    Node,
+    Origin,
+    Place,
+    Status,
+    Verified,
+)
+
+
+class Step:
+    """A step's values, in the order in which the loop sets them, and the times of its three stages.
+
+    draft, check, commit: no stage contains an event, so a slow viewer cannot change a time
+    nodes: the proposal's, before the check
+    shaped: (1 + N, V) float32, the logits of the check: row 0 follows the pending token, row 1 + i node i
+    new_ids: committed tokens
+    """
+
+    proposal: Proposal
+    nodes: tuple[Node, ...]
+    output: TargetOutput
+    shaped: Tensor
+    verdict: Verdict
+    new_ids: tuple[int, ...]
+
+    def __init__(
+        self,
+        lane: str,
+        number: int = -1,
+        earlier: float = 0.0,
+        cancelled: Callable[[], bool] = never,
+        *,
+        alone: bool = False,
+    ) -> None:
+        self.lane, self.number, self._earlier = lane, number, earlier
+        self.draft = Stage(cancelled, drafting=True)
+        self.check = Stage(alone=alone)
+        self.commit = Stopwatch()
+
+    def next(self, cancelled: Callable[[], bool], *, alone: bool) -> Step:
+        """Return the step after this one. cancelled: checked while drafting; alone: see `ForwardRequest`"""
+        return Step(self.lane, self.number + 1, self.elapsed, cancelled, alone=alone)
+
+    def cut(self, limits: Limits, num_new: int) -> FinishReason | None:
+        """Commit the accepted tokens and the target's own within the limits. Returns why the run ends, if it does.
+
+        num_new: tokens of earlier steps
+        """
+        ids = [self.proposal.token_ids[node] for node in self.verdict.path]
+        self.new_ids, reason = limits.cut(num_new, [*ids, self.verdict.next_id])
+        return reason
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """Committed nodes, root first."""
+        return self.verdict.path[: len(self.new_ids)]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Nodes to cache: the last committed id stays pending, even if it is a drafted one that ended the run."""
+        return self.path if len(self.new_ids) > len(self.path) else self.path[:-1]
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of this and all earlier steps, including the wait for other runs."""
+        return self._earlier + self.draft.total + self.check.total + self.commit.total
+
+    def outcome(self) -> Outcome:
+        """Return what the drafter learns from."""
+        sharing = self.output.sharing
+        drafting = sharing.runs * self.draft.fair_seconds
+        return Outcome(
+            self.new_ids, self.proposal, self.verdict, drafting, self.check.seconds, sharing
+        )
+
+    def drafted(self) -> Drafted:
+        """Return the event before the check."""
+        proposal, self.nodes = self.proposal, drafted_nodes(self.proposal)
+        return Drafted(
+            self.lane,
+            self.number,
+            proposal.lookahead,
+            proposal.reason,
+            self.nodes,
+            self.draft.seconds,
+            proposal.source,
+            proposal.expected_tokens,
+            proposal.expected_seconds,
+            proposal.hit,
+            proposal.saved_seconds,
+        )
+
+    def verified(self, detail: int) -> Verified:
+        """Return the event after the check. detail: number of alternatives for each position"""
+        path, verdict, runs = self.path, self.verdict, self.output.sharing.runs
+        own = Node(verdict.next_id, status=verdict.kind, target_prob=verdict.next_prob)
+        return Verified(
+            self.lane,
+            self.number,
+            _checked_nodes(self.nodes, verdict, path),
+            path,
+            own if len(self.new_ids) > len(path) else None,
+            self.draft.seconds,
+            self.check.total + self.draft.waited,
+            self.commit.seconds,
+            self.elapsed,
+            runs if runs > 1 else None,
+            alternatives(self.proposal, verdict, self.shaped, path, detail) if detail else None,
+        )
+
+
+def drafted_nodes(proposal: Proposal) -> tuple[Node, ...]:
+    """Return the nodes of a proposal with all that is known of them before the check."""
+    unknown = (None,) * len(proposal)
+    confidences, survivals = proposal.confidences or unknown, proposal.survivals or unknown
+    drawn_probs = map(proposal.drawn_prob, range(len(proposal)))
+    return tuple(
+        Node(
+            token_id,
+            parent=parent,
+            draft_prob=drawn_prob,
+            survival=survivals[index],
+            confidence=confidences[index],
+            origin=Origin.CHOSEN if drawn_prob is None else Origin.DRAWN,
+        )
+        for index, (token_id, parent, drawn_prob) in enumerate(
+            zip(proposal.token_ids, proposal.parents, drawn_probs, strict=True)
+        )
+    )
+
+
+def _checked_nodes(
+    drafted: Sequence[Node], verdict: Verdict, path: Sequence[int]
+) -> tuple[Node, ...]:
+    """Return the step's nodes with their status. path: the committed part of the accepted path"""
+    committed = set(path)
+
+    def status(node: int) -> Status:
+        if node in committed:
+            return Status.ACCEPTED
+        chance = verdict.accept_probs[node]
+        return Status.UNREACHED if chance is None or node in verdict.path else Status.REJECTED
+
+    return tuple(
+        replace(
+            node,
+            status=status(index),
+            target_prob=verdict.target_probs[index],
+            accept_prob=verdict.accept_probs[index],
+            draw=verdict.draws[index],
+            block_prob=verdict.block_probs[index] if verdict.block_probs else None,
+        )
+        for index, node in enumerate(drafted)
+    )
+
+
+def alternatives(
+    proposal: Proposal, verdict: Verdict, shaped: Tensor, path: Sequence[int], most: int
+) -> tuple[Place, ...]:
+    """Return the most likely tokens of both models at the committed positions, root first; outside of what is timed.
+
+    shaped: (1 + N, V) float32 — row 0 follows the pending token, row 1 + i node i
+    path: committed nodes, root first; most: tokens of each distribution
+    """
+    nodes = (-1, *path)
+    rows = shaped[[node + 1 for node in nodes]].softmax(dim=-1)
+    found = []
+    for node, choices in zip(nodes, _most_likely(rows, most), strict=True):
+        child = next(iter(proposal.children(node)), None)
+        draft_probs = None if child is None else proposal.all_probs(child)
+        residual = verdict.residual if node == nodes[-1] else None
+        found.append(
+            Place(
+                node,
+                choices,
+                () if draft_probs is None else _most_likely(draft_probs[None], most)[0],
+                () if residual is None else _most_likely(residual[None], most)[0],
+            )
+        )
+    return tuple(found)
+
+
+def _most_likely(probs: Tensor, most: int) -> list[tuple[Choice, ...]]:
+    """Return the largest non-zero entries of each row, (R, V)."""
+    top = torch.topk(probs, min(most, probs.shape[-1]))
+    return [
+        tuple(Choice(token, prob) for token, prob in zip(ids, values, strict=True) if prob > 0)
+        for ids, values in zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    ]
