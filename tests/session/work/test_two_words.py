@@ -57,7 +57,7 @@ def test_looking_back_says_what_it_dropped_and_that_it_is_lossy():
         proposal = drafter.propose([0], 4)
         assert 1 not in proposal.token_ids[-1:]
         assert len(proposal.confidences) == len(proposal.draft_probs) == len(proposal)
-        assert "lossy" in proposal.reason
+        assert proposal.reasons[0].code == "look_back_lossy"
 
 
 @pytest.mark.parametrize("oracle", ["right", "wrong"])
@@ -72,7 +72,7 @@ def test_dropping_chosen_tokens_changes_nothing(target_weights, oracle):
     dropping = LookBack(Unsure(inner), 0.5)
     events = run_lane(target_weights, dropping, prompt)
     assert output_ids(events) == plain
-    assert "lossy" not in dropping.propose(prompt, 4).reason
+    assert dropping.propose(prompt, 4).reasons[0].code == "look_back"
     assert len(dropping.propose(prompt, 4)) == 2
 
 
