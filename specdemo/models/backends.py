@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.engine.forward import Decoder
+from specdemo.engine.passes import Decoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
