@@ -268,7 +268,7 @@ class Studio(Starting):
         if need != "store":
             return self.pair.missing(need, NEEDED[need])
         if self.shipped.store is None:
-            return "There is no datastore for this target; python -m specdemo datastore builds one."
+            return "There is no datastore for this target; python -m specdemo train datastore builds one."
         return ""
 
     def pairs(self) -> list[PairInfo]:
