@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from specdemo.cli.parser import build_parser
+from specdemo.cli.parser import parse
 from specdemo.config.settings import AppSettings, fields
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +79,7 @@ def test_it_serves_the_page_where_others_reach_it(monkeypatch: pytest.MonkeyPatc
     (entry,) = all_of("ENTRYPOINT")
     python, script, *options = json.loads(entry)
     assert (python, script) == ("python", "app.py")
-    build_parser().parse_args(["app", *options])
+    parse(["app", *options])
     known = {setting.variable for setting in fields(AppSettings)}
     ours = {name: value for name, value in environment().items() if name.startswith("SPECDEMO_")}
     assert ours.keys() <= known

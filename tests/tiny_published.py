@@ -17,7 +17,7 @@ from tiny_trained import HIDDEN, READS
 
 from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader
-from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts

@@ -14,16 +14,11 @@ from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_weights import (
-    CompactConfig,
-    CompactWeights,
-    Injection,
-    MarkovHead,
-)
+from specdemo.models.networks.chain import CompactModel, CompactWeights
 from specdemo.models.networks.exit import ExitModel
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.medusa import MedusaWeights
+from specdemo.models.networks.parts import CompactConfig, Injection, MarkovHead
 
 HIDDEN, DEPTH, RANK = 32, 4, 8
 READS = (1, 2)

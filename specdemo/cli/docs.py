@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from specdemo.bench.report import markdown, text
+from specdemo.bench.results import MEAN, Result, Table, as_percent, cell, means
+from specdemo.cli.options import SUITE, SYSTEM
 from specdemo.cli.trace_scripts import declarations, events_table, rules
-from specdemo.config.settings import fields
+from specdemo.config.settings import AppSettings, RunSettings, Setting, fields
 
 if TYPE_CHECKING:
     from specdemo.files.catalogue import Pair
@@ -17,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TYPES = "assets/view/types.d.ts"
 LINKS = "assets/view/core/settings.js"
 RULES = "assets/view/core/rules.js"
+MEASURED = "docs/measured"
+FACTOR = re.compile(r"(?<=\d)x\b")  # speedups of commands have an x, those of documents the sign
 CARDS = (6, 8, 12, 16, 24)  # GB of memory, each of 2**30 bytes
 
 
@@ -29,15 +36,11 @@ def methods_table() -> str:
         options = ", ".join(f"`{option}`" for option in method.options) or "none"
         needs = ", ".join(NEEDED[need] for need in method.needs) or "nothing"
         exact = "**lossy**" if method.lossy else "exact"
-        rows.append(
-            f"| `{name}` | {method.title} | {method.summary} | {needs} | {method.tokens} | {exact} "
-            f"| {options} | {method.paper or '-'} |"
-        )
-    head = [
-        "| name | title | what it does | needs | draft tokens | output | settings | published |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    return "\n".join([*head, *rows])
+        rows.append([
+            f"`{name}`", method.title, method.summary, needs, str(method.tokens), exact, options, method.paper or "-",
+        ])  # fmt: skip
+    columns = ["name", "title", "what it does", "needs", "draft tokens", "output", "settings", "published"]  # fmt: skip
+    return table(columns, rows)
 
 
 def memory_table() -> str:
@@ -57,18 +60,16 @@ def memory_table() -> str:
             return "-"
         return f"`{pair.draft.name}`" if pair.draft.name else "its own"
 
-    lines = [
-        "| target | draft | NF4 on a card | smallest card | bf16 on a card | smallest card | NF4, compiled pass |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for pair in sorted(pairs(), key=lambda pair: needed(pair, Way("nf4", compiled=False))):
         small, large = (needed(pair, Way(kind, compiled=False)) for kind in ("nf4", "bf16"))
         cells = [
             f"`{pair.name}`", draft(pair),
             _gigabytes(small), card(small), _gigabytes(large), card(large), _gigabytes(needed(pair, Way("nf4"))),
         ]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    columns = ["target", "draft", "NF4 on a card", "smallest card", "bf16 on a card", "smallest card", "NF4, compiled pass"]  # fmt: skip
+    return table(columns, rows)
 
 
 def _gigabytes(count: int) -> str:
@@ -88,6 +89,143 @@ def links_script() -> str:
     return "\n".join(lines) + "\n"
 
 
+def commands_reference(commands: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a section for each command: its summary and its own options."""
+    blocks = []
+    for name, command in commands.items():
+        shared = {"run_settings", "app_settings"} & set(command)
+        also = " Also has the options of settings in the tables below." if shared else ""
+        blocks += [f"### `{name}`", _sentence(command["summary"]) + also]
+        options = [*command.get("options", ()), *(SUITE if "suite" in command else ())]
+        options += [SYSTEM] if "run_settings" in command else []
+        if options:
+            rows = [[_argument(option), _cell(_sentence(option["help"]))] for option in options]
+            blocks.append(table(["argument", "meaning"], rows))
+    return "\n\n".join(blocks)
+
+
+def _argument(option: Mapping[str, Any]) -> str:
+    if not option["names"].startswith("--"):
+        return f"`{option.get('metavar') or option['names']}`"
+    return f"`{' '.join(filter(None, (option['names'], option.get('metavar'))))}`"
+
+
+def settings_reference() -> str:
+    """A table of the settings of a run and one of the program's, with flags and variables."""
+    return "\n\n".join(
+        [
+            "### Settings of a run",
+            table(
+                ["option", "in links", "range", "default", "meaning", "read by"],
+                list(map(_run_row, fields(RunSettings))),
+            ),
+            "### Settings of the program",
+            table(
+                ["variable", "option", "default", "meaning"],
+                list(map(_app_row, fields(AppSettings))),
+            ),
+        ]
+    )
+
+
+def _run_row(setting: Setting) -> list[str]:
+    flag = f"`{setting.flag}`" if setting.flag else f"none (`{setting.name}`)"
+    link = f"`{setting.link}`" if setting.link else "-"
+    meaning = _cell(_sentence(setting.help))
+    return [flag, link, str(setting.range), _default(setting), meaning, _readers(setting.name)]
+
+
+def _readers(name: str) -> str:
+    """The methods that read a setting, the shorter way round."""
+    from specdemo.drafters.methods import METHODS
+
+    drafting = {key: method for key, method in METHODS.items() if method.options}
+    readers = [key for key, method in drafting.items() if name in method.options]
+    others = [key for key in drafting if key not in readers]
+    if not readers:
+        return "every run"
+    if len(readers) <= len(others):
+        return ", ".join(f"`{key}`" for key in readers)
+    rest = ", ".join(f"`{key}`" for key in others)
+    return f"all that draft but {rest}" if others else "all that draft"
+
+
+def _app_row(setting: Setting) -> list[str]:
+    flag = f"`{setting.flag}`" if setting.flag else "-"
+    choices = f": {', '.join(setting.choices)}" if setting.choices else ""
+    meaning = _cell(_sentence(setting.help + choices))
+    return [f"`{setting.variable}`", flag, _default(setting), meaning]
+
+
+def _default(setting: Setting) -> str:
+    if setting.public is None:
+        return _value(setting.default)
+    return f"{_value(setting.default)}, public {_value(setting.public)}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"`{value:g}`"
+    if isinstance(value, Path) and value.is_relative_to(Path.home()):
+        value = Path("~") / value.relative_to(Path.home())
+    if value == "":
+        return "none"
+    return f"`{value.as_posix() if isinstance(value, Path) else value}`"
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:].rstrip('.')}." if clause else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def measured_tables(root: Path) -> str:
+    """Return all measurements as Markdown: a section for each file, in the order of their names."""
+    sections = (_section(Result.from_dict(data)) for data in read_measurements(root))
+    return FACTOR.sub("×", "\n\n".join(sections))
+
+
+def read_measurements(root: Path) -> Iterator[dict[str, Any]]:
+    """Yield the values of each file, as `Result.to_dict` writes them."""
+    for path in sorted((root / MEASURED).glob("*.json")):
+        yield json.loads(path.read_text(encoding="utf-8"))
+
+
+def _section(result: Result) -> str:
+    blocks = [f"## {result.title}", f"{result.machine}; {result.date}. {result.about}"]
+    if result.command:
+        needs = "time, data" if "--suite" in result.command else "time"
+        blocks.append(f"<!-- needs: {needs} -->\n```sh\n{result.command}\n```")
+    return "\n\n".join([*blocks, text(result)])
+
+
+def readme_table(root: Path) -> str:
+    """Return the README's table: the lanes that a bench lists under `readme`, the fastest first."""
+    data = next(data for data in read_measurements(root) if "readme" in data)
+    rows = [row for row in data["rows"] if row["lane"] in data["readme"]]
+    body = []
+    for row in sorted(means(rows), key=lambda row: -row["speedup"]):
+        tasks = [one for one in rows if one["lane"] == row["lane"] and one["task"] != MEAN]
+        worst, best = (
+            f"{one['speedup']:.2f}× {one['task'].replace('_', ' ')}"
+            for one in (pick(tasks, key=lambda one: one["speedup"]) for pick in (min, max))
+        )
+        speedup, first = f"**{row['speedup']:.2f}×**", as_percent(row["first_accept_rate"])
+        body.append([f"`{row['lane']}`", speedup, best, worst, first, cell(row, "tokens_per_step")])
+    heads = ["method", "speedup", "best task", "worst task", "first accepted", "tokens/step"]
+    return f"{markdown(Table(heads, body))}\n\n{data['machine']}, {data['date']}. {data['about']}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table without padding: long cells stay readable as source."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
 def between(text: str, name: str, content: str) -> str:
     """Replace what stands between `<!-- name:start -->` and `<!-- name:end -->`."""
     start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
@@ -98,15 +236,13 @@ def between(text: str, name: str, content: str) -> str:
 
 def generated(root: Path = ROOT) -> dict[Path, str]:
     """Each file with generated parts, as it should be now."""
-    from specdemo.cli.measurements import measured_tables, readme_table
-    from specdemo.cli.parser import build_parser
-    from specdemo.cli.reference import commands_reference, settings_reference
+    from specdemo.cli.parser import COMMANDS
 
     parts = [
         ("docs/algorithm.md", "methods", methods_table()),
         ("docs/hardware.md", "memory", memory_table()),
         ("docs/measured.md", "tables", measured_tables(root)),
-        ("docs/reference.md", "commands", commands_reference(build_parser())),
+        ("docs/reference.md", "commands", commands_reference(COMMANDS)),
         ("docs/reference.md", "settings", settings_reference()),
         ("docs/trace-format.md", "events", events_table()),
         ("README.md", "measured", readme_table(root)),
@@ -114,8 +250,8 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
     documents: dict[Path, str] = {}
     for name, marker, content in parts:
         path = root / name
-        text = documents.get(path) or path.read_text(encoding="utf-8")
-        documents[path] = between(text, marker, content)
+        before = documents.get(path) or path.read_text(encoding="utf-8")
+        documents[path] = between(before, marker, content)
     return {
         **documents,
         root / TYPES: declarations(),
@@ -128,8 +264,8 @@ def stale(root: Path = ROOT) -> list[Path]:
     """Files whose generated parts are not up to date, or that are missing."""
     return [
         path
-        for path, text in generated(root).items()
-        if not path.is_file() or path.read_text(encoding="utf-8") != text
+        for path, content in generated(root).items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != content
     ]
 
 
@@ -142,8 +278,8 @@ def main(arguments: list[str]) -> int:
                 f"{path.relative_to(ROOT)} is out of date: python -m specdemo.cli.docs\n"
             )
         return 1 if outdated else 0
-    for path, text in generated().items():
-        path.write_text(text, encoding="utf-8")
+    for path, content in generated().items():
+        path.write_text(content, encoding="utf-8")
     return 0
 
 

@@ -1,6 +1,6 @@
 """The network of a feature drafter in the form of published EAGLE-3 drafters (Li 2503.01840): states beside embeddings.
 
-`export-drafter` can write it for other engines.
+`export drafter` can write it for other engines.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ short_description: Speculative decoding, recorded and explained.
 
 {subtitle}
 
-Static files, written by `python -m specdemo export-site`. Any web server can hand them out
+Static files, written by `python -m specdemo export site`. Any web server can hand them out
 (`python -m http.server` in this folder, for one), and so does a static Space. Nothing is loaded from elsewhere.
 """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 from specdemo.cli.console import reporting
-from specdemo.cli.options import add_option, add_settings, app_settings
+from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.session.door import Door
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from gradio import Blocks
 
     from specdemo.session.remote.remote import RemoteStudio
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to serve, which window to open, which models to load."""
-    add_option(
-        parser, "--desktop", action="store_true", about="open the page in a window of its own"
-    )
-    add_option(parser, "--no-browser", action="store_true", about="do not open a browser")
-    add_settings(parser, AppSettings)
 
 
 def run(options: argparse.Namespace) -> int:

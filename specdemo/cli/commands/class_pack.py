@@ -29,16 +29,6 @@ _MAKE = """async ([language, png]) => {
 }"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to, and in which language."""
-    from specdemo.ui.words import languages
-
-    parser.add_argument("folder", type=Path, help="folder to write to, a new or an empty one")
-    parser.add_argument(
-        "--language", choices=["en", *languages()], default="en", help="default: en"
-    )
-
-
 def run(options: argparse.Namespace) -> int:
     """Write the pack."""
     folder: Path = options.folder

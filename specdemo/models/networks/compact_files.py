@@ -21,14 +21,7 @@ from torch import Tensor
 from specdemo.config.errors import UserError
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact_weights import (
-    Beside,
-    CompactConfig,
-    CompactWeights,
-    Injection,
-    MarkovHead,
-    MixedEmbedding,
-)
+from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.four_bit import (
     PARTS,
     FourBit,
@@ -37,6 +30,13 @@ from specdemo.models.networks.four_bit import (
     fits,
     pack_linear,
     stacked,
+)
+from specdemo.models.networks.parts import (
+    CompactConfig,
+    ConcatInput,
+    Injection,
+    MarkovHead,
+    MixedEmbedding,
 )
 from specdemo.models.quiet import import_bitsandbytes
 
@@ -203,7 +203,7 @@ def load_compact(
     # The compiled pass reads no state beside an embedding.
     beside = None
     if "layers.0.hidden_norm.weight" in state:
-        beside = Beside(vector("layers.0.hidden_norm.weight"), normed=False)
+        beside = ConcatInput(vector("layers.0.hidden_norm.weight"), normed=False)
 
     fused = partial(matrix, in_pass=beside is None)
     word_ids, facts = vector("word_ids", torch.int64), config["specdemo"]
@@ -244,7 +244,7 @@ def load_compact(
         inject=inject,
         mixed=mixed,
         feedback=feedback,
-        beside=beside,
+        concat=beside,
         skips_first=beside is not None,
         output=output,
         mask=vector("mask") if "mask" in state else None,

@@ -10,9 +10,9 @@ from torch import Tensor
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.compact_files import load_state, read_config
-from specdemo.models.networks.compact_weights import CompactConfig
 from specdemo.models.networks.dflash import DFlashWeights
 from specdemo.models.networks.four_bit import Linear, pack_linear
+from specdemo.models.networks.parts import CompactConfig
 
 
 def load_dflash(

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.target import CachedModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.compact_files import load_compact
-from specdemo.models.networks.compact_weights import CompactWeights
 from specdemo.models.networks.dflash import DFlashDecoder
 from specdemo.models.networks.dflash_files import load_dflash
 from specdemo.models.networks.exit import ExitDecoder

@@ -15,7 +15,7 @@ from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from specdemo.models.loading import LoadedModel
-    from specdemo.models.networks.compact_weights import CompactWeights
+    from specdemo.models.networks.chain import CompactWeights
     from specdemo.models.networks.registry import DraftNetwork
 
 

@@ -10,9 +10,8 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 from specdemo.config.errors import UserError
 from specdemo.engine.cache import BLOCK
-from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.chain import CompactModel, CompactWeights
 from specdemo.models.networks.compact_files import export, load_compact, read_embedding
-from specdemo.models.networks.compact_weights import CompactWeights
 from specdemo.training.package import Card, package
 
 NOISE = 0.02  # bf16 keeps 8 bits; logits of the tiny model are of the order of one

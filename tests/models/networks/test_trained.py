@@ -13,7 +13,7 @@ from transformers import LlamaConfig
 
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.compact_files import load_compact, read_state, save_compact
 from specdemo.models.networks.four_bit import dense, pack_linear, rounded, stacked
 from specdemo.models.networks.medusa import load_medusa

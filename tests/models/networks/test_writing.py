@@ -19,7 +19,7 @@ from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
 from specdemo.files.sources import ModelFiles
-from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.compact_files import EMBEDDING, load_compact, load_state
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.dflash_files import load_dflash

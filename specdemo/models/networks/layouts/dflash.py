@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdemo.config.errors import Phrase
-from specdemo.models.networks.compact_weights import CompactConfig
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights, Scales, Windows
 from specdemo.models.networks.layouts.family import (
     TIED,
@@ -31,6 +30,7 @@ from specdemo.models.networks.layouts.family import (
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.parts import CompactConfig
 from specdemo.models.networks.registry import TargetTensors
 
 ARCHITECTURES = (

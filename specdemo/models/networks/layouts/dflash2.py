@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights
-from specdemo.models.networks.dflash2 import Convolution, Selector
+from specdemo.models.networks.dflash import Convolution, DFlashDecoder, DFlashWeights
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.dflash import DFlashConfig
 from specdemo.models.networks.layouts.family import (
@@ -22,6 +21,7 @@ from specdemo.models.networks.layouts.family import (
     check_tensors,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.parts import Selector
 from specdemo.models.networks.registry import TargetTensors
 
 KNOWN = dflash.KNOWN | {

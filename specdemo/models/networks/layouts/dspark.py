@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.models.networks.compact_weights import MarkovHead
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.dflash import DFlashConfig
@@ -25,6 +24,7 @@ from specdemo.models.networks.layouts.family import (
     check_tensors,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.parts import MarkovHead
 from specdemo.models.networks.registry import TargetTensors
 
 KNOWN = dflash.KNOWN | {

@@ -16,13 +16,7 @@ from typing import Any
 import torch
 
 from specdemo.config.errors import Phrase
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_weights import (
-    Beside,
-    CompactConfig,
-    CompactWeights,
-    Injection,
-)
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
     TIED,
@@ -40,6 +34,7 @@ from specdemo.models.networks.layouts.family import (
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.parts import CompactConfig, ConcatInput, Injection
 from specdemo.models.networks.registry import TargetTensors
 
 SPECULATORS = "eagle3"
@@ -188,7 +183,7 @@ def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> Co
             config.layers.hidden_size, device=embedding.device, dtype=embedding.dtype
         ),
         feeds_normed=config.normed_feedback,
-        beside=Beside(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
+        concat=ConcatInput(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
         skips_first=True,
         own_head=True,
     )
@@ -201,7 +196,7 @@ def _injection(loader: Loader, config: Eagle3Config) -> Injection:
         parts = [loader.vector(f"fc_norm.{index}.weight") for index in range(len(config.reads))]
         return Injection(torch.cat(parts), mix, epsilon=epsilon)
     if loader.has("input_norm.weight"):
-        return Injection(loader.vector("input_norm.weight"), mix, together=True, epsilon=epsilon)
+        return Injection(loader.vector("input_norm.weight"), mix, joint=True, epsilon=epsilon)
     return Injection(None, mix)
 
 

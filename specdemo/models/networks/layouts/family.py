@@ -12,9 +12,9 @@ from torch import Tensor
 from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact_weights import CompactConfig, Rope
 from specdemo.models.networks.four_bit import Linear, pack_linear
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.parts import CompactConfig, Rope
 from specdemo.models.networks.registry import DraftNetwork, TargetTensors
 
 TIED = ("verifier_norm.weight", "verifier_lm_head.weight")  # the target's own, kept for training

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from specdemo.config.errors import Phrase
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights, Injection
+from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.layouts.family import (
     Family,
     Loader,
@@ -30,6 +30,7 @@ from specdemo.models.networks.layouts.family import (
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.mtp import MtpDecoder
+from specdemo.models.networks.parts import CompactConfig, Injection
 from specdemo.models.networks.registry import TargetTensors
 from specdemo.models.quiet import quiet_transformers
 
