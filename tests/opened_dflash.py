@@ -12,7 +12,7 @@ from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
 TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)

@@ -102,7 +102,7 @@ def test_hadolint_finds_nothing() -> None:
 
 def test_its_health_is_asked_where_the_page_tells_it() -> None:
     from specdemo.session.studio import Studio
-    from specdemo.ui.monitor import monitor_routes
+    from specdemo.ui.serving import monitor_routes
 
     (check,) = all_of("HEALTHCHECK")
     options, command = check.split("CMD ")

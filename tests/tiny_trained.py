@@ -116,8 +116,7 @@ def random_medusa(words: int) -> MedusaWeights:
             four_bit=False,
         )
 
-    zero = torch.zeros(HIDDEN, dtype=torch.bfloat16)
-    blocks = tuple((linear(HIDDEN), zero) for _ in range(DEPTH))
+    blocks = tuple(linear(HIDDEN) for _ in range(DEPTH))
     word_ids = some(words)
     return MedusaWeights(
         blocks, linear(len(word_ids)), ReducedVocabulary(word_ids, words), READS[-1:]

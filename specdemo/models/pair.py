@@ -22,15 +22,16 @@ from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measurements import PairPasses, card_name
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
-from specdemo.models.networks.compact_files import (
+from specdemo.models.networks.copy import QuantisedCopy, no_copy_why
+from specdemo.models.networks.folders import (
     is_compact,
     load_compact,
     read_config,
     read_embedding,
 )
-from specdemo.models.networks.copy import QuantisedCopy, no_copy_why
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.registry import OpenedNetwork
 from specdemo.models.networks.trained import Trained, find_trained, stands_alone
 from specdemo.models.tokenizers import (
@@ -357,7 +358,7 @@ def _compact(
                 "draft.other_words", draft=files.name, lender=lender, target=target_files.name
             )
         embedding = read_embedding(lender_files.folder)
-    weights = load_compact(files.folder, embedding, device=target.device)
+    weights = load_compact(files.folder, TargetTensors(embedding, target.device))
     place = target.device.type.upper()
     kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else f"bf16 on {place}"
     parameters = int(config["specdemo"].get("parameters", 0))

@@ -27,7 +27,7 @@ from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
 from specdemo.files.progress import Progress
 from specdemo.files.sources import resolve
-from specdemo.models.networks.compact_files import export, read_config
+from specdemo.models.networks.folders import export, read_config
 from specdemo.models.networks.layouts.writing import write_published
 from specdemo.models.pair import load_pair
 from specdemo.session.caches import Caches

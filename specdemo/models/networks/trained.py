@@ -65,8 +65,9 @@ def find_trained(
     wanted: a folder with one subfolder per kind of drafter; "auto" for what is shipped; "none"
     Raises UserError for a named folder that does not exist, and for drafters of another target.
     """
-    from specdemo.models.networks.compact_files import is_compact, read_config
-    from specdemo.models.networks.registry import TargetTensors, find_network
+    from specdemo.models.networks.folders import is_compact, read_config
+    from specdemo.models.networks.loader import TargetTensors
+    from specdemo.models.networks.registry import find_network
 
     if wanted == "none":
         return {}

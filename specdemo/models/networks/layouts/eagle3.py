@@ -21,7 +21,6 @@ from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
-    Loader,
     Reading,
     TargetFacts,
     check_layers,
@@ -30,12 +29,13 @@ from specdemo.models.networks.layouts.family import (
     layer_config,
     layer_extras,
     layer_shapes,
+    loader_of,
     offset_words,
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig, ConcatInput, Injection
-from specdemo.models.networks.registry import TargetTensors
 
 SPECULATORS = "eagle3"
 # Any of these in a config means that its drafter guesses a block (P-EAGLE), which is not computed here.
@@ -168,7 +168,7 @@ def shapes(
 
 def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> CompactWeights:
     """What runs. Raises UserError for words that are not the target's."""
-    loader, first = Loader(files, shared), config.names[0]
+    loader, first = loader_of(files, shared), config.names[0]
     embedding = loader.embedding()
     return CompactWeights(
         config=config.layers,
@@ -189,7 +189,7 @@ def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> Co
     )
 
 
-def _injection(loader: Loader, config: Eagle3Config) -> Injection:
+def _injection(loader: TensorLoader, config: Eagle3Config) -> Injection:
     """How states are mixed: as they are, behind a norm each (`fc_norm`), or behind one over all (`norm_before_fc`)."""
     mix, epsilon = loader.matrix("fc"), config.layers.rms_norm_eps
     if loader.has("fc_norm.0.weight"):

@@ -23,7 +23,7 @@ from specdemo.config.errors import UserError
 from specdemo.files.catalogue import find
 from specdemo.files.folder import read_config as read_model_config
 from specdemo.files.sources import ModelFiles
-from specdemo.models.networks.compact_files import (
+from specdemo.models.networks.folders import (
     EMBEDDING,
     HEAD,
     is_compact,
