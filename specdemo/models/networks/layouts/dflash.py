@@ -9,11 +9,20 @@ Embedding and head are the target's. A mask stands for each place that is guesse
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from specdemo.config.errors import Phrase
-from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights, Scales, Windows
+from specdemo.models.networks.dflash import (
+    Convolution,
+    DFlashDecoder,
+    DFlashWeights,
+    Scales,
+    Windows,
+)
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
@@ -31,7 +40,7 @@ from specdemo.models.networks.layouts.family import (
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.loader import TargetTensors
-from specdemo.models.networks.parts import CompactConfig
+from specdemo.models.networks.parts import CompactConfig, MarkovHead, Selector
 
 ARCHITECTURES = (
     "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
@@ -43,6 +52,14 @@ KNOWN = frozenset({
     "loss_decay_gamma", "mask_token", "mask_token_id", "num_anchors", "num_target_layers", "output_multiplier",
     "projector_type", "sample_from_anchor", "shift_label", "target_hidden_size", "target_layer_ids",
 })  # fmt: skip
+SECOND_KNOWN = KNOWN | {
+    "conv_group_size", "conv_kernel_size", "selector_rank", "selector_top_k",
+}  # fmt: skip
+DSPARK_KNOWN = KNOWN | {
+    "confidence_head_alpha", "confidence_head_with_markov", "enable_confidence_head", "markov_head_type", "markov_rank",
+}  # fmt: skip
+PARTS = ("attention_conv", "mlp_conv")
+CODEBOOKS = ("predecessor_codebook", "successor_codebook")
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,5 +323,157 @@ def _scale(files: DrafterFiles, said: Mapping[str, Any], key: str, default: floa
     return float(value)
 
 
+@dataclass(frozen=True, slots=True)
+class SecondSizes:
+    """What a config says of them. taps: rows that a kernel reads; group: numbers of a row that share one
+
+    rank: of the selector; most: words that it chooses from
+    """
+
+    taps: int
+    group: int
+    rank: int
+    most: int
+
+
+def read_second(files: DrafterFiles, target: TargetFacts) -> Reading:
+    """Check a drafter against its own config and the target. Raises UserError."""
+    config = read_config(files, target, corrector="dflash2", known=SECOND_KNOWN)
+    added = _added(files, config)
+    check_target(files, target, config)
+    needed, optional = shapes(files, config)
+    hidden = config.layers.hidden_size
+    for layer in range(config.count):
+        for part in PARTS:
+            begin = f"layers.{layer}.{part}."
+            needed[f"{begin}base_kernel"] = (2, added.taps, hidden)
+            rows = 2 * added.taps * hidden // added.group
+            needed[f"{begin}kernel_projection.weight"] = (rows, hidden)
+    needed["candidate_selector.hidden_projection.weight"] = (added.rank, hidden)
+    for name in CODEBOOKS:
+        needed[f"candidate_selector.{name}"] = (config.vocabulary, added.rank)
+    check_tensors(files, needed, optional)
+    return Reading(
+        ("block",),
+        config.reads,
+        False,
+        lambda shared: DFlashDecoder(load_second(files, config, added, shared)),
+    )
+
+
+def load_second(
+    files: DrafterFiles, config: DFlashConfig, added: SecondSizes, shared: TargetTensors
+) -> DFlashWeights:
+    """What runs."""
+    loader = loader_of(files, shared)
+
+    def convolution(name: str) -> Convolution:
+        base = loader.vector(f"{name}.base_kernel")
+        return Convolution(base, loader.matrix(f"{name}.kernel_projection"))
+
+    before, after = (loader.vector(f"candidate_selector.{name}") for name in CODEBOOKS)
+    project = loader.matrix("candidate_selector.hidden_projection")
+    return replace(
+        load(files, config, shared),
+        markov=Selector(before, after, project, added.most),
+        convolutions=tuple(
+            (
+                convolution(f"layers.{layer}.attention_conv"),
+                convolution(f"layers.{layer}.mlp_conv"),
+            )
+            for layer in range(config.count)
+        ),
+    )
+
+
+def _added(files: DrafterFiles, config: DFlashConfig) -> SecondSizes:
+    """Their sizes. Raises UserError for those that fit no block."""
+    said = facts_of(files.config)
+    added = SecondSizes(
+        files.number(said, "conv_kernel_size"),
+        files.number(said, "conv_group_size"),
+        files.number(said, "selector_rank"),
+        files.number(said, "selector_top_k"),
+    )
+    if config.layers.hidden_size % added.group:
+        raise files.wrong(f"its rows do not divide into groups of {added.group}")
+    if config.anchored or config.words != config.vocabulary or added.most > config.vocabulary:
+        raise files.wrong("its selector speaks another vocabulary, or from the anchor")
+    return added
+
+
+@dataclass(frozen=True, slots=True)
+class DSparkHeads:
+    """What a config says of them. rank: of the Markov head, 0 for none; sure: inputs of the confidence head, 0 for none"""
+
+    rank: int
+    sure: int
+
+
+def read_dspark(files: DrafterFiles, target: TargetFacts) -> Reading:
+    """Check a drafter against its own config and the target. Raises UserError."""
+    config = read_config(files, target, corrector="dspark", known=DSPARK_KNOWN, anchored=True)
+    check_target(files, target, config)
+    heads = _heads(files, config)
+    needed, optional = shapes(files, config)
+    if heads.rank:
+        needed["markov_head.markov_w1.weight"] = (config.vocabulary, heads.rank)
+        needed["markov_head.markov_w2.weight"] = (config.words, heads.rank)
+    if heads.sure:
+        needed["confidence_head.proj.weight"] = (1, heads.sure)
+        needed["confidence_head.proj.bias"] = (1,)
+    check_tensors(files, needed, optional)
+    kinds = ("block",) if heads.rank else ("block", "jet")
+    return Reading(
+        kinds,
+        config.reads,
+        False,
+        lambda shared: DFlashDecoder(load_dspark(files, config, heads, shared)),
+    )
+
+
+def load_dspark(
+    files: DrafterFiles, config: DFlashConfig, heads: DSparkHeads, shared: TargetTensors
+) -> DFlashWeights:
+    """What runs. Raises UserError for words that are not the target's."""
+    weights, loader = load(files, config, shared), loader_of(files, shared)
+    if not heads.rank:
+        return weights
+    confidence: Tensor | None = None
+    constant = 0.0
+    if heads.sure:
+        constant = float(loader.vector("confidence_head.proj.bias"))
+        confidence = torch.zeros(config.layers.hidden_size + heads.rank, device=shared.device)
+        confidence[: heads.sure] = loader.vector("confidence_head.proj.weight")[0]
+    markov = MarkovHead(
+        token=loader.vector("markov_head.markov_w1.weight"),
+        bias=loader.wide(loader.vector("markov_head.markov_w2.weight")),
+        confidence=confidence,
+        constant=constant,
+        temperatures=(1.0,) * weights.depth,
+        by_token=True,
+    )
+    return replace(weights, markov=markov)
+
+
+def _heads(files: DrafterFiles, config: DFlashConfig) -> DSparkHeads:
+    """The heads. Raises UserError for those that are not computed here."""
+    said = facts_of(files.config)
+    rank = said.get("markov_rank", 0)
+    if type(rank) is not int or rank < 0:
+        raise files.wrong("its markov_rank is no number")
+    kind = said.get("markov_head_type") or "vanilla"
+    if rank and kind != "vanilla":
+        raise files.wrong(f"its Markov head is {kind}, which is not read yet")
+    if not said.get("enable_confidence_head", False):
+        return DSparkHeads(rank, 0)
+    if not rank:
+        raise files.wrong("it has a confidence head and no Markov head, which is not read yet")
+    with_markov = said.get("confidence_head_with_markov", False)
+    return DSparkHeads(rank, config.layers.hidden_size + (rank if with_markov else 0))
+
+
 DFLASH = Family("DFlash", lambda config: takes(config) and not is_causal(config), read)
 JETSPEC = Family("JetSpec", lambda config: takes(config) and is_causal(config), read)
+DFLASH2 = Family("DFlash 2", lambda config: takes(config, "dflash2"), read_second)
+DSPARK = Family("DSpark", lambda config: takes(config, "dspark"), read_dspark)

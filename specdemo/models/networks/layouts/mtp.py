@@ -9,8 +9,9 @@ target's; some files repeat them. What is fed back is behind the last norm, as t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,8 +19,10 @@ from torch import Tensor, nn
 
 from specdemo.config.errors import Phrase
 from specdemo.engine.attention import use_shared_heads
+from specdemo.engine.module_decoder import additive, finish
+from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.networks.chain import CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights, DraftInput
 from specdemo.models.networks.layouts.family import (
     Family,
     Reading,
@@ -30,7 +33,6 @@ from specdemo.models.networks.layouts.family import (
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.loader import TargetTensors
-from specdemo.models.networks.mtp import MtpDecoder
 from specdemo.models.networks.parts import CompactConfig, Injection
 from specdemo.models.quiet import quiet_transformers
 
@@ -38,6 +40,49 @@ COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")
 KINDS = ("deepseek_v3", "glm4_moe", "mellum")  # whose layers transformers computes as such
 WHOLE = (".weight", ".bias", "_bias", "_proj")  # ends of names of tensors as they were trained
 SHARED = ("embed_tokens.weight", "shared_head.head.weight")  # the target's, repeated
+
+
+Fuse = Callable[[Tensor, Tensor], Tensor]
+"""Embeddings and states, (rows, H) each, as what goes into the layer: (rows, H)."""
+
+
+class MtpDecoder(CompactDecoder):
+    """Implements `Decoder`, one conversation after the other.
+
+    weights: embedding and head, without layers; what goes into the head is what the layer gives
+    block: a transformers model of that one layer and the norm behind it, without head
+    """
+
+    def __init__(self, weights: CompactWeights, fuse: Fuse, block: Any) -> None:
+        super().__init__(weights, compiled=False)
+        self.config = SimpleNamespace(num_hidden_layers=1, vocab_size=len(weights.embedding))
+        self.fuse, self.block = fuse, block
+
+    def normed(self, final: Tensor) -> Tensor:
+        """What goes into the head: it is behind the norm already."""
+        return final
+
+    def _run_torch(self, inputs: Sequence[DraftInput], x: Tensor) -> list[ForwardOutput]:
+        rows = self.fuse(x, self._states(inputs, x)).split([len(one.token_ids) for one in inputs])
+        finals = [self._final(one, part) for one, part in zip(inputs, rows, strict=True)]
+        finish(x.device)
+        return [
+            ForwardOutput(self._logits(one, final), (final,))
+            for one, final in zip(inputs, finals, strict=True)
+        ]
+
+    def _final(self, one: DraftInput, rows: Tensor) -> Tensor:
+        """(answers, H): what the layer gives."""
+        assert one.seen is not None
+        output = self.block(
+            inputs_embeds=rows[None],
+            position_ids=torch.tensor([list(one.positions)], device=rows.device),
+            attention_mask=additive(one.seen, rows.dtype, rows.device),
+            past_key_values=one.cache,
+            use_cache=True,
+        )
+        final: Tensor = output.last_hidden_state[0, -one.answers :]
+        return final
 
 
 @dataclass(frozen=True, slots=True)
