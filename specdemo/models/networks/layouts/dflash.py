@@ -1,9 +1,14 @@
-"""DFlash (2602.06036) as z-lab, SpecForge and speculators write it, and JetSpec (2606.18394), which is the same with a causal block.
+"""DFlash (2602.06036) as z-lab, SpecForge and speculators write it, and its relatives.
 
-Embedding and head are the target's. A mask stands for each place that is guessed.
+Embedding and head are the target's. A mask marks each guessed position.
 
-    z-lab, SpecForge    sizes at the top; states counted by the layer that gives them; the rest in `dflash_config`
+    z-lab, SpecForge    sizes at the top; states counted by their layer; the rest in `dflash_config`
     speculators         sizes of the layers in `transformer_layer_config`; states counted as transformers does
+
+JetSpec (2606.18394) is DFlash with a causal block. DFlash 2 (Inco and Z Lab, 2026) adds convolutions along the block
+around attention and gates of each layer, and a selector that chooses among the most likely tokens of a position by
+the token before it. DSpark (DeepSeek-AI and Peking University, 2026) adds a Markov head, which corrects a position by
+the token before it, and a confidence head; its pending token guesses too, so a block of seven rows guesses seven positions.
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ ARCHITECTURES = (
     "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
     "dsparkdraftmodel",
 )  # fmt: skip
-# Of `dflash_config`: what is read here; `num_anchors` and `loss_decay_gamma` are of training alone.
+# Supported keys of `dflash_config`; `num_anchors` and `loss_decay_gamma` are only used in training.
 KNOWN = frozenset({
     "attention_mode", "block_size", "causal", "causal_head", "final_logit_softcapping", "input_embedding_scale",
     "loss_decay_gamma", "mask_token", "mask_token_id", "num_anchors", "num_target_layers", "output_multiplier",
@@ -64,12 +69,12 @@ CODEBOOKS = ("predecessor_codebook", "successor_codebook")
 
 @dataclass(frozen=True, slots=True)
 class DFlashConfig:
-    """What a config says, whichever layout it has.
+    """The config of a drafter, read from any layout.
 
-    layers: their sizes; inner: of their gates; count: how many
+    layers: their sizes; inner: width of their gates; count: number of layers
     reads: the target's hidden states, as transformers counts them
-    rows, mask, anchored, causal, scales, windows: as of `DFlashWeights`
-    words: that the head speaks, of `vocabulary`
+    rows, mask, anchored, causal, scales, windows: see `DFlashWeights`
+    words: size of the head's vocabulary, of `vocabulary`
     """
 
     layers: CompactConfig
@@ -98,12 +103,12 @@ def takes(config: Mapping[str, Any], name: str = "dflash") -> bool:
 
 
 def is_second(config: Mapping[str, Any]) -> bool:
-    """Whether a config is one of DFlash 2, which some servers want to be named DFlash."""
+    """Whether a config is of DFlash 2; some servers need the name DFlash for it."""
     return "dflash2" in kind_of(config) or bool(facts_of(config).get("selector_rank"))
 
 
 def is_causal(config: Mapping[str, Any], *, otherwise: bool = False) -> bool:
-    """Whether rows of a block see only those before them. otherwise: where nothing is said"""
+    """Whether rows of a block see only those before them. otherwise: the default"""
     own = own_facts(config)
     said = (own.get("causal"), own.get("causal_head"), config.get("is_causal"))
     return bool(next((one for one in said if one is not None), otherwise))
@@ -117,11 +122,10 @@ def read_config(
     known: frozenset[str] = KNOWN,
     anchored: bool = False,
 ) -> DFlashConfig:
-    """The config of either layout. Raises UserError for what is not computed here.
+    """Read the config of either layout. Raises UserError for one that is not supported.
 
-    target: for the states that are read where none are named
-    corrector: the `projector_type` that is read; known: keys of `dflash_config`
-    anchored: where the config does not say
+    target: for the default of the states that are read
+    corrector: the supported `projector_type`; known: keys of `dflash_config`; anchored: the default
     """
     config = files.config
     nested = "speculators_model_type" in config
@@ -197,7 +201,7 @@ def check_target(files: DrafterFiles, target: TargetFacts, config: DFlashConfig)
 def shapes(
     files: DrafterFiles, config: DFlashConfig
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-    """What must be there, and what may be."""
+    """Return the shapes of required and of optional tensors."""
     hidden, layers = config.layers.hidden_size, config.layers
     needed: dict[str, tuple[int, ...]] = {
         "fc.weight": (hidden, len(config.reads) * hidden),
@@ -219,7 +223,7 @@ def shapes(
 
 
 def load(files: DrafterFiles, config: DFlashConfig, shared: TargetTensors) -> DFlashWeights:
-    """What runs. Raises UserError for words that are not the target's."""
+    """Load the weights. Raises UserError for token ids that are not the target's."""
     loader = loader_of(files, shared)
     return DFlashWeights(
         config=config.layers,
@@ -246,13 +250,13 @@ def kind_of(config: Mapping[str, Any]) -> str:
 
 
 def own_facts(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the layout adds to a config."""
+    """Return the layout's own part of a config."""
     own = config.get("dflash_config")
     return own if isinstance(own, Mapping) else {}
 
 
 def facts_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said at the top, and before that what is said in `dflash_config`."""
+    """Return the values at the top of a config, replaced by those of `dflash_config`."""
     own = own_facts(config)
     return {**config, **{key: one for key, one in own.items() if one is not None}}
 
@@ -296,9 +300,9 @@ def _reads(
 def _windows(
     files: DrafterFiles, sizes: Mapping[str, Any], *, nested: bool, count: int, second: bool
 ) -> Windows:
-    """Layers that forget what is far back. Raises UserError where they are named otherwise than one by one.
+    """Return the layers with a sliding window. Raises UserError if they are not named one by one.
 
-    second: of DFlash 2, where such a layer of speculators sees all of the block if nothing is said
+    second: DFlash 2, where such a layer of speculators sees all of the block by default
     """
     kinds = sizes.get("layer_types") or ()
     if "sliding_attention" not in kinds:
@@ -308,7 +312,7 @@ def _windows(
     if nested:
         said = files.config.get("sliding_window_non_causal")
         causal = not (second if said is None else said)
-    else:  # such layers are causal where nothing else is said
+    else:  # such layers are causal by default
         causal = is_causal(files.config, otherwise=True)
     near = tuple(one == "sliding_attention" for one in kinds)
     return Windows(near, files.number(sizes, "sliding_window"), causal)
@@ -325,10 +329,7 @@ def _scale(files: DrafterFiles, said: Mapping[str, Any], key: str, default: floa
 
 @dataclass(frozen=True, slots=True)
 class SecondSizes:
-    """What a config says of them. taps: rows that a kernel reads; group: numbers of a row that share one
-
-    rank: of the selector; most: words that it chooses from
-    """
+    """Sizes of DFlash 2. taps: rows that a kernel reads; group: channels that share a kernel; rank, most: of the selector"""
 
     taps: int
     group: int
@@ -364,7 +365,7 @@ def read_second(files: DrafterFiles, target: TargetFacts) -> Reading:
 def load_second(
     files: DrafterFiles, config: DFlashConfig, added: SecondSizes, shared: TargetTensors
 ) -> DFlashWeights:
-    """What runs."""
+    """Load the weights."""
     loader = loader_of(files, shared)
 
     def convolution(name: str) -> Convolution:
@@ -387,7 +388,7 @@ def load_second(
 
 
 def _added(files: DrafterFiles, config: DFlashConfig) -> SecondSizes:
-    """Their sizes. Raises UserError for those that fit no block."""
+    """Return the sizes. Raises UserError for unsupported ones."""
     said = facts_of(files.config)
     added = SecondSizes(
         files.number(said, "conv_kernel_size"),
@@ -404,7 +405,7 @@ def _added(files: DrafterFiles, config: DFlashConfig) -> SecondSizes:
 
 @dataclass(frozen=True, slots=True)
 class DSparkHeads:
-    """What a config says of them. rank: of the Markov head, 0 for none; sure: inputs of the confidence head, 0 for none"""
+    """Sizes of DSpark's heads. rank: of the Markov head, 0 for none; sure: inputs of the confidence head, 0 for none"""
 
     rank: int
     sure: int
@@ -435,7 +436,7 @@ def read_dspark(files: DrafterFiles, target: TargetFacts) -> Reading:
 def load_dspark(
     files: DrafterFiles, config: DFlashConfig, heads: DSparkHeads, shared: TargetTensors
 ) -> DFlashWeights:
-    """What runs. Raises UserError for words that are not the target's."""
+    """Load the weights. Raises UserError for token ids that are not the target's."""
     weights, loader = load(files, config, shared), loader_of(files, shared)
     if not heads.rank:
         return weights
@@ -457,7 +458,7 @@ def load_dspark(
 
 
 def _heads(files: DrafterFiles, config: DFlashConfig) -> DSparkHeads:
-    """The heads. Raises UserError for those that are not computed here."""
+    """Return the sizes of the heads. Raises UserError for unsupported ones."""
     said = facts_of(files.config)
     rank = said.get("markov_rank", 0)
     if type(rank) is not int or rank < 0:

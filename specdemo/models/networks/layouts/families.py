@@ -46,7 +46,7 @@ class Published:
 
     @property
     def title(self) -> str:
-        """What it is, in words, with its licence."""
+        """Name, family and licence, for people."""
         licence = self.files.licence or "its card names none"
         return f"{self.files.name} ({self.family.title}, licence: {licence})"
 

@@ -1,10 +1,16 @@
-"""MTP layers in a target's own files (DeepSeek-V3 2412.19437), for the target that they come with.
+"""Layers for multi-token prediction (DeepSeek-V3 2412.19437) in a target's own files: one more layer after its last.
 
-    DeepSeek, GLM    `model.layers.N.`, N the target's count of layers: `enorm`, `hnorm`, `eh_proj`, the layer, `shared_head.norm`
+It reads the target's state of a token with the token after it. "sat" is pending:
+
+    token        cat   sat
+    state of     the   cat      of the target, after its last norm; its own state if the target has not read so far
+    predicts     sat   on
+
+    DeepSeek, GLM    `model.layers.N.`, N the target's number of layers: `enorm`, `hnorm`, `eh_proj`, the layer, `shared_head.norm`
     Mellum           `mtp.`: `pre_fc_norm_embedding`, `pre_fc_norm_hidden`, `fc`, `layers.0.`, `norm`
 
 The layer is one of the target's own kind, experts included, so transformers computes it. Embedding and head are the
-target's; some files repeat them. What is fed back is behind the last norm, as the target's own states are.
+target's; some files repeat them. The drafter's own state has passed the last norm, as the target's states have.
 """
 
 from __future__ import annotations
@@ -37,20 +43,20 @@ from specdemo.models.networks.parts import CompactConfig, Injection
 from specdemo.models.quiet import quiet_transformers
 
 COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")
-KINDS = ("deepseek_v3", "glm4_moe", "mellum")  # whose layers transformers computes as such
+KINDS = ("deepseek_v3", "glm4_moe", "mellum")  # targets whose MTP layers transformers computes
 WHOLE = (".weight", ".bias", "_bias", "_proj")  # ends of names of tensors as they were trained
 SHARED = ("embed_tokens.weight", "shared_head.head.weight")  # the target's, repeated
 
 
 Fuse = Callable[[Tensor, Tensor], Tensor]
-"""Embeddings and states, (rows, H) each, as what goes into the layer: (rows, H)."""
+"""Embeddings and states, (rows, H) each, to the layer's input, (rows, H)."""
 
 
 class MtpDecoder(CompactDecoder):
     """Implements `Decoder`, one conversation after the other.
 
-    weights: embedding and head, without layers; what goes into the head is what the layer gives
-    block: a transformers model of that one layer and the norm behind it, without head
+    weights: embedding and head, without layers; the head's input is the output of the layer
+    block: a transformers model of that one layer and the norm after it, without head
     """
 
     def __init__(self, weights: CompactWeights, fuse: Fuse, block: Any) -> None:
@@ -59,7 +65,7 @@ class MtpDecoder(CompactDecoder):
         self.fuse, self.block = fuse, block
 
     def normed(self, final: Tensor) -> Tensor:
-        """What goes into the head: it is behind the norm already."""
+        """Return the head's input: the states have already passed the norm."""
         return final
 
     def _run_torch(self, inputs: Sequence[DraftInput], x: Tensor) -> list[ForwardOutput]:
@@ -72,7 +78,7 @@ class MtpDecoder(CompactDecoder):
         ]
 
     def _final(self, one: DraftInput, rows: Tensor) -> Tensor:
-        """(answers, H): what the layer gives."""
+        """(answers, H): output of the layer."""
         assert one.seen is not None
         output = self.block(
             inputs_embeds=rows[None],
@@ -142,7 +148,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
 
 
 def load(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> MtpDecoder:
-    """What runs. Raises UserError for tensors that the layer has not, or does not have."""
+    """Load the decoder. Raises UserError for unexpected and for missing tensors of the layer."""
     loader, block = loader_of(files, shared), _block(files, layout, shared)
     norms = [
         _norm(block, loader.vector(layout.begin + name))
@@ -174,12 +180,12 @@ def load(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> MtpDecod
 
 
 def _count(config: Mapping[str, Any]) -> int:
-    """How many such layers a config names."""
+    """Number of such layers in a config."""
     return next((one for key in COUNTS if type(one := config.get(key)) is int), 0)
 
 
 def _layout(files: DrafterFiles, layers: int) -> Layout:
-    """How its tensors are named."""
+    """Return the names of its tensors."""
     if "mtp.fc.weight" in files.shapes:
         return Layout(
             "mtp.", "layers.0.", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "fc.weight", "norm.weight",
