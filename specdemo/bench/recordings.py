@@ -80,7 +80,7 @@ def record(
             f"{recording.name}: {'warm-up' if not take else f'take {take}'}, plain {plain.tokens_per_second:.0f} tok/s, {ratio:.2f}x"
         )
         if take:
-            done.append((plain.tokens_per_second, ratio, events))
+            done.append((plain.tokens_per_second or 0.0, ratio, events))
     fastest = max(rate for rate, _, _ in done)
     good = sorted(
         (item for item in done if item[0] * UNDISTURBED >= fastest), key=lambda item: item[1]
