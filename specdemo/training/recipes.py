@@ -13,7 +13,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
 
 from specdemo.config.errors import UserError
-from specdemo.models.networks.compact_files import load_state, read_config, read_layer, read_tensor
+from specdemo.models.networks.folders import load_state, read_config, read_layer, read_tensor
 from specdemo.models.networks.four_bit import rounded
 from specdemo.models.networks.registry import NetworkKind
 from specdemo.models.quiet import quiet_transformers

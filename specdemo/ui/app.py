@@ -10,13 +10,12 @@ import gradio as gr
 from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.checks import Page
-from specdemo.ui.dialogs import create_dialogs, script
 from specdemo.ui.endpoint import create_endpoint
-from specdemo.ui.header import create_header, create_replay_note
+from specdemo.ui.header import create_dialogs, create_header, create_replay_note, script
 from specdemo.ui.links import follow
 from specdemo.ui.model import ModelHandlers, wire_model_menu
+from specdemo.ui.run_tab import QUICK, whose
 from specdemo.ui.serving import launch_options
-from specdemo.ui.streaming import QUICK, whose
 from specdemo.ui.tabs.batch import create_batch
 from specdemo.ui.tabs.lab import create_lab
 from specdemo.ui.tabs.lessons import create_lessons

@@ -21,7 +21,7 @@ from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import answering, baseline, measure, output_text, speedup
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.streaming import YIELD_SECONDS, Task, stream
+from specdemo.ui.run_tab import YIELD_SECONDS, Task, stream
 from specdemo.ui.visits import tell
 
 words = strings("limits")

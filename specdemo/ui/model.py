@@ -15,8 +15,8 @@ from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
 from specdemo.session.door import Door, MethodInfo
 from specdemo.ui import present, words
+from specdemo.ui.run_tab import QUICK, Task, stream
 from specdemo.ui.settings_panel import OPTIONS
-from specdemo.ui.streaming import QUICK, Task, stream
 from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
-from typing import Any
+from html import escape
+from typing import Any, Protocol
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -15,15 +16,16 @@ from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
 from specdemo.models.doctor import installed
-from specdemo.trace.tables import SCRIPTS, modules, player_page, style_files
+from specdemo.session.meter import Meter
+from specdemo.trace.events import SPECULATIVE, Drafted, Event
+from specdemo.trace.replay import parse
+from specdemo.trace.tables import SCRIPTS, data_block, modules, player_page, style_files
 from specdemo.ui import words
-from specdemo.ui.files import address, files_route
-from specdemo.ui.first_words import first_words
+from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost
-from specdemo.ui.monitor import Watched, monitor_routes
-from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.site import NOTEBOOK, lesson_package
 from specdemo.ui.theme import create_theme
+from specdemo.ui.view import RUNS, recorded_runs
 
 THREADS = 40  # of Gradio's own accord
 
@@ -164,3 +166,86 @@ def _words(request: Request) -> Response:
     if language not in words.languages():
         return Response(status_code=404)
     return JSONResponse(words.translations(language))
+
+
+SCRIPT = ASSETS / "view/page/first.js"
+BADGE, SENTENCE = "/VIEW/source/recorded", "/VIEW/tour/start"  # their paths in the words
+
+
+def first_words() -> str:
+    """HTML for the beginning of the page's body: the words, and the script that takes them away again.
+
+    The page's script comes later, and so does Plotly, which takes a browser as long as all the rest.
+    """
+    english = words.texts("page", "en")
+    said = {language: words.texts("page", language) for language in words.languages()}
+    given = {
+        "languages": ["en", *said],
+        "words": {
+            language: {english[path]: texts.get(path, english[path]) for path in (BADGE, SENTENCE)}
+            for language, texts in said.items()
+        },
+        "plotly": address(PLOTLY_NAME),
+    }
+    script = SCRIPT.read_text(encoding="utf-8")
+    shown = _words(english[BADGE], english[SENTENCE])
+    return f"{shown}{data_block('sd-given', given)}<script>{script}</script>"
+
+
+def _words(badge: str, sentence: str) -> str:
+    for run in recorded_runs()[:1]:
+        events = parse((RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8")).trace.events
+        return (
+            f'<div id="sd-first"><h1>{words.TITLE}</h1><main><span class="sd-badge sd-badge-recorded">{escape(badge)}</span>'
+            f'<p class="sd-asked">{escape(run.prompt)}</p>'
+            f'<p class="sd-answer">{_guess(events)}</p><p class="sd-first-sentence">{escape(sentence)}</p></main></div>'
+        )
+    return ""
+
+
+def _guess(events: Iterable[Event]) -> str:
+    """The tokens of a run's first draft, marked as drafted; nothing of a run without drafts."""
+    drafts = (event for event in events if isinstance(event, Drafted))
+    nodes = next((draft.nodes for draft in drafts if draft.lane == SPECULATIVE), ())
+    return "".join(
+        f'<span class="sd-token sd-drafted"><span class="sd-mark">{escape(node.text)}</span></span>'
+        for node in nodes
+    )
+
+
+class Watched(Protocol):
+    """What is told of a studio."""
+
+    meter: Meter
+    error: UserError | None
+
+    @property
+    def settings(self) -> AppSettings: ...
+
+    @property
+    def ready(self) -> bool: ...
+
+    @property
+    def replay_only(self) -> UserError | None: ...
+
+
+def monitor_routes(studio: Watched) -> list[Route]:
+    """`/health` and `/metrics`: numbers and the models' names, nothing of a visitor."""
+
+    def health(_request: Request) -> Response:
+        state = _state(studio)
+        return JSONResponse({"status": state}, status_code=503 if state == "failed" else 200)
+
+    def metrics(_request: Request) -> Response:
+        return Response(studio.meter.text(), headers={"content-type": studio.meter.content_type})
+
+    return [Route("/health", health), Route("/metrics", metrics)]
+
+
+def _state(studio: Watched) -> str:
+    """ready, replay, loading or failed; only the last one needs somebody."""
+    if studio.replay_only:
+        return "replay"
+    if studio.ready:
+        return "ready"
+    return "failed" if studio.error else "loading"

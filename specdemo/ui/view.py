@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 
 import gradio as gr
 
 from specdemo.config.paths import ASSETS
-from specdemo.ui import words
+from specdemo.config.strings import strings
+from specdemo.ui import present, words
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
 
@@ -110,3 +113,46 @@ def _mount(file: str, function: str, given: dict[str, object]) -> str:
         "words": json.dumps(given, ensure_ascii=True),
         "languages": json.dumps(["en", *words.languages()]),
     }
+
+
+WORDS = strings("teach").WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A trace of `assets/runs`: its name is the file's, without `.jsonl`."""
+
+    name: str
+    title: str
+    prompt: str = ""
+    method: str = ""
+
+
+def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
+    """The recorded runs in the order of the folder's index, without those whose file is missing."""
+    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
+    runs = [
+        RecordedRun(
+            entry["name"],
+            entry["title"],
+            entry.get("prompt", ""),
+            entry.get("settings", {}).get("method", ""),
+        )
+        for entry in index
+    ]
+    return [run for run in runs if (folder / f"{run.name}.jsonl").is_file()]
+
+
+def opening_line() -> str:
+    """The stream with which the page opens: the first recorded run, or nothing yet."""
+    for run in recorded_runs():
+        return present.recorded_line(run.name, run.title, "opening")
+    return present.open_line("live", "empty")
+
+
+def create_runs() -> gr.HTML:
+    """The menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
+    runs = [[run.name, run.title, run.prompt, run.method] for run in recorded_runs()]
+    return mounted(
+        "", "play/runs.js", "mountRuns", "sd-runs", own_words={"label": WORDS["runs"], "runs": runs}
+    )

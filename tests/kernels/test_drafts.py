@@ -23,9 +23,8 @@ from specdemo.engine.prefix import FeatureReader, PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Proposal
 from specdemo.kernels import runtime
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_weights import Injection, MixedEmbedding
+from specdemo.models.networks.chain import CompactDecoder, CompactModel
+from specdemo.models.networks.parts import Injection, MixedEmbedding
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"

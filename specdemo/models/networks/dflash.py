@@ -33,11 +33,8 @@ from specdemo.engine.target import CachedModel
 from specdemo.models.decoders import layer as layers
 from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm
-from specdemo.models.decoders.rotary import RotaryTables
-from specdemo.models.networks.compact_decoder import tables
-from specdemo.models.networks.compact_weights import CompactConfig, Corrector
-from specdemo.models.networks.dflash2 import Convolution
 from specdemo.models.networks.four_bit import Linear
+from specdemo.models.networks.parts import CompactConfig, Corrector
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +61,38 @@ class Windows:
     near: tuple[bool, ...] = ()
     rows: int = 0
     causal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """One around a part of a layer: over what goes in, and with kernels from the same rows over what comes out.
+
+    base: (2, taps, H), of what goes in and of what comes out; project: H to 2 x taps x groups, what a row adds to them
+    """
+
+    base: Tensor
+    project: Linear
+
+    def before(self, x: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """What goes in, and the kernels for what comes out. x: (rows, H), blocks of so many rows after each other"""
+        _, taps, hidden = self.base.shape
+        added = self.project(x).view(len(x), 2, taps, -1)
+        kernels = self.base + added.repeat_interleave(hidden // added.shape[-1], dim=-1)
+        return _along(x, kernels[:, 0], counts), kernels[:, 1]
+
+    @staticmethod
+    def after(x: Tensor, kernels: Tensor, counts: Sequence[int]) -> Tensor:
+        """What comes out. kernels: (rows, taps, H), as `before` gave them"""
+        return _along(x, kernels, counts)
+
+
+def _along(x: Tensor, kernels: Tensor, counts: Sequence[int]) -> Tensor:
+    """Each row and those before it in its block, each times its tap. x: (rows, H); kernels: (rows, taps, H)"""
+    out = kernels[:, 0] * x
+    place = torch.cat([torch.arange(count) for count in counts]).to(x.device)[:, None]
+    for tap in range(1, kernels.shape[1]):
+        out += kernels[:, tap] * x.roll(tap, dims=0) * (place >= tap)
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +163,7 @@ class DFlashDecoder:
         # New tokens go through the first product of a layer alone.
         device = weights.embedding.device.type
         self.chunk = chunk_rows(device, len(weights.layers), weights.config.hidden_size, 0)
-        self._rotary = RotaryTables(tables(weights.config, weights.embedding))
+        self._rotary = weights.config.rotary_tables(weights.embedding)
 
     def open(self, target: CachedModel) -> FeatureReader:
         """Start one conversation next to the target that it drafts for."""

@@ -15,9 +15,7 @@ from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_weights import CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 
 
 class ExitDecoder(CompactDecoder):

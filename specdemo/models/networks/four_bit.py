@@ -101,11 +101,13 @@ def pack_linear(
     return FourBitLinear(FourBit.of(weight), bias, weight.dtype, in_pass=in_pass)
 
 
-def stacked(parts: Sequence[Tensor | FourBit], device: torch.device) -> Tensor | FourBit:
-    """Matrices with the same inputs as one: in 4 bits if all are, else in bfloat16."""
+def stacked(
+    parts: Sequence[Tensor | FourBit], device: torch.device, dtype: torch.dtype = torch.bfloat16
+) -> Tensor | FourBit:
+    """Join matrices with the same inputs: in 4 bits if all are, else in `dtype`."""
     coarse = [part for part in parts if isinstance(part, FourBit)]
     if len(coarse) < len(parts):
-        return torch.cat([dense(part) for part in parts]).to(device, torch.bfloat16)
+        return torch.cat([dense(part) for part in parts]).to(device, dtype)
     return FourBit(
         torch.cat([part.levels for part in coarse]).to(device),
         torch.cat([part.scale for part in coarse]).to(device),

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from specdemo.engine.module_decoder import additive, finish
 from specdemo.engine.passes import ForwardOutput
-from specdemo.models.networks.compact_decoder import CompactDecoder, DraftInput
-from specdemo.models.networks.compact_weights import CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights, DraftInput
 
 Fuse = Callable[[Tensor, Tensor], Tensor]
 """Embeddings and states, (rows, H) each, as what goes into the layer: (rows, H)."""

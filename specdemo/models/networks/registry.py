@@ -10,18 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import torch
-from torch import Tensor
-
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.target import CachedModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_files import load_compact
-from specdemo.models.networks.compact_weights import CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.dflash import DFlashDecoder
-from specdemo.models.networks.dflash_files import load_dflash
 from specdemo.models.networks.exit import ExitDecoder
-from specdemo.models.networks.medusa import MedusaWeights, load_medusa
+from specdemo.models.networks.folders import load_compact, load_dflash, load_medusa
+from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.medusa import MedusaWeights
 
 OpenedNetwork = FeatureReader | MedusaWeights
 """A draft network in one conversation: a reader of texts, or Medusa's heads, which read one state of the target."""
@@ -32,21 +28,6 @@ class DraftNetwork(Protocol):
 
     def open(self, target: CachedModel) -> OpenedNetwork:
         """Start one conversation next to the target that it drafts for."""
-
-
-@dataclass(frozen=True, slots=True)
-class TargetTensors:
-    """Tensors of a loaded target that its drafters share, and how drafters compute next to it.
-
-    embedding: (V, H); output: (V, H), the head if that is another matrix; None for the embedding
-    four_bit: whether matrices have 4 bits where the processor's kernel supports their shape
-    """
-
-    embedding: Tensor
-    device: torch.device
-    dtype: torch.dtype = torch.bfloat16
-    four_bit: bool = True
-    output: Tensor | None = None
 
 
 Load = Callable[[Path, TargetTensors, CompactWeights | None], DraftNetwork]
@@ -81,28 +62,19 @@ class NetworkKind:
 
 
 def _chain(folder: Path, target: TargetTensors, base: CompactWeights | None) -> CompactDecoder:
-    return CompactDecoder(_chain_weights(folder, target, base))
+    return CompactDecoder(load_compact(folder, target, base))
 
 
 def _exit(folder: Path, target: TargetTensors, base: CompactWeights | None) -> ExitDecoder:
-    return ExitDecoder(_chain_weights(folder, target, base))
-
-
-def _chain_weights(
-    folder: Path, target: TargetTensors, base: CompactWeights | None
-) -> CompactWeights:
-    return load_compact(
-        folder, target.embedding, device=target.device, base=base, output=target.output
-    )
+    return ExitDecoder(load_compact(folder, target, base))
 
 
 def _dflash(folder: Path, target: TargetTensors, _: CompactWeights | None) -> DFlashDecoder:
-    weights = load_dflash(folder, target.embedding, device=target.device, output=target.output)
-    return DFlashDecoder(weights)
+    return DFlashDecoder(load_dflash(folder, target))
 
 
 def _medusa(folder: Path, target: TargetTensors, _: CompactWeights | None) -> MedusaWeights:
-    return load_medusa(folder, target.embedding, device=target.device)
+    return load_medusa(folder, target)
 
 
 ALL, LOWEST, FINAL, INNER = slice(None), slice(1), slice(-1, None), slice(-1)

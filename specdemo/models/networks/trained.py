@@ -15,7 +15,7 @@ from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from specdemo.models.loading import LoadedModel
-    from specdemo.models.networks.compact_weights import CompactWeights
+    from specdemo.models.networks.chain import CompactWeights
     from specdemo.models.networks.registry import DraftNetwork
 
 
@@ -65,8 +65,9 @@ def find_trained(
     wanted: a folder with one subfolder per kind of drafter; "auto" for what is shipped; "none"
     Raises UserError for a named folder that does not exist, and for drafters of another target.
     """
-    from specdemo.models.networks.compact_files import is_compact, read_config
-    from specdemo.models.networks.registry import TargetTensors, find_network
+    from specdemo.models.networks.folders import is_compact, read_config
+    from specdemo.models.networks.loader import TargetTensors
+    from specdemo.models.networks.registry import find_network
 
     if wanted == "none":
         return {}

@@ -16,7 +16,7 @@ from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
 from specdemo.session.work import lab
-from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream
+from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task
 from specdemo.ui.view import mounted
 
 WORDS = strings("lab").WORDS
@@ -76,35 +76,35 @@ def create_lab(studio: Door) -> None:
     stop.click(handlers.stop, visitor, None, **QUICK)
 
 
-class LabHandlers:
-    """Handlers bound to one studio; what a visitor has tried is in `LabVisitor`."""
-
-    def __init__(self, studio: Door) -> None:
-        self.studio = studio
+class LabHandlers(RunTab[LabVisitor]):
+    """Handlers of the experiments."""
 
     def machine(self, _asked: str) -> dict[str, Any] | None:
         """What the script asks: this machine's costs, None while nothing is loaded."""
         return self.studio.machine()
 
-    def begin(self, visitor: LabVisitor | None, name: str) -> tuple[LabVisitor, str]:
-        """A button was pressed; answered at once. returns: visitor, value of the results"""
+    def renewed(self, visitor: LabVisitor | None) -> LabVisitor:
+        """Return the visitor with a new task."""
         visitor = visitor or LabVisitor()
         visitor.task = visitor.task.replace()
-        visitor.tried = {**visitor.tried, name: {"state": "waiting"}}
-        return visitor, json.dumps(visitor.tried)
+        return visitor
+
+    def opening(self, visitor: LabVisitor, waiting: str, *asked: Any) -> str:
+        """Return the value of the results. asked: name of the experiment"""
+        visitor.tried = {**visitor.tried, **{name: {"state": "waiting"} for name in asked}}
+        return json.dumps(visitor.tried)
 
     def run(self, visitor: LabVisitor, name: str) -> Iterator[object]:
         """The experiment itself. yields: value of the results, fuller each time, until another one takes its place"""
         found = _Found(visitor, name)
-        yield from stream(
-            self.studio,
-            found.task,
+        yield from self.stream(
+            visitor,
             self._measure(found),
             found,
             kind=TIMED,
             waiting=json.dumps(found.tried),
             seconds=0,
-            unexpected=_unexpected,
+            unexpected=lambda error: UserError("lab.failed", error=error),
         )
 
     def _measure(self, found: _Found) -> Generator[None, None, None]:
@@ -114,11 +114,6 @@ class LabHandlers:
                 found.one = {**found.one, **part}
                 yield
         found.end("stopped" if found.task.cancel.is_set() else "done")
-
-    def stop(self, visitor: LabVisitor | None) -> None:
-        """Stop was pressed: the experiment ends within one step and keeps what there is."""
-        if visitor is not None:
-            visitor.task.stop()
 
 
 class _Found:
@@ -183,10 +178,6 @@ EXPERIMENTS = {
     "random": _lanes(lab.at_random),
     "look_back": _look_back,
 }
-
-
-def _unexpected(error: Exception) -> UserError:
-    return UserError("lab.failed", error=error)
 
 
 def _leave(visitor: LabVisitor | None) -> None:

@@ -15,7 +15,7 @@ from specdemo.config.paths import ASSETS
 from specdemo.config.strings import strings
 from specdemo.session.door import Door
 from specdemo.ui import words
-from specdemo.ui.streaming import QUICK
+from specdemo.ui.run_tab import QUICK
 from specdemo.ui.view import RUNS, audit_view, card_view, mounted
 
 WORDS = strings("methods").WORDS

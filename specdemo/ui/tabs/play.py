@@ -21,19 +21,18 @@ from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.files import address
 from specdemo.ui.model import ModelMenu, create_model_menu
-from specdemo.ui.recorded import create_runs, opening_line, recorded_runs
-from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
-from specdemo.ui.streaming import (
+from specdemo.ui.run_tab import (
     IN_LINE,
     QUICK,
     VISITOR_SECONDS,
     YIELD_SECONDS,
     Lines,
+    RunTab,
     Task,
-    stream,
     whose,
 )
-from specdemo.ui.view import run_view
+from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
+from specdemo.ui.view import create_runs, opening_line, recorded_runs, run_view
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
@@ -67,11 +66,8 @@ class Visitor:
         self.conversation.close()
 
 
-class PlayHandlers:
-    """Handlers bound to one studio; they hold nothing of a visitor, that is what `Visitor` is for."""
-
-    def __init__(self, studio: Door) -> None:
-        self.studio = studio
+class PlayHandlers(RunTab[Visitor]):
+    """Handlers of the first tab."""
 
     def arrive(self) -> Visitor:
         """The page was opened."""
@@ -87,16 +83,16 @@ class PlayHandlers:
             raise UserError("run.not_recorded")
         return present.recorded_line(run.name, run.title, uuid.uuid4().hex)
 
-    def begin(self, visitor: Visitor | None) -> tuple[Visitor, object]:
-        """Run was pressed; answered at once, before the run has its turn. returns: visitor, stream"""
+    def renewed(self, visitor: Visitor | None) -> Visitor:
+        """Return the visitor with a new task; one who has just come gets a conversation."""
         visitor = visitor or Visitor(self.studio.open(whose()))
         visitor.task = visitor.task.replace()
-        if self.studio.replay_only:
-            gr.Info(str(self.studio.replay_only), duration=None)
-            return visitor, gr.skip()
-        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
+        return visitor
+
+    def opening(self, visitor: Visitor, waiting: str, *asked: Any) -> str:
+        """Return the first lines of the stream."""
         visitor.opening = _opening(visitor, waiting)
-        return visitor, visitor.opening
+        return visitor.opening
 
     def run(
         self,
@@ -109,12 +105,9 @@ class PlayHandlers:
 
         prompt, system: None where the browser has never sent a box's text
         """
-        if self.studio.replay_only:  # `begin` has said why
-            yield gr.skip()
-            return
-        task, lines = visitor.task, Lines(visitor.opening)
-        work = self._answer(visitor, task, lines, prompt or "", system or "", values)
-        yield from stream(self.studio, task, work, lines, waiting=visitor.opening)
+        lines = Lines(visitor.opening)
+        work = self._answer(visitor, visitor.task, lines, prompt or "", system or "", values)
+        yield from self.stream(visitor, work, lines, waiting=visitor.opening)
 
     def _answer(
         self,
@@ -143,11 +136,6 @@ class PlayHandlers:
             answer.append(event)
             yield
         turns.append((prompt, output_text(answer)))
-
-    def stop(self, visitor: Visitor | None) -> None:
-        """Stop was pressed: the run ends within one step and keeps what there is."""
-        if visitor is not None:
-            visitor.task.stop()
 
     def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
         """Clear was pressed. returns: visitor, empty stream, empty prompt"""

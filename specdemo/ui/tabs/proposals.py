@@ -21,8 +21,17 @@ from specdemo.session.work.race import recorded_together
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
+from specdemo.ui.run_tab import (
+    IN_LINE,
+    QUICK,
+    VISITOR_SECONDS,
+    RunTab,
+    Task,
+    create_ask,
+    create_recorded,
+    whose,
+)
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream, whose
 from specdemo.ui.view import RUNS, mounted
 
 words = strings("proposals")
@@ -45,11 +54,13 @@ class ProposalVisitor:
         self.comparison.close()
 
 
-class ProposalHandlers:
-    """Handlers bound to one studio; they hold nothing of a visitor, that is what `ProposalVisitor` is for."""
+class ProposalHandlers(RunTab[ProposalVisitor]):
+    """Handlers of the tab of drafts."""
+
+    words = words
 
     def __init__(self, studio: Door, folder: Path = RUNS) -> None:
-        self.studio = studio
+        super().__init__(studio)
         self.recorded = [runs for runs in recorded_together(folder) if len(runs) > 1]
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
         self._prompts = {run["name"]: run["prompt"] for run in index}
@@ -76,21 +87,15 @@ class ProposalHandlers:
         names = [lane.run for lane in runs]
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
 
-    def replay(self, visitor: ProposalVisitor | None, index: int | None) -> object:
-        """A recorded text was chosen. returns: value of the view"""
-        if visitor is not None:
-            visitor.task.replace()
-        return gr.skip() if index is None else self.recording(index)
-
-    def begin(self, visitor: ProposalVisitor | None) -> tuple[ProposalVisitor, object]:
-        """Generate was pressed; answered at once. returns: visitor, value of the view"""
+    def renewed(self, visitor: ProposalVisitor | None) -> ProposalVisitor:
+        """Return the visitor with a new task."""
         visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
         visitor.task = visitor.task.replace()
-        if self.studio.replay_only:
-            gr.Info(str(self.studio.replay_only), duration=None)
-            return visitor, gr.skip()
-        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
-        return visitor, self.view(phase="writing", waiting=waiting)
+        return visitor
+
+    def opening(self, visitor: ProposalVisitor, waiting: str, *asked: Any) -> str:
+        """Return the value of the view until the text starts."""
+        return self.view(phase="writing", waiting=waiting)
 
     def write(
         self,
@@ -100,13 +105,10 @@ class ProposalHandlers:
         values: Mapping[str, Any],
     ) -> Iterator[object]:
         """The target writes the text. values: settings by name. yields: value of the view"""
-        if self.studio.replay_only:  # `begin` has said why
-            yield gr.skip()
-            return
         visitor.text = None
         shown = _Shown(self, visitor, "writing")
         work = self._write(shown, prompt or "", system or "", values)
-        yield from stream(self.studio, visitor.task, work, shown, kind=TIMED)
+        yield from self.stream(visitor, work, shown, kind=TIMED)
 
     def _write(
         self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
@@ -132,8 +134,7 @@ class ProposalHandlers:
 
     def choose(self, visitor: ProposalVisitor | None, sent: str) -> tuple[ProposalVisitor, object]:
         """A position was chosen on the page; answered at once. sent: {"position": n}. returns: visitor, value of the view"""
-        visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
-        visitor.task = visitor.task.replace()
+        visitor = self.renewed(visitor)
         if not visitor.text:
             return visitor, self.view(error=str(UserError("proposals.no_text")))
         visitor.position = max(0, min(len(visitor.text.tokens), _position(sent)))
@@ -147,9 +148,7 @@ class ProposalHandlers:
             return
         shown = _Shown(self, visitor, "asking")
         work = self._ask(shown, visitor.text, values)
-        yield from stream(
-            self.studio, visitor.task, work, shown, kind=TIMED, counts=False, seconds=0
-        )
+        yield from self.stream(visitor, work, shown, kind=TIMED, counts=False, seconds=0)
 
     def _ask(
         self, shown: _Shown, text: Text, values: Mapping[str, Any]
@@ -172,11 +171,6 @@ class ProposalHandlers:
                     yield
         shown.asking = ""
         shown.end()
-
-    def stop(self, visitor: ProposalVisitor | None) -> None:
-        """Stop was pressed: what is there is kept."""
-        if visitor is not None:
-            visitor.task.stop()
 
     def view(self, source: str = "live", **shown: object) -> str:
         """Value of the view, see proposals.js."""
@@ -265,34 +259,12 @@ def create_proposals(studio: Door) -> None:
     handlers = ProposalHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
-    with gr.Row(elem_classes="sd-race-ask"):
-        prompt = gr.Textbox(
-            words.EXPLAIN,
-            label=words.PROMPT,
-            show_label=False,
-            container=False,
-            lines=1,
-            max_lines=3,
-            scale=8,
-            elem_id="sd-proposals-prompt",
-        )
-        write = gr.Button(
-            words.WRITE,
-            variant="primary",
-            scale=1,
-            elem_id="sd-proposals-write",
-            interactive=not studio.replay_only,
-        )
-        stop = gr.Button(words.STOP, scale=1, elem_id="sd-proposals-stop")
+    live = not studio.replay_only
+    prompt, write, stop = create_ask(
+        "proposals", words.EXPLAIN, words.PROMPT, ("write", words.WRITE), words.STOP, live=live
+    )
     with gr.Row(elem_classes="sd-race-presets"):
-        recorded = gr.Dropdown(
-            handlers.choices(),
-            value=0 if handlers.recorded else None,
-            label=words.RECORDED_LABEL,
-            show_label=False,
-            container=False,
-            elem_id="sd-proposals-recorded",
-        )
+        recorded = create_recorded("proposals", handlers.choices(), words.RECORDED_LABEL)
     with gr.Accordion(words.SETTINGS, open=False), gr.Row():
         drafting = {
             "policy": create_widget("policy", value="constant"),

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdemo.config.errors import Phrase
-from specdemo.models.networks.compact_weights import CompactConfig
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights, Scales, Windows
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
-    Loader,
     Reading,
     TargetFacts,
     check_layers,
@@ -27,11 +25,13 @@ from specdemo.models.networks.layouts.family import (
     layer_config,
     layer_extras,
     layer_shapes,
+    loader_of,
     offset_words,
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.parts import CompactConfig
 
 ARCHITECTURES = (
     "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
@@ -203,7 +203,7 @@ def shapes(
 
 def load(files: DrafterFiles, config: DFlashConfig, shared: TargetTensors) -> DFlashWeights:
     """What runs. Raises UserError for words that are not the target's."""
-    loader = Loader(files, shared)
+    loader = loader_of(files, shared)
     return DFlashWeights(
         config=config.layers,
         layers=tuple(loader.layer(f"layers.{number}.") for number in range(config.count)),

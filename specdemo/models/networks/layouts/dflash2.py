@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights
-from specdemo.models.networks.dflash2 import Convolution, Selector
+from specdemo.models.networks.dflash import Convolution, DFlashDecoder, DFlashWeights
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.dflash import DFlashConfig
 from specdemo.models.networks.layouts.family import (
     Family,
-    Loader,
     Reading,
     TargetFacts,
     check_tensors,
+    loader_of,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.parts import Selector
 
 KNOWN = dflash.KNOWN | {
     "conv_group_size", "conv_kernel_size", "selector_rank", "selector_top_k",
@@ -78,7 +78,7 @@ def load(
     files: DrafterFiles, config: DFlashConfig, added: Added, shared: TargetTensors
 ) -> DFlashWeights:
     """What runs."""
-    loader = Loader(files, shared)
+    loader = loader_of(files, shared)
 
     def convolution(name: str) -> Convolution:
         base = loader.vector(f"{name}.base_kernel")

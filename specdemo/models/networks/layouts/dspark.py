@@ -13,19 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.models.networks.compact_weights import MarkovHead
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.dflash import DFlashConfig
 from specdemo.models.networks.layouts.family import (
     Family,
-    Loader,
     Reading,
     TargetFacts,
     check_tensors,
+    loader_of,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.parts import MarkovHead
 
 KNOWN = dflash.KNOWN | {
     "confidence_head_alpha", "confidence_head_with_markov", "enable_confidence_head", "markov_head_type", "markov_rank",
@@ -68,7 +68,7 @@ def load(
     files: DrafterFiles, config: DFlashConfig, heads: Heads, shared: TargetTensors
 ) -> DFlashWeights:
     """What runs. Raises UserError for words that are not the target's."""
-    weights, loader = dflash.load(files, config, shared), Loader(files, shared)
+    weights, loader = dflash.load(files, config, shared), loader_of(files, shared)
     if not heads.rank:
         return weights
     confidence: Tensor | None = None

@@ -16,18 +16,11 @@ from typing import Any
 import torch
 
 from specdemo.config.errors import Phrase
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_weights import (
-    Beside,
-    CompactConfig,
-    CompactWeights,
-    Injection,
-)
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
-    Loader,
     Reading,
     TargetFacts,
     check_layers,
@@ -36,11 +29,13 @@ from specdemo.models.networks.layouts.family import (
     layer_config,
     layer_extras,
     layer_shapes,
+    loader_of,
     offset_words,
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors, TensorLoader
+from specdemo.models.networks.parts import CompactConfig, ConcatInput, Injection
 
 SPECULATORS = "eagle3"
 # Any of these in a config means that its drafter guesses a block (P-EAGLE), which is not computed here.
@@ -173,7 +168,7 @@ def shapes(
 
 def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> CompactWeights:
     """What runs. Raises UserError for words that are not the target's."""
-    loader, first = Loader(files, shared), config.names[0]
+    loader, first = loader_of(files, shared), config.names[0]
     embedding = loader.embedding()
     return CompactWeights(
         config=config.layers,
@@ -188,20 +183,20 @@ def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> Co
             config.layers.hidden_size, device=embedding.device, dtype=embedding.dtype
         ),
         feeds_normed=config.normed_feedback,
-        beside=Beside(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
+        concat=ConcatInput(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
         skips_first=True,
         own_head=True,
     )
 
 
-def _injection(loader: Loader, config: Eagle3Config) -> Injection:
+def _injection(loader: TensorLoader, config: Eagle3Config) -> Injection:
     """How states are mixed: as they are, behind a norm each (`fc_norm`), or behind one over all (`norm_before_fc`)."""
     mix, epsilon = loader.matrix("fc"), config.layers.rms_norm_eps
     if loader.has("fc_norm.0.weight"):
         parts = [loader.vector(f"fc_norm.{index}.weight") for index in range(len(config.reads))]
         return Injection(torch.cat(parts), mix, epsilon=epsilon)
     if loader.has("input_norm.weight"):
-        return Injection(loader.vector("input_norm.weight"), mix, together=True, epsilon=epsilon)
+        return Injection(loader.vector("input_norm.weight"), mix, joint=True, epsilon=epsilon)
     return Injection(None, mix)
 
 

@@ -17,7 +17,7 @@ from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.layouts import dflash, dflash2, dspark, eagle3, mtp
 from specdemo.models.networks.layouts.family import Family, Reading, TargetFacts
 from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.trained import Trained
 from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
 

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact_weights import CompactConfig, Rope
-from specdemo.models.networks.four_bit import Linear, pack_linear
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.registry import DraftNetwork, TargetTensors
+from specdemo.models.networks.loader import TargetTensors, TensorLoader
+from specdemo.models.networks.parts import CompactConfig, Rope
+from specdemo.models.networks.registry import DraftNetwork
 
 TIED = ("verifier_norm.weight", "verifier_lm_head.weight")  # the target's own, kept for training
-HEAD_ROWS = 16_384  # of a head over all words that are packed together
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,54 +145,9 @@ def layer_extras(
     return found
 
 
-class Loader:
-    """Reads a drafter's tensors as what runs."""
-
-    def __init__(self, files: DrafterFiles, shared: TargetTensors) -> None:
-        self.files, self.shared = files, shared
-
-    def has(self, name: str) -> bool:
-        """Whether there is such a tensor."""
-        return name in self.files.shapes
-
-    def vector(self, name: str) -> Tensor:
-        """A tensor in the dtype of the computation."""
-        return self.files.tensor(name).to(self.shared.device, self.shared.dtype)
-
-    def matrix(self, *names: str, biased: bool = True) -> Linear:
-        """Matrices by the names of their modules, side by side. biased: with their biases, where they have any"""
-        weight = torch.cat([self.vector(f"{name}.weight") for name in names])
-        biases = [self.vector(f"{name}.bias") for name in names if self.has(f"{name}.bias")]
-        bias = torch.cat(biases) if biases and biased else None
-        return pack_linear(weight, bias, four_bit=self.shared.four_bit)
-
-    def layer(self, prefix: str) -> LlamaLayer:
-        """One layer."""
-        normed = self.has(f"{prefix}self_attn.q_norm.weight")
-        return LlamaLayer.read(prefix, self.matrix, self.vector, normed=normed)
-
-    def embedding(self) -> Tensor:
-        """(V, H): the drafter's own embedding where it has one that is not the target's."""
-        return self._own("embed_tokens.weight", self.shared.embedding)
-
-    def head(self) -> Linear:
-        """H to words: the drafter's own head where it has one that is not the target's."""
-        output = self.shared.embedding if self.shared.output is None else self.shared.output
-        return self.wide(self._own("lm_head.weight", output))
-
-    def wide(self, weight: Tensor) -> Linear:
-        """A matrix with a row for each word, packed part by part: at once it takes several times its own memory."""
-        if not self.shared.four_bit:
-            return pack_linear(weight, four_bit=False)
-        parts = [pack_linear(part, four_bit=True) for part in weight.split(HEAD_ROWS)]
-        return lambda x: torch.cat([part(x) for part in parts], dim=-1)
-
-    def _own(self, name: str, target: Tensor) -> Tensor:
-        shared = target.to(self.shared.device, self.shared.dtype)
-        if not self.has(name):
-            return shared
-        own = self.vector(name)
-        return shared if own.shape == shared.shape and own.equal(shared) else own
+def loader_of(files: DrafterFiles, target: TargetTensors) -> TensorLoader:
+    """Return the reader of a drafter's tensors."""
+    return TensorLoader(files.tensor, files.shapes, target)
 
 
 def offset_words(files: DrafterFiles, words: int, vocabulary: int) -> ReducedVocabulary:

@@ -19,18 +19,19 @@ from torch import Tensor, nn
 from specdemo.config.errors import Phrase
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights, Injection
+from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.layouts.family import (
     Family,
-    Loader,
     Reading,
     TargetFacts,
     check_sizes,
+    loader_of,
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.mtp import MtpDecoder
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.parts import CompactConfig, Injection
 from specdemo.models.quiet import quiet_transformers
 
 COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")
@@ -97,7 +98,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
 
 def load(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> MtpDecoder:
     """What runs. Raises UserError for tensors that the layer has not, or does not have."""
-    loader, block = Loader(files, shared), _block(files, layout, shared)
+    loader, block = loader_of(files, shared), _block(files, layout, shared)
     norms = [
         _norm(block, loader.vector(layout.begin + name))
         for name in (layout.embedding, layout.state)

@@ -1,4 +1,4 @@
-"""How a page shows work that goes on: one task for each visitor and view, and the one loop that streams it."""
+"""What all tabs share that run something: one task per visitor, the loop that streams its results, and the buttons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import gradio as gr
 from gradio.context import LocalContext
@@ -63,6 +63,11 @@ class Task:
         self.replaced = True
         self.cancel.set()
         return Task(self.visitor)
+
+    @property
+    def task(self) -> Task:
+        """The task itself, for tabs that store nothing else of a visitor."""
+        return self
 
 
 def leave(task: Task | None) -> None:
@@ -191,5 +196,104 @@ def _stand(studio: Door, turn: Turn, task: Task, shown: Shown) -> Iterator[objec
 
 
 def unexpected_error(error: Exception) -> UserError:
-    """A sentence for what nobody has foreseen."""
+    """Return the error for an exception that no code expects."""
     return UserError("page.unexpected", error=error)
+
+
+class Visitor(Protocol):
+    """What `gr.State` stores of a visitor in one tab: a task, or an object that has one."""
+
+    @property
+    def task(self) -> Task: ...
+
+
+V = TypeVar("V", bound=Visitor)
+
+
+class RunTab(Generic[V]):
+    """Handlers of a tab that runs something, bound to one studio. What belongs to a visitor is in `gr.State`.
+
+    words: with WAIT_TURN and WAIT_LOADING
+    """
+
+    words: ClassVar[Any] = words
+
+    def __init__(self, studio: Door) -> None:
+        self.studio = studio
+
+    def renewed(self, visitor: V | None) -> V:
+        """Return the visitor with a new task. The one before is replaced."""
+        raise NotImplementedError
+
+    def opening(self, visitor: V, waiting: str, *asked: Any) -> object:
+        """Return what is shown until the run starts. waiting: what it waits for"""
+        raise NotImplementedError
+
+    def begin(self, visitor: V | None, *asked: Any) -> tuple[V, object]:
+        """Handle the button, at once. returns: visitor, and what is shown until the run starts"""
+        visitor = self.renewed(visitor)
+        if self.studio.replay_only:
+            gr.Info(str(self.studio.replay_only), duration=None)
+            return visitor, gr.skip()
+        waiting = self.words.WAIT_TURN if self.studio.ready else self.words.WAIT_LOADING
+        return visitor, self.opening(visitor, waiting, *asked)
+
+    def stream(
+        self, visitor: V, work: Generator[object, None, None], shown: Shown, **options: Any
+    ) -> Iterator[object]:
+        """Do the work after `begin`. options: of the function `stream`"""
+        if self.studio.replay_only:  # `begin` has shown why
+            yield gr.skip()
+            return
+        yield from stream(self.studio, visitor.task, work, shown, **options)
+
+    def stop(self, visitor: V | None) -> None:
+        """End the run within one step; what there is stays."""
+        if visitor is not None:
+            visitor.task.stop()
+
+    def recording(self, index: int) -> str:
+        """Return the value of the view for a recording of the tab's menu."""
+        raise NotImplementedError
+
+    def replay(self, visitor: V | None, index: int | None) -> object:
+        """Show a recording in place of what runs or waits. returns: value of the view"""
+        if visitor is not None:
+            visitor.task.replace()
+        return gr.skip() if index is None else self.recording(index)
+
+
+def create_ask(
+    name: str, prompt: str, label: str, run: tuple[str, str], stop: str, *, live: bool
+) -> tuple[gr.Textbox, gr.Button, gr.Button]:
+    """Create the row with the prompt, the button that runs it and the one that stops.
+
+    name: part of the elements' ids; run: its id and its label; live: whether it can be pressed
+    """
+    with gr.Row(elem_classes="sd-race-ask"):
+        box = gr.Textbox(
+            prompt,
+            label=label,
+            show_label=False,
+            container=False,
+            lines=1,
+            max_lines=3,
+            scale=8,
+            elem_id=f"sd-{name}-prompt",
+        )
+        start = gr.Button(
+            run[1], variant="primary", scale=1, elem_id=f"sd-{name}-{run[0]}", interactive=live
+        )
+        return box, start, gr.Button(stop, scale=1, elem_id=f"sd-{name}-stop")
+
+
+def create_recorded(name: str, choices: list[tuple[str, int]], label: str) -> gr.Dropdown:
+    """Create the menu of a tab's recordings; the first one is chosen."""
+    return gr.Dropdown(
+        choices,
+        value=0 if choices else None,
+        label=label,
+        show_label=False,
+        container=False,
+        elem_id=f"sd-{name}-recorded",
+    )
