@@ -1,4 +1,4 @@
-"""The parts of the Dockerfile: what it copies is there, hadolint finds nothing, and what it starts and asks exists. Nothing is built."""
+"""The Dockerfile: the files that it copies exist, hadolint finds nothing, and the commands that it runs exist. No image is built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
 def instructions() -> list[tuple[str, str]]:
-    """(name, arguments) of each instruction, lines that go on joined."""
+    """Return (name, arguments) of each instruction, with continued lines joined."""
     joined = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", TEXT, flags=re.M))
     lines = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
     return [(name, rest) for name, rest in lines]

@@ -1,4 +1,4 @@
-"""What may import what, what stays silent, and that the generated documents are up to date."""
+"""The rules of import, modules without output, and the generated documents."""
 
 from __future__ import annotations
 

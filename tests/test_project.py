@@ -42,7 +42,7 @@ def requirements(name: str = "requirements.txt") -> dict[str, Requirement]:
 
 
 def project_files() -> list[Path]:
-    """What is in the repository, or would be: git's list, else every file outside hidden folders."""
+    """Return the files of the repository: git's list, else every file outside hidden folders."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         listed = subprocess.run(

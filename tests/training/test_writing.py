@@ -25,13 +25,13 @@ from specdemo.models.networks.folders import EMBEDDING, load_compact, load_dflas
 from specdemo.models.networks.layouts.families import FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.layouts.writing import write_published
 from specdemo.models.networks.loader import TargetTensors
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, lay_blocks
 from specdemo.training.eagle3_network import Eagle3Network
 from specdemo.training.feature_network import FeatureNetwork
 from specdemo.training.package import Card, draft_config, package
+from specdemo.training.writing import write_published
 
 CPU, HIDDEN, WORDS, LAYERS, READS = torch.device("cpu"), 32, 64, 8, (2, 4, 5)
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8]
@@ -212,11 +212,11 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
 
 
 REFUSED = {
-    "own form": ("speculators", lambda *to: feature(*to, made=FeatureNetwork), "beside the embedding"),
+    "own form": ("speculators", lambda *to: feature(*to, made=FeatureNetwork), "kind feature and the form own"),
     "draft model": (
         "speculators",
         lambda *to: trained(*to, "feature", {"norm.weight": torch.ones(HIDDEN)}, extends=2, reads=[1]),
-        "layers of a draft model",
+        "kind feature and the form own",
     ),
     "block": (
         "speculators",
@@ -226,7 +226,7 @@ REFUSED = {
     "block of our own form": (
         "dflash",
         lambda *to: trained(*to, "block", {"norm.weight": torch.ones(HIDDEN)}, extends=2, reads=[1]),
-        "layers of a draft model",
+        "kind block and the form own",
     ),
     "not a block": ("dflash", feature, "is of the kind feature"),
     "layout": ("gguf", feature, "no layout 'gguf'"),
