@@ -30,7 +30,7 @@ ASSETS = SCRIPTS.parent
 RUNS = ASSETS / "runs"
 NOTEBOOK = ASSETS.parent / "notebooks" / "speculative_decoding.ipynb"
 MARK = "specdemo-site"
-# Nothing is loaded from another place, whatever a trace holds; Plotly sets styles of its own.
+# No trace can load anything from another server; Plotly sets styles of its own.
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
 README = """---
 title: {title}
@@ -96,7 +96,7 @@ def lesson_package(language: str) -> bytes:
 
 
 def parts() -> dict[str, dict[str, Any]]:
-    """What the tabs show, by name: `words` beside the view's, and a `value`, or `choices` of a menu with a value each."""
+    """Return the content of the tabs by name: `words`, and a `value` or the `choices` of a menu."""
     from specdemo.config.strings import strings
     from specdemo.ui.present import recorded_line
     from specdemo.ui.tabs.lessons import lessons_value, lessons_words
@@ -137,7 +137,7 @@ def parts() -> dict[str, dict[str, Any]]:
 
 
 def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
-    """The site's one page. What is needed first is named in its head, so that it all comes in one round."""
+    """Return the site's one page. Its head names all files of the first view, so that they load in parallel."""
     first, *_ = data["parts"]["play"]["choices"][0]
     styles = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
     head = [

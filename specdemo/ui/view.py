@@ -1,4 +1,4 @@
-"""HTML components with a static template; what they show arrives as text and is drawn by the script."""
+"""HTML components with a static template. Their content arrives as text and is drawn by scripts."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def mounted(
     own_words: dict[str, object] | None = None,
     answers: Sequence[Callable[[str], object]] = (),
 ) -> gr.HTML:
-    """An element that a script of `assets/view` fills; the script reads the component's value, a text.
+    """Create an element that a script of `assets/view` fills; the script reads the component's value, a text.
 
-    What the script sends becomes the value and fires the component's event `sent`.
-    own_words: a part's own; else all of the view's
-    answers: functions that the script may ask, by name, each with one text
+    A value that the script sends becomes the component's value and fires its event `sent`.
+    own_words: strings of the part; default: all of the view's
+    answers: functions that the script may call by name, each with one text
     """
     return gr.HTML(
         value=value,
@@ -66,12 +66,12 @@ def run_view(value: str) -> gr.HTML:
 
 
 def status_view() -> gr.HTML:
-    """What the model is doing: one JSON object with state, text and done."""
+    """Create the status of the model: one JSON object with state, text and done."""
     return mounted("{}", "page/status.js", "mountStatus", "sd-model", own_words=_only("loading"))
 
 
 def note_view(value: str, elem_id: str = "sd-note") -> gr.HTML:
-    """What a choice is and needs, by default that of a method: a JSON list of [kind, sentence]."""
+    """Create a note on a choice, by default of a method: a JSON list of [kind, sentence]."""
     return mounted(value, "methods/note.js", "mountNote", elem_id, own_words=_only())
 
 
@@ -81,7 +81,7 @@ def audit_view() -> gr.HTML:
 
 
 def card_view() -> gr.HTML:
-    """How the chosen method's weights were trained: a JSON object with a `card`, or with a sentence as `none`."""
+    """Create the training card of the chosen method: a JSON object with a `card`, or with a sentence as `none`."""
     return mounted("{}", "methods/card.js", "mountCard", "sd-card", own_words=_only("card"))
 
 

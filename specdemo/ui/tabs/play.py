@@ -40,7 +40,7 @@ DETAIL = 5  # alternatives of both models that the inspector shows
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What other parts of the page need of the tab. answered: the event of the run itself; fields: what a link holds, by name"""
+    """Components of the tab for other parts of the page. answered: the event of the run; fields: contents of a link, by name"""
 
     settings: SettingsPanel
     model: ModelMenu | None
@@ -50,7 +50,7 @@ class Play:
 
 @dataclass(slots=True)
 class Visitor:
-    """One visitor's conversation, its earlier turns as (prompt, answer), and the run that was asked for last.
+    """Conversation of one visitor, its earlier turns as (prompt, answer), and the latest run.
 
     opening: the first lines of that run's stream
     """
@@ -61,7 +61,7 @@ class Visitor:
     opening: str = ""
 
     def close(self) -> None:
-        """Stop what runs, and free the caches."""
+        """Stop the run, and free the caches."""
         self.task.stop()
         self.conversation.close()
 
@@ -75,7 +75,7 @@ class PlayHandlers(RunTab[Visitor]):
         return Visitor(self.studio.open(whose()))
 
     def play(self, visitor: Visitor | None, name: str) -> str:
-        """A recorded run was chosen; it replaces a live one that still goes on. returns: stream"""
+        """Handle the choice of a recorded run, which replaces a live one. returns: stream"""
         if visitor is not None:
             visitor.task.replace()
         run = next((run for run in recorded_runs() if run.name == name), None)
@@ -101,9 +101,9 @@ class PlayHandlers(RunTab[Visitor]):
         system: str | None,
         values: Mapping[str, object],
     ) -> Iterator[object]:
-        """The run itself. yields: the stream, longer each time, until something else takes its place
+        """Answer the prompt. yields: the stream, longer each time, until it is replaced
 
-        prompt, system: None where the browser has never sent a box's text
+        prompt, system: None if the browser has never sent a box's text
         """
         lines = Lines(visitor.opening)
         work = self._answer(visitor, visitor.task, lines, prompt or "", system or "", values)
@@ -125,7 +125,7 @@ class PlayHandlers(RunTab[Visitor]):
         settings = replace(asked_settings(values, self.studio.settings), detail=DETAIL)
         prompt, system = asked_text(prompt), asked_system(system)
         answer: list[Event] = []
-        turns = visitor.turns  # Clear begins others
+        turns = visitor.turns  # Clear assigns another list
         events = visitor.conversation.run(
             prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
         )
@@ -146,14 +146,14 @@ class PlayHandlers(RunTab[Visitor]):
         return visitor, _opening(visitor), ""
 
     def forget(self, visitor: Visitor | None) -> None:
-        """Forget was pressed: what earlier runs of this visit taught is dropped."""
+        """Drop everything that earlier runs of this visit taught."""
         if visitor is not None:
             visitor.conversation.forget()
         gr.Info(words.FORGOTTEN)
 
 
 def create_play(studio: Door) -> Play:
-    """The tab's components and what they do. Called inside its tab."""
+    """Create the tab's components and their events. Call it inside the tab."""
     handlers = PlayHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
     with gr.Row(elem_id="sd-ask"):
@@ -236,7 +236,7 @@ def read_examples(path: Path) -> list[dict[str, str]]:
 
 
 def _opening(visitor: Visitor, waiting: str = "") -> str:
-    """The first lines of a new stream: what it waits for, and the earlier turns."""
+    """Return the first lines of a new stream: the reason why it waits, and the earlier turns."""
     first = present.open_line("live", uuid.uuid4().hex, waiting=waiting)
     return first + present.earlier_lines(visitor.turns)
 
