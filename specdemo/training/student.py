@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +78,8 @@ class Student(LlamaModel):
     markov: tokens and rank of the Markov head, (0, 0) for none
     """
 
-    base: Student | None
+    if TYPE_CHECKING:  # transformers evaluates the annotations of its classes
+        base: Student | None
 
     def __init__(
         self,
