@@ -22,7 +22,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.conversation import Conversation
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.session.studio import Studio
 from specdemo.session.work.judges import judge_greedy, judge_sampling
 
@@ -69,14 +69,11 @@ def audit(
     tokens, runs: new tokens a run, and seeded runs a method and condition; greedy runs once a prompt
     """
     if runs < 1 or tokens < 2:
-        raise UserError("An audit needs at least one run of two tokens.")
+        raise UserError("bench.audit_short")
     infos = {info.name: info for info in studio.methods()}
     unknown = set(methods or ()) - set(infos)
     if unknown:
-        raise UserError(
-            f"There is no drafting method {min(unknown)!r}.",
-            advice=f"Choose one of {', '.join(infos)}.",
-        )
+        raise UserError("method.unknown", method=min(unknown), names=", ".join(infos))
     names = [CONTROL, *(name for name in methods or infos if name != CONTROL)]
     runnable = [name for name in names if infos[name].available]
     limit = LEVEL / (TESTS * len(CONDITIONS) * len(runnable))

@@ -125,7 +125,7 @@ def measure_pair(
         left = ends - time.monotonic()
         try:
             if left < 0:
-                raise UserError("There was no time left for it.")
+                raise UserError("bench.out_of_time")
             work(time.monotonic() + share * left)
         except UserError as error:
             found.left_out[name] = error.message
@@ -197,7 +197,7 @@ def _pass_seconds(target: CachedModel, rows: int) -> float:
 def _draft_step(pair: LoadedPair, found: PairFindings, _until: float) -> None:
     """One token after the other, as a draft model reads them."""
     if pair.open_draft is None:
-        raise UserError(pair.no_draft_why or "This pair has no draft model.")
+        raise UserError("bench.no_draft", why=pair.no_draft_why)
     draft = pair.open_draft()
     draft.read([0] * CONTEXT)
     spent = []
@@ -228,7 +228,7 @@ def tokens_within(most: int, until: float, each: float) -> int:
     """How many tokens there is time for, at most so many. each: seconds. Raises UserError for a text that is too short."""
     tokens = min(most, int((until - time.monotonic()) / each))
     if tokens < SHORTEST:
-        raise UserError(f"There was no time for it: a token takes {1e3 * each:.0f} ms.")
+        raise UserError("bench.too_slow", milliseconds=f"{1000.0 * each:.0f}")
     return tokens
 
 
@@ -319,7 +319,7 @@ def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
 
     device = pair.target.device
     if device.type != "cuda":
-        raise UserError("It is counted on a CUDA device only.")
+        raise UserError("bench.cuda_only")
     found.memory = {
         "allocated": torch.cuda.memory_allocated(device),
         "peak": torch.cuda.max_memory_allocated(device),

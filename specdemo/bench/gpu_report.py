@@ -18,7 +18,7 @@ from specdemo.bench.html_report import table as html_table
 from specdemo.bench.lanes import PLAIN
 from specdemo.bench.peer import versions
 from specdemo.bench.report import COLUMNS
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 
 PACKAGES = ("torch", "transformers", "bitsandbytes", "triton", "numba")
 LANE = (

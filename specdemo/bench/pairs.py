@@ -15,7 +15,7 @@ from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.bench.suite import Item
 from specdemo.config.settings import GREEDY, RunSettings
 from specdemo.files.progress import ProgressCallback, silent
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.session.studio import Studio
 
 AUTO = "auto"

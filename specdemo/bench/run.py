@@ -36,7 +36,7 @@ from specdemo.bench.throughput import Throughput, as_table, measure_throughput
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.trace.codec import dumps
 
 if TYPE_CHECKING:
@@ -155,10 +155,7 @@ def run_bench(
     settings_of: the settings that one of our lanes' names stands for; listen: see `Bench`
     """
     if options.repeat < 1 or min(options.concurrent, default=1) < 1:
-        raise UserError(
-            "A bench runs its suite at least once, and with at least one conversation at once.",
-            advice="Correct --repeat or --concurrent.",
-        )
+        raise UserError("bench.no_repetition")
     bench = Bench(options, Report(PLAIN), Oracle(studio.pair.costs), listen)
     names = list(dict.fromkeys([PLAIN, *expand(options.lanes, studio)]))
     settings = {name: settings_of(name if is_own(name) else PLAIN) for name in names}
@@ -174,7 +171,7 @@ def run_bench(
             progress(Progress("bench", number / len(runs), which))
             _run_item(bench, lanes, item, repetition, number)
     if not bench.report.totals:
-        raise UserError("No prompt of the suite could be run.", advice="Choose another suite.")
+        raise UserError("bench.suite_failed")
     for count in options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
         bench.throughput += _throughput(studio, items, options, settings, count)

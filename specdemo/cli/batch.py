@@ -56,13 +56,10 @@ def read_prompts(path: Path) -> list[str]:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read: {error}.") from error
+            raise UserError("cli.prompts_unread", path=path, error=error) from error
         prompts = [line.strip() for line in lines if line.strip()]
     if not prompts:
-        raise UserError(
-            f"{path} holds no prompts.",
-            advice="Write one a line, or JSON lines with `prompt` or `turns`.",
-        )
+        raise UserError("cli.no_prompts", path=path)
     return prompts
 
 

@@ -151,11 +151,7 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
     if not named:
         given.setdefault("preset", getattr(options, "usual_preset", OWN))
     if named and given.get("preset", OWN) != OWN:
-        raise UserError(
-            f"--sampling {given['preset']} leaves no choice of {', '.join(named)}.",
-            unharmed="Nothing was run.",
-            advice="Name either of them.",
-        )
+        raise UserError("cli.sampling_conflict", preset=given["preset"], names=", ".join(named))
     return RunSettings.from_values(given)
 
 
@@ -171,7 +167,7 @@ def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
     lookahead, _, verification = rest.partition(":")
     settings = run_settings(options, method)
     if lookahead and not lookahead.isdigit():
-        raise UserError(f"The lane {lane!r} is not METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]].")
+        raise UserError("cli.lane_format", lane=lane)
     return replace(
         settings,
         policy=policy or settings.policy,
@@ -184,6 +180,6 @@ def check_folders(*files: Path | None) -> None:
     """Raises UserError for a file to be written that is a folder, or into a folder that is not there."""
     for path in filter(None, files):
         if path.is_dir():
-            raise UserError(f"{path} is a folder.", advice="Name a file to write to.")
+            raise UserError("cli.path_is_folder", path=path)
         if not path.absolute().parent.is_dir():
-            raise UserError(f"There is no folder to write {path} to.", advice="Make it first.")
+            raise UserError("cli.folder_missing", path=path)

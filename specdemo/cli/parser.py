@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = module(named).run(options)
     except UserError as error:
-        parts = (error.message, error.unharmed, error.advice)
+        parts = (error.message, error.unaffected, error.advice)
         print(*filter(None, parts), sep="\n", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader of our output has gone

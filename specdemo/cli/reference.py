@@ -88,7 +88,7 @@ def _run_row(setting: Setting) -> list[str]:
     flag = f"`{setting.flag}`" if setting.flag else f"none (`{setting.name}`)"
     link = f"`{setting.link}`" if setting.link else "-"
     meaning = _cell(_sentence(setting.help))
-    return [flag, link, setting.range, _default(setting), meaning, _readers(setting.name)]
+    return [flag, link, str(setting.range), _default(setting), meaning, _readers(setting.name)]
 
 
 def _readers(name: str) -> str:

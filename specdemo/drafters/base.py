@@ -38,16 +38,12 @@ class TrainedDrafter:
     kind: its folder among a target's trained drafters, and a method's need for it
     title: with its article; about: what it is, in a clause
     card: the first paragraph of its README; {target}, {layers} and {words} are filled in
-    above: layers that it has on top of a draft model; 0 for what is trained without one
-    alone: whether it is trained without one too
     """
 
     kind: str
     title: str
     about: str
     card: str
-    above: int = 0
-    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,6 @@ BLOCK = Method(
         "A DSpark drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
         "hidden states, a Markov head that ties each guess to the one before it, and a confidence head that foresees "
         "how much of the block survives; {words:,} output words.",
-        above=2,
     ),
 )
 JET = Method(
@@ -231,6 +230,5 @@ JET = Method(
         "JetSpec: a whole block of guesses in one pass, from which trees grow",
         "A JetSpec drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
         "hidden states, each position seeing those before it, to grow trees from; {words:,} output words.",
-        above=2,
     ),
 )

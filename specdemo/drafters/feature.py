@@ -20,8 +20,6 @@ FEATURE = Method(
         "a small drafter that also reads the target's hidden states",
         "A feature drafter (EAGLE family) for `{target}`: {layers} above the target's hidden states, "
         "and above its own while it drafts on. Its output head has the {words:,} words that the target says most.",
-        above=1,
-        alone=True,
     ),
 )
 FEATURE_TREE = Method(

@@ -63,17 +63,10 @@ def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS
     settings = context.settings
     method = known.get(settings.method)
     if method is None:
-        raise UserError(
-            f"There is no drafting method {settings.method!r}.",
-            advice=f"Choose one of {', '.join(known)}.",
-        )
+        raise UserError("method.unknown", method=settings.method, names=", ".join(known))
     for need in method.needs:
         if not context.has(need):
-            raise UserError(
-                f"{method.title} needs {NEEDED[need]}, and this target has none.",
-                unharmed="The target is loaded and works.",
-                advice="Choose another method; python -m specdemo methods says what each needs.",
-            )
+            raise UserError("method.needs", method=method.title, need=NEEDED[need])
     context = replace(context, prior=method.prior)
     drafter = method.make(context)
     if settings.fallback and "fallback" in method.options:
@@ -101,21 +94,9 @@ def no_exact(method: Method, rows: int) -> UserError | None:
     if method.tokens == "none" or rows == ANY_ROWS:
         return None
     if not rows:
-        return UserError(
-            "There is no exact mode here: passes of several rows are compared with single ones on a graphics card only.",
-            unharmed="The target is loaded and works.",
-            advice="Leave it out, or load a model that the compiled pass runs: there every draft is exact.",
-        )
+        return UserError("exact.unknown")
     if rows == 1:
-        return UserError(
-            "There is no exact mode on this graphics card: a pass of two rows has other bits than single ones.",
-            unharmed="The target is loaded and works.",
-            advice="Leave it out: texts may part where two words are as likely as each other.",
-        )
+        return UserError("exact.none")
     if "exact" not in method.options:
-        return UserError(
-            f"{method.title} has no exact mode on this graphics card: only rows of chains were compared.",
-            unharmed="The target is loaded and works.",
-            advice="Choose a method that drafts chains, or leave the exact mode out.",
-        )
+        return UserError("exact.chains_only", method=method.title)
     return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.module_decoder import ModuleDecoder, finish
 from specdemo.engine.passes import Decoder
@@ -141,9 +141,7 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
             )
     except (OSError, ValueError, KeyError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"{files.name} cannot be loaded: {reason}", advice="Choose another model."
-        ) from error
+        raise UserError("model.load_failed", name=files.name, reason=reason) from error
     use_shared_heads(model)
     _own_vectors(model)
     return model.eval().requires_grad_(False)
@@ -256,19 +254,15 @@ def warm_up(model: PreTrainedModel) -> None:
 
 def _check_precision(precision: str) -> None:
     if precision not in SMALLER and precision != "nf4":
-        raise UserError(
-            f"There is no precision {precision!r}.", advice="Choose one of nf4, int8, bf16, fp32."
-        )
+        raise UserError("model.precision", precision=precision)
 
 
 def check_room(name: str, precision: str, needed: int, device: torch.device) -> None:
     """Raise UserError when a device has fewer bytes free than are needed."""
     free = _free(device)
     if free is not None and needed > free:
-        raise _too_big(
-            name,
-            precision,
-            f"needs about {megabytes(needed)} of memory; {megabytes(free)} are free",
+        raise _too_large(
+            name, precision, Phrase("model.needs", needed=megabytes(needed), free=megabytes(free))
         )
 
 
@@ -278,13 +272,12 @@ def _free(device: torch.device) -> int | None:
     return free_on(device)
 
 
-def _too_big(name: str, precision: str, reason: str) -> UserError:
-    smaller = f"the precision {SMALLER[precision]}, or " if precision in SMALLER else ""
-    return UserError(
-        f"{name} in {precision} {reason}.",
-        unharmed="What was loaded before still works.",
-        advice=f"Choose {smaller}a smaller model.",
-    )
+def _too_large(name: str, precision: str, reason: Phrase) -> UserError:
+    """Return the error for a model that does not fit into memory."""
+    known = {"name": name, "precision": precision, "reason": reason}
+    if precision in SMALLER:
+        return UserError("model.too_large_precision", **known, smaller=SMALLER[precision])
+    return UserError("model.too_large", **known)
 
 
 @contextmanager
@@ -307,4 +300,4 @@ def reporting_out_of_memory(name: str, precision: str) -> Iterator[None]:
         torch.cuda.empty_cache()
     elif torch.backends.mps.is_available():
         torch.mps.empty_cache()
-    raise _too_big(name, precision, "does not fit into memory")
+    raise _too_large(name, precision, Phrase("model.no_fit"))

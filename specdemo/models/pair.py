@@ -359,9 +359,7 @@ def _compact(
         lender_files = model_files(lender, settings, progress)
         if not same_tokenizer(tokenizer, load_tokenizer(lender_files)):
             raise UserError(
-                f"The draft {files.name} speaks the words of {lender}, and {target_files.name} has another tokenizer.",
-                unharmed="Methods without a draft model work.",
-                advice="Choose a draft from the target's own family.",
+                "draft.other_words", draft=files.name, lender=lender, target=target_files.name
             )
         embedding = read_embedding(lender_files.folder)
     weights = load_compact(files.folder, embedding, device=target.device)

@@ -273,10 +273,7 @@ def _pair(runs: Iterable[Run]) -> tuple[str, str]:
     pairs = {run.pair for run in runs}
     if len(pairs) > 1:
         names = "; ".join(sorted(f"{target} with {draft or 'no draft'}" for target, draft in pairs))
-        raise UserError(
-            f"The traces are of several pairs: {names}.",
-            advice="Train from the traces of one target and one draft.",
-        )
+        raise UserError("training.several_pairs", names=names)
     return pairs.pop()
 
 
@@ -284,10 +281,7 @@ def split(runs: Sequence[Run], seed: int) -> tuple[list[Run], list[Run]]:
     """Training and held-out runs; runs of the same prompt stay together."""
     prompts = sorted({run.prompt for run in runs})
     if len(prompts) < FEWEST_PROMPTS:
-        raise UserError(
-            f"The traces hold drafts of a draft model for {len(prompts)} prompts; {FEWEST_PROMPTS} are needed.",
-            advice="Record more runs: specdemo run --method draft_model --policy constant --lookahead 12 --save FILE.",
-        )
+        raise UserError("training.few_traces", count=len(prompts), needed=FEWEST_PROMPTS)
     random.Random(seed).shuffle(prompts)
     apart = set(prompts[: max(1, round(HELD_OUT * len(prompts)))])
     return (
@@ -363,9 +357,7 @@ def recorded_costs(traces: Iterable[Trace]) -> CostProfile:
         if isinstance(event, RunStarted) and event.verify_costs and event.draft_cost is not None
     ]
     if not headers:
-        raise UserError(
-            "The traces do not say what a pass costs.", advice="Record them with this version."
-        )
+        raise UserError("training.no_costs")
     seconds: dict[int, list[float]] = {}
     for header in headers:
         for rows, spent in header.verify_costs:

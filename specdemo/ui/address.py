@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 import segno
 
 from specdemo.config.settings import loopback
-from specdemo.ui.words.en import teach as words
+from specdemo.config.strings import strings
+
+words = strings("teach")
 
 QUIET = 4  # light modules around a QR code
 OTHERS = "python app.py --host 0.0.0.0"

@@ -8,13 +8,15 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.config.strings import strings
 from specdemo.session.door import Door
 from specdemo.ui.address import others_reach, own_address, qr
 from specdemo.ui.files import address
 from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.view import mounted
 from specdemo.ui.words import languages
-from specdemo.ui.words.en import teach as words
+
+words = strings("teach")
 
 _CALL = '(...values) => import(((window.gradio_config || {{}}).root || "") + "/" + {path}).then((module) => {{ module.{function}(values); }})'
 

@@ -12,8 +12,9 @@ import gradio as gr
 from gradio.context import LocalContext
 from gradio.events import api
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import RunSettings, Setting, field, fields
+from specdemo.config.strings import strings
 from specdemo.session.caches import failure
 from specdemo.session.door import Door
 from specdemo.trace.codec import encode
@@ -22,7 +23,8 @@ from specdemo.trace.metrics import answering, baseline, measure, output_text, sp
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.streaming import YIELD_SECONDS, Task, stream
 from specdemo.ui.visits import tell
-from specdemo.ui.words.en import limits as words
+
+words = strings("limits")
 
 NAME = "answer"
 KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -139,10 +141,10 @@ def _asked(studio: Door, method: object, settings: object) -> RunSettings:
     """Settings of a run as they came. Raises UserError."""
     names = [one.name for one in studio.methods()]
     if method not in names:
-        wanted = words.ONE_OF.format(names=", ".join(names))
-        raise UserError(words.WRONG_VALUE.format(name="method", range=wanted))
+        wanted = Phrase("page.one_of", names=", ".join(names))
+        raise UserError("page.wrong_value", name="method", range=wanted)
     if not isinstance(settings, Mapping | None):
-        raise UserError(words.WRONG_VALUE.format(name="settings", range=words.A_GROUP))
+        raise UserError("page.wrong_value", name="settings", range=Phrase("page.group"))
     longest = min(field("max_new_tokens").default, studio.settings.answer_tokens)
     given = {"max_new_tokens": longest, **(settings or {}), "method": method}
     return asked_settings(given, studio.settings)

@@ -18,7 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.ui.words.en import limits as words
+from specdemo.config.strings import strings
+
+words = strings("limits")
 
 _LOG = logging.getLogger(__name__)
 

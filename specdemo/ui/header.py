@@ -30,7 +30,7 @@ def create_header() -> tuple[gr.HTML, gr.Button]:
 
 def create_replay_note(why: UserError) -> None:
     """Why there are no live runs here, for as long as there are none."""
-    sentences = (why.message, why.unharmed, why.advice)
+    sentences = (why.message, why.unaffected, why.advice)
     text = " ".join(escape(sentence) for sentence in sentences)
     note = f'<p class="sd-replay-note">{text}</p>'
     gr.HTML(note, elem_id="sd-replay", apply_default_css=False, padding=False)

@@ -10,9 +10,11 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from specdemo.config.settings import DRAWN, OWN, field
+from specdemo.config.strings import strings
 from specdemo.ui.checks import MOST_NUMBER
 from specdemo.ui.recorded import recorded_runs
-from specdemo.ui.words.en import teach as words
+
+words = strings("teach")
 
 LONGEST_TEXT = 8000  # characters of a prompt in a link
 

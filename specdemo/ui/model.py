@@ -11,18 +11,19 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
+from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
-from specdemo.session.door import Door
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import Door, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.streaming import QUICK, Task, stream
 from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
-from specdemo.ui.words.en import limits
 
 if TYPE_CHECKING:
     from specdemo.models.offers import Offer
+
+limits = strings("limits")
 
 AUTO = "auto"  # the target that the program chooses
 NONE = "none"  # for no published drafter
@@ -275,7 +276,7 @@ class ModelHandlers:
         self, target: str, precision: str, drafter: str, loading: _Loading, *, agreed: bool
     ) -> Generator[None, None, None]:
         if not self._may_load(target, precision, drafter):
-            raise UserError(limits.SWITCH_OFF)
+            raise UserError("page.no_switch")
         if agreed or self._here(target, precision, drafter):
             for progress in self.studio.switch(target, self._draft(target), precision, drafter):
                 loading.status = present.loading(progress)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specdemo.models.offers import Offer
     from specdemo.models.outlook import Outlook
     from specdemo.session.admission import Waiting
-    from specdemo.session.menu import MethodInfo, PairInfo
+    from specdemo.session.door import MethodInfo, PairInfo
     from specdemo.session.work.batch import Answer, Totals
     from specdemo.trace.events import ModelInfo
 
@@ -52,7 +52,7 @@ def notice_line(error: UserError) -> str:
         {
             "type": "notice",
             "message": error.message,
-            "unharmed": error.unharmed,
+            "unharmed": error.unaffected,
             "advice": error.advice,
         }
     )
@@ -304,7 +304,7 @@ def batch(
 
 def _parts(error: UserError | None) -> list[str]:
     """What an error says, part by part, so that each can be translated."""
-    parts = (error.message, error.unharmed, error.advice) if error else ()
+    parts = (error.message, error.unaffected, error.advice) if error else ()
     return [part for part in parts if part]
 
 

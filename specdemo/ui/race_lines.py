@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdemo.config.settings import RunSettings
-from specdemo.session.menu import MethodInfo
+from specdemo.config.strings import strings
+from specdemo.session.door import MethodInfo
 from specdemo.session.work.race import RecordedRace
 from specdemo.ui import present
-from specdemo.ui.words.en import race as words
+
+words = strings("race")
 
 RACED = json.dumps({"type": "raced"}) + "\n"  # no lane runs any more
 

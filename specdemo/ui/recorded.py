@@ -8,9 +8,11 @@ from pathlib import Path
 
 import gradio as gr
 
+from specdemo.config.strings import strings
 from specdemo.ui import present
 from specdemo.ui.view import RUNS, mounted
-from specdemo.ui.words.en.teach import WORDS
+
+WORDS = strings("teach").WORDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,10 +43,7 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
     watched = monitor_routes(studio) if studio else []
     settings = studio.settings if studio else AppSettings()
     if settings.mcp and not installed("mcp"):
-        raise UserError(
-            "The MCP server needs the package mcp, which this installation does not have.",
-            advice="pip install -r requirements-mcp.txt, or start without --mcp and SPECDEMO_MCP.",
-        )
+        raise UserError("cli.no_mcp")
     return {
         "theme": create_theme(),
         "css_paths": style_files(),

@@ -10,8 +10,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.settings import DRAWN, OWN, Widget, field, widget_order
-from specdemo.session.door import Door
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import Door, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
 

@@ -58,11 +58,7 @@ def write_site(folder: Path, *, lms: str = "") -> None:
     from specdemo.ui.words import VIEW, languages, translations
 
     if folder.exists() and any(folder.iterdir()) and not _is_site(folder):
-        raise UserError(
-            f"{folder} holds other things than a site of this program.",
-            unharmed="Nothing was written.",
-            advice="Name a new or an empty folder.",
-        )
+        raise UserError("cli.site_folder_in_use", folder=folder)
     for name, source in (("view", SCRIPTS), ("runs", RUNS), ("icons", ASSETS / "icons")):
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("*.d.ts"))
@@ -99,15 +95,21 @@ def lesson_package(language: str) -> bytes:
 
 def parts() -> dict[str, dict[str, Any]]:
     """What the tabs show, by name: `words` beside the view's, and a `value`, or `choices` of a menu with a value each."""
+    from specdemo.config.strings import strings
     from specdemo.ui.present import recorded_line
     from specdemo.ui.race_lines import recorded_lines, recorded_title
     from specdemo.ui.recorded import recorded_runs
     from specdemo.ui.tabs.lessons import lessons_value, lessons_words
     from specdemo.ui.tabs.methods import methods_value, methods_words
     from specdemo.ui.tabs.proposals import ProposalHandlers
-    from specdemo.ui.words.en.lab import WORDS as LAB
-    from specdemo.ui.words.en.proposals import WORDS as PROPOSALS
-    from specdemo.ui.words.en.race import WORDS as RACE
+
+    LAB = strings("lab").WORDS
+    from specdemo.config.strings import strings
+
+    PROPOSALS = strings("proposals").WORDS
+    from specdemo.config.strings import strings
+
+    RACE = strings("race").WORDS
 
     studio = Studio(AppSettings(replay=True))
     methods = studio.methods()

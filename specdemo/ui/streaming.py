@@ -17,7 +17,6 @@ from specdemo.session.admission import Cancel, Turn
 from specdemo.session.door import Door
 from specdemo.ui import present, words
 from specdemo.ui.visits import begin_run, go_on
-from specdemo.ui.words.en.limits import NOT_BEGUN
 
 LOADING_SECONDS = 0.5  # between two looks at whether the model is ready
 # Appends are joined: browsers lag on one update for each token, and each update takes a core from the pass.
@@ -52,7 +51,7 @@ class Task:
     def begin(self) -> None:
         """The work begins. Raises UserError for work that has begun before: nothing was asked for since."""
         if self.begun:
-            raise UserError(NOT_BEGUN)
+            raise UserError("page.not_begun")
         self.begun = True
 
     def stop(self) -> None:
@@ -193,8 +192,4 @@ def _stand(studio: Door, turn: Turn, task: Task, shown: Shown) -> Iterator[objec
 
 def unexpected_error(error: Exception) -> UserError:
     """A sentence for what nobody has foreseen."""
-    return UserError(
-        words.UNEXPECTED.format(error=error),
-        unharmed=words.UNEXPECTED_UNHARMED,
-        advice=words.UNEXPECTED_ADVICE,
-    )
+    return UserError("page.unexpected", error=error)

@@ -12,8 +12,10 @@ from gradio.context import LocalContext
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import loopback
+from specdemo.config.strings import strings
 from specdemo.session.door import Changed, Door
-from specdemo.ui.words.en import limits as words
+
+words = strings("limits")
 
 MOST_VISITS = 4096  # that are remembered; those that were not heard of for longest are forgotten
 MINUTE = 60.0
@@ -93,11 +95,7 @@ def _count(visit: Visit, most: int, now: float) -> None:
         visit.begun.popleft()
     if len(visit.begun) >= most:
         seconds = math.ceil(MINUTE - (now - visit.begun[0]))
-        raise UserError(
-            words.OFTEN.format(most=most),
-            unharmed=words.NOTHING_RUN,
-            advice=words.OFTEN_ADVICE.format(seconds=seconds),
-        )
+        raise UserError("run.too_often", most=most, seconds=seconds)
     visit.begun.append(now)
 
 

@@ -33,7 +33,7 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.engine.verify import verify_sampling
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.work.judges import judge_greedy, judge_sampling, reread
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import output_ids

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import PROFILE, drafter_for, header, open_draft
+from errors import reported
 
 from specdemo.bench import gpu
 from specdemo.bench.gpu import ROWS, compare, measure_pair, tokens_within, ways
@@ -25,7 +26,7 @@ from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.trace.events import ModelInfo
 
 ITEMS = [Item("one", "list", ("abcabc",)), Item("two", "code", ("abab",))]
@@ -191,7 +192,7 @@ def test_a_card_has_graphs_beside_the_passes_that_they_record(studio):
 def test_the_command_writes_both_files_and_goes_on_without_a_pair(studio, monkeypatch, tmp_path):
     def load(settings):
         if settings.target == "gone":
-            raise UserError("It is not there.")
+            raise reported("It is not there.")
         return studio
 
     monkeypatch.setattr(console, "load_studio", load)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import header, tiny_llama
+from errors import reported
 
 from specdemo.bench import floor, run
 from specdemo.bench.floor import FloorLane, pass_bytes
@@ -32,7 +33,7 @@ from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 
@@ -67,7 +68,7 @@ class Studio:
 
     def run(self, prompt, settings, **_options):
         if "refused" in prompt:
-            raise UserError("The prompt is too long.")
+            raise reported("The prompt is too long.")
         ids = [ord(letter) % 60 for letter in prompt]
         yield from generate(
             CachedModel(self.weights),
@@ -157,7 +158,7 @@ def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypat
 def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypatch):
     def open_peer(_studio, name, *_):
         if name == "llama.cpp":
-            raise UserError("It is not installed.", advice="Install it.")
+            raise reported("It is not installed.", advice="Install it.")
         return Canned(name, [5.0] * 99, lost=["abab"])
 
     monkeypatch.setattr(run, "open_peer", open_peer)

@@ -15,6 +15,7 @@ from specdemo.config.errors import UserError
 from specdemo.drafters.memory.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
 from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.drafters.retrieval import Retrieval, most_frequent
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.trace.codec import encode
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import measure, output_ids
@@ -248,7 +249,8 @@ def test_a_store_of_a_targets_own_answers(tmp_path, target_weights):
         out = build_from_prompts(
             tmp_path / "prompts.txt",
             Letters(),
-            target_weights,
+            LeanDecoder(target_weights),
+            (),
             ModelInfo("tiny"),
             tmp_path / name,
             examples=prompts[:1],

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import tiny_llama
+from errors import reported
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.kernels import cpu_features
 from specdemo.models import devices, doctor, ways
@@ -60,7 +60,7 @@ def test_the_fastest_is_measured_once_and_told(mac, tmp_path):
     ("mps", "why"),
     [
         (([1, 2, 4], 0.001), "mps says other words"),
-        (UserError("It needs more memory."), "mps is out: It needs more memory."),
+        (reported("It needs more memory."), "mps is out: It needs more memory."),
         (RuntimeError("no kernel\nmore"), "mps is out: no kernel"),
         (([1, 2, 3], 0.009), "mps 9.0 ms a pass"),
     ],

@@ -6,6 +6,7 @@ import json
 import threading
 
 import pytest
+from errors import reported
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio
 
 from specdemo.config.errors import UserError
@@ -41,7 +42,7 @@ def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
 
 
 def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
-    handlers.studio.open = lambda *_: ScriptedConversation(UserError("Happened.", advice="Do."))
+    handlers.studio.open = lambda *_: ScriptedConversation(reported("Happened.", advice="Do."))
     last = batch_of(handlers, "a\nb")[-1]
     assert [(row["state"], row["error"]) for row in last["rows"]] == [
         ("failed", ["Happened.", "Do."])
@@ -49,9 +50,12 @@ def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
     assert last["error"] == []
 
 
+EMPTY = str(UserError("batch.empty"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, words.BATCH_EMPTY), (" \n", words.BATCH_EMPTY), ("a\n" * 17, "17 prompts")],
+    [(None, EMPTY), (" \n", EMPTY), ("a\n" * 17, "17 prompts")],
 )
 def test_a_batch_of_none_or_too_many_is_a_sentence(handlers, text, message):
     last = batch_of(handlers, text)[-1]

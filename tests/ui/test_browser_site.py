@@ -7,9 +7,9 @@ import http.server
 import json
 import shutil
 import threading
+from trace.test_tables import HOSTILE, hostile_trace
 
 import pytest
-from export.test_export import HOSTILE, hostile_trace
 
 from specdemo.cli import parser as cli
 from specdemo.ui import site

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from errors import reported
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
@@ -26,8 +26,8 @@ def asked(studio, path):
     [
         ({"ready": True}, "ready", 200),
         ({}, "loading", 200),
-        ({"error": UserError("It is not there.")}, "failed", 503),
-        ({"replay_only": UserError("Off."), "error": UserError("Off.")}, "replay", 200),
+        ({"error": reported("It is not there.")}, "failed", 503),
+        ({"replay_only": reported("Off."), "error": reported("Off.")}, "replay", 200),
     ],
 )
 def test_health_says_what_the_page_can_do(known, status, code):

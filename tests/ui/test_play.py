@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import gradio as gr
 import pytest
+from errors import reported
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import field
 from specdemo.trace.events import FinishReason, RunFinished
 from specdemo.ui.recorded import recorded_runs
@@ -41,7 +41,7 @@ def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
 
 
 @pytest.mark.parametrize(
-    "error", [UserError("Happened.", unharmed="Unharmed.", advice="Do."), RuntimeError("boom")]
+    "error", [reported("Happened.", unaffected="Unharmed.", advice="Do."), RuntimeError("boom")]
 )
 def test_an_error_is_a_sentence_and_the_next_run_works(handlers, error):
     visitor = Visitor(ScriptedConversation(error))

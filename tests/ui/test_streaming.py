@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import gradio as gr
 import pytest
+from errors import reported
 
-from specdemo.config.errors import UserError
 from specdemo.session.admission import Admission, Waiting
 from specdemo.trace.events import ModelInfo
 from specdemo.ui import present, streaming
@@ -62,7 +62,7 @@ def test_values_are_as_far_apart_as_is_asked_for(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (UserError("Happened.", unharmed="Unharmed.", advice="Do."), "Happened."),
+        (reported("Happened.", unaffected="Unharmed.", advice="Do."), "Happened."),
         (RuntimeError("boom"), "boom"),
     ],
 )
@@ -81,7 +81,7 @@ def test_an_error_is_a_notice_after_what_was_there(error, message):
 def test_a_caller_may_say_what_is_unexpected_in_its_own_words():
     task, shown = Task(), Lines()
     work = Work(task, shown, error=ValueError("oh")).run()
-    own = stream(READY, task, work, shown, unexpected=lambda error: UserError(f"Own: {error}"))
+    own = stream(READY, task, work, shown, unexpected=lambda error: reported(f"Own: {error}"))
     *_, last = own
     assert json.loads(last.splitlines()[-1])["message"] == "Own: oh"
 
@@ -237,7 +237,7 @@ def test_a_browser_that_is_closed_while_the_model_loads_stops_the_task(monkeypat
 
 def test_a_model_that_could_not_be_loaded_is_not_waited_for():
     """The work itself then says what is wrong."""
-    _, work, values = streamed(SimpleNamespace(ready=False, error=UserError("No model.")))
+    _, work, values = streamed(SimpleNamespace(ready=False, error=reported("No model.")))
     assert "wait" not in list(values)
     assert work.done == 3
 

@@ -74,10 +74,9 @@ def _taken(settings: AppSettings) -> UserError:
             ours = "status" in json.load(answer)
     except (OSError, ValueError, TypeError, HTTPException):
         ours = False
-    return UserError(
-        f"specdemo already runs at {url}." if ours else f"Port {settings.port} is taken.",
-        advice=f"{'Use its window, or start' if ours else 'Choose'} another: --port {settings.port + 1}.",
-    )
+    if ours:
+        return UserError("cli.already_running", url=url, port=settings.port + 1)
+    return UserError("cli.port_taken", port=settings.port, free=settings.port + 1)
 
 
 def on_zero_gpu() -> bool:

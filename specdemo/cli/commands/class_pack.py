@@ -18,7 +18,6 @@ from specdemo.config.errors import UserError
 
 ORIGIN = "http://class-pack.invalid/"  # nothing is served: Chromium's requests are answered here
 FLAGS = ["--no-sandbox", "--disable-background-networking"]
-INSTALL = "pip install -r requirements-class-pack.txt; without a Chromium also: playwright install chromium"
 _MAKE = """async ([language, png]) => {
   const { data } = await import("/view/site/data.js");
   const { packFiles } = await import("/view/lessons/pack/pack.js");
@@ -44,11 +43,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the pack."""
     folder: Path = options.folder
     if folder.exists() and any(folder.iterdir()):
-        raise UserError(
-            f"{folder} holds other things.",
-            unharmed="Nothing was written.",
-            advice="Name a new or an empty folder.",
-        )
+        raise UserError("cli.folder_in_use", folder=folder)
     written = write_class_pack(folder, options.language)
     console.note(f"Wrote {written} files to {folder}.")
     return 0
@@ -80,19 +75,13 @@ def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError as error:
-        raise UserError(
-            "The class pack is printed by Chromium, which Playwright drives; it is not installed.",
-            unharmed="Nothing was written.",
-            advice=INSTALL,
-        ) from error
+        raise UserError("cli.no_playwright") from error
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")  # else Playwright's
     with sync_playwright() as play:
         try:
             browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
         except Error as error:
-            raise UserError(
-                "Chromium did not start.", unharmed="Nothing was written.", advice=INSTALL
-            ) from error
+            raise UserError("cli.no_chromium") from error
         page = browser.new_page(color_scheme="light")
         page.route(f"{ORIGIN}**", lambda route: _answer(route, site))
         page.goto(f"{ORIGIN}?lang={language}#lessons")

@@ -51,10 +51,7 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.training.datastore import build, build_from_prompts
 
     if bool(options.files) == bool(options.prompts):
-        raise UserError(
-            "A datastore is built either from files or from --prompts FILE.",
-            advice="Name text files and saved runs, or one file of prompts.",
-        )
+        raise UserError("cli.datastore_source")
     pair = console.open_studio(options).pair
     with console.reporting() as report:
         if options.prompts:
@@ -62,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
             build_from_prompts(
                 options.prompts,
                 pair.tokenizer,
-                pair.target.model,
+                pair.target.decoder,
+                pair.stop_ids(),
                 pair.target.info,
                 options.out,
                 report,

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.ui.words import VIEW
 
     if not (options.csv or options.html):
-        raise UserError("export takes --csv FILE, --html FILE or both.")
+        raise UserError("cli.export_nothing")
     check_folders(options.csv, options.html)
     trace = dumps(read(options.file).trace.events)
     if options.csv:

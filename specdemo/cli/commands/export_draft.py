@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
     folder = Path(name) if is_compact(Path(name)) else resolve(name, settings.cache_dir).folder
     if not is_compact(folder):
-        raise UserError(f"{name} is an ordinary model already.", advice="Use it as it is.")
+        raise UserError("cli.not_a_draft", name=name)
     with console.reporting() as report:
         target = resolve(settings.target, settings.cache_dir, report)
     export(folder, target.folder, options.out)

@@ -63,11 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """returns: 1 when a run broke off"""
     if bool(options.prompts) == bool(options.prompt):
-        raise UserError("run takes either one prompt or --prompts FILE.")
+        raise UserError("cli.run_source")
     check_folders(options.save, options.online_weights)
     if options.prompts:
         if options.save or options.online_weights:
-            raise UserError("--save and --online-weights take one prompt, not --prompts FILE.")
+            raise UserError("cli.run_one_prompt")
         prompts, settings = read_prompts(options.prompts), run_settings(options)
         return answer_prompts(console.open_studio(options), prompts, settings, options)
     return _run_one(options)

@@ -60,10 +60,7 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.cli.space.plan import check_name
 
     if not options.action and options.name in ACTIONS:
-        raise UserError(
-            f"`space {options.name}` does not say which Space.",
-            advice=f"Name it: python -m specdemo space {options.name} OWNER/NAME.",
-        )
+        raise UserError("cli.space_unnamed", command=options.name)
     check_name(options.name)
     if options.action == "logs":
         _logs(options.name)
@@ -115,8 +112,6 @@ def _delete(name: str) -> None:
         f"This deletes the Space {name} with its history for good. Type its name to go on:"
     )
     if sys.stdin.readline().strip() != name:
-        raise UserError(
-            "That is not its name.", unharmed="The Space is as it was.", advice="Type OWNER/NAME."
-        )
+        raise UserError("cli.space_name_differs")
     delete(name, api)
     console.note(f"{name} is deleted.")

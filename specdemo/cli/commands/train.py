@@ -118,8 +118,8 @@ def _train_lookahead(options: argparse.Namespace) -> int:
 
 
 def _train_drafter(options: argparse.Namespace) -> int:
-    from specdemo.training.card import title
     from specdemo.training.options import TrainOptions
+    from specdemo.training.package import title
     from specdemo.training.train import train
 
     settings = app_settings(options)

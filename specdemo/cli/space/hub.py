@@ -18,25 +18,11 @@ if TYPE_CHECKING:
 
 KIND = "space"
 NOTHING_CHANGED = "Nothing on the hub was changed."
-AGAIN = "Check the network and give the same command again; it goes on where it stopped."
 WAIT_SECONDS = 30 * 60.0  # the hub itself gives up starting a Space after 30 minutes
 POLL_SECONDS = 3.0
 AT_WORK = {"BUILDING", "RUNNING_BUILDING", "APP_STARTING", "RUNNING_APP_STARTING"}
 REACHABLE = {"RUNNING", "SLEEPING"}  # a visit wakes a sleeping one
-REFUSALS = {
-    401: ("The hub refuses the token", "It may be mistyped, expired or revoked. Make a new one."),
-    402: (
-        "The hub asks for a paid plan",
-        "Without one there are --hardware static, and zero for accounts with a verified e-mail address after 30 days.",
-    ),
-    403: (
-        "The hub does not allow this",
-        "The token must be allowed to write, and OWNER must be you or an organisation of yours.",
-    ),
-    409: ("The name is taken", "Choose another name."),
-    413: ("The hub finds this too large", "The plan (--dry-run) says what is large."),
-    429: ("The hub has had too many requests", "Try again in a few minutes."),
-}
+REFUSED = (401, 402, 403, 409, 413, 429)  # statuses of the hub with an error of their own
 Report = Callable[[str], None]
 
 
@@ -54,11 +40,7 @@ def connect() -> HfApi:
     from huggingface_hub import HfApi, get_token
 
     if not get_token():
-        raise UserError(
-            "There is no token of the hub on this machine.",
-            unharmed=NOTHING_CHANGED,
-            advice="Make one that may write, then set HF_TOKEN to it, or run: hf auth login.",
-        )
+        raise UserError("space.no_token")
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
 
 
@@ -98,11 +80,7 @@ def _who(api: HfApi) -> str:
     """The token's owner. Raises UserError for a token that may only read."""
     found = api.whoami()
     if found.get("auth", {}).get("accessToken", {}).get("role") == "read":
-        raise UserError(
-            "The token may only read.",
-            unharmed=NOTHING_CHANGED,
-            advice="Make one that may write at the hub's settings, under Access Tokens.",
-        )
+        raise UserError("space.read_only_token")
     return str(found["name"])
 
 
@@ -120,11 +98,7 @@ def _check_ours(api: HfApi, space: SpaceInfo) -> None:
     tags = (space.card_data.tags if space.card_data else None) or []
     if TAG in tags or len(api.list_repo_commits(space.id, repo_type=KIND)) <= 1:
         return  # the first commit is the hub's own
-    raise UserError(
-        f"{space.id} is a Space already, and not one of this program.",
-        unharmed=NOTHING_CHANGED,
-        advice="Choose another name, or delete that Space first.",
-    )
+    raise UserError("space.taken", repo=space.id)
 
 
 def _upload(plan: SpacePlan, api: HfApi) -> str:
@@ -190,11 +164,7 @@ def follow(
 
 
 def _not_running(repo: str, state: str) -> NoReturn:
-    raise UserError(
-        f"{repo} does not run: {state}.",
-        unharmed="The files are uploaded.",
-        advice=f"Its log says why: python -m specdemo space logs {repo}.",
-    )
+    raise UserError("space.not_running", repo=repo, state=state)
 
 
 def log_lines(repo: str, api: HfApi) -> Iterator[str]:
@@ -212,8 +182,8 @@ def delete(repo: str, api: HfApi) -> None:
 
 
 @contextmanager
-def told(unharmed: str = "") -> Iterator[None]:
-    """Turn the errors of the hub's client into sentences. unharmed: what is as it was when one is raised here"""
+def told(unaffected: str = "") -> Iterator[None]:
+    """Turn the errors of the hub's client into sentences. unaffected: what is as it was when one is raised here"""
     from huggingface_hub import errors
 
     try:
@@ -221,37 +191,30 @@ def told(unharmed: str = "") -> Iterator[None]:
     except UserError:
         raise
     except errors.RepositoryNotFoundError as error:
-        raise UserError(
-            "The hub knows no such Space, or the token may not see it.",
-            unharmed=unharmed,
-            advice="Check the name and the token.",
-        ) from error
+        raise UserError("space.unknown", unaffected=unaffected) from error
     except errors.HfHubHTTPError as error:
-        raise _refusal(error, unharmed) from error
+        raise _refusal(error, unaffected) from error
     except ValueError as error:
         if not isinstance(error.__cause__, errors.BadRequestError):
             raise
-        raise UserError(
-            f"The hub refuses the Space's README.md: {_line(error)}.",
-            unharmed=unharmed,
-            advice="Correct the front matter at the top of README.md.",
-        ) from error
+        raise UserError("space.readme", error=_line(error), unaffected=unaffected) from error
     except Exception as error:
         if is_connection_error(error):
             raise UserError(
-                f"The connection to the hub broke: {_line(error)}.", unharmed=unharmed, advice=AGAIN
+                "space.connection", error=_line(error), unaffected=unaffected
             ) from error
         raise
 
 
-def _refusal(error: Exception, unharmed: str) -> UserError:
+def _refusal(error: Exception, unaffected: str) -> UserError:
     """What the hub answered, in its own words where it has some."""
     response = getattr(error, "response", None)
     status = getattr(response, "status_code", 0)
-    what, advice = REFUSALS.get(status, (f"The hub answered {status}", "Try again later."))
     words = _line(getattr(error, "server_message", None) or "")
     said = f": {words}" if words else ""
-    return UserError(f"{what}{said}.", unharmed=unharmed, advice=advice)
+    if status in REFUSED:
+        return UserError(f"space.refused_{status}", said=said, unaffected=unaffected)
+    return UserError("space.status", status=status, said=said, unaffected=unaffected)
 
 
 def _line(words: object) -> str:

@@ -32,7 +32,6 @@ ZERO_TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")  # what ZeroGPU may bring
 ZERO_PYTHON = ("3.10", "3.12")
 COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
 DESCRIPTION_LETTERS = 60
-NOTHING_SENT = "Nothing was uploaded."
 ABOUT = """
 # specdemo
 
@@ -139,17 +138,9 @@ def check_name(repo: str) -> None:
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
-        raise UserError(
-            f"{repo!r} is no name of a Space.",
-            unharmed=NOTHING_SENT,
-            advice="It looks like OWNER/NAME: letters, digits, single hyphens, underscores and dots.",
-        ) from error
+        raise UserError("space.bad_name", repo=repo) from error
     if "/" not in repo:
-        raise UserError(
-            f"{repo!r} does not say whose Space it is.",
-            unharmed=NOTHING_SENT,
-            advice=f"Put your name on the hub before it: OWNER/{repo}.",
-        )
+        raise UserError("space.no_owner", repo=repo)
 
 
 def _hardware(name: str) -> str:
@@ -160,11 +151,7 @@ def _hardware(name: str) -> str:
     found = HARDWARE.get(name, name)
     if found == STATIC or found in known:
         return found
-    raise UserError(
-        f"There is no hardware {name!r}.",
-        unharmed=NOTHING_SENT,
-        advice=f"Choose zero, cpu, static or the hub's name of a GPU: {', '.join(known)}.",
-    )
+    raise UserError("space.hardware", name=name, names=", ".join(known))
 
 
 def _check_target(target: str) -> None:
@@ -172,27 +159,15 @@ def _check_target(target: str) -> None:
     from specdemo.files.catalogue import find
 
     if Path(target).exists():
-        raise UserError(
-            f"The target {target} is a file or folder of this machine; a Space cannot read it.",
-            unharmed=NOTHING_SENT,
-            advice="Name a model of the catalogue or of the hub: --target smollm2-135m-instruct.",
-        )
+        raise UserError("space.local_target", target=target)
     if target != "auto" and "/" not in target and not find(target):
-        raise UserError(
-            f"There is no model called {target!r}.",
-            unharmed=NOTHING_SENT,
-            advice="Name one of the catalogue, which `python -m specdemo models` lists, or of the hub: owner/name.",
-        )
+        raise UserError("space.unknown_target", target=target)
 
 
 def _copy_program(folder: Path, hardware: str) -> None:
     """What `python app.py` reads, and nothing else; requirements.txt as this hardware wants it."""
     if not (ROOT / "app.py").is_file():
-        raise UserError(
-            "This is an installed package, and a Space is made from a checkout.",
-            unharmed=NOTHING_SENT,
-            advice="Run the command in a checkout, or use --hardware static.",
-        )
+        raise UserError("space.not_a_checkout")
     for name in ("specdemo", "assets"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for name in ("app.py", "LICENSE"):
@@ -227,11 +202,7 @@ def space_requirements(text: str, hardware: str) -> str:
 def _check_torch(requirement: Requirement) -> None:
     refused = [version for version in ZERO_TORCH if not requirement.specifier.contains(version)]
     if refused:
-        raise UserError(
-            f"requirements.txt asks for {requirement}, and ZeroGPU may bring torch {', '.join(refused)}.",
-            unharmed=NOTHING_SENT,
-            advice="Widen the range, or choose other hardware.",
-        )
+        raise UserError("space.torch_range", requirement=requirement, names=", ".join(refused))
 
 
 def space_card(folder: Path, hardware: str) -> SpaceCard:
@@ -254,11 +225,7 @@ def check_card(card: SpaceCard, folder: Path, hardware: str) -> None:
     told = {name: str(value) for name, value in matter.to_dict().items()}
     faults = list(_faults(told, folder, hardware))
     if faults:
-        raise UserError(
-            f"The front matter of README.md does not make a Space: {'; '.join(faults)}.",
-            unharmed=NOTHING_SENT,
-            advice="Correct it at the top of README.md.",
-        )
+        raise UserError("space.front_matter", faults="; ".join(faults))
 
 
 def _faults(matter: Mapping[str, str], folder: Path, hardware: str) -> Iterator[str]:

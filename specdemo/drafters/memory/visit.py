@@ -80,10 +80,7 @@ class Memory:
     def save_head(self, path: Path) -> None:
         """Learn from the last run too, and write the head. Raises UserError where no run has used one."""
         if self._head is None:
-            raise UserError(
-                "No run has learned online: nothing was saved.",
-                advice="Use --method online, with a trained draft model and without --no-memory.",
-            )
+            raise UserError("cli.nothing_learned")
         self._head.learn()
         self._head.save(path)
 

@@ -59,7 +59,7 @@ class LookaheadWeights:
                 trained_on=dict(data["trained_on"]),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise _unusable(path, "cannot be read") from error
+            raise _unusable(path, "unreadable") from error
         return made._checked(path)
 
     def write(self, path: str | Path) -> None:
@@ -69,14 +69,14 @@ class LookaheadWeights:
 
     def _checked(self, path: str | Path) -> LookaheadWeights:
         if self.features != FEATURES:
-            raise _unusable(path, "was trained for other features")
+            raise _unusable(path, "features")
         rows = (self.mean, self.scale, self.weights)
         numbers = [*self.mean, *self.scale, *self.weights, self.bias]
         whole = all(len(row) == len(FEATURES) for row in rows)
         if not (whole and all(map(math.isfinite, numbers)) and min(self.scale) > 0):
-            raise _unusable(path, "holds numbers that make no classifier")
+            raise _unusable(path, "numbers")
         if not 0 <= self.threshold <= 1:
-            raise _unusable(path, "has a threshold that is no probability")
+            raise _unusable(path, "threshold")
         return self
 
 
@@ -168,9 +168,5 @@ class Learned:
         self.features.end(len(outcome.verdict.path), len(outcome.proposal))
 
 
-def _unusable(path: str | Path, what: str) -> UserError:
-    return UserError(
-        f"The lookahead weights {Path(path).name} {what}.",
-        unharmed="The other lookahead policies work.",
-        advice="Train new ones: python -m specdemo train lookahead.",
-    )
+def _unusable(path: str | Path, reason: str) -> UserError:
+    return UserError(f"policy.weights_{reason}", name=Path(path).name)

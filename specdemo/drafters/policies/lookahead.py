@@ -233,9 +233,6 @@ def make_lookahead(
             return CostAware(settings.lookahead, costs, calibration, token_seconds)
         case "learned":
             if weights is None:
-                raise UserError(
-                    "There is no learned lookahead for this pair.",
-                    advice="Choose another policy, or train one: python -m specdemo train lookahead.",
-                )
+                raise UserError("policy.not_trained")
             return Learned(weights, settings.lookahead, greedy=settings.sampling.greedy)
-    raise UserError(f"There is no lookahead policy {settings.policy!r}.")
+    raise UserError("policy.unknown", policy=settings.policy)

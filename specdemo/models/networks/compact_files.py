@@ -57,9 +57,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config["specdemo"].get("format") != FORMAT:
         raise UserError(
-            f"The draft in {folder.name} has the format {config['specdemo'].get('format')!r}; "
-            f"this version reads {FORMAT!r}.",
-            advice="Train it again: python -m specdemo train draft.",
+            "draft.format",
+            folder=folder.name,
+            format=config["specdemo"].get("format"),
+            known=FORMAT,
         )
     return config
 
@@ -119,11 +120,7 @@ def read_state(folder: Path) -> dict[str, Tensor | FourBit]:
                 state[name] = tensor.float() * raw[f"{name}.scale"][:, None]
         state["word_ids"] = raw["word_ids"].long()
     except Exception as error:  # safetensors raises its own errors for cut or corrupt files
-        raise UserError(
-            f"The draft weights in {folder.name} are damaged.",
-            unharmed="Methods without a draft model work.",
-            advice="Get the files again, or train the draft: python -m specdemo train draft.",
-        ) from error
+        raise UserError("draft.damaged", folder=folder.name) from error
     return state
 
 
@@ -139,7 +136,7 @@ def read_tensor(model_folder: Path, name: str) -> Tensor:
             if name in file.keys():  # noqa: SIM118 - safe_open is not a dict
                 found: Tensor = file.get_tensor(name)
                 return found
-    raise UserError(f"{model_folder.name} has no tensor {name}.", advice="Choose another target.")
+    raise UserError("draft.no_tensor", name=model_folder.name, tensor=name)
 
 
 def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
@@ -188,11 +185,7 @@ def load_compact(
     """
     config, state = read_config(folder), read_state(folder)
     if (base is not None) != ("extends" in config["specdemo"]):
-        raise UserError(
-            f"The drafter {folder.name} works on top of the draft model that it was trained with.",
-            unharmed="Methods without it work.",
-            advice="Load that draft model too.",
-        )
+        raise UserError("draft.needs_base", folder=folder.name)
     embedding = embedding.to(device=device, dtype=torch.bfloat16)
     output = None if output is None else output.to(device=device, dtype=torch.bfloat16)
     rows = embedding if output is None else output

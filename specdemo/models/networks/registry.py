@@ -120,7 +120,7 @@ NETWORKS: tuple[NetworkKind, ...] = (
     NetworkKind("exit", _exit, "exit", ("reads",), LOWEST),
     NetworkKind("medusa", _medusa, "medusa", ("reads", "depth"), FINAL, layers=0),
     NetworkKind("block", _chain, "block", BLOCK_FACTS, ALL, layers=2, extends=True),
-    NetworkKind("jet", _chain, "block", BLOCK_FACTS, ALL, layers=2, extends=True),
+    NetworkKind("jet", _chain, "jet", BLOCK_FACTS, ALL, layers=2, extends=True),
     *(
         NetworkKind(
             kind, _dflash, "dflash", DFLASH_FACTS, INNER,

@@ -72,7 +72,7 @@ def find_trained(
         return {}
     folder = trained_folder(target.info.name, wanted)
     if wanted != "auto" and not folder.is_dir():
-        raise UserError(f"There is no folder {folder}.", advice="Check the path of --trained.")
+        raise UserError("drafter.no_folder", folder=folder)
     embedding: Any = target.model.get_input_embeddings().weight
     head: Any = target.model.get_output_embeddings().weight
     tensors = TargetTensors(embedding, target.device, output=None if head is embedding else head)
@@ -85,11 +85,7 @@ def find_trained(
         if network is None or not facts.get("reads"):
             continue
         if config["hidden_size"] != embedding.shape[1]:
-            raise UserError(
-                f"The drafter in {path} was trained for another target.",
-                unharmed="Methods without it work.",
-                advice=f"Train one: python -m specdemo train {kind} --target {target.info.name}.",
-            )
+            raise UserError("drafter.other_target", path=path, kind=kind, target=target.info.name)
         if extends and (draft is None or len(draft.layers) != extends):
             continue
         load = partial(network.load, path, tensors, draft if extends else None)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from queue import SimpleQueue
 from typing import Any
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.admission import Turn, Waiting
@@ -113,7 +113,7 @@ def answer_all(
     """
     settings = replace(settings, baseline=False).checked()
     if at_once < 1:
-        raise UserError(f"{at_once} prompts at once is not possible.", advice="Take 1 or more.")
+        raise UserError("batch.concurrent_runs", at_once=at_once)
     cancel = cancel or threading.Event()
     if studio.whole:
         yield from _answer_there(studio, prompts, settings, at_once, system, cancel, turn)
@@ -195,7 +195,7 @@ def _answer_there(
                     return
                 counted.add(part["number"], [decode(line) for line in part.pop("events")])
                 error, state = part.pop("error"), State(part.pop("state"))
-                answer = Answer(**part, state=state, error=UserError(**error) if error else None)
+                answer = Answer(**part, state=state, error=decode_error(error) if error else None)
                 latest[answer.number] = answer
                 yield answer
     for answer in latest:  # it was cancelled
@@ -224,8 +224,7 @@ def answers(
             if isinstance(item, Totals):
                 yield asdict(item)
                 continue
-            names = ("message", "unharmed", "advice")
-            told = item.error and {name: getattr(item.error, name) for name in names}
+            told = item.error and encode_error(item.error)
             lines = [encode(event) for event in item.events]
             yield {**asdict(replace(item, error=None, events=())), "error": told, "events": lines}
 
@@ -320,7 +319,7 @@ def _answer(
     except UserError as error:
         yield replace(answer, state=State.FAILED, error=error)
     except Exception as error:  # noqa: BLE001 - one prompt must not take the others with it
-        broke = UserError(f"The run broke: {error}.", advice="Run again.")
+        broke = UserError("run.failed", error=error)
         yield replace(answer, state=State.FAILED, error=broke)
     finally:
         conversation.close()

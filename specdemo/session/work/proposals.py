@@ -104,11 +104,7 @@ class Comparison:
         Raises UserError for settings out of range, and when another pair was loaded since the text was written.
         """
         if self._written_with is not self._studio.target:
-            raise UserError(
-                "Another model was loaded since this text was written.",
-                unharmed="The text is kept.",
-                advice="Write the text anew.",
-            )
+            raise UserError("run.other_model")
         cancel = cancel or threading.Event()
         settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
         settings = settings.checked()

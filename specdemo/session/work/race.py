@@ -113,18 +113,14 @@ def race_lanes(
 
 def _check(studio: Door, lanes: Sequence[RunSettings]) -> None:
     if not LEAST <= len(lanes) <= MOST:
-        raise UserError(f"A race has {LEAST} to {MOST} lanes, not {len(lanes)}.")
+        raise UserError("race.lanes", least=LEAST, most=MOST, count=len(lanes))
     methods = {method.name: method for method in studio.methods()}
     for settings in lanes:
         method = methods.get(settings.method)
         if method is None:
-            raise UserError(f"There is no drafting method {settings.method!r}.")
+            raise UserError("method.unknown", method=settings.method, names=", ".join(methods))
         if not method.available:
-            raise UserError(
-                f"{method.title} cannot race. {method.why_not}",
-                unharmed="Nothing was run.",
-                advice="Choose another method for its lane.",
-            )
+            raise UserError("race.unsupported", method=method.title, why_not=method.why_not)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,10 +148,9 @@ def prompt_lines(text: str | None) -> list[str]:
 def _checked(prompts: list[str], most: int) -> list[str]:
     """The prompts; raises UserError for none and for more than `most`."""
     if not prompts:
-        raise UserError(words.BATCH_EMPTY, advice=words.BATCH_EMPTY_ADVICE)
+        raise UserError("batch.empty")
     if len(prompts) > most:
-        message = words.BATCH_MANY.format(count=len(prompts), most=most)
-        raise UserError(message, advice=words.BATCH_MANY_ADVICE)
+        raise UserError("batch.too_many", count=len(prompts), most=most)
     return prompts
 
 

@@ -12,12 +12,14 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
 from specdemo.session.work import lab
 from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream
 from specdemo.ui.view import mounted
-from specdemo.ui.words.en.lab import WORDS
+
+WORDS = strings("lab").WORDS
 
 LANES = 2 + len(lab.LOOKAHEADS)  # with a draft: plain decoding comes first and last
 RUNNING = {"state": "running", "done": 0.0}
@@ -143,7 +145,7 @@ class _Found:
 
     def fail(self, error: UserError) -> None:
         """The experiment broke."""
-        parts = {"message": error.message, "unharmed": error.unharmed, "advice": error.advice}
+        parts = {"message": error.message, "unharmed": error.unaffected, "advice": error.advice}
         self.end("failed", error=parts)
 
 
@@ -184,10 +186,7 @@ EXPERIMENTS = {
 
 
 def _unexpected(error: Exception) -> UserError:
-    words: Any = WORDS["unexpected"]
-    return UserError(
-        words["message"].format(error=error), unharmed=words["unharmed"], advice=words["advice"]
-    )
+    return UserError("lab.failed", error=error)
 
 
 def _leave(visitor: LabVisitor | None) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import gradio as gr
 
+from specdemo.config.strings import strings
 from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.view import RUNS, mounted
-from specdemo.ui.words.en.lessons import WORDS
+
+WORDS = strings("lessons").WORDS
 
 
 def create_lessons(studio: Door) -> gr.HTML:

@@ -12,11 +12,13 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.paths import ASSETS
+from specdemo.config.strings import strings
 from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.streaming import QUICK
 from specdemo.ui.view import RUNS, audit_view, card_view, mounted
-from specdemo.ui.words.en.methods import WORDS
+
+WORDS = strings("methods").WORDS
 
 MOST = 4  # recorded runs of a method that are shown
 RECORDED_AUDITS = ASSETS.parent / "docs" / "measured"  # of a checkout

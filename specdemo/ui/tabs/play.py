@@ -84,7 +84,7 @@ class PlayHandlers:
             visitor.task.replace()
         run = next((run for run in recorded_runs() if run.name == name), None)
         if run is None:
-            raise UserError(words.NO_SUCH_RUN)
+            raise UserError("run.not_recorded")
         return present.recorded_line(run.name, run.title, uuid.uuid4().hex)
 
     def begin(self, visitor: Visitor | None) -> tuple[Visitor, object]:

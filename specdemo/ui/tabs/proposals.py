@@ -13,6 +13,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
 from specdemo.session.work.proposals import ANSWER, Comparison, Guess, Text
@@ -23,7 +24,8 @@ from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.settings_panel import by_name, create_widget
 from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream, whose
 from specdemo.ui.view import RUNS, mounted
-from specdemo.ui.words.en import proposals as words
+
+words = strings("proposals")
 
 TOKENS, LOOKAHEAD = 64, 6
 
@@ -123,7 +125,7 @@ class ProposalHandlers:
             for visitor.text in text:
                 yield
         if not (visitor.text and visitor.text.tokens):
-            raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
+            raise UserError("proposals.empty")
         shown.end()
         if not shown.task.cancel.is_set():
             visitor.task = Task(shown.task.visitor)  # the drafters, who are asked next
@@ -133,9 +135,7 @@ class ProposalHandlers:
         visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
         visitor.task = visitor.task.replace()
         if not visitor.text:
-            return visitor, self.view(
-                error=str(UserError(words.NO_TEXT, advice=words.NO_TEXT_ADVICE))
-            )
+            return visitor, self.view(error=str(UserError("proposals.no_text")))
         visitor.position = max(0, min(len(visitor.text.tokens), _position(sent)))
         shown = _Shown(self, visitor, "asking", waiting=words.WAIT_TURN)
         return visitor, shown.value()
@@ -245,7 +245,7 @@ def _position(sent: str) -> int:
     except (ValueError, TypeError, KeyError, RecursionError):
         position = None
     if type(position) is not int:
-        raise UserError(words.NO_POSITION)
+        raise UserError("proposals.no_position")
     return position
 
 

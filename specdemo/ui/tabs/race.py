@@ -12,6 +12,7 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
 from specdemo.session.work.race import LEAST, MOST, recorded_races, run_race
@@ -33,7 +34,8 @@ from specdemo.ui.streaming import (
 )
 from specdemo.ui.view import RUNS, mounted
 from specdemo.ui.visits import go_on
-from specdemo.ui.words.en import race as words
+
+words = strings("race")
 
 TOKENS = 96
 OWN = ("method", "policy", "lookahead")  # what each lane has for itself
@@ -114,7 +116,7 @@ class RaceHandlers:
         lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt))
         lanes, prompt = read_lanes(values, self.studio.settings)[:count], asked_text(prompt)
         if not prompt.strip():
-            raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
+            raise UserError("race.no_prompt")
         methods = self.studio.methods()
         named = [lane_title(methods, lane.method, lane.to_dict()) for lane in lanes]
         lines.add(*(lane_line(index, title) for index, title in enumerate(named)))

@@ -13,8 +13,7 @@ from specdemo.engine.cache import BLOCK
 from specdemo.models.networks.compact import CompactModel
 from specdemo.models.networks.compact_files import export, load_compact, read_embedding
 from specdemo.models.networks.compact_weights import CompactWeights
-from specdemo.training.card import Card
-from specdemo.training.package import package
+from specdemo.training.package import Card, package
 
 NOISE = 0.02  # bf16 keeps 8 bits; logits of the tiny model are of the order of one
 TEXT = [5, 9, 200, 33, 7, 7, 120, 64, 2, 18, 99]

@@ -19,14 +19,13 @@ from specdemo.models.networks.four_bit import dense, pack_linear, rounded, stack
 from specdemo.models.networks.medusa import load_medusa
 from specdemo.models.networks.trained import find_trained
 from specdemo.training.block import plan_blocks
-from specdemo.training.card import Card
 from specdemo.training.data import Row
 from specdemo.training.eagle3_network import Eagle3Network
 from specdemo.training.feature_network import FeatureNetwork
 from specdemo.training.medusa import MedusaHeads
-from specdemo.training.package import draft_config, package
+from specdemo.training.package import Card, draft_config, package
 from specdemo.training.student import Student
-from specdemo.training.trainer import trained_state
+from specdemo.training.task import trained_state
 
 HIDDEN, WORDS, READS, DEPTH = 64, 96, (1, 3), 4
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8, 70, 11]
@@ -133,7 +132,7 @@ def test_a_feature_drafter_without_a_draft_model_goes_on_from_its_own_states(
     facts = {"reads": list(READS), "feedback": True}
     out = tmp_path / "feature"
     package(
-        network.folded(), torch.arange(WORDS), target_folder, out, card, facts, alone=True
+        network.folded(), torch.arange(WORDS), target_folder, out, card, facts
     )  # fmt: skip
     as_stored(network)
     weights = load_compact(out, embedding, device=torch.device("cpu"), four_bit=False)

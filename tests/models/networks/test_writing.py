@@ -28,12 +28,11 @@ from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.layouts.writing import write_published
 from specdemo.models.networks.registry import TargetTensors
-from specdemo.training.card import Card
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, lay_blocks
 from specdemo.training.eagle3_network import Eagle3Network
 from specdemo.training.feature_network import FeatureNetwork
-from specdemo.training.package import draft_config, package
+from specdemo.training.package import Card, draft_config, package
 
 CPU, HIDDEN, WORDS, LAYERS, READS = torch.device("cpu"), 32, 64, 8, (2, 4, 5)
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8]
@@ -65,8 +64,7 @@ def trained(
     target: ModelFiles, out: Path, kind: str, state: dict[str, torch.Tensor], **facts
 ) -> Path:
     card = Card("tiny", "bf16", kind, (), len(KEPT), ("prompts",), 0, 0, 0.0, 0)
-    alone = facts.pop("alone", False) or "feedback" in facts
-    package(state, KEPT, target.folder, out / kind, card, facts, alone=alone)
+    package(state, KEPT, target.folder, out / kind, card, facts)
     return out / kind
 
 
@@ -82,7 +80,7 @@ def feature(target: ModelFiles, out: Path, made: type[FeatureNetwork] = Eagle3Ne
 def block(target: ModelFiles, out: Path, *, causal: bool = False) -> Path:
     """A drafter of the form of DFlash whose every tensor matters."""
     network = disturbed(DFlashNetwork(draft_config(CONFIG, 2), len(READS), torch.empty(0), 63))
-    facts = {"form": "dflash", "depth": 3, "mask": 63, "causal": causal, "alone": True}
+    facts = {"form": "dflash", "depth": 3, "mask": 63, "causal": causal}
     kind = "jet" if causal else "block"
     return trained(target, out, kind, network.folded(), reads=list(READS), **facts)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from specdemo.config.errors import Phrase
 from specdemo.models.networks.compact_weights import CompactConfig
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights, Scales, Windows
 from specdemo.models.networks.layouts.family import (
@@ -125,7 +126,7 @@ def read_config(
     if files.number(said, "num_target_layers", target.layers) != target.layers:
         raise refuse(
             files, target,
-            f"it is for one of {said['num_target_layers']} layers, and this target has {target.layers}",
+            Phrase("drafter.target_layers", own=said["num_target_layers"], theirs=target.layers),
         )  # fmt: skip
     mask = said.get("mask_token_id")
     if type(mask) is not int or not 0 <= mask < vocabulary:
@@ -172,7 +173,7 @@ def check_target(files: DrafterFiles, target: TargetFacts, config: DFlashConfig)
     if mixes != count * hidden:
         raise refuse(
             files, target,
-            f"it mixes {mixes:,} numbers of states, and the {count} that it names have {count * hidden:,}",
+            Phrase("drafter.mixes", own=f"{mixes:,}", count=count, theirs=f"{count * hidden:,}"),
         )  # fmt: skip
 
 

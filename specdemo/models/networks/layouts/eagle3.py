@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from specdemo.config.errors import Phrase
 from specdemo.models.networks.compact_decoder import CompactDecoder
 from specdemo.models.networks.compact_weights import (
     Beside,
@@ -134,7 +135,7 @@ def check_target(files: DrafterFiles, target: TargetFacts, config: Eagle3Config)
     if files.shapes.get("fc.weight", (0, width))[1] != width:
         raise refuse(
             files, target,
-            f"it mixes {files.shapes['fc.weight'][1]:,} numbers of states, and the {count} that it names have {width:,}",
+            Phrase("drafter.mixes", own=f"{files.shapes['fc.weight'][1]:,}", count=count, theirs=f"{width:,}"),
         )  # fmt: skip
     if "embed_tokens.weight" not in files.shapes and hidden != target.hidden_size:
         raise files.wrong("it has no embedding of its own, and the target's is of another width")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.compact_weights import CompactConfig, Rope
@@ -19,7 +19,6 @@ from specdemo.models.networks.registry import DraftNetwork, TargetTensors
 
 TIED = ("verifier_norm.weight", "verifier_lm_head.weight")  # the target's own, kept for training
 HEAD_ROWS = 16_384  # of a head over all words that are packed together
-OTHER = "Choose a drafter that was made for this target, or the target that it was made for."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +61,15 @@ class Family:
     read: Callable[[DrafterFiles, TargetFacts], Reading]
 
 
-def refuse(files: DrafterFiles, target: TargetFacts, why: str) -> UserError:
+def refuse(files: DrafterFiles, target: TargetFacts, reason: Phrase) -> UserError:
     """The sentence for a drafter of another target."""
     speculators = files.config.get("speculators_config") or {}
     verifier = (speculators.get("verifier") or {}).get("name_or_path")
     made_for = verifier or files.config.get("base_model_name_or_path")
-    origin = f" It was made for {made_for}." if made_for else ""
-    return UserError(
-        f"The drafter {files.name} is not for {target.name}: {why}.{origin}",
-        unharmed="No weights were read.",
-        advice=OTHER,
-    )
+    known = {"drafter": files.name, "target": target.name, "reason": reason}
+    if made_for:
+        return UserError("drafter.for_another", **known, origin=made_for)
+    return UserError("drafter.not_for_target", **known)
 
 
 def check_sizes(files: DrafterFiles, target: TargetFacts, *, hidden: int, vocabulary: int) -> None:
@@ -80,12 +77,12 @@ def check_sizes(files: DrafterFiles, target: TargetFacts, *, hidden: int, vocabu
     if hidden != target.hidden_size:
         raise refuse(
             files, target,
-            f"it reads states of {hidden} numbers, and this target's have {target.hidden_size}",
+            Phrase("drafter.states", own=hidden, theirs=target.hidden_size),
         )  # fmt: skip
     if vocabulary != target.vocabulary:
         raise refuse(
             files, target,
-            f"it speaks a vocabulary of {vocabulary:,} tokens, and this target has {target.vocabulary:,}",
+            Phrase("drafter.vocabulary", own=f"{vocabulary:,}", theirs=f"{target.vocabulary:,}"),
         )  # fmt: skip
 
 
@@ -95,7 +92,7 @@ def check_layers(files: DrafterFiles, target: TargetFacts, reads: Sequence[int])
     if not reads or not inside or len(set(reads)) < len(reads):
         raise refuse(
             files, target,
-            f"it reads the states {', '.join(map(str, reads))}, and this target has those from 0 to {target.layers}",
+            Phrase("drafter.layers", states=", ".join(map(str, reads)), last=target.layers),
         )  # fmt: skip
 
 

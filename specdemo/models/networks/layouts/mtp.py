@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from specdemo.config.errors import Phrase
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights, Injection
@@ -72,7 +73,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     layers = files.number(config, "num_hidden_layers")
     if layers != target.layers:
         raise refuse(
-            files, target, f"it stands behind {layers} layers, and this target has {target.layers}"
+            files, target, Phrase("drafter.behind_layers", own=layers, theirs=target.layers)
         )  # fmt: skip
     layout = _layout(files, layers)
     row: tuple[int, ...] = (hidden,)

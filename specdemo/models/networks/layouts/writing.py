@@ -74,8 +74,10 @@ class Compact:
     def cannot(self, layout: str, why: str, advice: str) -> NoReturn:
         """Refuse to write what the layout cannot say."""
         raise UserError(
-            f"The drafter {self.folder.name} cannot be written in the layout {layout}: {why}.",
-            unharmed="Nothing was written.",
+            "training.unwritable",
+            drafter=self.folder.name,
+            layout=layout,
+            reason=why,
             advice=advice,
         )
 
@@ -95,16 +97,9 @@ def write_published(
     """
     compact = _opened(folder, target)
     if layout not in LAYOUTS:
-        raise UserError(
-            f"There is no layout {layout!r} to write.",
-            advice=f"Choose one of {', '.join(LAYOUTS)}.",
-        )
+        raise UserError("training.unknown_layout", layout=layout, names=", ".join(LAYOUTS))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(
-            f"There is something in {out} already.",
-            unharmed="Nothing was written.",
-            advice="Name a new folder.",
-        )
+        raise UserError("training.folder_in_use", path=out)
     config, tensors = LAYOUTS[layout](compact)
     out.mkdir(parents=True, exist_ok=True)
     plain = {
@@ -124,10 +119,7 @@ def write_published(
 def trained_for(folder: Path) -> str:
     """The target of a drafter that `train` made, as it was named then. Raises UserError for another folder."""
     if not is_compact(folder):
-        raise UserError(
-            f"{folder} holds no drafter that `train` has made.",
-            advice="Name the folder of one kind, such as FOLDER/feature.",
-        )
+        raise UserError("training.no_drafter", folder=folder)
     return str(read_config(folder)["specdemo"]["embedding_from"])
 
 
@@ -137,10 +129,12 @@ def _opened(folder: Path, target: ModelFiles) -> Compact:
     for name in ("hidden_size", "vocab_size"):
         if config.get(name) != compact.config[name]:
             raise UserError(
-                f"The drafter {folder.name} was not trained for {target.name}: its {name} is {compact.config[name]:,}, "
-                f"and the target's is {config.get(name):,}.",
-                unharmed="Nothing was written.",
-                advice="Name the target that it was trained for: --target NAME.",
+                "training.other_target",
+                folder=folder.name,
+                target=target.name,
+                name=name,
+                own=f"{compact.config[name]:,}",
+                theirs=f"{config.get(name):,}",
             )
     return compact
 
