@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.features import Features
 from specdemo.engine.passes import (
     ForwardOutput,
@@ -18,6 +17,7 @@ from specdemo.engine.passes import (
 )
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.tree import ancestor_mask, depths
+from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.models.networks.compact_decoder import (
     Adjust,
     CompactDecoder,

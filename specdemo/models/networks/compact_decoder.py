@@ -207,7 +207,7 @@ class CompactDecoder:
                 answers=0 if one.adjust else one.answers,
                 injected=None if joined else _injected(one),
                 extra=one.text.extra if one.text else None,
-                drafting=Drafting(one.plan, one.text.words) if one.plan and one.text else None,
+                drafting=Drafting(one.plan, one.text.words.ids) if one.plan and one.text else None,
             )
             for one in inputs
         ]  # fmt: skip
