@@ -13,14 +13,15 @@ from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.trace.events import Reason
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.drafters.draft_reader import DraftReader
-    from specdemo.models.networks.compact import CompactModel
-    from specdemo.models.networks.compact_weights import Corrector
+    from specdemo.models.networks.chain import CompactModel
     from specdemo.models.networks.dflash import DFlashModel
+    from specdemo.models.networks.parts import Corrector
 
 
 class Block:
@@ -31,7 +32,7 @@ class Block:
 
     def __init__(self, draft: DraftReader) -> None:
         from specdemo.engine.prefix import FeatureReader
-        from specdemo.models.networks.compact import CompactModel
+        from specdemo.models.networks.chain import CompactModel
         from specdemo.models.networks.dflash import DFlashModel
 
         assert isinstance(draft.reader, FeatureReader)
@@ -85,7 +86,7 @@ class DSpark(Block, Drafter):
         """Draw from left to right as far as the schedule goes."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
-            return Proposal(reason="block: no token is left to draft")
+            return Proposal(reasons=(Reason("block_no_token"),))
         words = self.guess(committed)
         states = self.model.states
         token_ids: list[int] = []
@@ -94,7 +95,7 @@ class DSpark(Block, Drafter):
         survivals: list[float] = []
         self._sure = []
         survival = expected = 1.0
-        reason = "block: to its end"
+        reason = Reason("block_whole")
         previous = self.row(committed[-1])
         for position in range(allowed):
             logits = words[position : position + 1]
@@ -107,7 +108,7 @@ class DSpark(Block, Drafter):
             survival *= self.calibration.chance(sure)
             pays = not (self.scheduled and position)
             if not (pays or self.stopping.position_pays(survival, position, expected)):
-                reason = f"block: place {position + 1} would not pay, {survival:.0%} to get there"
+                reason = Reason("block_stop", {"position": position + 1, "survival": survival})
                 break
             expected += survival
             probs = self.draft.shaped(logits, committed, [token_ids])[0]
@@ -126,7 +127,7 @@ class DSpark(Block, Drafter):
             confidences=tuple(confidences),
             survivals=tuple(survivals),
             lookahead=allowed,
-            reason=reason,
+            reasons=(reason,),
         )
 
     def observe(self, outcome: Outcome) -> None:
@@ -158,14 +159,14 @@ class JetSpec(Block, Drafter):
         """Grow a tree over the places of one block."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
-            return Proposal(reason="block: no token is left to draft")
+            return Proposal(reasons=(Reason("block_no_token"),))
         logits = self.guess(committed)
         probs = self.draft.shaped(logits, committed, [[]] * len(logits))
         tree = depth_tree(
             probs, self.draft.token, self.calibration, self.costs,
             nodes=self.nodes, depth=allowed, costly=self.costly,
         )  # fmt: skip
-        rule = "as far as it pays" if self.costly else "always"
+        rule = "paying" if self.costly else "always"
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
@@ -174,7 +175,7 @@ class JetSpec(Block, Drafter):
             chosen=True,
             confidences=tuple(tree.confidences),
             lookahead=allowed,
-            reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
+            reasons=(Reason(f"tree_{rule}", {"count": len(tree.token_ids), "nodes": self.nodes}),),
         )
 
 

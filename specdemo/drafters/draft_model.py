@@ -36,7 +36,7 @@ class DraftModel(Drafter):
             chosen=self.draft.greedy,
             confidences=tuple(chain.confidences),
             lookahead=allowed,
-            reason=self.lookahead.reason,
+            reasons=(self.lookahead.reason,),
         )
 
     def observe(self, outcome: Outcome) -> None:

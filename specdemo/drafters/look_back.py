@@ -8,6 +8,7 @@ from dataclasses import replace
 from specdemo.drafters.base import POLICY, DraftingContext, Method
 from specdemo.drafters.draft_model import DraftModel
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.trace.events import Reason
 
 
 class LookBack(Drafter):
@@ -32,14 +33,15 @@ class LookBack(Drafter):
         kept = len(proposal)
         while kept and self._unlikely(proposal.confidences[kept - 1]):
             kept -= 1
-        bias = "" if proposal.drawn_from is None else "; lossy: this changes what is said"
+        code = "look_back" if proposal.drawn_from is None else "look_back_lossy"
+        values = {"dropped": len(proposal) - kept, "threshold": self.threshold}
         return replace(
             proposal,
             token_ids=proposal.token_ids[:kept],
             parents=proposal.parents[:kept],
             draft_probs=None if proposal.draft_probs is None else proposal.draft_probs[:kept],
             confidences=proposal.confidences[:kept],
-            reason=f"look back: {len(proposal) - kept} below {self.threshold:.2f} dropped{bias}",
+            reasons=(Reason(code, values),),
         )
 
     def observe(self, outcome: Outcome) -> None:

@@ -16,6 +16,7 @@ from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import GrownTree
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Proposal
+from specdemo.trace.events import Reason
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,9 +64,9 @@ class Medusa(Drafter):
         depth = min(self.depth, budget)
         probs = self._guess(committed) if depth > 0 else None
         if probs is None:
-            return Proposal(reason="medusa: no state of the target to guess from")
+            return Proposal(reasons=(Reason("medusa_no_state"),))
         tree = self._tree(probs, depth)
-        rule = "the same tree always" if self.static else "as far as it pays"
+        rule = "static" if self.static else "paying"
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
@@ -74,7 +75,9 @@ class Medusa(Drafter):
             chosen=True,
             confidences=tuple(tree.confidences),
             lookahead=depth,
-            reason=f"medusa: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
+            reasons=(
+                Reason(f"medusa_{rule}", {"count": len(tree.token_ids), "nodes": self.nodes}),
+            ),
         )
 
     def _guess(self, committed: Sequence[int]) -> Tensor | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from specdemo.drafters.base import Method
 from specdemo.engine.types import Drafter, Proposal
+from specdemo.trace.events import Reason
 
 
 class Nothing(Drafter):
@@ -13,7 +14,7 @@ class Nothing(Drafter):
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Nothing."""
-        return Proposal(reason="plain decoding")
+        return Proposal(reasons=(Reason("plain"),))
 
 
 NOTHING = Method(

@@ -84,7 +84,7 @@ class Parallel(Drafter):
             chosen=self.draft.greedy,
             confidences=tuple(chain.confidences),
             lookahead=allowed,
-            reason=self.lookahead.reason,
+            reasons=(self.lookahead.reason,),
             hit=hit if tried else None,
             saved_seconds=ready.seconds if hit else None,
         )

@@ -12,6 +12,7 @@ from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Proposal
+from specdemo.trace.events import Reason
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -218,7 +219,7 @@ class Tree(Drafter):
                 self._pays if self.costly else lambda *_: True,
             )
             tree = builder.build()
-        rule = "as far as it pays" if self.costly else "always"
+        rule = "paying" if self.costly else "always"
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
@@ -227,7 +228,7 @@ class Tree(Drafter):
             chosen=self.draft.greedy,
             confidences=tuple(tree.confidences),
             lookahead=depth,
-            reason=f"tree: {len(tree.token_ids)} of {self.nodes} nodes, {rule}",
+            reasons=(Reason(f"tree_{rule}", {"count": len(tree.token_ids), "nodes": self.nodes}),),
         )
 
     def branches(self, committed: Sequence[int]) -> Branches:

@@ -46,7 +46,7 @@ def build(
         **_tokenizer_facts(tokenizer, model_name),
         "sources": [path.name for path in files],
         "licence": licence,
-        "how": "python -m specdemo datastore FILES --out FOLDER",
+        "how": "python -m specdemo train datastore FILES --out FOLDER",
     }
     report(Progress("sort", None, f"{sum(map(len, texts)):,} tokens"))
     return build_datastore(texts, out, card)
@@ -84,7 +84,7 @@ def build_from_prompts(
         "sources": [f"greedy answers of {info.name} to the {len(lines)} prompts of {prompts.name}"]
         + [f"{DRAWN} answers to each of {len(examples)} examples, drawn at {WARMTH}"] * bool(again),
         "licence": licence,
-        "how": f"python -m specdemo datastore --prompts {prompts.name} --out FOLDER",
+        "how": f"python -m specdemo train datastore --prompts {prompts.name} --out FOLDER",
         "max_new_tokens": max_new_tokens,
     }
     report(Progress("sort", None, f"{sum(map(len, texts)):,} tokens"))

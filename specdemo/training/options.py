@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.models.networks.compact_files import is_compact, read_config
+from specdemo.models.networks.folders import is_compact, read_config
 from specdemo.models.networks.registry import NETWORKS, NetworkKind
 
 
@@ -24,7 +24,7 @@ class TrainOptions:
     minutes: time to train, over all calls together; steps: a fixed number of steps in its place, 0 for none
     inner: width between gate and down of a feature drafter that has no draft model below it
     depth: tokens that medusa, block and jet guess at once
-    form: of `NETWORKS`; those other than `own` are of published drafters, which `export-drafter` writes
+    form: of `NETWORKS`; those other than `own` are of published drafters, which `export drafter` writes
     quantised_share: last part of the training that sees weights as rounded as the runtime has them
     patience: checks without a better held-out loss after which training stops early
     max_answers: answers to use, 0 for all that fit; max_disk_gb: bound on the hidden states

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import TRAINED
-from specdemo.models.networks.compact_files import FORMAT, save_compact
+from specdemo.models.networks.folders import FORMAT, save_compact
 
 if TYPE_CHECKING:
     from torch import Tensor

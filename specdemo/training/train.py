@@ -18,7 +18,7 @@ from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import make_folder, reporting_full_disk
 from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model, pack_as
-from specdemo.models.networks.compact_files import HEAD, read_embedding, read_tensor
+from specdemo.models.networks.folders import HEAD, read_embedding, read_tensor
 from specdemo.models.networks.registry import stored_states
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.training.options import TrainOptions

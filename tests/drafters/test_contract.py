@@ -119,7 +119,7 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
         for node, parent in enumerate(proposal.parents):
             assert 0 <= chances[node] <= (chances[parent] if parent >= 0 else 1)
         assert all(0 <= token < VOCABULARY for token in proposal.token_ids)
-        assert proposal.reason or not METHODS[method].options
+        assert proposal.reasons or not METHODS[method].options
         if proposal.drawn_from is not None:
             for node, token in enumerate(proposal.token_ids):
                 row = proposal.all_probs(node)

@@ -84,12 +84,14 @@ def test_the_rule_multiplies_chances_and_says_so():
     assert policy.go_on(0.6)
     assert policy.survival == pytest.approx(0.54)
     assert not policy.go_on(0.8)
-    assert policy.reason == "learned: 43 % chance that all 3 survive, below 45 %"
+    assert policy.reason.code == "learned_stop"
+    assert round(policy.reason.values["survival"], 2) == 0.43
+    assert policy.reason.values["drafted"] == 3
     policy.allowed([1, 2])
     assert policy.survival == 1
-    assert "43 %" not in policy.reason
+    assert policy.reason.code == "learned_whole"
     assert not policy.go_on(0.2)
-    assert policy.reason == "learned: 20 % chance that it survives, below 45 %"
+    assert round(policy.reason.values["survival"], 2) == 0.2
 
 
 def test_means_and_scales_are_applied():

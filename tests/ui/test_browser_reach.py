@@ -9,7 +9,7 @@ from specdemo.config.settings import AppSettings
 from specdemo.config.strings import strings
 from specdemo.ui import words
 from specdemo.ui.app import create_app, launch_options
-from specdemo.ui.recorded import recorded_runs
+from specdemo.ui.view import recorded_runs
 
 race = strings("race")
 

@@ -7,12 +7,12 @@ import http.server
 import json
 import shutil
 import threading
-from trace.test_tables import HOSTILE, hostile_trace
 
 import pytest
 
 from specdemo.cli import parser as cli
 from specdemo.ui import site
+from tests.trace.test_tables import HOSTILE, hostile_trace
 
 pytestmark = pytest.mark.browser
 

@@ -527,5 +527,5 @@ def test_visits_are_forgotten_at_last():
 
 def test_every_sentence_of_a_limit_exists_in_german():
     german = words.translations("de")
-    said = words.texts(".limits", "en").values()
+    said = words.texts("limits", "en").values()
     assert [text for text in said if text not in german and text != "prompt"] == []

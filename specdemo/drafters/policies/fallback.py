@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.trace.events import Reason
 
 WINDOW = 12  # drafting steps that the judgement looks at
 PROBE = 4  # drafting steps after a rest before it is judged again
@@ -35,7 +36,7 @@ class Fallback(Drafter):
         self._rest = 0
         self._next_rest = FIRST_REST
         self._judge_after = WINDOW
-        self._why = ""
+        self._why: tuple[Reason, ...] = ()
         self._together = 1
 
     def start(self, prompt_ids: Sequence[int]) -> None:
@@ -46,7 +47,7 @@ class Fallback(Drafter):
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """The drafter's proposal, or nothing while resting."""
         if self._rest:
-            return Proposal(reason=self._why)
+            return Proposal(reasons=self._why)
         return self.drafter.propose(committed, budget)
 
     def verifying(self, proposal: Proposal) -> None:
@@ -87,7 +88,7 @@ class Fallback(Drafter):
         if not self._plain:
             self._rest, self._why, self._judge_after = (
                 1,
-                "fallback: one plain step, to compare with",
+                (Reason("fallback_probe"),),
                 0,
             )
             return
@@ -99,4 +100,6 @@ class Fallback(Drafter):
             self._next_rest, self._judge_after = FIRST_REST, 1
             return
         self._rest, self._next_rest = self._next_rest, min(LONGEST_REST, 2 * self._next_rest)
-        self._why = f"fallback: {drafting * 1000:.0f} ms a token drafting, {plain * 1000:.0f} ms plain; rests"
+        self._why = (
+            Reason("fallback_rest", {"drafting_seconds": drafting, "plain_seconds": plain}),
+        )

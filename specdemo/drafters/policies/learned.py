@@ -14,6 +14,7 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.engine.types import Outcome
+from specdemo.trace.events import Reason
 
 FEATURES = (
     "confidence",  # log-odds of the token's own probability under the drafter
@@ -136,15 +137,14 @@ class Learned:
         self.survival = 1.0
         self._slopes = tuple(map(float.__truediv__, weights.weights, weights.scale))
         self._bias = weights.bias - sum(map(float.__mul__, self._slopes, weights.mean))
-        self._rule = f"{100 * weights.threshold:.0f} %"
-        self.reason = f"learned: stops below {self._rule}"
+        self.reason = Reason("learned", {"threshold": weights.threshold})
         self.rule = None
 
     def allowed(self, committed: Sequence[int]) -> int:
         """At most this many, however likely the draft survives."""
         self.features.begin()
         self.survival = 1.0
-        self.reason = f"learned: up to {self.most} while the chance is at least {self._rule}"
+        self.reason = Reason("learned_whole", {"most": self.most, "threshold": self.threshold})
         return self.most
 
     def go_on(self, confidence: float) -> bool:
@@ -153,9 +153,8 @@ class Learned:
         if self.survival >= self.threshold:
             return True
         drafted = self.features.drafted
-        which = f"all {drafted} survive" if drafted > 1 else "it survives"
-        chance = f"{100 * self.survival:.0f} % chance that {which}"
-        self.reason = f"learned: {chance}, below {self._rule}"
+        chances = {"survival": self.survival, "threshold": self.threshold}
+        self.reason = Reason("learned_stop", {"drafted": drafted, **chances})
         return False
 
     def chance(self, values: Sequence[float]) -> float:

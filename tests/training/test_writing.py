@@ -19,20 +19,18 @@ from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
 from specdemo.files.sources import ModelFiles
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_files import EMBEDDING, load_compact, load_state
+from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.networks.dflash_files import load_dflash
+from specdemo.models.networks.folders import EMBEDDING, load_compact, load_dflash, load_state
 from specdemo.models.networks.layouts.families import FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.layouts.writing import write_published
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, lay_blocks
-from specdemo.training.eagle3_network import Eagle3Network
-from specdemo.training.feature_network import FeatureNetwork
+from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
 from specdemo.training.package import Card, draft_config, package
+from specdemo.training.writing import write_published
 
 CPU, HIDDEN, WORDS, LAYERS, READS = torch.device("cpu"), 32, 64, 8, (2, 4, 5)
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8]
@@ -116,7 +114,7 @@ def test_a_feature_drafter_is_written_as_speculators_has_eagle3(target, embeddin
     files, reading, decoder = read_back(out, embedding, torch.bfloat16)
     assert (reading.kinds, reading.reads, files.licence) == (("feature",), READS, "")
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
-    here = load_compact(folder, embedding, device=CPU, four_bit=False)
+    here = load_compact(folder, TargetTensors(embedding, CPU, four_bit=False))
     own, other = CompactModel(here, kept(states)), CompactModel(decoder, kept(states))
     for read in (TEXT, [12]):  # the second from its own state; here it says words of the text too
         assert torch.equal(own.read(read)[: len(KEPT)], other.read(read))
@@ -177,7 +175,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     assert (reading.kinds, reading.reads) == (("block", "jet"), READS)
     assert (files.config["num_target_layers"], files.config["block_size"]) == (LAYERS, 4)
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
-    here = DFlashDecoder(load_dflash(folder, embedding, device=CPU, four_bit=False))
+    here = DFlashDecoder(load_dflash(folder, TargetTensors(embedding, CPU, four_bit=False)))
     own, other = (DFlashModel(one, kept(states)).guess(TEXT) for one in (here, decoder))
     assert torch.equal(own, other[:, KEPT])  # read back, it says the other words too
 
@@ -213,11 +211,11 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
 
 
 REFUSED = {
-    "own form": ("speculators", lambda *to: feature(*to, made=FeatureNetwork), "beside the embedding"),
+    "own form": ("speculators", lambda *to: feature(*to, made=FeatureNetwork), "kind feature and the form own"),
     "draft model": (
         "speculators",
         lambda *to: trained(*to, "feature", {"norm.weight": torch.ones(HIDDEN)}, extends=2, reads=[1]),
-        "layers of a draft model",
+        "kind feature and the form own",
     ),
     "block": (
         "speculators",
@@ -227,7 +225,7 @@ REFUSED = {
     "block of our own form": (
         "dflash",
         lambda *to: trained(*to, "block", {"norm.weight": torch.ones(HIDDEN)}, extends=2, reads=[1]),
-        "layers of a draft model",
+        "kind block and the form own",
     ),
     "not a block": ("dflash", feature, "is of the kind feature"),
     "layout": ("gguf", feature, "no layout 'gguf'"),

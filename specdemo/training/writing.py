@@ -1,10 +1,10 @@
-"""Writes a drafter that `train` made in a published layout, for other engines. What a layout cannot say is refused.
+"""Writes a drafter that `train` made in a published layout, for other engines.
 
-Layouts:
+Other kinds and forms than these are refused:
 
     speculators    EAGLE-3: feature drafters of the form `eagle3`
     dflash         DFlash as z-lab writes it, and causal as JetSpec does: drafters of the form `dflash`; the head is the
-                   target's, over all words
+                   target's, over the whole vocabulary
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -23,7 +23,7 @@ from specdemo.config.errors import UserError
 from specdemo.files.catalogue import find
 from specdemo.files.folder import read_config as read_model_config
 from specdemo.files.sources import ModelFiles
-from specdemo.models.networks.compact_files import (
+from specdemo.models.networks.folders import (
     EMBEDDING,
     HEAD,
     is_compact,
@@ -31,18 +31,19 @@ from specdemo.models.networks.compact_files import (
     read_config,
     read_tensor,
 )
+from specdemo.models.networks.registry import NETWORKS, find_network
 
 SIZES = (
     "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "vocab_size",
 )  # fmt: skip
-SPECULATED = 3  # tokens that a config proposes to draft
+SPECULATED = 3  # draft tokens that a config proposes
 
 
 @dataclass(frozen=True, slots=True)
 class Compact:
     """A drafter that `train` made, and its target.
 
-    config: its config.json; state: its tensors, matrices in float32, as they run
+    config: its config.json; state: its tensors, matrices in float32 with the values that the runtime computes with
     """
 
     folder: Path
@@ -52,13 +53,13 @@ class Compact:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the runtime knows of it."""
+        """Our own part of its config.json."""
         facts: Mapping[str, Any] = self.config["specdemo"]
         return facts
 
     @property
     def made_for(self) -> str:
-        """The target's hub id, where the catalogue knows it."""
+        """The target's hub id, if the catalogue contains it."""
         entry = find(self.target.name)
         return (entry.repo if entry else None) or self.target.name
 
@@ -67,19 +68,9 @@ class Compact:
         return read_model_config(self.target.folder, self.target.name)
 
     def output_matrix(self) -> Tensor:
-        """(V, H) of the target: its head, or its embedding where that is the same."""
+        """(V, H) of the target: its head, or its embedding if they are the same."""
         tied = self.config["tie_word_embeddings"]
         return read_tensor(self.target.folder, EMBEDDING if tied else HEAD)
-
-    def cannot(self, layout: str, why: str, advice: str) -> NoReturn:
-        """Refuse to write what the layout cannot say."""
-        raise UserError(
-            "training.unwritable",
-            drafter=self.folder.name,
-            layout=layout,
-            reason=why,
-            advice=advice,
-        )
 
 
 Content = tuple[dict[str, Any], dict[str, Tensor]]
@@ -89,15 +80,16 @@ Content = tuple[dict[str, Any], dict[str, Tensor]]
 def write_published(
     folder: Path, target: ModelFiles, out: Path, layout: str, licence: str = ""
 ) -> Path:
-    """Write a drafter in a published layout, read back by `published.families`. returns: `out`
+    """Write a drafter in a published layout, which `layouts.families` reads back. returns: `out`
 
     folder: of the drafter, as `train` wrote it; layout: one of LAYOUTS
-    licence: for the card; "" for that of the target where the catalogue knows it
-    Raises UserError for a drafter that the layout cannot say, and for a target that it was not trained for.
+    licence: for the card; "" for that of the target in the catalogue
+    Raises UserError for a drafter that the layout has no names for, and for a target that it was not trained for.
     """
     compact = _opened(folder, target)
     if layout not in LAYOUTS:
         raise UserError("training.unknown_layout", layout=layout, names=", ".join(LAYOUTS))
+    _check_layout(compact, layout)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError("training.folder_in_use", path=out)
     config, tensors = LAYOUTS[layout](compact)
@@ -117,7 +109,7 @@ def write_published(
 
 
 def trained_for(folder: Path) -> str:
-    """The target of a drafter that `train` made, as it was named then. Raises UserError for another folder."""
+    """Return the name of the target that a drafter was trained for. Raises UserError for another folder."""
     if not is_compact(folder):
         raise UserError("training.no_drafter", folder=folder)
     return str(read_config(folder)["specdemo"]["embedding_from"])
@@ -139,27 +131,22 @@ def _opened(folder: Path, target: ModelFiles) -> Compact:
     return compact
 
 
+def _check_layout(compact: Compact, layout: str) -> None:
+    """Refuse a drafter whose network the layout has no names for."""
+    facts = compact.facts
+    kind, form = facts.get("kind", compact.folder.name), facts.get("form", "own")
+    network = find_network(kind, form, extends=bool(facts.get("extends")))
+    if network is None or network.layout != layout:
+        fits = next(row for row in NETWORKS if row.layout == layout)
+        raise UserError(
+            "training.unwritable", drafter=compact.folder.name, layout=layout, kind=kind, form=form,
+            wanted=f"{fits.kind} --form {fits.form}",
+        )  # fmt: skip
+
+
 def _speculators(compact: Compact) -> Content:
     """EAGLE-3 as speculators writes it, with the norms of EAGLE 3.1."""
-    layout, facts, state = "speculators", compact.facts, compact.state
-    kind = facts.get("kind", compact.folder.name)
-    if kind != "feature":
-        compact.cannot(
-            layout, f"it is of the kind {kind}, and the layout is of EAGLE-3, a feature drafter",
-            "Train one: python -m specdemo train feature --form eagle3.",
-        )  # fmt: skip
-    if facts.get("extends"):
-        compact.cannot(
-            layout, "it stands on the layers of a draft model, and EAGLE-3 has none below",
-            "Train one: python -m specdemo train feature --form eagle3.",
-        )  # fmt: skip
-    if facts.get("form") != "eagle3":
-        compact.cannot(
-            layout,
-            "it adds the target's states to a mixed embedding and weighs what is fed back, and EAGLE-3 reads states "
-            "beside the embedding",
-            "Train one that does: python -m specdemo train feature --form eagle3.",
-        )
+    facts, state = compact.facts, compact.state
     reads, hidden = list(facts["reads"]), compact.config["hidden_size"]
     layer = _layer_sizes(compact, 1) | {
         "model_type": "llama",
@@ -209,20 +196,8 @@ def _speculators(compact: Compact) -> Content:
 
 
 def _dflash(compact: Compact) -> Content:
-    """DFlash as z-lab writes it; JetSpec's is the same with a causal block. Without embedding and head: they are the target's."""
+    """DFlash as z-lab writes it; JetSpec's is the same with a causal block. Embedding and head are the target's, so they are left out."""
     facts, state = compact.facts, compact.state
-    kind = facts.get("kind", compact.folder.name)
-    if kind not in ("block", "jet"):
-        compact.cannot(
-            "dflash", f"it is of the kind {kind}, and the layout is of drafters that guess a block",
-            "Train one: python -m specdemo train block --form dflash.",
-        )  # fmt: skip
-    if facts.get("form") != "dflash":
-        compact.cannot(
-            "dflash",
-            "it stands on the layers of a draft model, which read the text, and DFlash reads the target's states alone",
-            "Train one that does: python -m specdemo train block --form dflash.",
-        )
     numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
     causal = {"causal_head": True} if facts["causal"] else {}
     config = {
@@ -261,7 +236,7 @@ def _layer_sizes(compact: Compact, count: int) -> dict[str, Any]:
 
 
 def _card(compact: Compact, layout: str, licence: str) -> str:
-    """README.md: what the hub reads of it in its first lines, and a sentence on what it is."""
+    """Return the text of README.md; the hub reads its first lines."""
     entry = find(compact.target.name)
     licence = licence or (entry.licence.lower() if entry else "")
     head = [f"license: {licence}"] if licence else []

@@ -11,12 +11,23 @@ import torch
 from conftest import PROFILE, drafter_for, header, open_draft
 from errors import reported
 
-from specdemo.bench import gpu
-from specdemo.bench.gpu import ROWS, compare, measure_pair, tokens_within, ways
-from specdemo.bench.gpu_report import document, findings, render, tables
+from specdemo.bench import card
+from specdemo.bench.card import (
+    ROWS,
+    PairFindings,
+    PassTimes,
+    Sameness,
+    card_result,
+    charts,
+    compare,
+    findings,
+    measure_pair,
+    tokens_within,
+    ways,
+)
+from specdemo.bench.report import page, text
 from specdemo.bench.suite import Item
 from specdemo.cli import console
-from specdemo.cli.measurements import _section
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.engine.limits import Limits
@@ -75,9 +86,9 @@ def _ids(text):
 @pytest.fixture
 def studio(monkeypatch, target_weights, draft_weights):
     for name, less in {"ROUNDS": 2, "DRAFT_STEPS": 4, "TOKENS": 16, "ANSWER": 16}.items():
-        monkeypatch.setattr(gpu, name, less)
+        monkeypatch.setattr(card, name, less)
     monkeypatch.setattr(
-        gpu, "encode_conversation", lambda _, messages, __: _ids(messages[0]["content"])
+        card, "encode_conversation", lambda _, messages, __: _ids(messages[0]["content"])
     )
     return Studio(target_weights, draft_weights)
 
@@ -89,7 +100,7 @@ def test_every_part_is_measured_or_says_why_not(studio):
         assert (len(ladder.seconds), ladder.rounds) == (len(ROWS), 2)
         assert min(ladder.seconds) > 0
     assert found.draft_step > 0
-    assert [one.rows for one in found.sameness] == list(gpu.GROUPS)
+    assert [one.rows for one in found.sameness] == list(card.GROUPS)
     for one in found.sameness:
         assert one.same_word == one.tokens > 0
         assert one.difference < one.lead
@@ -102,33 +113,36 @@ def test_every_part_is_measured_or_says_why_not(studio):
         "auto": "It is not here.",
         "memory": "It is counted on a CUDA device only.",
     }
-    values = document([found], minutes=1.0, seconds=9.0, notes=["<b> is left out: gone"])
-    page, told = render(values), _section(values)
-    assert "&lt;b&gt; is left out: gone" in page
+    result = card_result([found], minutes=1.0, seconds=9.0, notes=["<b> is left out: gone"])
+    html, told = page(result, charts([found])), text(result)
+    assert "&lt;b&gt; is left out: gone" in html
     for sentence in found.left_out.values():
         assert sentence in told
-        assert sentence in page.replace("&#x27;", "'")
+        assert sentence in html.replace("&#39;", "'")
 
 
 def pair_of(same_bits, speedups, card_seconds=0.002):
     """Findings as the report reads them: a ladder, passes of 2, 3 and 4 rows, and lanes by speedup."""
     seconds = [card_seconds * (1 + row / 10) for row in range(len(ROWS))]
-    return {
-        "target": {"name": "tiny"}, "draft": None, "draft_step": None, "memory": {}, "left_out": {},
-        "ladders": [
-            {"way": "lean pass", "seconds": [3 * one for one in seconds], "rounds": 3},
-            {"way": "CUDA graphs", "seconds": seconds, "rounds": 3},
+    usual = {
+        "first_accept_rate": None, "tokens_per_step": 1.0, "draft_ms_per_token": None,
+        "same_output_rate": 1.0, "same_prefix_rate": 1.0, "flip_margin": None,
+    }  # fmt: skip
+    return PairFindings(
+        {"name": "tiny", "precision": "fp32", "kernel": "lean pass"}, None, {},
+        ladders=[
+            PassTimes("lean pass", tuple(3 * one for one in seconds), 3),
+            PassTimes("CUDA graphs", tuple(seconds), 3),
         ],
-        "sameness": [
-            {"rows": rows, "tokens": 10, "same_bits": bits, "same_word": 10, "difference": 0.1, "lead": 0.2, "overtaken": None}
+        sameness=[
+            Sameness(rows, 10, bits, 10, 0.1, 0.2, None)
             for rows, bits in zip((2, 3, 4), same_bits, strict=True)
         ],
-        "rows": [
-            {"task": "mean", "lane": lane, "speedup": speedup, "tokens_per_second": 100 * speedup, "first_accept_rate": None,
-             "tokens_per_step": 1.0, "draft_ms_per_token": None, "same_output_rate": 1.0, "same_prefix_rate": 1.0, "flip_margin": None}
+        rows=[
+            {"task": "mean", "lane": lane, "speedup": speedup, "tokens_per_second": 100 * speedup, **usual}
             for lane, speedup in speedups.items()
         ],
-    }  # fmt: skip
+    )  # fmt: skip
 
 
 def test_what_was_found_is_said_first():
@@ -136,7 +150,7 @@ def test_what_was_found_is_said_first():
     assert said == [
         "CUDA graphs: a pass of one row takes 2.00 ms; with four drafted tokens it takes 1.40 times that.",
         "Passes of up to 3 rows gave every bit of passes of one row.",
-        "Fastest: auto with 250 tokens a second, 2.50 times plain decoding.",
+        "Fastest: auto with 250 tokens per second, 2.50 times plain decoding.",
     ]
     slow = findings(pair_of((9, 10, 10), {"nothing": 1.0, "auto": 0.9}))
     assert "other bits" in slow[1]
@@ -144,18 +158,19 @@ def test_what_was_found_is_said_first():
 
 
 def test_the_ladder_stands_by_rows_and_empty_columns_are_left_out():
-    by_title = {one["title"]: one for one in tables([pair_of((10, 10, 7), {"nothing": 1.0})])}
-    ladder = by_title["The ladder"]
-    assert ladder["columns"] == ["target", "rows", "lean pass, ms", "more", "CUDA graphs, ms", "more"]  # fmt: skip
-    assert ladder["rows"][4] == ["tiny", "5", "8.40", "+0.60", "2.80", "+0.20"]
-    assert "tie margin" not in by_title["Tokens a second"]["columns"]
+    pair = pair_of((10, 10, 7), {"nothing": 1.0})
+    by_title = {one.title: one for one in card_result([pair], minutes=1.0, seconds=9.0).tables}
+    ladder = by_title["Passes by rows"]
+    assert ladder.columns == ["target", "rows", "lean pass, ms", "more", "CUDA graphs, ms", "more"]
+    assert ladder.rows[4] == ["tiny", "5", "8.40", "+0.60", "2.80", "+0.20"]
+    assert "tie margin" not in by_title["Tokens per second"].columns
 
 
 def test_a_part_that_breaks_or_has_no_time_leaves_the_others(studio, monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory.\nMore words.")
 
-    monkeypatch.setattr(gpu, "_ladders", full)
+    monkeypatch.setattr(card, "_ladders", full)
     found = measure_pair(studio, ITEMS, 60.0)
     assert found.left_out["ladder"] == "OutOfMemoryError: CUDA out of memory."
     assert found.sameness
@@ -163,7 +178,7 @@ def test_a_part_that_breaks_or_has_no_time_leaves_the_others(studio, monkeypatch
     late = measure_pair(studio, ITEMS, -1.0)
     assert set(late.left_out.values()) == {"There was no time left for it."}
     assert len(late.left_out) == 5
-    assert document([late], minutes=1.0, seconds=9.0)["tables"][0]["columns"][2] == "why"
+    assert card_result([late], minutes=1.0, seconds=9.0).tables[0].columns[2] == "why"
     assert tokens_within(64, time.monotonic() + 30.5, 1.0) == 30
     with pytest.raises(UserError, match="no time"):
         tokens_within(64, time.monotonic() + 5, 1.0)
@@ -199,7 +214,7 @@ def test_the_command_writes_both_files_and_goes_on_without_a_pair(studio, monkey
     out = tmp_path / "card"
     assert main(["gpu", "--targets", "gone,tiny", "--minutes", "1", "--out", str(out)]) == 0
     values = json.loads((tmp_path / "card.json").read_text(encoding="utf-8"))
-    assert values["notes"] == ["gone is left out: It is not there."]
+    assert values["notes"][:1] == ["gone is left out: It is not there."]
     assert [pair["target"]["name"] for pair in values["pairs"]] == ["tiny"]
     assert "lean pass" in (tmp_path / "card.html").read_text(encoding="utf-8")
     assert main(["gpu", "--targets", "gone", "--out", str(out)]) == 1

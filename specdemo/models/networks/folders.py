@@ -1,15 +1,15 @@
-"""The files of a compact draft: 8-bit or 4-bit layers and a word list; the embedding is the target's and is not shipped.
+"""Folders of trained drafters: layers in 8 or 4 bits and the ids of the reduced vocabulary; the embedding is the target's.
 
-A folder holds config.json (a transformers Llama config with one more key, `specdemo`) and safetensors
-parts below 10 MB. `export` writes the same model as an ordinary transformers causal LM.
+A folder has config.json (a transformers Llama config with one more key, `specdemo`) and safetensors parts below 10 MB.
+`export` writes a draft model as an ordinary transformers causal LM.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,34 +20,28 @@ from torch import Tensor
 
 from specdemo.config.errors import UserError
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact_weights import (
-    Beside,
+from specdemo.models.networks.chain import CompactWeights
+from specdemo.models.networks.dflash import DFlashWeights
+from specdemo.models.networks.four_bit import PARTS, FourBit, dense, fits, pack_linear
+from specdemo.models.networks.loader import TargetTensors, TensorLoader
+from specdemo.models.networks.medusa import MedusaWeights
+from specdemo.models.networks.parts import (
     CompactConfig,
-    CompactWeights,
+    ConcatInput,
     Injection,
     MarkovHead,
     MixedEmbedding,
-)
-from specdemo.models.networks.four_bit import (
-    PARTS,
-    FourBit,
-    Linear,
-    dense,
-    fits,
-    pack_linear,
-    stacked,
 )
 from specdemo.models.quiet import import_bitsandbytes
 
 FORMAT = "compact-1"
 PART_BYTES = 8_000_000
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
-ROWS = ("mask", "markov.token.weight")  # whose rows are read one by one: none is a linear map
+ROWS = ("mask", "markov.token.weight")  # tables whose rows are read one at a time
 
 
 def is_compact(folder: Path) -> bool:
-    """Whether a folder holds a draft of this kind."""
+    """Whether a folder contains a trained drafter."""
     config = folder / "config.json"
     return config.is_file() and "specdemo" in json.loads(config.read_text(encoding="utf-8"))
 
@@ -73,10 +67,10 @@ def save_compact(
     *,
     bits: int = 8,
 ) -> None:
-    """Write a draft. state: a Llama's tensors without its embedding; word_ids: (W,) int64.
+    """Write a drafter. state: a Llama's tensors without its embedding; word_ids: (W,) int64
 
-    In 8 bits matrices are int8 with one float scale a row; the error is far below that of 4-bit.
-    In 4 bits they are exactly what runs on a processor, see `four_bit`, in five eighths of the space.
+    In 8 bits matrices are int8 with one float scale per row; the error is far below that of 4 bits.
+    In 4 bits they are exactly the matrices that run on a processor, see `four_bit`, in five eighths of the space.
     """
     tensors: dict[str, Tensor] = {"word_ids": word_ids.to(torch.int32)}
     for name, tensor in state.items():
@@ -161,7 +155,7 @@ def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
 
 
 def _unpacked(codes: Tensor, facts: dict[str, Tensor]) -> Tensor:
-    """A matrix that bitsandbytes has packed. facts: what it keeps beside the codes"""
+    """Unpack a matrix of bitsandbytes. facts: tensors that describe the codes"""
     import_bitsandbytes()
     from bitsandbytes import functional as bnb
 
@@ -170,94 +164,120 @@ def _unpacked(codes: Tensor, facts: dict[str, Tensor]) -> Tensor:
 
 
 def load_compact(
-    folder: Path,
-    embedding: Tensor,
-    *,
-    device: torch.device,
-    base: CompactWeights | None = None,
-    output: Tensor | None = None,
-    four_bit: bool = True,
+    folder: Path, target: TargetTensors, base: CompactWeights | None = None
 ) -> CompactWeights:
-    """Weights ready to run.
-
-    embedding: (V, H), of the model that the draft was trained with; base: the draft model that it was trained on top
-    of; output: (V, H), that model's head where it is another matrix; all are shared, not copied
-    """
+    """Load weights ready to run. target: the model that the draft was trained with; base: the draft model below it"""
     config, state = read_config(folder), read_state(folder)
-    if (base is not None) != ("extends" in config["specdemo"]):
+    facts, shape = config["specdemo"], CompactConfig.of(config)
+    if (base is not None) != ("extends" in facts):
         raise UserError("draft.needs_base", folder=folder.name)
-    embedding = embedding.to(device=device, dtype=torch.bfloat16)
-    output = None if output is None else output.to(device=device, dtype=torch.bfloat16)
-    rows = embedding if output is None else output
-    shape = CompactConfig.of(config)
-
-    def matrix(*names: str, in_pass: bool = False) -> Linear:
-        weight = stacked([state[f"{name}.weight"] for name in names], device)
-        biases = [vector(f"{name}.bias") for name in names if f"{name}.bias" in state]
-        bias = torch.cat(biases) if biases else None
-        return pack_linear(weight, bias, four_bit=four_bit, in_pass=in_pass)
-
-    def vector(name: str, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-        return dense(state[name]).to(device, dtype)
-
-    # The compiled pass reads no state beside an embedding.
-    beside = None
-    if "layers.0.hidden_norm.weight" in state:
-        beside = Beside(vector("layers.0.hidden_norm.weight"), normed=False)
-
-    fused = partial(matrix, in_pass=beside is None)
-    word_ids, facts = vector("word_ids", torch.int64), config["specdemo"]
-
-    inject = markov = None
-    if "inject.gain" in state:
-        inject = Injection(vector("inject.gain"), matrix("inject.project"))
-    feedback = vector("feedback") if "feedback" in state else None
-    if beside and inject:
-        inject = replace(inject, epsilon=shape.rms_norm_eps)
-        feedback = torch.ones_like(beside.norm)
-    if "markov.token.weight" in state:
-        markov = MarkovHead(
-            token=vector("markov.token.weight"),
-            bias=matrix("markov.bias"),
-            confidence=vector("markov.confidence.weight", torch.float32)[0],
-            constant=float(vector("markov.confidence.bias")),
-            temperatures=tuple(vector("temperatures").tolist()),
-        )
-    mixed = None
-    if "mix.weight" in state:
-        mixed = MixedEmbedding(embedding, vector("mix.weight", torch.float32), word_ids.cpu())
+    loader = _loader(state, target)
+    embedding, word_ids = target.shared_embedding(), loader.vector("word_ids", torch.int64)
+    concat = mixed = None
+    if loader.has("layers.0.hidden_norm.weight"):
+        concat = ConcatInput(loader.vector("layers.0.hidden_norm.weight"), normed=False)
+    in_pass = concat is None  # the compiled pass supports no concatenated state
+    if loader.has("mix.weight"):
+        mix = loader.vector("mix.weight", torch.float32)
+        mixed = MixedEmbedding(embedding, mix, word_ids.cpu())
+    own = (
+        loader.layer(f"layers.{index}.", in_pass=in_pass)
+        for index in range(config["num_hidden_layers"])
+    )
+    inject, feedback = _state_inputs(loader, shape, concat)
     return CompactWeights(
         config=shape,
-        layers=(
-            *(base.layers if base else ()),
-            *(
-                LlamaLayer.read(f"layers.{index}.", fused, vector)
-                for index in range(config["num_hidden_layers"])
-            ),
-        ),
-        norm=vector("norm.weight"),
+        layers=(*(base.layers if base else ()), *own),
+        norm=loader.vector("norm.weight"),
         embedding=embedding,
-        head=pack_linear(rows[word_ids], four_bit=four_bit, in_pass=beside is None),
+        head=pack_linear(target.shared_head()[word_ids], four_bit=target.four_bit, in_pass=in_pass),
         words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
         extends=len(base.layers) if base else 0,
         reads=tuple(facts.get("reads", ())),
         inject=inject,
         mixed=mixed,
         feedback=feedback,
-        beside=beside,
-        skips_first=beside is not None,
-        output=output,
-        mask=vector("mask") if "mask" in state else None,
+        concat=concat,
+        skips_first=concat is not None,
+        output=None if target.output is None else target.shared_head(),
+        mask=loader.vector("mask") if loader.has("mask") else None,
         depth=int(facts.get("depth", 1)),
         causal=bool(facts.get("causal", True)),
-        markov=markov,
+        markov=_markov(loader),
+    )
+
+
+def _loader(state: Mapping[str, Tensor | FourBit], target: TargetTensors) -> TensorLoader:
+    return TensorLoader(state.__getitem__, state, target)
+
+
+def _state_inputs(
+    loader: TensorLoader, shape: CompactConfig, concat: ConcatInput | None
+) -> tuple[Injection | None, Tensor | None]:
+    """Return how the target's states go in, and the gains on the drafter's own."""
+    feedback = loader.vector("feedback") if loader.has("feedback") else None
+    if not loader.has("inject.gain"):
+        return None, feedback
+    inject = Injection(loader.vector("inject.gain"), loader.matrix("inject.project"))
+    if concat is None:
+        return inject, feedback
+    return replace(inject, epsilon=shape.rms_norm_eps), torch.ones_like(concat.norm)
+
+
+def _markov(loader: TensorLoader) -> MarkovHead | None:
+    if not loader.has("markov.token.weight"):
+        return None
+    return MarkovHead(
+        token=loader.vector("markov.token.weight"),
+        bias=loader.matrix("markov.bias"),
+        confidence=loader.vector("markov.confidence.weight", torch.float32)[0],
+        constant=float(loader.vector("markov.confidence.bias")),
+        temperatures=tuple(loader.vector("temperatures").tolist()),
+    )
+
+
+def load_dflash(folder: Path, target: TargetTensors) -> DFlashWeights:
+    """Load a block drafter of the form of DFlash."""
+    config, state = read_config(folder), read_state(folder)
+    facts, loader = config["specdemo"], _loader(state, target)
+    embedding, word_ids = target.shared_embedding(), loader.vector("word_ids", torch.int64)
+    return DFlashWeights(
+        config=CompactConfig.of(config),
+        layers=tuple(
+            loader.layer(f"layers.{index}.") for index in range(config["num_hidden_layers"])
+        ),
+        norm=loader.vector("norm.weight"),
+        embedding=embedding,
+        head=pack_linear(target.shared_head()[word_ids], four_bit=target.four_bit),
+        words=ReducedVocabulary(word_ids.cpu(), len(embedding)),
+        reads=tuple(facts["reads"]),
+        mix=loader.matrix("fc"),
+        mix_norm=loader.vector("hidden_norm.weight"),
+        rows=int(facts["depth"]) + 1,
+        mask=int(facts["mask"]),
+        causal=bool(facts["causal"]),
+    )
+
+
+def load_medusa(folder: Path, target: TargetTensors) -> MedusaWeights:
+    """Load Medusa's heads."""
+    facts, state = read_config(folder)["specdemo"], read_state(folder)
+    loader, embedding = _loader(state, target), target.shared_embedding()
+    word_ids = loader.vector("word_ids", torch.int64)
+    heads = range(int(facts["depth"]))
+    return MedusaWeights(
+        blocks=tuple(loader.matrix(f"heads.{index}") for index in heads),
+        head=pack_linear(embedding[word_ids], four_bit=target.four_bit),
+        words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
+        reads=tuple(facts["reads"]),
+        dtype=target.dtype,
     )
 
 
 def export(folder: Path, target_folder: Path, out: Path) -> None:
     """Write a draft as an ordinary transformers causal LM, tokenizer included.
 
-    Its head is the whole tied embedding, so it may also say words outside the reduced vocabulary.
+    Its head is the whole tied embedding, so its vocabulary is no longer reduced.
     """
     config, state = read_config(folder), load_state(folder)
     state = {

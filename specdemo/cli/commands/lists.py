@@ -1,24 +1,36 @@
-"""Prints the catalogue of models, and what loading each would mean on this machine."""
+"""Print the methods, the catalogue of models and the facts about this machine."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
+from rich.table import Table
 from rich.text import Text
 
 from specdemo.cli import console
 
+if TYPE_CHECKING:
+    from specdemo.models.outlook import Outlook
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
+
+def run_methods(_options: argparse.Namespace) -> int:
+    """Print the table of methods."""
+    from specdemo.drafters.methods import METHODS, NEEDED
+
+    table = Table("method", "title", "what it does", "needs", "options")
+    for name, method in METHODS.items():
+        needs = ", ".join(NEEDED[need] for need in method.needs)
+        table.add_row(name, method.title, method.summary, needs, ", ".join(method.options))
+    console.out.print(table)
+    return 0
 
 
-def run(_options: argparse.Namespace) -> int:
-    """Print a block for each pair."""
+def run_models(_options: argparse.Namespace) -> int:
+    """Print a block for each pair, with the needs of loading it on this machine."""
     from specdemo.config.settings import AppSettings
     from specdemo.files.catalogue import drafters, pairs
     from specdemo.files.progress import megabytes
-    from specdemo.models.outlook import Outlook
     from specdemo.session.studio import Studio
 
     settings = AppSettings.from_environment()
@@ -56,3 +68,15 @@ def run(_options: argparse.Namespace) -> int:
         "from another target's passes. How many first drafted tokens are accepted is recorded in the drafter's card, or else assumed."
     )
     return 0
+
+
+def run_doctor(_options: argparse.Namespace) -> int:
+    """Print the facts about this machine. returns: 1 if something is missing or wrong"""
+    from specdemo.models.doctor import facts
+
+    found = facts()
+    table = Table("", "what", "value", "what to do")
+    for fact in found:
+        table.add_row("ok" if fact.ok else "!", fact.name, Text(fact.value), Text(fact.advice))
+    console.out.print(table)
+    return 0 if all(fact.ok for fact in found) else 1

@@ -11,8 +11,8 @@ from errors import reported
 
 from specdemo.session.admission import Admission, Waiting
 from specdemo.trace.events import ModelInfo
-from specdemo.ui import present, streaming
-from specdemo.ui.streaming import Lines, Task, stream
+from specdemo.ui import present, run_tab
+from specdemo.ui.run_tab import Lines, Task, stream
 
 READY = SimpleNamespace(ready=True, error=None, admission=Admission(lambda: 8, 8))
 
@@ -52,7 +52,7 @@ def test_what_is_shown_grows_and_the_task_is_over_at_the_end():
 
 def test_values_are_as_far_apart_as_is_asked_for(monkeypatch):
     now = iter(range(10**6))
-    monkeypatch.setattr(streaming.time, "monotonic", lambda: next(now) / 100)
+    monkeypatch.setattr(run_tab.time, "monotonic", lambda: next(now) / 100)
     _, _, values = streamed(steps=100, seconds=0.1)
     shown = list(values)
     assert 5 < len(shown) <= 12
@@ -131,7 +131,7 @@ def test_what_was_replaced_before_its_turn_never_begins():
 
 
 def test_work_waits_for_the_model_and_begins_by_itself(monkeypatch):
-    monkeypatch.setattr(streaming, "LOADING_SECONDS", 0.01)
+    monkeypatch.setattr(run_tab, "LOADING_SECONDS", 0.01)
     studio = SimpleNamespace(ready=False, error=None, admission=READY.admission)
     _, work, values = streamed(studio)
     assert next(values) == next(values) == "wait"
@@ -227,7 +227,7 @@ def test_seconds_are_told_as_roughly_as_they_are_known(seconds, said):
 
 
 def test_a_browser_that_is_closed_while_the_model_loads_stops_the_task(monkeypatch):
-    monkeypatch.setattr(streaming, "LOADING_SECONDS", 0.01)
+    monkeypatch.setattr(run_tab, "LOADING_SECONDS", 0.01)
     task, work, values = streamed(SimpleNamespace(ready=False, error=None))
     next(values)
     values.close()
