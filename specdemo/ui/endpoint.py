@@ -114,7 +114,6 @@ class _Reply:
         self._with_trace = with_trace
 
     def value(self) -> Reply:
-        """The answer as it grows."""
         return output_text(answering(Trace(tuple(self.events)))), {}, []
 
     def whole(self) -> Reply:
@@ -164,7 +163,6 @@ def settings_schema() -> dict[str, Any]:
 
 
 def schema(row: Setting) -> dict[str, Any]:
-    """JSON schema of one setting."""
     known = {"minimum": row.low, "maximum": row.high, "enum": list(row.choices) or None}
     return {
         "type": KINDS[row.kind],

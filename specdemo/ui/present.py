@@ -39,14 +39,12 @@ def recorded_line(name: str, title: str, key: str) -> str:
 
 
 def earlier_lines(turns: Sequence[tuple[str, str]]) -> str:
-    """Earlier turns of the conversation: (prompt, answer) each."""
     return "".join(
         _line({"type": "earlier", "prompt": prompt, "answer": answer}) for prompt, answer in turns
     )
 
 
 def notice_line(error: UserError) -> str:
-    """An error as a sentence block."""
     return _line(
         {
             "type": "notice",

@@ -96,24 +96,19 @@ class Lines:
         self._parts = [text]
 
     def add(self, *lines: str) -> None:
-        """Append lines, each with its line break."""
         self._parts += lines
 
     def restart(self, text: str) -> None:
-        """Replace the whole text."""
         self._parts = [text]
 
     def value(self) -> str:
-        """The whole text."""
         self._parts = ["".join(self._parts)]
         return self._parts[0]
 
     def wait(self, sentence: str) -> None:
-        """Append where in the line the work is."""
         self.add(present.waiting_line(sentence or words.TURN))
 
     def fail(self, error: UserError) -> None:
-        """Append a notice."""
         self.add(present.notice_line(error))
 
 

@@ -41,7 +41,6 @@ class SettingsPanel:
 
     @property
     def method(self) -> Any:
-        """The menu of methods."""
         return self.fields["method"]
 
     def links(self) -> dict[str, Any]:
@@ -127,7 +126,6 @@ def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **giv
 
 
 def _titled(titles: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The choices as Gradio takes them: (title, value)."""
     return [(title, value) for value, title in titles.items()]
 
 

@@ -16,8 +16,9 @@ from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
 from specdemo.session.work import lab
+from specdemo.ui import words as page
 from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task
-from specdemo.ui.view import mounted
+from specdemo.ui.view import Tab, mounted
 
 WORDS = strings("lab").WORDS
 
@@ -84,13 +85,11 @@ class LabHandlers(RunTab[LabVisitor]):
         return self.studio.machine()
 
     def renewed(self, visitor: LabVisitor | None) -> LabVisitor:
-        """Return the visitor with a new task."""
         visitor = visitor or LabVisitor()
         visitor.task = visitor.task.replace()
         return visitor
 
     def opening(self, visitor: LabVisitor, waiting: str, *asked: Any) -> str:
-        """Return the value of the results. asked: name of the experiment"""
         visitor.tried = {**visitor.tried, **{name: {"state": "waiting"} for name in asked}}
         return json.dumps(visitor.tried)
 
@@ -108,7 +107,6 @@ class LabHandlers(RunTab[LabVisitor]):
         )
 
     def _measure(self, found: _Found) -> Generator[None, None, None]:
-        """Run the experiment; its results are stored in `found`."""
         with closing(EXPERIMENTS[found.name](self.studio, found.task.cancel)) as measured:
             for part in measured:
                 found.one = {**found.one, **part}
@@ -125,7 +123,6 @@ class _Found:
         self.one: dict[str, Any] = RUNNING
 
     def value(self) -> str:
-        """Value of the results."""
         return json.dumps({**self.tried, self.name: self.one})
 
     def wait(self, sentence: str) -> None:
@@ -138,7 +135,6 @@ class _Found:
             self.visitor.tried = {**self.tried, self.name: self.one}
 
     def fail(self, error: UserError) -> None:
-        """The experiment broke."""
         parts = {"message": error.message, "unharmed": error.unaffected, "advice": error.advice}
         self.end("failed", error=parts)
 
@@ -182,3 +178,10 @@ EXPERIMENTS = {
 def _leave(visitor: LabVisitor | None) -> None:
     if visitor is not None:
         visitor.task.stop()
+
+
+def _site(_studio: Door) -> dict[str, object]:
+    return {"value": "{}", "words": WORDS}
+
+
+TAB = Tab("lab", page.TAB_LAB, create_lab, _site)

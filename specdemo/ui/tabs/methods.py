@@ -16,7 +16,7 @@ from specdemo.config.strings import strings
 from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.run_tab import QUICK
-from specdemo.ui.view import RUNS, audit_view, card_view, mounted
+from specdemo.ui.view import RUNS, Tab, audit_view, card_view, mounted
 
 WORDS = strings("methods").WORDS
 
@@ -52,7 +52,6 @@ def create_methods(studio: Door) -> Methods:
 
 
 def methods_words() -> dict[str, object]:
-    """The table's own words."""
     return {**WORDS, "lossy": words.LOSSY}
 
 
@@ -103,3 +102,10 @@ def last_audit(studio: Door, folder: Path = RECORDED_AUDITS) -> str:
             recorded = json.loads(path.read_text(encoding="utf-8"))
             return json.dumps({**recorded, "recorded": True})
     return json.dumps(found)
+
+
+def _site(studio: Door) -> dict[str, object]:
+    return {"value": methods_value(studio, RUNS), "words": methods_words()}
+
+
+TAB = Tab("methods", words.TAB_METHODS, create_methods, _site)

@@ -18,6 +18,7 @@ from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunStarted
 from specdemo.trace.metrics import output_text
 from specdemo.ui import present, words
+from specdemo.ui.batch import create_batch
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.files import address
 from specdemo.ui.model import ModelMenu, create_model_menu
@@ -32,7 +33,7 @@ from specdemo.ui.run_tab import (
     whose,
 )
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
-from specdemo.ui.view import create_runs, opening_line, recorded_runs, run_view
+from specdemo.ui.view import Tab, create_runs, opening_line, recorded_runs, run_view
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
@@ -70,7 +71,6 @@ class PlayHandlers(RunTab[Visitor]):
     """Handlers of the first tab."""
 
     def arrive(self) -> Visitor:
-        """The page was opened."""
         self.studio.start()
         return Visitor(self.studio.open(whose()))
 
@@ -90,7 +90,6 @@ class PlayHandlers(RunTab[Visitor]):
         return visitor
 
     def opening(self, visitor: Visitor, waiting: str, *asked: Any) -> str:
-        """Return the first lines of the stream."""
         visitor.opening = _opening(visitor, waiting)
         return visitor.opening
 
@@ -118,7 +117,6 @@ class PlayHandlers(RunTab[Visitor]):
         system: str,
         values: Mapping[str, object],
     ) -> Generator[None, None, None]:
-        """Run the prompt; its events become lines."""
         if task.cancel.is_set():  # stopped before its turn
             lines.restart(_opening(visitor))
             return
@@ -187,6 +185,7 @@ def create_play(studio: Door) -> Play:
         with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
             settings = create_settings(studio, method)
             model = create_model_menu(studio)
+    create_batch(studio, settings)
 
     gr.on(None, handlers.arrive, None, visitor, **QUICK)  # when the page is opened
     begun = gr.on(
@@ -244,3 +243,14 @@ def _opening(visitor: Visitor, waiting: str = "") -> str:
 def _leave(visitor: Visitor | None) -> None:
     if visitor is not None:
         visitor.close()
+
+
+def _site(_studio: Door) -> dict[str, object]:
+    runs = recorded_runs()
+    choices = [
+        (run.name, run.title, present.recorded_line(run.name, run.title, run.name)) for run in runs
+    ]
+    return {"choices": choices, "words": {}}
+
+
+TAB = Tab("play", words.TAB_PLAY, create_play, _site)

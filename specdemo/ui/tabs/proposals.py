@@ -32,7 +32,7 @@ from specdemo.ui.run_tab import (
     whose,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.view import RUNS, Tab, mounted
 
 words = strings("proposals")
 
@@ -88,13 +88,11 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
 
     def renewed(self, visitor: ProposalVisitor | None) -> ProposalVisitor:
-        """Return the visitor with a new task."""
         visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
         visitor.task = visitor.task.replace()
         return visitor
 
     def opening(self, visitor: ProposalVisitor, waiting: str, *asked: Any) -> str:
-        """Return the value of the view until the text starts."""
         return self.view(phase="writing", waiting=waiting)
 
     def write(
@@ -104,7 +102,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         system: str | None,
         values: Mapping[str, Any],
     ) -> Iterator[object]:
-        """The target writes the text. values: settings by name. yields: value of the view"""
+        """Let the target write the text. values: settings by name. yields: value of the view"""
         visitor.text = None
         shown = _Shown(self, visitor, "writing")
         work = self._write(shown, prompt or "", system or "", values)
@@ -113,7 +111,6 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     def _write(
         self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
     ) -> Generator[None, None, None]:
-        """Let the target write."""
         visitor, settings = shown.visitor, asked_settings(values, self.studio.settings)
         prompt, system = asked_text(prompt), asked_system(system)
         text = visitor.comparison.write(
@@ -198,7 +195,6 @@ class _Shown:
         self.rows: list[dict[str, object]] = []
 
     def value(self) -> str:
-        """Value of the view."""
         text, studio = self.visitor.text, self.handlers.studio
         info = studio.target if studio.ready else None
         return self.handlers.view(
@@ -305,3 +301,14 @@ def create_proposals(studio: Door) -> None:
 def _leave(visitor: ProposalVisitor | None) -> None:
     if visitor is not None:
         visitor.leave()
+
+
+def _site(studio: Door) -> dict[str, object] | None:
+    handlers = ProposalHandlers(studio)
+    choices = [
+        (str(index), title, handlers.recording(index)) for title, index in handlers.choices()
+    ]
+    return {"choices": choices, "words": words.WORDS} if choices else None
+
+
+TAB = Tab("proposals", page.TAB_PROPOSALS, create_proposals, _site)
