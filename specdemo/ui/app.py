@@ -7,14 +7,14 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import words
 from specdemo.ui.checks import Page
 from specdemo.ui.endpoint import create_endpoint
 from specdemo.ui.header import create_dialogs, create_header, create_replay_note, script
 from specdemo.ui.links import follow
 from specdemo.ui.model import ModelHandlers, wire_model_menu
-from specdemo.ui.run_tab import QUICK, whose
+from specdemo.ui.run_tab import QUICK, current_session_id
 from specdemo.ui.serving import launch_options
 from specdemo.ui.tabs.batch import create_batch
 from specdemo.ui.tabs.lab import create_lab
@@ -30,7 +30,7 @@ LOADING_SECONDS = 0.5  # between two looks at how far the model is
 QUEUE_SECONDS = 0.02  # between two looks of Gradio at its queue
 
 
-def create_app(studio: Door) -> gr.Blocks:
+def create_app(studio: EngineClient) -> gr.Blocks:
     """The page of a studio; nothing is loaded yet."""
     demo: Page
     with Page(studio.settings, title=words.TITLE, analytics_enabled=False, fill_width=True) as demo:
@@ -94,7 +94,7 @@ def create_app(studio: Door) -> gr.Blocks:
             **QUICK,
         ).then(*refreshed, **QUICK).then(None, None, None, js=script("applied"))
         create_endpoint(demo, studio)
-        demo.unload(lambda: studio.leave(whose()))
+        demo.unload(lambda: studio.leave(current_session_id()))
     waiting = studio.settings.waiting_visitors
     demo.queue(api_open=False, max_size=waiting, default_concurrency_limit=4)
     # Gradio looks a thousand times a second whether there is something to do: a tenth of a core, and a pass that waits.

@@ -13,7 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
 from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
-from specdemo.session.door import Door, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.run_tab import QUICK, Task, stream
 from specdemo.ui.settings_panel import OPTIONS
@@ -58,7 +58,7 @@ class ModelMenu:
         return [self.pair, self.drafter, self.note, self.load, self.question]
 
 
-def create_model_menu(studio: Door) -> ModelMenu | None:
+def create_model_menu(studio: EngineClient) -> ModelMenu | None:
     """The models and the target's precision, folded away; None where visitors may not load another."""
     if studio.settings.allow_model_switch == "off":
         return None
@@ -124,7 +124,7 @@ def wire_model_menu(
 class ModelHandlers:
     """Handlers bound to one studio: what it can do now."""
 
-    def __init__(self, studio: Door) -> None:
+    def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
 
     def status(self) -> str:
@@ -327,7 +327,7 @@ class ModelHandlers:
         return present.training_card(method, self.studio.card(method.name))
 
 
-def _any_model(studio: Door) -> bool:
+def _any_model(studio: EngineClient) -> bool:
     """Whether files and hub names may be loaded: where the operator says so, and nobody else reaches the page."""
     return studio.settings.allow_model_switch == "any" and not studio.settings.public
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import gradio as gr
 
 from specdemo.config.strings import strings
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import words
 from specdemo.ui.view import RUNS, mounted
 
 WORDS = strings("lessons").WORDS
 
 
-def create_lessons(studio: Door) -> gr.HTML:
+def create_lessons(studio: EngineClient) -> gr.HTML:
     """The tab's component; called inside its tab. All of it happens in the browser."""
     value = lessons_value(RUNS, live=not studio.replay_only)
     return mounted(

@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.config.paths import ASSETS
 from specdemo.config.strings import strings
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import words
 from specdemo.ui.run_tab import QUICK
 from specdemo.ui.view import RUNS, audit_view, card_view, mounted
@@ -32,7 +32,7 @@ class Methods:
     card: gr.HTML
 
 
-def create_methods(studio: Door) -> Methods:
+def create_methods(studio: EngineClient) -> Methods:
     """The tab's components; called inside its tab."""
     gr.Markdown(words.METHODS_LEAD, elem_classes="sd-lead")
     table = mounted(
@@ -56,7 +56,7 @@ def methods_words() -> dict[str, object]:
     return {**WORDS, "lossy": words.LOSSY}
 
 
-def methods_value(studio: Door, folder: Path) -> str:
+def methods_value(studio: EngineClient, folder: Path) -> str:
     """What the table shows: every method, whether it is there, and its recorded runs; whether there is a model.
 
     A run names the target that it was recorded on; targets are listed largest first.
@@ -95,7 +95,7 @@ def _plain_settings(settings: Mapping[str, Any]) -> bool:
     return not settings.get("sampling") and settings.get("policy", "cost") == "cost"
 
 
-def last_audit(studio: Door, folder: Path = RECORDED_AUDITS) -> str:
+def last_audit(studio: EngineClient, folder: Path = RECORDED_AUDITS) -> str:
     """Value of the view of the last audit: this machine's, else the recorded one, which says so, where there is one."""
     found = studio.last_audit()
     if found is None:

@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
-from specdemo.session.door import Chat, Door
+from specdemo.session.door import Chat, EngineClient
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunStarted
 from specdemo.trace.metrics import output_text
@@ -29,7 +29,7 @@ from specdemo.ui.run_tab import (
     Lines,
     RunTab,
     Task,
-    whose,
+    current_session_id,
 )
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
 from specdemo.ui.view import create_runs, opening_line, recorded_runs, run_view
@@ -72,7 +72,7 @@ class PlayHandlers(RunTab[Visitor]):
     def arrive(self) -> Visitor:
         """The page was opened."""
         self.studio.start()
-        return Visitor(self.studio.open(whose()))
+        return Visitor(self.studio.open(current_session_id()))
 
     def play(self, visitor: Visitor | None, name: str) -> str:
         """A recorded run was chosen; it replaces a live one that still goes on. returns: stream"""
@@ -85,7 +85,7 @@ class PlayHandlers(RunTab[Visitor]):
 
     def renewed(self, visitor: Visitor | None) -> Visitor:
         """Return the visitor with a new task; one who has just come gets a conversation."""
-        visitor = visitor or Visitor(self.studio.open(whose()))
+        visitor = visitor or Visitor(self.studio.open(current_session_id()))
         visitor.task = visitor.task.replace()
         return visitor
 
@@ -139,7 +139,7 @@ class PlayHandlers(RunTab[Visitor]):
 
     def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
         """Clear was pressed. returns: visitor, empty stream, empty prompt"""
-        visitor = visitor or Visitor(self.studio.open(whose()))
+        visitor = visitor or Visitor(self.studio.open(current_session_id()))
         visitor.task.replace()
         visitor.conversation.reset()
         visitor.turns = []
@@ -152,7 +152,7 @@ class PlayHandlers(RunTab[Visitor]):
         gr.Info(words.FORGOTTEN)
 
 
-def create_play(studio: Door) -> Play:
+def create_play(studio: EngineClient) -> Play:
     """The tab's components and what they do. Called inside its tab."""
     handlers = PlayHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)

@@ -15,7 +15,7 @@ import gradio as gr
 from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.session.work.proposals import ANSWER, Comparison, Guess, Text
 from specdemo.session.work.race import recorded_together
 from specdemo.trace.codec import encode
@@ -29,7 +29,7 @@ from specdemo.ui.run_tab import (
     Task,
     create_ask,
     create_recorded,
-    whose,
+    current_session_id,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
 from specdemo.ui.view import RUNS, mounted
@@ -59,7 +59,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
 
     words = words
 
-    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
+    def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         self.recorded = [runs for runs in recorded_together(folder) if len(runs) > 1]
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
@@ -89,7 +89,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
 
     def renewed(self, visitor: ProposalVisitor | None) -> ProposalVisitor:
         """Return the visitor with a new task."""
-        visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
+        visitor = visitor or ProposalVisitor(Comparison(self.studio, current_session_id()))
         visitor.task = visitor.task.replace()
         return visitor
 
@@ -254,7 +254,7 @@ def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
     }
 
 
-def create_proposals(studio: Door) -> None:
+def create_proposals(studio: EngineClient) -> None:
     """The tab's components and what they do. Called inside its tab."""
     handlers = ProposalHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)

@@ -15,7 +15,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.session.work.race import LEAST, MOST, RecordedRace, recorded_races, run_race
 from specdemo.trace.codec import encode
 from specdemo.ui import present
@@ -57,7 +57,7 @@ class RaceHandlers(RunTab[Task]):
 
     words = words
 
-    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
+    def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         self.recorded = recorded_races(folder)
 
@@ -140,7 +140,7 @@ def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettin
     ]
 
 
-def create_race(studio: Door) -> list[Any]:
+def create_race(studio: EngineClient) -> list[Any]:
     """The tab's components and what they do; called inside its tab. returns: what `against_plain` sets"""
     handlers = RaceHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
