@@ -23,7 +23,7 @@ from specdemo.session.studio import Studio
 from specdemo.session.work.judges import GreedyAudit, SamplingAudit, judge_greedy, judge_sampling
 
 LEVEL = 0.01  # probability that one audit finds a fault in a correct program
-TESTS = 3  # of each method and condition
+TESTS = 3  # statistical tests per method and condition
 FILE = "audit.json"
 CONDITIONS = {
     "temperature 1": Sampling(temperature=1.0),
@@ -56,7 +56,7 @@ class MethodAudit:
 
     @property
     def verdict(self) -> str:
-        """One of: held, did not hold, lossy by design, not available, broke."""
+        """The verdict: held, did not hold, lossy by design, not available, broke."""
         if not self.available:
             return "not available"
         if self.problem or self.greedy is None:
@@ -196,7 +196,7 @@ def run_audit(
 
 
 def save_last(found: AuditResult, cache_dir: Path) -> None:
-    """Save a result as the last one; the file is replaced at once, so that no reader sees half of it."""
+    """Save a result as the last one; the file is replaced as a whole, so that readers never see half of it."""
     cache_dir.mkdir(parents=True, exist_ok=True)
     part = cache_dir / f"{FILE}.{os.getpid()}.part"
     part.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Two bounds that lanes are compared with: the oracle of lookahead policies (modelled), and the floor that memory sets."""
+"""Two bounds for comparison: the oracle of lookahead policies (modelled), and the floor that memory bandwidth sets."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CONSTANT = ":constant:"
-BUFFER_BYTES = 1 << 29  # far more than any cache holds
-READS = 4  # of the buffer, of which the fastest counts
+BUFFER_BYTES = 1 << 29  # bytes, far more than any cache
+READS = 4  # timed reads of the buffer; the fastest counts
 
 
 class Oracle:
-    """The speed of a policy that knows how many draft tokens will be accepted. It is modelled, never run.
+    """Modelled speed of a policy that drafts exactly the tokens that will be accepted. It is never run.
 
-    The oracle follows the lane of the longest constant lookahead: at each step it drafts only what was accepted
+    The oracle follows the variant of the longest constant lookahead: at each step it drafts only the tokens accepted
     there, so its text is the same and no draft token is rejected. Costs are the measured profile, scaled by the
-    time of this prompt's plain steps. Where that lane's whole draft was accepted, a longer draft might have been
+    time of this prompt's plain steps. If that variant's whole draft was accepted, a longer draft might have been
     accepted too, so the bound is a little low.
     """
 
@@ -40,8 +40,8 @@ class Oracle:
         self._sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * 4)
 
     def add(self, task: str, results: Sequence[LaneResult]) -> None:
-        """Count one prompt. It has no effect without plain decoding and a lane of constant lookahead."""
-        # A name that goes on after the number has another verification, and so another text.
+        """Count one prompt. It has no effect without plain decoding and a variant of constant lookahead."""
+        # A name with more after the number has another verification, and therefore another text.
         constants = [one for one in results if one.name.partition(CONSTANT)[2].isdigit()]
         plain = next((result for result in results if result.name == PLAIN), None)
         if not constants or plain is None or not plain.metrics.steps:
@@ -56,8 +56,8 @@ class Oracle:
             scale * self.costs.verify_seconds(1 + count) + count * per_draft for count in accepted
         )
         sums = self._sums[task]
-        counted = (longest.metrics.new_tokens, seconds)
-        counted += (plain.metrics.new_tokens, plain.metrics.elapsed_seconds)
+        tokens, plain_metrics = longest.metrics.new_tokens, plain.metrics
+        counted = (tokens, seconds, plain_metrics.new_tokens, plain_metrics.elapsed_seconds)
         self._sums[task] = [total + value for total, value in zip(sums, counted, strict=True)]
 
     def speedup(self) -> float | None:
@@ -116,7 +116,7 @@ def pass_bytes(folder: Path, name: str, precision: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FloorLane:
-    """A lane that writes nothing and reports the least time for its tokens: each pass reads every weight once.
+    """A variant that writes nothing and reports the least time for its tokens: each pass reads every weight once.
 
     The bandwidth is measured at each prompt, so that the floor follows the load of the machine.
     within: runs a function in the thread that computes, see `engine.runner`
@@ -128,7 +128,7 @@ class FloorLane:
     within: Callable[[Callable[[], float]], float]
 
     def open(self) -> FloorLane:
-        """Return the lane itself, which has no state."""
+        """Return the variant itself, which has no state."""
         return self
 
     def answer(self, _prompt: str) -> LaneResult:

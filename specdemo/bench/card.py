@@ -1,7 +1,7 @@
 """Measure a machine with a pair of models within minutes, above all a graphics card.
 
-Passes by their rows, whether outputs stay the same, speed and memory. A part that cannot be measured, or for which there is no
-time, is replaced by a sentence that says why.
+Passes by their rows, whether outputs stay the same, speed and memory. Each missing part is
+explained by a sentence.
 """
 
 from __future__ import annotations
@@ -40,18 +40,20 @@ if TYPE_CHECKING:
     from specdemo.models.pair import LoadedPair
     from specdemo.session.studio import Studio
 
-ROWS = tuple(range(1, 18))  # of the ladder
-ROUNDS = 15  # of passes, at most, beside the one that warms up
-FEWEST = 3  # rounds that must fit, else a way is left out
+ROWS = tuple(range(1, 18))  # row counts of the timed passes
+ROUNDS = 15  # timed passes, at most, after a warm-up
+FEWEST = 3  # rounds that must fit, else a backend is left out
 DRAFT_STEPS = 40
 GROUPS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
 TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
-PASSES_A_TOKEN = 4.0  # of such a text, which is written once and read again in each of GROUPS
-SHORTEST = 16  # tokens: less of a text tells nothing
+PASSES_A_TOKEN = (
+    4.0  # passes per token of a text: it is written once and read again in each of GROUPS
+)
+SHORTEST = 16  # tokens, below which a text is too short to compare
 LANES = ("ngram", "draft_model", "auto")
-EXACT = "exact mode"  # a lane beside these, where the pair has it
-ANSWER = 128  # new tokens of a lane's answer
-FIRST = ("code", "question", "edit", "story")  # tasks: there may be no time for others
+EXACT = "exact mode"  # one more variant, if the pair has an exact mode
+ANSWER = 128  # new tokens of an answer
+FIRST = ("code", "question", "edit", "story")  # tasks that are measured first
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ Part = Callable[[float], None]  # measures until then, by `time.monotonic`, and 
 def measure_pair(
     studio: Studio, items: Sequence[Item], seconds: float, report: ProgressCallback = silent
 ) -> PairFindings:
-    """Measure the loaded pair for so many seconds, the most important parts first: each may take a share of what is left."""
+    """Measure the loaded pair, the most important parts first: each may use a fraction of the remaining time."""
     pair, ends = studio.pair, time.monotonic() + seconds
     draft = asdict(pair.draft_info) if pair.draft_info else None
     found = PairFindings(asdict(pair.target.info), draft, asdict(pair.costs))
@@ -138,7 +140,7 @@ def measure_pair(
 
 
 def ways(pair: LoadedPair) -> dict[str, Decoder]:
-    """The ways that a target's passes can go on its device: its own first, transformers' last."""
+    """Return the backends of a target's passes on its device: its own first, transformers' last."""
     from specdemo.models.decoders.compiled import CompiledDecoder
     from specdemo.models.decoders.graphs import GraphDecoder
     from specdemo.models.decoders.lean import LeanDecoder
@@ -155,7 +157,7 @@ def ways(pair: LoadedPair) -> dict[str, Decoder]:
 
 
 def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
-    """Passes over each of ROWS, the ways in turn, up and down; the first round of each way warms up."""
+    """Time passes over each of ROWS, the backends in turn, up and down; the first round of each warms up."""
     targets, why = dict[str, CachedModel](), "There was no time for it: a pass takes {:.0f} ms."
     for way, decoder in ways(pair).items():
         target = CachedModel(decoder)
@@ -189,7 +191,7 @@ def _no_graphs(pair: LoadedPair) -> str:
 
 
 def _pass_seconds(target: CachedModel, rows: int) -> float:
-    """A pass that is forgotten."""
+    """Time one pass without keeping its tokens."""
     guess = Proposal.chain([0] * (rows - 1))
     begun = time.perf_counter()
     float(target.forward(0, guess).logits[0, 0])  # sync: a GPU has computed it by now
@@ -197,7 +199,7 @@ def _pass_seconds(target: CachedModel, rows: int) -> float:
 
 
 def _draft_step(pair: LoadedPair, found: PairFindings, _until: float) -> None:
-    """One token after the other, as a draft model reads them."""
+    """Time single tokens of the draft model."""
     if pair.open_draft is None:
         raise UserError("bench.no_draft", why=pair.no_draft_why)
     draft = pair.open_draft()
@@ -226,7 +228,10 @@ def _same_words(items: Sequence[Item], pair: LoadedPair, found: PairFindings, un
 
 
 def tokens_within(most: int, until: float, each: float) -> int:
-    """How many tokens there is time for, at most so many. each: seconds. Raises UserError for a text that is too short."""
+    """Return the number of tokens that fit into the time, at most `most`. each: seconds
+
+    Raises UserError if there is no time for SHORTEST tokens.
+    """
     tokens = min(most, int((until - time.monotonic()) / each))
     if tokens < SHORTEST:
         raise UserError("bench.too_slow", milliseconds=f"{1000.0 * each:.0f}")
@@ -255,7 +260,7 @@ def same_words(
 
 
 def compare(rows: int, alone: Tensor, together: Tensor) -> Sameness:
-    """Logits of the same tokens, (tokens, V) each, by passes of one row and of several."""
+    """Compare logits of the same tokens, (tokens, V) each, from passes of one row and of several."""
     best = alone.topk(2, dim=1)
     theirs = together.argmax(dim=1)
     word = best.indices[:, 0] == theirs
@@ -272,7 +277,7 @@ def compare(rows: int, alone: Tensor, together: Tensor) -> Sameness:
 
 
 def _together(several: Sequence[Sameness]) -> Sameness:
-    """Several texts as one."""
+    """Add up the comparisons of several texts."""
     return Sameness(
         several[0].rows,
         sum(one.tokens for one in several),
@@ -285,12 +290,12 @@ def _together(several: Sequence[Sameness]) -> Sameness:
 
 
 def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: float) -> None:
-    """Plain decoding and each of LANES on first turns in turn, until the time is over; greedy."""
+    """Run plain decoding and the methods of LANES greedily on first turns until the time is over."""
     methods = {method.name: method for method in studio.methods()}
     missing = {name: methods[name].why_not for name in LANES if not methods[name].available}
     found.left_out |= missing
     names = [PLAIN, *(name for name in LANES if name not in missing)]
-    # The words that warm up, and the first prompt: plain decoding bounds what a lane takes.
+    # One warm-up and the first prompt; plain decoding bounds the time of each variant.
     each = 2 * len(names) * studio.pair.costs.verify_seconds(1)
     usual = RunSettings(max_new_tokens=tokens_within(ANSWER, until, each), memory=False)
     lanes: dict[str, Lane] = {
@@ -315,7 +320,7 @@ def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: fl
 
 
 def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
-    """Bytes of a graphics card: after all that was measured, most at a moment, and what torch keeps for itself."""
+    """Read the memory of a graphics card: allocated after all measurements, peak, and reserved by torch."""
     import torch
 
     device = pair.target.device
@@ -355,7 +360,7 @@ RATES = (
     "before the first difference; tie margin: the difference in probability of the two tokens there, a median.",
 )
 MEMORY = ("Memory", "Megabytes of the graphics card after these measurements.")
-MISSING = ("Not measured", "Parts that were not measured, and why.")
+MISSING = ("Not measured", "Parts that were not measured, with reasons.")
 
 
 def card_result(
@@ -430,7 +435,7 @@ def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
 
 
 def _passes_table(name: str, ladders: Sequence[PassTimes]) -> Table:
-    """Return a line for each number of rows: for each backend, the pass and what its last row added."""
+    """Return a line for each number of rows: for each backend, the milliseconds of the pass and of its last row."""
     columns, rows = ["target", "rows"], [[name, str(count)] for count in ROWS]
     for ladder in ladders:
         columns += [f"{ladder.way}, ms", "more"]

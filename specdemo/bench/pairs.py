@@ -15,7 +15,7 @@ from specdemo.session.studio import Studio
 
 AUTO = "auto"
 SINGLES = ("ngram", "draft_model", "feature")
-CHAIN_TOKENS = 4  # drafted by the lanes of constant lookahead
+CHAIN_TOKENS = 4  # draft tokens per step of the variants with constant lookahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class PairResult:
     rows: list[Row]
 
     def row(self, lane: str, task: str = MEAN) -> Row:
-        """Return the row of a lane."""
+        """Return one row."""
         return next(row for row in self.rows if (row["lane"], row["task"]) == (lane, task))
 
     @property
     def lanes(self) -> list[str]:
-        """All lanes but plain decoding."""
+        """All variants but plain decoding."""
         return [row["lane"] for row in means(self.rows) if row["lane"] != PLAIN]
 
     @property
@@ -53,7 +53,7 @@ class PairResult:
         ]  # fmt: skip
 
     def draft_rows(self) -> list[list[str]]:
-        """Return the acceptance and the cost of drafting of each lane."""
+        """Return the acceptance and the cost of drafting of each variant."""
         one_pass = self.row(PLAIN)["verify_ms_per_step"]
         lines = []
         for row in map(self.row, self.lanes):
@@ -64,7 +64,7 @@ class PairResult:
         return lines
 
     def task_rows(self) -> list[list[str]]:
-        """Return the speedup of each lane on each task."""
+        """Return the speedup of each variant on each task."""
         return [
             [
                 self.target,
@@ -93,7 +93,7 @@ def compare_methods(
     listen: Callable[[str], None],
     progress: ProgressCallback = silent,
 ) -> PairResult:
-    """Run the lanes that this pair has. tokens: of each answer; listen: see `run.Bench`"""
+    """Run the variants that this pair has. tokens: of each answer; listen: see `run.Bench`"""
     available = {method.name for method in studio.methods() if method.available}
     singles = [lane for lane in SINGLES if lane in available]
     chains = [f"{lane}:constant:{CHAIN_TOKENS}" for lane in singles if lane != SINGLES[0]]

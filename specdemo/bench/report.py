@@ -11,7 +11,10 @@ from specdemo.bench.results import MEAN, Result, Row, Table, means
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-INK, GRID = "#7d8590", "rgba(125, 133, 144, 0.28)"  # of charts, readable on light and dark
+INK, GRID = (
+    "#7d8590",
+    "rgba(125, 133, 144, 0.28)",
+)  # colours of charts, readable on light and dark pages
 LONG_CELL = 60  # characters, from which a cell may break
 NUMBERS = ("", *"0123456789+-")  # first characters of cells that are aligned to the right
 LOG_FACTOR = 5.0  # between the slowest and the fastest line, from which the axis is logarithmic
@@ -108,7 +111,7 @@ def page(result: Result, charts: Sequence[Figure]) -> str:
 
 
 def speedups(rows: Sequence[Row]) -> Figure:
-    """Return grouped bars: speedup over plain decoding by task, a colour for each lane; whiskers are quartiles."""
+    """Return grouped bars: speedup over plain decoding by task, a colour per variant; whiskers are quartiles."""
     from plotly.graph_objects import Bar, Figure
 
     figure = Figure(layout=_layout("Speedup by task", "task", "times plain decoding"))
@@ -171,7 +174,7 @@ def pass_costs(
 
 
 def time_split(rows: Sequence[Row]) -> Figure:
-    """Return stacked bars: fractions of the time of each lane that reports them."""
+    """Return stacked bars: fractions of the time of each variant that reports them."""
     from plotly.graph_objects import Bar, Figure
 
     shown = [row for row in means(rows) if row["verify_share"]]

@@ -1,4 +1,4 @@
-"""One result for every benchmark: sums of what each lane did by task, and the tables that reports show."""
+"""One result for every benchmark: sums by variant and task, and the tables of reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specdemo.session.loaded import machine_name
 from specdemo.session.work.judges import same_prefix
 from specdemo.trace.metrics import Metrics, calibration_error, together
 
-Row = dict[str, Any]  # values of one lane on one task, see `LaneTotals.rows`
+Row = dict[str, Any]  # values of one variant on one task, see `LaneTotals.rows`
 POSITIONS = (1, 2, 3, 4, 5)  # positions in a draft that are reported
 MEAN = "mean"  # in the column of tasks: the mean over all of them
 
@@ -37,7 +37,7 @@ class Table:
 class Result:
     """The outcome of one benchmark: its JSON file, the terminal and the HTML page show the same tables.
 
-    facts: what was measured, by name; notes: what to read with care; values: the numbers behind the tables
+    facts: descriptions of the measurement, by name; notes: remarks on the figures; values: the numbers behind the tables
     """
 
     title: str
@@ -55,7 +55,8 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; the keys of `values` are next to the result's own."""
         data = asdict(self)
-        return data | data.pop("values")
+        values: dict[str, Any] = data.pop("values")
+        return data | values
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Result:
@@ -69,7 +70,7 @@ class Result:
 
 @dataclass(slots=True)
 class Totals:
-    """Sums of what one lane did on one task.
+    """Sums over the runs of one variant on one task.
 
     same_tokens: tokens before each output first differs from plain decoding's
     margins: at each such position, the gap between the target's probabilities of the two tokens
@@ -94,7 +95,7 @@ class Totals:
             tokens + result.metrics.new_tokens,
             seconds + result.metrics.elapsed_seconds,
         )
-        if not result.ids:  # a computed lane has no output to compare
+        if not result.ids:  # a computed variant has no output to compare
             return
         self.outputs += 1
         self.same_outputs += result.ids == plain.ids
@@ -141,7 +142,7 @@ class Totals:
 
 
 def add_metrics(one: Metrics, other: Metrics) -> Metrics:
-    """Return the metrics of two runs together."""
+    """Return the sums of two runs' metrics."""
     sums = {
         part.name: getattr(one, part.name) + getattr(other, part.name)
         for part in fields(Metrics)
@@ -154,7 +155,7 @@ def add_metrics(one: Metrics, other: Metrics) -> Metrics:
 
 @dataclass(slots=True)
 class LaneTotals:
-    """Totals by task and lane; `plain` is the lane that the others are compared with."""
+    """Totals by task and variant; `plain` is the variant that the others are compared with."""
 
     plain: str
     totals: dict[str, dict[str, Totals]] = field(
@@ -169,12 +170,12 @@ class LaneTotals:
             self.totals[task][result.name].add(result, plain, repetition)
 
     def drop(self, lane: str) -> None:
-        """Remove a lane that broke: it answered other prompts than the rest."""
+        """Remove a variant that failed: it answered fewer prompts than the rest."""
         for lanes in self.totals.values():
             lanes.pop(lane, None)
 
     def ratios(self, lane: str, other: str, task: str) -> dict[int, float]:
-        """Return the tokens per second of one lane over another's on a task, by repetition."""
+        """Return the tokens per second of one variant over another's on a task, by repetition."""
         mine, theirs = (self.totals[task][name].rates for name in (lane, other))
         return {number: rate / theirs[number] for number, rate in mine.items() if number in theirs}
 
@@ -188,15 +189,15 @@ class LaneTotals:
 
     @property
     def lanes(self) -> list[str]:
-        """Lane names in order."""
+        """Names in order."""
         return list(next(iter(self.totals.values()))) if self.totals else []
 
     def rows(self) -> list[Row]:
-        """Return a row for each task and lane, then the mean over tasks for each lane.
+        """Return a row for each task and variant, then the mean over tasks for each variant.
 
         Rates and speedups are medians over repetitions of the suite, `speedup_quartiles` their spread. `survival_error` is
-        the expected calibration error of the chances of acceptance that a lane predicted; the mean row has that of all tasks
-        together.
+        the expected calibration error of the predicted probabilities of acceptance; the mean row has the one over all
+        tasks.
         """
         rows: list[Row] = [
             {"task": task, "lane": lane}
@@ -211,8 +212,8 @@ class LaneTotals:
             for key in of_lane[0]:
                 values = [row[key] for row in of_lane if isinstance(row[key], int | float)]
                 summary.setdefault(key, mean(values) if values else None)
-            chances = (lanes[lane].metrics.survivals for lanes in self.totals.values())
-            summary["survival_error"] = calibration_error(reduce(together, chances))
+            sums = reduce(add_metrics, (lanes[lane].metrics for lanes in self.totals.values()))
+            summary["survival_error"] = calibration_error(sums.survivals)
             rows.append(summary | _spread(self.mean_ratios(lane, self.plain)))
         return rows
 
@@ -280,7 +281,7 @@ def summary_table(
     memory_mb: Mapping[str, float],
     training_minutes: Mapping[str, float] | None = None,
 ) -> Table:
-    """Return a row for each lane: its mean over tasks, its worst task, and what its method needs.
+    """Return a row for each variant: its mean over tasks, its worst task, memory and training time.
 
     memory_mb: besides the target's, by method; training_minutes: by method with trained weights
     """
@@ -300,8 +301,8 @@ def summary_table(
 def positions_table(rows: Sequence[Row]) -> Table:
     """Return the acceptance rate of tested draft tokens by their position in the draft, means over tasks.
 
-    A row for each lane that drafted; the chance to reach a position is the product up to it. The last column
-    is the calibration error of the forecasts of these chances.
+    The table has a row for each variant that drafted; the probability to reach a position is the product up to it.
+    The last column is the calibration error of the predicted probabilities.
     """
     keys = [f"accept_{position}" for position in POSITIONS]
     body = []
@@ -315,7 +316,7 @@ def positions_table(rows: Sequence[Row]) -> Table:
 
 
 def against_table(totals: LaneTotals, peers: Sequence[str]) -> Table:
-    """Return the tokens per second of the own lanes over each peer's: means over tasks, medians over repetitions."""
+    """Return the tokens per second of the own variants over each peer's: means over tasks, medians over repetitions."""
     others = [peer for peer in peers if peer in totals.lanes]
     body = []
     for lane in [lane for lane in totals.lanes if lane not in others] if others else []:
@@ -325,7 +326,7 @@ def against_table(totals: LaneTotals, peers: Sequence[str]) -> Table:
 
 
 def tasks_table(rows: Sequence[Row], plain: str) -> Table:
-    """Return the speedup of each lane over plain decoding on each task, the fastest lane first."""
+    """Return the speedup of each variant over plain decoding on each task, the fastest variant first."""
     tasks = list(dict.fromkeys(row["task"] for row in rows if row["task"] != MEAN))
     cells = {(row["lane"], row["task"]): cell(row, "speedup") for row in rows}
     body = []

@@ -1,4 +1,4 @@
-"""The bench: lanes and peers on a suite of prompts, in turn and repeated."""
+"""The bench: variants and peers on a suite of prompts, in turn and repeated."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What is compared, and how often.
+    """Options of a bench.
 
-    lanes: as `lanes.expand` reads them; repeat: runs of the whole suite; first_turns: leave the later turns out
-    concurrent: each count of conversations at once that is measured; traces: folder for every run's trace
+    lanes: names for `variants.expand`; repeat: runs of the whole suite; first_turns: leave the later turns out
+    concurrent: numbers of conversations at the same time; traces: folder for the trace of every run
     suite: file of the items
     """
 
@@ -83,8 +83,8 @@ class BenchOptions:
 class Bench:
     """The state of a bench.
 
-    notes: on lanes and prompts that are not counted, and on what to read with care; `listen` gets each at once
-    values: what was compared on what
+    notes: on variants and prompts that are not counted, and other remarks; `listen` is called with each
+    values: descriptions of the models, the suite and the settings
     """
 
     options: BenchOptions
@@ -101,11 +101,11 @@ class Bench:
         self.listen(sentence)
 
     def leave_out(self, name: str, why: str) -> None:
-        """Note that a lane or a prompt is not counted."""
+        """Note that a variant or a prompt is not counted."""
         self.note(f"{name} is left out: {why}")
 
     def lose(self, lane: str, why: str) -> None:
-        """Leave out a lane that broke, with all its results so far."""
+        """Leave out a variant that failed, with all its results."""
         self.totals.drop(lane)
         self.leave_out(lane, why)
 
@@ -176,9 +176,9 @@ def run_bench(
     listen: Listen,
     progress: ProgressCallback = silent,
 ) -> Bench:
-    """Run every lane on every prompt, one at a time.
+    """Run every variant on every prompt, one at a time.
 
-    settings_of: the settings that one of our lanes' names stands for; listen: see `Bench`
+    settings_of: returns the settings of one of our variants by its name; listen: see `Bench`
     """
     if options.repeat < 1 or min(options.concurrent, default=1) < 1:
         raise UserError("bench.no_repetition")
@@ -205,7 +205,7 @@ def run_bench(
 
 
 def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
-    """Whether a lane may draft from the shipped datastore, which was made for the bundled prompts."""
+    """Return whether a variant may draft from the shipped datastore, which was built for the bundled prompts."""
     copies = any(one.method in COPYING for one in settings.values())
     return copies and studio.shipped.store is not None and studio.settings.store == "auto"
 
@@ -213,7 +213,7 @@ def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
 def _run_item(
     bench: Bench, lanes: dict[str, Lane], item: Item, repetition: int, number: int
 ) -> None:
-    """Count one conversation; from a prompt that a lane refuses on, it is left out for all of them."""
+    """Count one conversation. If a variant refuses a prompt, that prompt and the later turns are left out for all."""
     turns = item.turns[:1] if bench.options.first_turns else item.turns
     try:
         for turn, results in enumerate(run_lanes(lanes, turns, first=number, lost=bench.lose)):
@@ -228,15 +228,15 @@ def _run_item(
 def _opened(
     studio: Studio, settings: dict[str, RunSettings], bench: Bench, progress: ProgressCallback
 ) -> Iterator[dict[str, Lane]]:
-    """The lanes that can run here. Processes that were started are ended, whatever happens."""
+    """Open the variants that can run here. Processes that were started are always ended."""
     lanes: dict[str, Lane] = {}
     with tempfile.TemporaryDirectory(prefix="specdemo-bench-") as work:
         try:
             for name, wanted in settings.items():
                 progress(Progress("bench", None, f"starting {name}"))
                 try:
-                    # In the engine's thread: to write a peer's weights is to compute, and a second
-                    # team of threads in this process would slow every pass of ours.
+                    # In the engine's thread: writing a peer's weights computes, and a second team of threads
+                    # in this process would slow down all our passes.
                     lanes[name] = studio.runner.call(
                         partial(_open, studio, name, wanted, bench.options.system, Path(work))
                     )
@@ -271,7 +271,7 @@ def _throughput(
     settings: dict[str, RunSettings],
     count: int,
 ) -> list[Throughput]:
-    """Each of our lanes on first turns; a short suite is gone through again. Peers answer one at a time."""
+    """Measure each of our variants on first turns; a short suite is repeated. Peers answer one at a time."""
     prompts = list(islice(cycle(item.turns[0] for item in items), count))
     own = {name: wanted for name, wanted in settings.items() if is_own(name)}
     return measure_throughput(studio, own, prompts, repeat=options.repeat, system=options.system)
@@ -284,7 +284,7 @@ def _values(
     settings: dict[str, RunSettings],
     lanes: dict[str, Lane],
 ) -> dict[str, Any]:
-    """What was compared on what, as plain values."""
+    """Return the models, the suite and the settings as plain values."""
     pair, plain = studio.pair, settings[PLAIN]
     methods = studio.methods()
     ours = [wanted for name, wanted in settings.items() if is_own(name) and name != PLAIN]

@@ -19,7 +19,7 @@ from specdemo.session.studio import Studio
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Medians over repetitions of one lane. The wall clock includes reading the prompts.
+    """Medians over repetitions of one variant. The wall clock includes reading the prompts.
 
     conversations: how many ran at the same time
     in_turn, together: new tokens per second of all conversations
@@ -102,7 +102,7 @@ def _answer_together(
 
 
 def throughput_table(results: Sequence[Throughput]) -> Table:
-    """Return a row for each lane and number of conversations."""
+    """Return a row for each variant and number of conversations."""
     heads = ["conversations", "lane", "in turn, tokens/s", "together, tokens/s", "over in turn", "over plain together"]  # fmt: skip
     body = [
         [one.conversations, one.lane, f"{one.in_turn:.0f}", f"{one.together:.0f}",

@@ -133,7 +133,7 @@ def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
     else:
         known |= {"type": setting.kind, "choices": setting.choices or None}
         known |= {"metavar": {int: "N", float: "X"}.get(setting.kind, setting.name.upper())}
-    # The default is told here and set by `run_settings` and `AppSettings.from_environment`.
+    # The help shows the default; `run_settings` and `AppSettings.from_environment` set it.
     group.add_argument(setting.flag, help=_help(setting).replace("%", "%%"), default=None, **known)
     if setting.aliases:
         known["default"] = argparse.SUPPRESS
@@ -153,19 +153,19 @@ def _help(setting: Setting) -> str:
 
 
 def _plain(default: object) -> str:
-    """A default as a reader says it."""
+    """Return a default as help texts show it."""
     if isinstance(default, bool):
         return "on" if default else "off"
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def app_settings(options: argparse.Namespace) -> AppSettings:
-    """Settings of the program from options, then environment, then defaults. Raises UserError."""
+    """Return settings of the program from options, else environment, else defaults. Raises UserError."""
     return AppSettings.from_environment(**_given(options, AppSettings))
 
 
 def run_settings(options: argparse.Namespace, method: str | None = None) -> RunSettings:
-    """Settings of a run from options. method: in place of what the options say. Raises UserError."""
+    """Return the settings of a run. method: replaces the option. Raises UserError."""
     given = _given(options, RunSettings)
     if method is not None:
         given["method"] = method
@@ -183,7 +183,7 @@ def _given(options: argparse.Namespace, settings: type) -> dict[str, Any]:
 
 
 def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
-    """Settings of a lane written METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]]; what it leaves out comes from the options."""
+    """Return the settings of METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]]; missing parts come from the options."""
     method, _, rest = lane.partition(":")
     policy, _, rest = rest.partition(":")
     lookahead, _, verification = rest.partition(":")
@@ -199,7 +199,7 @@ def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
 
 
 def check_folders(*files: Path | None) -> None:
-    """Raises UserError for a file to be written that is a folder, or into a folder that is not there."""
+    """Raise UserError if an output file is a folder, or if its folder does not exist."""
     for path in filter(None, files):
         if path.is_dir():
             raise UserError("cli.path_is_folder", path=path)

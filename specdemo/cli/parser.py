@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parts = (error.message, error.unaffected, error.advice)
         print(*filter(None, parts), sep="\n", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:

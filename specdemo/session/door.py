@@ -21,8 +21,8 @@ from specdemo.session.meter import Meter
 from specdemo.trace.events import Event, ModelInfo
 
 if TYPE_CHECKING:
-    from specdemo.models.offers import Offer
-    from specdemo.models.outlook import Outlook
+    from specdemo.models.offers import Offer as Offer  # re-exported for the page
+    from specdemo.models.outlook import Outlook as Outlook
 
 Plain: TypeAlias = dict[str, Any]
 """A JSON object."""

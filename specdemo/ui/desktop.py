@@ -24,11 +24,11 @@ NO_WINDOW = (
 def open_window(
     url: str, title: str, wait: Callable[[], None], say: Callable[[str], object], kept: Path
 ) -> None:
-    """Show the page and return when its window is closed.
+    """Show the page in a window of its own and return when it is closed.
 
-    wait: blocks until the program is interrupted; used where no window can be watched
-    say: told in a sentence why there is no window of its own
-    kept: folder for what the page stores in its window, as the chosen language
+    wait: blocks until the program is interrupted; used if the page opens in a browser
+    say: called with a message if there is no window
+    kept: folder for data that the page stores, such as the chosen language
     """
     if not _has_screen():
         say(NO_SCREEN.format(url=url))
@@ -56,7 +56,7 @@ def _webview(url: str, title: str, kept: Path) -> bool:
 
     logging.getLogger("pywebview").setLevel(
         logging.CRITICAL
-    )  # it tells each library that it looks for in vain
+    )  # it logs every library that it fails to find
     if _is_root():
         os.environ.setdefault("QTWEBENGINE_DISABLE_SANDBOX", "1")
     webview.settings["ALLOW_DOWNLOADS"] = True  # saved runs

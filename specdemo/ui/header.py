@@ -48,7 +48,7 @@ _CALL = '(...values) => import(((window.gradio_config || {{}}).root || "") + "/"
 
 
 def create_dialog_buttons() -> gr.Button:
-    """The buttons of the header. returns: Share, which wants the controls' values"""
+    """Create the buttons of the header. returns: Share, whose click needs the controls' values"""
     share = gr.Button(teach.SHARE, size="sm", scale=0, elem_id="sd-share")
     present = gr.Button(teach.PRESENT, size="sm", scale=0, elem_id="sd-present")
     keys = gr.Button(teach.KEYS, size="sm", scale=0, elem_id="sd-keys")
@@ -58,9 +58,10 @@ def create_dialog_buttons() -> gr.Button:
 
 
 def create_dialogs(studio: EngineClient, share: gr.Button, fields: Mapping[str, Any]) -> gr.HTML:
-    """The dialogs and what a link does. fields: the controls that it holds, by their names in it
+    """Create the dialogs, and the component that follows links.
 
-    returns: what the script sends queries through, see `links.follow`
+    fields: the controls that a link contains, by their names in it
+    returns: the component through which the script sends queries, see `links.follow`
     """
 
     def reach(origin: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What all tabs share that run something: one task per visitor, the loop that streams its results, and the buttons."""
+"""Base of all tabs that run something: one task per visitor, the loop that streams its results, and common components."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
 from specdemo.ui.visits import begin_run, go_on
 
-LOADING_SECONDS = 0.5  # between two looks at whether the model is ready
+LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
 # Appends are joined: browsers lag on one update for each token, and each update takes a core from the pass.
 YIELD_SECONDS = 1 / 8
-VISITOR_SECONDS = 3600  # what a visitor has in `gr.State` is dropped so long after they left
-QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden"}  # answered at once
-# What runs on the engine: the line in front of it decides who goes on, and not Gradio.
+VISITOR_SECONDS = 3600  # seconds until the `gr.State` of a visitor who left is dropped
+QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden"}  # answered immediately
+# Events that use the engine: its queue decides on the order, not Gradio's.
 IN_LINE: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden"}
 
 
 def current_session_id() -> str:
-    """The visitor whose event is handled: the session of their page, or somebody new outside of a page."""
+    """Return the id of the current session; a new id outside of a page."""
     request = LocalContext.request.get(None)
     return getattr(request, "session_hash", None) or uuid.uuid4().hex
 
 
 @dataclass(slots=True)
 class Task:
-    """What a visitor asked for last in one part of the page. It is done, stopped or replaced by the next.
+    """Latest run of a visitor in one tab. It ends, is stopped, or is replaced by the next.
 
-    visitor: who waits in the line for it
-    cancel: ends the work within a step; set when the task is over, however it ended
-    replaced: another task shows its results there now, so this one shows nothing more
-    begun: its work is not done a second time
+    visitor: id for the queue
+    cancel: ends the work within a step; set when the task is over
+    replaced: another task shows its results in the same view, so this one shows nothing more
+    begun: its work was started and is not done a second time
     """
 
     visitor: str = field(default_factory=current_session_id)
@@ -49,17 +49,17 @@ class Task:
     begun: bool = False
 
     def begin(self) -> None:
-        """The work begins. Raises UserError for work that has begun before: nothing was asked for since."""
+        """Mark the task as started. Raises UserError if it was started before, since the visitor pressed no button."""
         if self.begun:
             raise UserError("page.not_begun")
         self.begun = True
 
     def stop(self) -> None:
-        """The work ends within a step, and what there is stays."""
+        """End the work within a step. Results so far remain."""
         self.cancel.set()
 
     def replace(self) -> Task:
-        """Stop this task and show nothing more of it. returns: the task that takes its place"""
+        """Stop this task and show nothing more of it. returns: the next task"""
         self.replaced = True
         self.cancel.set()
         return Task(self.visitor)
@@ -77,16 +77,16 @@ def leave(task: Task | None) -> None:
 
 
 class Shown(Protocol):
-    """What a task shows: it grows while the work goes on."""
+    """Results of a task, which grow while the work continues."""
 
     def value(self) -> object:
         """The value of the components as it is now."""
 
     def wait(self, sentence: str) -> None:
-        """Say where in the line the work is; it is empty when its turn has come."""
+        """Show the position in the queue; "" when the turn has come."""
 
     def fail(self, error: UserError) -> None:
-        """Add what went wrong."""
+        """Add an error."""
 
 
 class Lines:
@@ -96,24 +96,19 @@ class Lines:
         self._parts = [text]
 
     def add(self, *lines: str) -> None:
-        """Append lines, each with its line break."""
         self._parts += lines
 
     def restart(self, text: str) -> None:
-        """Begin anew with another text."""
         self._parts = [text]
 
     def value(self) -> str:
-        """The whole text."""
         self._parts = ["".join(self._parts)]
         return self._parts[0]
 
     def wait(self, sentence: str) -> None:
-        """Append where in the line the work is."""
         self.add(present.waiting_line(sentence or words.TURN))
 
     def fail(self, error: UserError) -> None:
-        """Append a notice."""
         self.add(present.notice_line(error))
 
 
@@ -129,18 +124,18 @@ def stream(
     seconds: float = YIELD_SECONDS,
     unexpected: Callable[[Exception], UserError] | None = None,
 ) -> Generator[object, None, None]:
-    """Wait for the model and for a turn, do the work, and show how it grows. It yields whenever there is more to show.
+    """Wait for the model and for a turn, do the work, and yield its growing results.
 
-    studio: waited for until its model is ready, it has failed or the task is stopped; None: no model is needed
-    kind: of the work, for the line in front of the engine; None for work that stands in it by itself
-    counts: whether it is one of the runs that a visitor may begin in a minute
-    waiting: shown while the model is loaded; None leaves the page as it is
-    seconds: at least so long between two values
-    unexpected: turns an error that is no UserError into one
-    yields: values of the components; the last one when the work has ended, unless the task was replaced
+    studio: waited for until its model is ready, has failed or the task is stopped; None: no model is needed
+    kind: of the work, for the queue of the engine; None for work that queues by itself
+    counts: whether it counts for the visitor's runs per minute
+    waiting: value while the model is loaded; None leaves the page unchanged
+    seconds: least time between two values
+    unexpected: turns an exception that is no UserError into one
+    yields: values of the components; the last one at the end, unless the task was replaced
 
-    Raises UserError for a task that has begun before.
-    Closing the generator, as Gradio does when the browser has gone, stops the task and closes the work.
+    Raises UserError for a task that was started before.
+    If the generator is closed, as by Gradio when the browser disconnects, the task is stopped and the work is closed.
     """
     with ExitStack() as ending:
         ending.enter_context(closing(work))
@@ -153,7 +148,7 @@ def stream(
                 if kind:
                     turn = studio.admission.turn(task.visitor, kind=kind, cancel=task.cancel)
                     yield from _stand(studio, ending.enter_context(turn), task, shown)
-                    ending.enter_context(closing(work))  # before somebody else gets the place
+                    ending.enter_context(closing(work))  # before the next visitor gets the slot
             if task.replaced:
                 yield gr.skip()
                 return
@@ -167,7 +162,7 @@ def stream(
         except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
             shown.fail((unexpected or unexpected_error)(error))
         finally:
-            task.stop()  # also when the browser has gone: whatever still runs must end
+            task.stop()  # also after the browser has disconnected: all work must end
     if not task.replaced:
         yield shown.value()
 
@@ -179,7 +174,7 @@ def _load(studio: EngineClient | None, task: Task, waiting: object) -> Iterator[
 
 
 def _stand(studio: EngineClient, turn: Turn, task: Task, shown: Shown) -> Iterator[object]:
-    """Stand in the line until the turn has come or the task is over. Raises UserError where the model is another then."""
+    """Wait in the queue for a turn, or until the task is over. Raises UserError if the model has changed."""
     told = ""
     for waiting in turn:
         sentence = present.place(waiting)
@@ -201,7 +196,7 @@ def unexpected_error(error: Exception) -> UserError:
 
 
 class Visitor(Protocol):
-    """What `gr.State` stores of a visitor in one tab: a task, or an object that has one."""
+    """State of a visitor in one tab, stored in `gr.State`: a task, or an object that has one."""
 
     @property
     def task(self) -> Task: ...
@@ -211,7 +206,7 @@ V = TypeVar("V", bound=Visitor)
 
 
 class RunTab(Generic[V]):
-    """Handlers of a tab that runs something, bound to one studio. What belongs to a visitor is in `gr.State`.
+    """Handlers of a tab that runs something, bound to one studio. State of visitors is in `gr.State`.
 
     words: with WAIT_TURN and WAIT_LOADING
     """
@@ -226,11 +221,11 @@ class RunTab(Generic[V]):
         raise NotImplementedError
 
     def opening(self, visitor: V, waiting: str, *asked: Any) -> object:
-        """Return what is shown until the run starts. waiting: what it waits for"""
+        """Return the view until the run starts. waiting: reason why it waits"""
         raise NotImplementedError
 
     def begin(self, visitor: V | None, *asked: Any) -> tuple[V, object]:
-        """Handle the button, at once. returns: visitor, and what is shown until the run starts"""
+        """Handle the button immediately. returns: visitor, and the view until the run starts"""
         visitor = self.renewed(visitor)
         if self.studio.replay_only:
             gr.Info(str(self.studio.replay_only), duration=None)
@@ -248,7 +243,7 @@ class RunTab(Generic[V]):
         yield from stream(self.studio, visitor.task, work, shown, **options)
 
     def stop(self, visitor: V | None) -> None:
-        """End the run within one step; what there is stays."""
+        """End the run within one step. Results so far remain."""
         if visitor is not None:
             visitor.task.stop()
 
@@ -257,7 +252,7 @@ class RunTab(Generic[V]):
         raise NotImplementedError
 
     def replay(self, visitor: V | None, index: int | None) -> object:
-        """Show a recording in place of what runs or waits. returns: value of the view"""
+        """Show a recording instead of a run that continues or waits. returns: value of the view"""
         if visitor is not None:
             visitor.task.replace()
         return gr.skip() if index is None else self.recording(index)

@@ -1,10 +1,11 @@
-"""How the page is served: the files that it loads, which of them first, its looks, and what must stay off."""
+"""Options of the server: files, preloads, first content, theme, health and metrics of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from html import escape
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from starlette.middleware import Middleware
@@ -15,7 +16,6 @@ from starlette.routing import Route
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
-from specdemo.models.doctor import installed
 from specdemo.session.meter import Meter
 from specdemo.trace.events import SPECULATIVE, Drafted, Event
 from specdemo.trace.replay import parse
@@ -27,9 +27,9 @@ from specdemo.ui.site import NOTEBOOK, lesson_package
 from specdemo.ui.theme import create_theme
 from specdemo.ui.view import RUNS, recorded_runs
 
-THREADS = 40  # of Gradio's own accord
+THREADS = 40  # Gradio's default
 
-# Scripts of what is seen first.
+# Scripts of the first view.
 OPENING = (
     *("page/language.js", "play/view.js", "play/runs.js"),
     *("page/status.js", "methods/note.js", "page/teach.js"),
@@ -37,14 +37,14 @@ OPENING = (
 
 
 def launch_options(studio: Watched | None = None) -> dict[str, object]:
-    """What Gradio takes at launch: looks, files, the empty player and what must stay off.
+    """Return Gradio's options at launch: theme, files, the empty player and disabled features.
 
-    studio: whose settings say who may come in; its health and figures are served too
+    studio: its settings restrict access; its health and metrics are served too
     Raises UserError for an MCP server without its package.
     """
     watched = monitor_routes(studio) if studio else []
     settings = studio.settings if studio else AppSettings()
-    if settings.mcp and not installed("mcp"):
+    if settings.mcp and find_spec("mcp") is None:
         raise UserError("cli.no_mcp")
     return {
         "theme": create_theme(),
@@ -75,15 +75,14 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
 
 
 def _threads(settings: AppSettings) -> int:
-    """Whoever runs or waits needs a thread at times, in two parts of the page too; the rest is for what is quick."""
+    """Return the number of threads: each run and each waiting visitor may need two, the rest is for quick events."""
     return THREADS + 2 * (settings.runs_at_once + settings.waiting_visitors)
 
 
 class Head:
-    """Middleware: the page arrives with its styles and its first words, and names the files that come next.
+    """Middleware: adds styles and first content to the page, and preload headers for the next files.
 
-    Gradio's own `head` is put in by its scripts, long after the first paint. A browser fetches what is named while
-    Gradio starts.
+    Gradio's own `head` is inserted by its scripts, long after the first paint. Browsers preload files while Gradio starts.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
@@ -106,7 +105,6 @@ class Head:
     async def __call__(
         self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
     ) -> None:
-        """One request of ASGI."""
         if scope["type"] != "http" or scope["path"] != "/":
             await self.app(scope, receive, send)
             return
@@ -154,7 +152,7 @@ def _package(language: str) -> bytes:
 
 
 def _notebook(_request: Request) -> Response:
-    """The notebook, where it is: a wheel does not hold it."""
+    """Return the notebook of a checkout; a wheel does not contain it."""
     if not NOTEBOOK.is_file():
         return Response(status_code=404)
     return FileResponse(NOTEBOOK, media_type="application/x-ipynb+json")
@@ -173,9 +171,9 @@ BADGE, SENTENCE = "/VIEW/source/recorded", "/VIEW/tour/start"  # their paths in 
 
 
 def first_words() -> str:
-    """HTML for the beginning of the page's body: the words, and the script that takes them away again.
+    """Return the HTML at the start of the body: a recorded prompt with its first draft, and the script that removes it again.
 
-    The page's script comes later, and so does Plotly, which takes a browser as long as all the rest.
+    The page's script and Plotly load later: Plotly takes a browser as long as all the rest.
     """
     english = words.texts("page", "en")
     said = {language: words.texts("page", language) for language in words.languages()}
@@ -188,11 +186,11 @@ def first_words() -> str:
         "plotly": address(PLOTLY_NAME),
     }
     script = SCRIPT.read_text(encoding="utf-8")
-    shown = _words(english[BADGE], english[SENTENCE])
+    shown = _first_prompt(english[BADGE], english[SENTENCE])
     return f"{shown}{data_block('sd-given', given)}<script>{script}</script>"
 
 
-def _words(badge: str, sentence: str) -> str:
+def _first_prompt(badge: str, sentence: str) -> str:
     for run in recorded_runs()[:1]:
         events = parse((RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8")).trace.events
         return (
@@ -214,7 +212,7 @@ def _guess(events: Iterable[Event]) -> str:
 
 
 class Watched(Protocol):
-    """What is told of a studio."""
+    """Attributes of a studio that health and metrics read."""
 
     meter: Meter
     error: UserError | None
@@ -243,7 +241,7 @@ def monitor_routes(studio: Watched) -> list[Route]:
 
 
 def _state(studio: Watched) -> str:
-    """ready, replay, loading or failed; only the last one needs somebody."""
+    """Return ready, replay, loading or failed; only the last one needs an operator."""
     if studio.replay_only:
         return "replay"
     if studio.ready:

@@ -1,4 +1,4 @@
-"""HTML components with a static template; what they show arrives as text and is drawn by the script."""
+"""HTML components with a static template. Their content arrives as text and is drawn by scripts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
 from specdemo.config.paths import ASSETS
 from specdemo.config.strings import strings
+from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
 
 RUNS = ASSETS / "runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One tab of the page and of the static site.
+
+    create: makes its components, inside the tab
+    site: its content on the static site: `words`, and a `value` or the `choices` of a menu; None if it is empty
+    """
+
+    name: str
+    label: str
+    create: Callable[[EngineClient], Any]
+    site: Callable[[EngineClient], dict[str, object] | None]
+
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.
 _MOUNT = """
@@ -44,11 +61,11 @@ def mounted(
     own_words: dict[str, object] | None = None,
     answers: Sequence[Callable[[str], object]] = (),
 ) -> gr.HTML:
-    """An element that a script of `assets/view` fills; the script reads the component's value, a text.
+    """Create an element that a script of `assets/view` fills; the script reads the component's value, a text.
 
-    What the script sends becomes the value and fires the component's event `sent`.
-    own_words: a part's own; else all of the view's
-    answers: functions that the script may ask, by name, each with one text
+    A value that the script sends becomes the component's value and fires its event `sent`.
+    own_words: strings of the part; default: all of the view's
+    answers: functions that the script may call by name, each with one text
     """
     return gr.HTML(
         value=value,
@@ -66,12 +83,12 @@ def run_view(value: str) -> gr.HTML:
 
 
 def status_view() -> gr.HTML:
-    """What the model is doing: one JSON object with state, text and done."""
+    """Create the status of the model: one JSON object with state, text and done."""
     return mounted("{}", "page/status.js", "mountStatus", "sd-model", own_words=_only("loading"))
 
 
 def note_view(value: str, elem_id: str = "sd-note") -> gr.HTML:
-    """What a choice is and needs, by default that of a method: a JSON list of [kind, sentence]."""
+    """Create a note on a choice, by default of a method: a JSON list of [kind, sentence]."""
     return mounted(value, "methods/note.js", "mountNote", elem_id, own_words=_only())
 
 
@@ -81,7 +98,7 @@ def audit_view() -> gr.HTML:
 
 
 def card_view() -> gr.HTML:
-    """How the chosen method's weights were trained: a JSON object with a `card`, or with a sentence as `none`."""
+    """Create the training card of the chosen method: a JSON object with a `card`, or with a sentence as `none`."""
     return mounted("{}", "methods/card.js", "mountCard", "sd-card", own_words=_only("card"))
 
 
@@ -91,7 +108,6 @@ def batch_view() -> gr.HTML:
 
 
 def _only(*names: str) -> dict[str, object]:
-    """These of the view's words."""
     return {name: words.VIEW[name] for name in names}
 
 

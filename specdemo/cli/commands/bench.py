@@ -1,4 +1,4 @@
-"""Measure lanes on a prompt or on a suite, pairs of models and graphics cards; record the runs that the page plays."""
+"""Measure methods on a prompt or on a suite, pairs of models and graphics cards; record the runs that the page plays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the tables of lanes on a suite."""
+    """Measure variants on a suite and print the tables."""
     from specdemo.bench import report
     from specdemo.bench.run import BenchOptions, run_bench
     from specdemo.bench.suite import EXAMPLES, read_suite

@@ -1,4 +1,4 @@
-"""Print what there is: methods, the catalogue of models, and the facts about this machine."""
+"""Print the methods, the catalogue of models and the facts about this machine."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _run_one(options: argparse.Namespace) -> int:
 def answer_prompts(
     studio: Studio, prompts: Sequence[str], settings: RunSettings, options: argparse.Namespace
 ) -> int:
-    """Answer prompts together. returns: 1 if one of them failed"""
+    """Answer prompts with shared passes. returns: 1 if one of them failed"""
     from specdemo.session.work.batch import Answer, Totals, answer_all
 
     batch: Any = answer_all(

@@ -1,4 +1,4 @@
-"""Makes a Hugging Face Space of this program or brings one up to date; shows its log; deletes it."""
+"""Create or update a Hugging Face Space of this program, show its log, or delete it."""
 
 from __future__ import annotations
 

@@ -363,7 +363,7 @@ class CompactModel:
         return self._append(token_ids)[0]
 
     def read_states(self, token_ids: Sequence[int], states: Tensor) -> Tensor:
-        """Append tokens with other inputs of the first layer than their embeddings. states: (rows, H)"""
+        """Append tokens with inputs of the first layer that replace their embeddings. states: (rows, H)"""
         return self._append(token_ids, states=states)[0]
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
@@ -387,7 +387,7 @@ class CompactModel:
         """Read nodes of a tree after the cached text, without counting them.
 
         parents: index among all nodes grown so far, -1 = follows the text
-        states: (N, H), the first layer's inputs in place of the tokens' embeddings
+        states: (N, H), inputs of the first layer that replace the tokens' embeddings
         returns: (N, W) float32 logits, row i follows node i
         """
         logits: list[Tensor] = []

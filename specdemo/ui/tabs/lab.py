@@ -1,4 +1,4 @@
-"""The cost model with sliders, beside what this machine measured, and experiments on the real model."""
+"""The cost model with sliders, next to the measurements of this machine, and experiments on the real model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient
 from specdemo.session.work import lab
+from specdemo.ui import words as page
 from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task
-from specdemo.ui.view import mounted
+from specdemo.ui.view import Tab, mounted
 
 WORDS = strings("lab").WORDS
 
@@ -29,10 +30,10 @@ Measured = Generator[dict[str, Any], None, None]  # parts of a result, fuller ea
 
 @dataclass(slots=True)
 class LabVisitor:
-    """What one visitor has tried, and the experiment that was asked for last.
+    """Results of one visitor, and the latest experiment.
 
-    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` say how far it is,
-        `place` where in the line
+    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` are its progress,
+        `place` its position in the queue
     """
 
     tried: Tried = field(default_factory=dict)
@@ -40,7 +41,7 @@ class LabVisitor:
 
 
 def create_lab(studio: EngineClient) -> None:
-    """The tab's components and what they do. Called inside its tab."""
+    """Create the tab's components and their events. Call it inside the tab."""
     words: Any = WORDS
     handlers = LabHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
@@ -80,22 +81,20 @@ class LabHandlers(RunTab[LabVisitor]):
     """Handlers of the experiments."""
 
     def machine(self, _asked: str) -> dict[str, Any] | None:
-        """What the script asks: this machine's costs, None while nothing is loaded."""
+        """Return this machine's costs for the script, None until a model is loaded."""
         return self.studio.machine()
 
     def renewed(self, visitor: LabVisitor | None) -> LabVisitor:
-        """Return the visitor with a new task."""
         visitor = visitor or LabVisitor()
         visitor.task = visitor.task.replace()
         return visitor
 
     def opening(self, visitor: LabVisitor, waiting: str, *asked: Any) -> str:
-        """Return the value of the results. asked: name of the experiment"""
         visitor.tried = {**visitor.tried, **{name: {"state": "waiting"} for name in asked}}
         return json.dumps(visitor.tried)
 
     def run(self, visitor: LabVisitor, name: str) -> Iterator[object]:
-        """The experiment itself. yields: value of the results, fuller each time, until another one takes its place"""
+        """Run the experiment. yields: value of the results, fuller each time, until another one replaces it"""
         found = _Found(visitor, name)
         yield from self.stream(
             visitor,
@@ -108,7 +107,6 @@ class LabHandlers(RunTab[LabVisitor]):
         )
 
     def _measure(self, found: _Found) -> Generator[None, None, None]:
-        """Run the experiment; what is measured goes into `found`."""
         with closing(EXPERIMENTS[found.name](self.studio, found.task.cancel)) as measured:
             for part in measured:
                 found.one = {**found.one, **part}
@@ -117,7 +115,7 @@ class LabHandlers(RunTab[LabVisitor]):
 
 
 class _Found:
-    """What an experiment has found so far, beside what the visitor tried before."""
+    """Results of an experiment so far, next to the visitor's earlier results."""
 
     def __init__(self, visitor: LabVisitor, name: str) -> None:
         self.visitor, self.name = visitor, name
@@ -125,21 +123,18 @@ class _Found:
         self.one: dict[str, Any] = RUNNING
 
     def value(self) -> str:
-        """Value of the results."""
         return json.dumps({**self.tried, self.name: self.one})
 
     def wait(self, sentence: str) -> None:
-        """Say where in the line the experiment is."""
         self.one = {"state": "waiting", "place": sentence} if sentence else RUNNING
 
     def end(self, state: str, **more: object) -> None:
-        """The experiment has ended; the visitor keeps it, unless another one has taken its place."""
+        """Store the final result for the visitor, unless another experiment has replaced this one."""
         self.one = {**self.one, "state": state, **more}
         if not self.task.replaced:
             self.visitor.tried = {**self.tried, self.name: self.one}
 
     def fail(self, error: UserError) -> None:
-        """The experiment broke."""
         parts = {"message": error.message, "unharmed": error.unaffected, "advice": error.advice}
         self.end("failed", error=parts)
 
@@ -183,3 +178,10 @@ EXPERIMENTS = {
 def _leave(visitor: LabVisitor | None) -> None:
     if visitor is not None:
         visitor.task.stop()
+
+
+def _site(_studio: EngineClient) -> dict[str, object]:
+    return {"value": "{}", "words": WORDS}
+
+
+TAB = Tab("lab", page.TAB_LAB, create_lab, _site)

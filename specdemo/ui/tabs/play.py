@@ -18,6 +18,7 @@ from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunStarted
 from specdemo.trace.metrics import output_text
 from specdemo.ui import present, words
+from specdemo.ui.batch import create_batch
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.files import address
 from specdemo.ui.model import ModelMenu, create_model_menu
@@ -32,7 +33,7 @@ from specdemo.ui.run_tab import (
     current_session_id,
 )
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
-from specdemo.ui.view import create_runs, opening_line, recorded_runs, run_view
+from specdemo.ui.view import Tab, create_runs, opening_line, recorded_runs, run_view
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
@@ -40,7 +41,7 @@ DETAIL = 5  # alternatives of both models that the inspector shows
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What other parts of the page need of the tab. answered: the event of the run itself; fields: what a link holds, by name"""
+    """Components of the tab for other parts of the page. answered: the event of the run; fields: contents of a link, by name"""
 
     settings: SettingsPanel
     model: ModelMenu | None
@@ -50,7 +51,7 @@ class Play:
 
 @dataclass(slots=True)
 class Visitor:
-    """One visitor's conversation, its earlier turns as (prompt, answer), and the run that was asked for last.
+    """Conversation of one visitor, its earlier turns as (prompt, answer), and the latest run.
 
     opening: the first lines of that run's stream
     """
@@ -61,7 +62,7 @@ class Visitor:
     opening: str = ""
 
     def close(self) -> None:
-        """Stop what runs, and free the caches."""
+        """Stop the run, and free the caches."""
         self.task.stop()
         self.conversation.close()
 
@@ -70,12 +71,11 @@ class PlayHandlers(RunTab[Visitor]):
     """Handlers of the first tab."""
 
     def arrive(self) -> Visitor:
-        """The page was opened."""
         self.studio.start()
         return Visitor(self.studio.open(current_session_id()))
 
     def play(self, visitor: Visitor | None, name: str) -> str:
-        """A recorded run was chosen; it replaces a live one that still goes on. returns: stream"""
+        """Handle the choice of a recorded run, which replaces a live one. returns: stream"""
         if visitor is not None:
             visitor.task.replace()
         run = next((run for run in recorded_runs() if run.name == name), None)
@@ -90,7 +90,6 @@ class PlayHandlers(RunTab[Visitor]):
         return visitor
 
     def opening(self, visitor: Visitor, waiting: str, *asked: Any) -> str:
-        """Return the first lines of the stream."""
         visitor.opening = _opening(visitor, waiting)
         return visitor.opening
 
@@ -101,9 +100,9 @@ class PlayHandlers(RunTab[Visitor]):
         system: str | None,
         values: Mapping[str, object],
     ) -> Iterator[object]:
-        """The run itself. yields: the stream, longer each time, until something else takes its place
+        """Answer the prompt. yields: the stream, longer each time, until it is replaced
 
-        prompt, system: None where the browser has never sent a box's text
+        prompt, system: None if the browser has never sent a box's text
         """
         lines = Lines(visitor.opening)
         work = self._answer(visitor, visitor.task, lines, prompt or "", system or "", values)
@@ -118,14 +117,13 @@ class PlayHandlers(RunTab[Visitor]):
         system: str,
         values: Mapping[str, object],
     ) -> Generator[None, None, None]:
-        """Run the prompt; its events become lines."""
         if task.cancel.is_set():  # stopped before its turn
             lines.restart(_opening(visitor))
             return
         settings = replace(asked_settings(values, self.studio.settings), detail=DETAIL)
         prompt, system = asked_text(prompt), asked_system(system)
         answer: list[Event] = []
-        turns = visitor.turns  # Clear begins others
+        turns = visitor.turns  # Clear assigns another list
         events = visitor.conversation.run(
             prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
         )
@@ -146,14 +144,14 @@ class PlayHandlers(RunTab[Visitor]):
         return visitor, _opening(visitor), ""
 
     def forget(self, visitor: Visitor | None) -> None:
-        """Forget was pressed: what earlier runs of this visit taught is dropped."""
+        """Drop everything that earlier runs of this visit taught."""
         if visitor is not None:
             visitor.conversation.forget()
         gr.Info(words.FORGOTTEN)
 
 
 def create_play(studio: EngineClient) -> Play:
-    """The tab's components and what they do. Called inside its tab."""
+    """Create the tab's components and their events. Call it inside the tab."""
     handlers = PlayHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
     with gr.Row(elem_id="sd-ask"):
@@ -187,6 +185,7 @@ def create_play(studio: EngineClient) -> Play:
         with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
             settings = create_settings(studio, method)
             model = create_model_menu(studio)
+    create_batch(studio, settings)
 
     gr.on(None, handlers.arrive, None, visitor, **QUICK)  # when the page is opened
     begun = gr.on(
@@ -236,7 +235,7 @@ def read_examples(path: Path) -> list[dict[str, str]]:
 
 
 def _opening(visitor: Visitor, waiting: str = "") -> str:
-    """The first lines of a new stream: what it waits for, and the earlier turns."""
+    """Return the first lines of a new stream: the reason why it waits, and the earlier turns."""
     first = present.open_line("live", uuid.uuid4().hex, waiting=waiting)
     return first + present.earlier_lines(visitor.turns)
 
@@ -244,3 +243,14 @@ def _opening(visitor: Visitor, waiting: str = "") -> str:
 def _leave(visitor: Visitor | None) -> None:
     if visitor is not None:
         visitor.close()
+
+
+def _site(_studio: EngineClient) -> dict[str, object]:
+    runs = recorded_runs()
+    choices = [
+        (run.name, run.title, present.recorded_line(run.name, run.title, run.name)) for run in runs
+    ]
+    return {"choices": choices, "words": {}}
+
+
+TAB = Tab("play", words.TAB_PLAY, create_play, _site)

@@ -1,4 +1,4 @@
-"""What every method would have drafted at the same position of the same text."""
+"""Drafts of every method at the same position of the same text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from specdemo.ui.run_tab import (
     current_session_id,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.view import RUNS, Tab, mounted
 
 words = strings("proposals")
 
@@ -41,7 +41,7 @@ TOKENS, LOOKAHEAD = 64, 6
 
 @dataclass(slots=True)
 class ProposalVisitor:
-    """One visitor's text, the position in it that is looked at, and what was asked for last."""
+    """Text of one visitor, the chosen position in it, and the latest task."""
 
     comparison: Comparison
     text: Text | None = None
@@ -49,7 +49,7 @@ class ProposalVisitor:
     task: Task = field(default_factory=Task)
 
     def leave(self) -> None:
-        """Nobody is there any more: free the caches."""
+        """Free the caches after the visitor has left."""
         self.task.replace()
         self.comparison.close()
 
@@ -78,7 +78,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         ]
 
     def first(self) -> str:
-        """What the tab shows before anything was written: the first recorded text."""
+        """Return the tab's first view: the first recorded text."""
         return self.recording(0) if self.recorded else self.view()
 
     def recording(self, index: int) -> str:
@@ -88,13 +88,11 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
 
     def renewed(self, visitor: ProposalVisitor | None) -> ProposalVisitor:
-        """Return the visitor with a new task."""
         visitor = visitor or ProposalVisitor(Comparison(self.studio, current_session_id()))
         visitor.task = visitor.task.replace()
         return visitor
 
     def opening(self, visitor: ProposalVisitor, waiting: str, *asked: Any) -> str:
-        """Return the value of the view until the text starts."""
         return self.view(phase="writing", waiting=waiting)
 
     def write(
@@ -104,7 +102,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         system: str | None,
         values: Mapping[str, Any],
     ) -> Iterator[object]:
-        """The target writes the text. values: settings by name. yields: value of the view"""
+        """Let the target write the text. values: settings by name. yields: value of the view"""
         visitor.text = None
         shown = _Shown(self, visitor, "writing")
         work = self._write(shown, prompt or "", system or "", values)
@@ -113,7 +111,6 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     def _write(
         self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
     ) -> Generator[None, None, None]:
-        """Let the target write."""
         visitor, settings = shown.visitor, asked_settings(values, self.studio.settings)
         prompt, system = asked_text(prompt), asked_system(system)
         text = visitor.comparison.write(
@@ -130,10 +127,10 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
             raise UserError("proposals.empty")
         shown.end()
         if not shown.task.cancel.is_set():
-            visitor.task = Task(shown.task.visitor)  # the drafters, who are asked next
+            visitor.task = Task(shown.task.visitor)  # next task: the drafters
 
     def choose(self, visitor: ProposalVisitor | None, sent: str) -> tuple[ProposalVisitor, object]:
-        """A position was chosen on the page; answered at once. sent: {"position": n}. returns: visitor, value of the view"""
+        """Handle the choice of a position immediately. sent: {"position": n}. returns: visitor, value of the view"""
         visitor = self.renewed(visitor)
         if not visitor.text:
             return visitor, self.view(error=str(UserError("proposals.no_text")))
@@ -185,9 +182,9 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
 
 
 class _Shown:
-    """A visitor's text and position, and the rows of the drafters that were asked there.
+    """Text and position of a visitor, and one row per drafter.
 
-    asking: title of the drafter whose turn it is
+    asking: title of the drafter that runs now
     """
 
     def __init__(
@@ -198,7 +195,6 @@ class _Shown:
         self.rows: list[dict[str, object]] = []
 
     def value(self) -> str:
-        """Value of the view."""
         text, studio = self.visitor.text, self.handlers.studio
         info = studio.target if studio.ready else None
         return self.handlers.view(
@@ -214,11 +210,10 @@ class _Shown:
         )
 
     def wait(self, sentence: str) -> None:
-        """Say where in the line the work is."""
         self.waiting = sentence
 
     def end(self) -> None:
-        """The work has ended: a text stands at its first quarter, and rows stay."""
+        """Set the final phase: after writing, the position is the text's first quarter; rows remain."""
         if self.phase == "asking":
             self.phase = "stopped" if self.task.cancel.is_set() else "done"
             return
@@ -227,7 +222,6 @@ class _Shown:
             self.visitor.position = len(text.tokens) // 4 if text else 0
 
     def fail(self, error: UserError) -> None:
-        """Say what went wrong."""
         self.end()
         self.error = str(error)
 
@@ -244,7 +238,7 @@ def _position(sent: str) -> int:
 
 
 def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
-    """One method's row: its two events as they stand in a trace, or why there are none."""
+    """Return one method's row: its two events as in a trace, or the reason why there are none."""
     events = [json.loads(encode(event)) for event in (guess.drafted, guess.verified) if event]
     return {
         "method": guess.method,
@@ -255,7 +249,7 @@ def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
 
 
 def create_proposals(studio: EngineClient) -> None:
-    """The tab's components and what they do. Called inside its tab."""
+    """Create the tab's components and their events. Call it inside the tab."""
     handlers = ProposalHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
@@ -307,3 +301,14 @@ def create_proposals(studio: EngineClient) -> None:
 def _leave(visitor: ProposalVisitor | None) -> None:
     if visitor is not None:
         visitor.leave()
+
+
+def _site(studio: EngineClient) -> dict[str, object] | None:
+    handlers = ProposalHandlers(studio)
+    choices = [
+        (str(index), title, handlers.recording(index)) for title, index in handlers.choices()
+    ]
+    return {"choices": choices, "words": words.WORDS} if choices else None
+
+
+TAB = Tab("proposals", page.TAB_PROPOSALS, create_proposals, _site)

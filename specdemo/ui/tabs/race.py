@@ -1,4 +1,4 @@
-"""Two to four lanes on the same prompt and clock, each really run, replayed together."""
+"""Two to four runs of the same prompt, one after the other, replayed on one clock."""
 
 from __future__ import annotations
 
@@ -34,20 +34,19 @@ from specdemo.ui.run_tab import (
     leave,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.view import RUNS, Tab, mounted
 from specdemo.ui.visits import go_on
 
 words = strings("race")
 
 TOKENS = 96
-OWN = ("method", "policy", "lookahead")  # what each lane has for itself
+OWN = ("method", "policy", "lookahead")  # settings of each single run
 
 
 class RaceLines(Lines):
-    """The stream of a race; its last line says that no lane runs any more."""
+    """Stream of a race; its last line marks the end of all runs."""
 
     def fail(self, error: UserError) -> None:
-        """Append a notice; the race is over."""
         super().fail(error)
         self.add(RACED)
 
@@ -62,7 +61,7 @@ class RaceHandlers(RunTab[Task]):
         self.recorded = recorded_races(folder)
 
     def first(self) -> str:
-        """What the tab shows before anything was run: the first recorded race."""
+        """Return the tab's first view: the first recorded race."""
         return self.recording(0) if self.recorded else present.open_line("live", "empty")
 
     def choices(self) -> list[tuple[str, int]]:
@@ -74,31 +73,29 @@ class RaceHandlers(RunTab[Task]):
         return recorded_lines(self.recorded[index], self.studio.methods())
 
     def watch_loading(self, *methods: str) -> tuple[object, ...]:
-        """returns: the timer, off once there is nothing to wait for, and the menus of methods"""
+        """Poll until loading has ended. returns: the timer, and the menus of methods"""
         choices = present.method_choices(self.studio.methods())
         return gr.Timer(active=self.studio.progress() is not None), *(
             gr.update(choices=choices) for _ in methods
         )
 
     def options(self, name: str) -> tuple[object, ...]:
-        """A lane's method was chosen. returns: updates of its policy and its lookahead"""
+        """Handle the choice of a method. returns: updates of its policy and its lookahead"""
         chosen = next(method for method in self.studio.methods() if method.name == name)
         return tuple(
             gr.update(visible=present.visible(chosen, option)) for option in ("policy", "lookahead")
         )
 
     def renewed(self, visitor: Task | None) -> Task:
-        """Return the task of the next race."""
         return Task() if visitor is None else visitor.replace()
 
     def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
-        """Return the first line of the stream."""
         return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
     def run(
         self, task: Task, prompt: str | None, count: int, values: Mapping[str, object]
     ) -> Iterator[object]:
-        """The race itself. count: lanes; values: see `read_lanes`. yields: the stream, longer each time"""
+        """Run the race. count: of runs; values: see `read_lanes`. yields: the stream, longer each time"""
         lines = RaceLines(present.open_line("live", uuid.uuid4().hex, waiting=words.WAIT_TURN))
         work = self._race(task, lines, prompt or "", count, values)
         yield from self.stream(task, work, lines, kind=TIMED)
@@ -106,7 +103,6 @@ class RaceHandlers(RunTab[Task]):
     def _race(
         self, task: Task, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
     ) -> Generator[None, None, None]:
-        """Run the lanes; their events become lines."""
         lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt))
         lanes, prompt = read_lanes(values, self.studio.settings)[:count], asked_text(prompt)
         if not prompt.strip():
@@ -125,9 +121,9 @@ class RaceHandlers(RunTab[Task]):
 
 
 def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettings]:
-    """Settings of all lanes. Raises UserError.
+    """Return the settings of all runs. Raises UserError.
 
-    values: settings of all lanes by name, and a lane's own with its number, as `method 1`
+    values: common settings by name, and a run's own with its number, as `method 1`
     """
     shared = {name: value for name, value in values.items() if " " not in name}
     numbers = sorted({name.split()[1] for name in values if " " in name})
@@ -141,7 +137,7 @@ def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettin
 
 
 def create_race(studio: EngineClient) -> list[Any]:
-    """The tab's components and what they do; called inside its tab. returns: what `against_plain` sets"""
+    """Create the tab's components and their events. Call it inside the tab. returns: the outputs of `against_plain`"""
     handlers = RaceHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
@@ -201,7 +197,7 @@ def create_race(studio: EngineClient) -> list[Any]:
 
 
 def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, dict[str, Any]]:
-    """A lane's column and its own settings by name, as the first set-up that has so many lanes wants them."""
+    """Create the column of one run, with its own settings by name. Defaults are from the first set-up with that many runs."""
     known = {method.name: method for method in handlers.studio.methods()}
     wanted = next(lanes[number - 1] for *_, lanes in words.PRESETS if len(lanes) >= number)
     name, policy, lookahead = wanted
@@ -238,18 +234,18 @@ def against_plain(method: str) -> list[object]:
 
 
 def _preset(preset: tuple[Any, ...]) -> list[object]:
-    """Values of prompt, temperature, seed, count and the lanes; lanes that are not used stay as they are."""
+    """Return values of prompt, temperature, seed, count and the runs' settings; settings of unused runs stay unchanged."""
     _, prompt, temperature, seed, lanes = preset
     used = [value for lane in lanes for value in lane]
     unused = [gr.skip()] * (3 * (MOST - len(lanes)))
     return [prompt, temperature, seed, len(lanes), *used, *unused]
 
 
-RACED = json.dumps({"type": "raced"}) + "\n"  # no lane runs any more
+RACED = json.dumps({"type": "raced"}) + "\n"  # all runs have ended
 
 
 def lane_line(index: int, title: str, **recorded: str) -> str:
-    """Whose the events after it are. recorded: `run` and `lane` where they lie in a recorded run instead"""
+    """Return the line before the events of a run. recorded: `run` and `lane` if the events are in a recorded run"""
     return json.dumps({"type": "lane", "index": index, "title": title, **recorded}) + "\n"
 
 
@@ -266,7 +262,7 @@ def recorded_lines(race: RecordedRace, methods: Sequence[MethodInfo]) -> str:
 
 
 def lane_title(methods: Sequence[MethodInfo], name: str, settings: Mapping[str, Any]) -> str:
-    """What a lane is called: its method, and how far it drafts by the settings that the method reads."""
+    """Return the title of a run: its method, and its lookahead by the settings that the method reads."""
     method = next((one for one in methods if one.name == name), None)
     options = method.options if method else ("policy", "lookahead")
     if "lookahead" not in options:
@@ -288,5 +284,17 @@ def recorded_title(race: RecordedRace) -> str:
     """A recorded race in the menu."""
     if race.precisions:
         names = " / ".join(dict.fromkeys(lane.precision for lane in race.lanes))
-        return words.RECORDED_PRECISIONS.format(precisions=names, prompt=race.prompt)
-    return words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt)
+        return str(words.RECORDED_PRECISIONS.format(precisions=names, prompt=race.prompt))
+    return str(words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt))
+
+
+def _site(studio: EngineClient) -> dict[str, object] | None:
+    methods = studio.methods()
+    choices = [
+        (str(index), recorded_title(race), recorded_lines(race, methods))
+        for index, race in enumerate(recorded_races(RUNS))
+    ]
+    return {"choices": choices, "words": words.WORDS} if choices else None
+
+
+TAB = Tab("race", page.TAB_RACE, create_race, _site)

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli.space.stand_in import GOOD, NAME, Space, hub, sentences
 from huggingface_hub import SpaceInfo, constants
 from huggingface_hub.utils import _xet
-from space.stand_in import GOOD, NAME, Space, hub, sentences
 from ui.served import served
 
 from specdemo.cli.parser import main

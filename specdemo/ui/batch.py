@@ -1,4 +1,4 @@
-"""Several prompts at once, folded away under the first tab's run."""
+"""Several concurrent prompts, folded below the first tab's run."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ from specdemo.ui.settings_panel import SettingsPanel, by_name
 from specdemo.ui.view import batch_view
 from specdemo.ui.visits import tell
 
-BATCH_SECONDS = 1 / 10  # between two looks at a batch
+BATCH_SECONDS = 1 / 10  # seconds between two values of a batch
 
 
 @dataclass(slots=True)
 class Table:
-    """The prompts, their answers so far, and what all came to or went wrong."""
+    """The prompts, their answers so far, the totals and the error of a batch."""
 
     rows: list[Answer] = field(default_factory=list)
     totals: Totals | None = None
     error: UserError | None = None
 
     def value(self) -> str:
-        """Value of the batch view."""
         return present.batch(self.rows, totals=self.totals, waiting=self.line(), error=self.error)
 
     def line(self) -> str:
-        """Where in the line the first of the prompts is, while none of them has begun."""
+        """Return the queue position of the first prompt, until one has started."""
         waiting = [row.waiting for row in self.rows if row.waiting]
         if not waiting or any(row.state is not State.WAITING for row in self.rows):
             return ""
@@ -46,7 +45,6 @@ class Table:
         """Nothing: each prompt waits for itself."""
 
     def fail(self, error: UserError) -> None:
-        """Say what went wrong."""
         self.error = error
 
 
@@ -54,17 +52,15 @@ class BatchHandlers(RunTab[Task]):
     """Handlers of several prompts; a visitor's batch is a `Task`."""
 
     def renewed(self, visitor: Task | None) -> Task:
-        """Return the task of the next batch."""
         return Task() if visitor is None else visitor.replace()
 
     def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
-        """Return the prompts without answers. asked: the text of the box"""
         return present.batch(_rows(prompt_lines(*asked)), waiting=waiting)
 
     def run(
         self, task: Task, text: str | None, system: str | None, values: Mapping[str, object]
     ) -> Iterator[object]:
-        """All prompts together. yields: value of the batch view, at most ten a second"""
+        """Answer all prompts concurrently. yields: value of the batch view, at most ten per second"""
         prompts, table = prompt_lines(text), Table()
         yield from self.stream(
             task,
@@ -83,7 +79,6 @@ class BatchHandlers(RunTab[Task]):
         system: str,
         values: Mapping[str, object],
     ) -> Generator[None, None, None]:
-        """Answer the prompts; answers and totals go into the table."""
         table.rows = _rows(
             _checked([asked_text(one) for one in prompts], self.studio.settings.batch_prompts)
         )
@@ -105,7 +100,7 @@ class BatchHandlers(RunTab[Task]):
 
 
 def create_batch(studio: EngineClient, settings: SettingsPanel) -> None:
-    """The box of several prompts and what it does. settings: what they are run with"""
+    """Create the box of several prompts. settings: of the runs"""
     handlers = BatchHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
     with gr.Accordion(words.BATCH, open=False, elem_id="sd-batch-box"):
