@@ -200,7 +200,11 @@ def run_bench(
         raise UserError("bench.suite_failed")
     for count in options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
-        bench.throughput += _throughput(studio, items, options, settings, count)
+        own = {name: wanted for name, wanted in settings.items() if is_own(name)}
+        prompts = list(islice(cycle(item.turns[0] for item in items), count))
+        bench.throughput += measure_throughput(
+            studio, own, prompts, repeat=options.repeat, system=options.system
+        )
     return bench
 
 
@@ -262,19 +266,6 @@ def _open(studio: Studio, name: str, settings: RunSettings, system: str, work: P
         )
         return FloorLane(num_bytes, buffer, settings.max_new_tokens, studio.runner.call)
     return OwnLane(studio, name, settings, system)
-
-
-def _throughput(
-    studio: Studio,
-    items: Sequence[Item],
-    options: BenchOptions,
-    settings: dict[str, RunSettings],
-    count: int,
-) -> list[Throughput]:
-    """Measure each of our variants on first turns; a short suite is repeated. Peers answer one at a time."""
-    prompts = list(islice(cycle(item.turns[0] for item in items), count))
-    own = {name: wanted for name, wanted in settings.items() if is_own(name)}
-    return measure_throughput(studio, own, prompts, repeat=options.repeat, system=options.system)
 
 
 def _values(
