@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -43,6 +43,7 @@ from specdemo.bench.throughput import Throughput, measure_throughput, throughput
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.session.loaded import machine_name
 from specdemo.trace.codec import dumps
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Bench:
         tables = [
             lanes_table(rows),
             summary_table(rows, values["memory_mb"], values["training_minutes"]),
+            tasks_table(rows, PLAIN),
             against_table(self.totals, [*PEERS, FLOOR]),
             positions_table(rows),
             policies_table(own, self.oracle.speedup()),
@@ -149,7 +151,9 @@ class Bench:
 
     def readme_result(self) -> Result:
         """Return the README's table, with the sentence above it."""
-        return Result("", self._about(), [tasks_table(self.totals.rows(), PLAIN)])
+        about = f"{self._about()} {machine_name()}."
+        table = replace(tasks_table(self.totals.rows(), PLAIN), about=about)
+        return Result("", about, [table])
 
     def _about(self) -> str:
         repeat, values, rows = self.options.repeat, self.values, self.totals.rows()

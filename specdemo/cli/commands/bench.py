@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     shown = bench.readme_result() if options.readme else result
     console.write(report.text(shown))
     if options.readme:
-        console.write(f"\n{shown.about}\n\n```sh\n{shown.command}\n```")
+        console.write(f"\n```sh\n{shown.command}\n```")
     kernel = studio.pair.target.info.kernel
     console.note(f"{result.machine}; {len(items)} prompts; {kernel}")
     return 0
