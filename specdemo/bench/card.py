@@ -31,7 +31,7 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.loaded import machine_name
-from specdemo.session.text import encode_conversation
+from specdemo.session.text import encode_prompt
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -230,8 +230,7 @@ def _same_words(items: Sequence[Item], pair: LoadedPair, found: PairFindings, un
     for number, item in enumerate(items[:TEXTS]):
         if number and time.monotonic() > until:
             break
-        messages = [{"role": "user", "content": item.turns[0]}]
-        prompt = encode_conversation(pair.tokenizer, messages, pair.context)
+        prompt = encode_prompt(pair.tokenizer, item.turns[0], pair.context)
         for one in same_words(target, prompt, pair.stop_ids(), tokens):
             compared[one.rows] = compared[one.rows] + one if one.rows in compared else one
     found.sameness = list(compared.values())

@@ -24,7 +24,7 @@ from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.sampling import Shaper, draw_at
 from specdemo.files.progress import Progress, ProgressCallback
-from specdemo.session.text import encode_conversation
+from specdemo.session.text import encode_prompt
 from specdemo.training.data import Answer, Prompt, answered_keys, save_answers, states_path
 
 CONVERSATIONS = 48  # that share a pass
@@ -195,8 +195,7 @@ def new_texts(
     for number, index in enumerate(order):
         prompt = prompts[index]
         try:
-            messages = [{"role": "user", "content": prompt.text}]
-            ids = encode_conversation(tokenizer, messages, room)
+            ids = encode_prompt(tokenizer, prompt.text, room)
         except UserError:  # empty, or too long for the target
             continue
         yield AnswerText(

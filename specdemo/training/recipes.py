@@ -21,10 +21,9 @@ from specdemo.training.block import BlockTask
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, DFlashTask
-from specdemo.training.eagle3_network import Eagle3Network
 from specdemo.training.feature import FADING, UNROLLED, FeatureTask
 from specdemo.training.feature_layer import narrowed
-from specdemo.training.feature_network import FeatureNetwork
+from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
 from specdemo.training.medusa import MedusaTask
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import draft_config

@@ -28,8 +28,7 @@ from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.loader import TargetTensors
 from specdemo.training.data import Row
 from specdemo.training.dflash import DFlashNetwork, lay_blocks
-from specdemo.training.eagle3_network import Eagle3Network
-from specdemo.training.feature_network import FeatureNetwork
+from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
 from specdemo.training.package import Card, draft_config, package
 from specdemo.training.writing import write_published
 

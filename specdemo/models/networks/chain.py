@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.features import Features
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
 from specdemo.engine.prefix import FeatureReader
@@ -24,6 +23,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.kernels import packing, runtime
+from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.kernels.runtime import (
     CompiledLayers,
     Drafting,
@@ -281,7 +281,7 @@ class CompactDecoder:
                 answers=0 if one.adjust else one.answers,
                 injected=None if joined else _packed_states(one.injected),
                 extra=one.text.extra if one.text else None,
-                drafting=Drafting(one.plan, one.text.words) if one.plan and one.text else None,
+                drafting=Drafting(one.plan, one.text.words.ids) if one.plan and one.text else None,
             )
             for one in inputs
         ]  # fmt: skip
@@ -363,7 +363,7 @@ class CompactModel:
         return self._append(token_ids)[0]
 
     def read_states(self, token_ids: Sequence[int], states: Tensor) -> Tensor:
-        """Append tokens with other inputs of the first layer than their embeddings. states: (rows, H)"""
+        """Append tokens with inputs of the first layer that replace their embeddings. states: (rows, H)"""
         return self._append(token_ids, states=states)[0]
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
@@ -387,7 +387,7 @@ class CompactModel:
         """Read nodes of a tree after the cached text, without counting them.
 
         parents: index among all nodes grown so far, -1 = follows the text
-        states: (N, H), the first layer's inputs in place of the tokens' embeddings
+        states: (N, H), inputs of the first layer that replace the tokens' embeddings
         returns: (N, W) float32 logits, row i follows node i
         """
         logits: list[Tensor] = []

@@ -1,7 +1,7 @@
-"""The files of a compact draft: 8-bit or 4-bit layers and a word list; the embedding is the target's and is not shipped.
+"""Folders of trained drafters: layers in 8 or 4 bits and the ids of the reduced vocabulary; the embedding is the target's.
 
-A folder holds config.json (a transformers Llama config with one more key, `specdemo`) and safetensors
-parts below 10 MB. `export` writes the same model as an ordinary transformers causal LM.
+A folder has config.json (a transformers Llama config with one more key, `specdemo`) and safetensors parts below 10 MB.
+`export` writes a draft model as an ordinary transformers causal LM.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from specdemo.models.quiet import import_bitsandbytes
 FORMAT = "compact-1"
 PART_BYTES = 8_000_000
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
-ROWS = ("mask", "markov.token.weight")  # whose rows are read one by one: none is a linear map
+ROWS = ("mask", "markov.token.weight")  # tables whose rows are read one at a time
 
 
 def is_compact(folder: Path) -> bool:
-    """Whether a folder holds a draft of this kind."""
+    """Whether a folder contains a trained drafter."""
     config = folder / "config.json"
     return config.is_file() and "specdemo" in json.loads(config.read_text(encoding="utf-8"))
 
@@ -67,10 +67,10 @@ def save_compact(
     *,
     bits: int = 8,
 ) -> None:
-    """Write a draft. state: a Llama's tensors without its embedding; word_ids: (W,) int64.
+    """Write a drafter. state: a Llama's tensors without its embedding; word_ids: (W,) int64
 
-    In 8 bits matrices are int8 with one float scale a row; the error is far below that of 4-bit.
-    In 4 bits they are exactly what runs on a processor, see `four_bit`, in five eighths of the space.
+    In 8 bits matrices are int8 with one float scale per row; the error is far below that of 4 bits.
+    In 4 bits they are exactly the matrices that run on a processor, see `four_bit`, in five eighths of the space.
     """
     tensors: dict[str, Tensor] = {"word_ids": word_ids.to(torch.int32)}
     for name, tensor in state.items():
@@ -155,7 +155,7 @@ def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
 
 
 def _unpacked(codes: Tensor, facts: dict[str, Tensor]) -> Tensor:
-    """A matrix that bitsandbytes has packed. facts: what it keeps beside the codes"""
+    """Unpack a matrix of bitsandbytes. facts: tensors that describe the codes"""
     import_bitsandbytes()
     from bitsandbytes import functional as bnb
 
@@ -277,7 +277,7 @@ def load_medusa(folder: Path, target: TargetTensors) -> MedusaWeights:
 def export(folder: Path, target_folder: Path, out: Path) -> None:
     """Write a draft as an ordinary transformers causal LM, tokenizer included.
 
-    Its head is the whole tied embedding, so it may also say words outside the reduced vocabulary.
+    Its head is the whole tied embedding, so its vocabulary is no longer reduced.
     """
     config, state = read_config(folder), load_state(folder)
     state = {

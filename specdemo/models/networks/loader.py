@@ -1,4 +1,4 @@
-"""Reads tensors of a drafter by name as what runs next to a target."""
+"""Reads tensors of a drafter by name, as weights that run next to a target."""
 
 from __future__ import annotations
 

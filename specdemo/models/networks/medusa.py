@@ -29,14 +29,14 @@ class MedusaWeights:
     dtype: torch.dtype = torch.bfloat16
 
     def open(self, _: CachedModel) -> MedusaWeights:
-        """Return itself: the heads keep nothing of a conversation."""
+        """Return itself: the heads store nothing of a conversation."""
         return self
 
     @torch.inference_mode()
     def guess(self, state: Tensor) -> Tensor:
-        """What each head expects. state: (1, H), of the token before the pending one. returns: (depth, W) float32 logits
+        """Return the logits of each head, (depth, W) float32. state: (1, H), of the token before the pending one
 
-        Row k is for the token k + 1 places after the pending one.
+        Row k is for the token k + 1 positions after the pending one.
         """
         guesses = [state + F.silu(block(state)) for block in self.blocks]
         return self.head(torch.cat(guesses)).float()

@@ -15,7 +15,7 @@ from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.decoders.rotary import RotaryTables, frequency_tables, rotary_frequencies
 from specdemo.models.networks.four_bit import Linear
 
-EPSILON = 1e-5  # of the norm over the target's states
+EPSILON = 1e-5  # epsilon of the norm over the target's states
 MIXED_ROWS = 1024  # rows of an embedding that are mixed at the same time
 
 

@@ -1,4 +1,4 @@
-"""The one table of draft networks that `train` makes: how each is read, and what the training must know of it.
+"""The one table of draft networks that `train` makes: how each is read, and how it is trained.
 
 To add a network: its module, one row of `NETWORKS`, and one row of the test of this table.
 """
@@ -39,13 +39,12 @@ class NetworkKind:
     """One network.
 
     kind: name of its folder, and the need of the methods that use it; form: "own", or that of published drafters
-    load: reads its folder; recipe: how it is trained, see `training.networks.RECIPES`
+    load: reads its folder; recipe: its training, see `training.recipes.RECIPES`
     facts: keys of its config.json under `specdemo`, in addition to those of every drafter
     states: which of the stored hidden states of the target it reads, see `stored_states`
-    layers: number of its decoder layers, 0 if the training options say how many
+    layers: number of its decoder layers, 0 if the training options give it
     extends: it runs on top of a draft model
-    own_layer: it needs no layer and no tied head of the target, so targets with Qwen2 layers or a head of their own
-        can have it too
+    own_layer: it needs no tied head of the target, so targets with Qwen2 layers or a head of their own can have it too
     layout: the published layout that it can be written in, "" for none
     """
 

@@ -15,7 +15,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.session.work.race import LEAST, MOST, RecordedRace, recorded_races, run_race
 from specdemo.trace.codec import encode
 from specdemo.ui import present
@@ -34,7 +34,7 @@ from specdemo.ui.run_tab import (
     leave,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.view import RUNS, Tab, mounted
 from specdemo.ui.visits import go_on
 
 words = strings("race")
@@ -47,7 +47,6 @@ class RaceLines(Lines):
     """Stream of a race; its last line marks the end of all runs."""
 
     def fail(self, error: UserError) -> None:
-        """Append a notice; the race is over."""
         super().fail(error)
         self.add(RACED)
 
@@ -57,7 +56,7 @@ class RaceHandlers(RunTab[Task]):
 
     words = words
 
-    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
+    def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         self.recorded = recorded_races(folder)
 
@@ -74,7 +73,7 @@ class RaceHandlers(RunTab[Task]):
         return recorded_lines(self.recorded[index], self.studio.methods())
 
     def watch_loading(self, *methods: str) -> tuple[object, ...]:
-        """returns: the timer, off once there is nothing to wait for, and the menus of methods"""
+        """Poll until loading has ended. returns: the timer, and the menus of methods"""
         choices = present.method_choices(self.studio.methods())
         return gr.Timer(active=self.studio.progress() is not None), *(
             gr.update(choices=choices) for _ in methods
@@ -88,11 +87,9 @@ class RaceHandlers(RunTab[Task]):
         )
 
     def renewed(self, visitor: Task | None) -> Task:
-        """Return the task of the next race."""
         return Task() if visitor is None else visitor.replace()
 
     def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
-        """Return the first line of the stream."""
         return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
     def run(
@@ -106,7 +103,6 @@ class RaceHandlers(RunTab[Task]):
     def _race(
         self, task: Task, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
     ) -> Generator[None, None, None]:
-        """Run the race; its events become lines."""
         lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt))
         lanes, prompt = read_lanes(values, self.studio.settings)[:count], asked_text(prompt)
         if not prompt.strip():
@@ -140,7 +136,7 @@ def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettin
     ]
 
 
-def create_race(studio: Door) -> list[Any]:
+def create_race(studio: EngineClient) -> list[Any]:
     """Create the tab's components and their events. Call it inside the tab. returns: the outputs of `against_plain`"""
     handlers = RaceHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
@@ -290,3 +286,15 @@ def recorded_title(race: RecordedRace) -> str:
         names = " / ".join(dict.fromkeys(lane.precision for lane in race.lanes))
         return str(words.RECORDED_PRECISIONS.format(precisions=names, prompt=race.prompt))
     return str(words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt))
+
+
+def _site(studio: EngineClient) -> dict[str, object] | None:
+    methods = studio.methods()
+    choices = [
+        (str(index), recorded_title(race), recorded_lines(race, methods))
+        for index, race in enumerate(recorded_races(RUNS))
+    ]
+    return {"choices": choices, "words": words.WORDS} if choices else None
+
+
+TAB = Tab("race", page.TAB_RACE, create_race, _site)

@@ -20,8 +20,7 @@ from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.trained import find_trained
 from specdemo.training.block import plan_blocks
 from specdemo.training.data import Row
-from specdemo.training.eagle3_network import Eagle3Network
-from specdemo.training.feature_network import FeatureNetwork
+from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
 from specdemo.training.medusa import MedusaHeads
 from specdemo.training.package import Card, draft_config, package
 from specdemo.training.student import Student
