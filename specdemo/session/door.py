@@ -107,7 +107,7 @@ class Chat(Protocol):
         """Free everything after the user left."""
 
 
-class Door(Protocol):
+class EngineClient(Protocol):
     """The loaded pair, its capabilities and conversations with it; see `Studio`."""
 
     meter: Meter
@@ -181,7 +181,7 @@ class Door(Protocol):
 
 
 def perform(
-    door: Door, work: Work, cancel: threading.Event, **arguments: Any
+    door: EngineClient, work: Work, cancel: threading.Event, **arguments: Any
 ) -> Generator[Plain, None, None]:
     """Work in a conversation of its own."""
     with closing(door.open()) as chat:

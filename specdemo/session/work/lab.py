@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.settings import RunSettings, Sampling
-from specdemo.session.caches import Caches, failure
 from specdemo.session.conversation import Conversation, Host
-from specdemo.session.door import Door, Plain, perform
+from specdemo.session.door import EngineClient, Plain, perform
+from specdemo.session.runs import Caches, failure
+from specdemo.session.text import encode_prompt
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, Reason, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import measure, output_ids
 
@@ -89,7 +90,7 @@ class TakenBack:
     tokens: tuple[Moved, ...]
 
 
-def perfect(door: Door, cancel: threading.Event) -> Iterator[Lane]:
+def perfect(door: EngineClient, cancel: threading.Event) -> Iterator[Lane]:
     """Run drafts that contain the greedy answer, at each lookahead; plain decoding first and last.
 
     A pass of several rows rounds differently from a pass of one row, so a near tie may refuse a draft. The draft is then
@@ -98,7 +99,7 @@ def perfect(door: Door, cancel: threading.Event) -> Iterator[Lane]:
     return (Lane(**lane) for lane in perform(door, perfect_lanes, cancel))
 
 
-def at_random(door: Door, cancel: threading.Event) -> Iterator[Lane]:
+def at_random(door: EngineClient, cancel: threading.Event) -> Iterator[Lane]:
     """Drafts drawn evenly from all words, at each lookahead; plain decoding first and last."""
     return (Lane(**lane) for lane in perform(door, random_lanes, cancel))
 
@@ -114,7 +115,7 @@ def two_words() -> dict[str, Scheduler]:
     }
 
 
-def taken_back(door: Door, cancel: threading.Event) -> TakenBack | None:
+def taken_back(door: EngineClient, cancel: threading.Event) -> TakenBack | None:
     """The same on the real pair, along a text that the target draws at temperature 1. None without a draft model."""
     for found in perform(door, places_taken_back, cancel):
         tokens = tuple(Moved(**moved) for moved in found["tokens"])
@@ -172,13 +173,10 @@ class _Bench:
     def __init__(
         self, host: Host, cancel: threading.Event, tokens: int, sampling: Sampling
     ) -> None:
-        from specdemo.session.text import encode_conversation
-
         self.host, self.cancel, self.tokens = host, cancel, tokens
         self.pair = host.loaded.pair
         self.settings = RunSettings(method="nothing", memory=False, sampling=sampling)
-        message = [{"role": "user", "content": PROMPT}]
-        self.prompt_ids = encode_conversation(self.pair.tokenizer, message, self.pair.context)
+        self.prompt_ids = encode_prompt(self.pair.tokenizer, PROMPT, self.pair.context)
         self.caches = host.runner.call(lambda: Caches(host.loaded))
         self.plain = output_ids(self.run(None))  # warms up too: not counted
 
