@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
-from specdemo.session.door import Chat, EngineClient
+from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunStarted
 from specdemo.trace.metrics import output_text
@@ -56,7 +56,7 @@ class Visitor:
     opening: the first lines of that run's stream
     """
 
-    conversation: Chat
+    conversation: ConversationClient
     turns: list[tuple[str, str]] = field(default_factory=list)
     task: Task = field(default_factory=Task)
     opening: str = ""
