@@ -6,5 +6,5 @@ from specdemo.config.errors import UserError
 
 
 def reported(message: str, unaffected: str = "", advice: str = "") -> UserError:
-    """Return an error that says what the test needs."""
+    """Return an error with the given sentences."""
     return UserError("run.reported", message=message, unaffected=unaffected, advice=advice)

@@ -1,4 +1,4 @@
-"""Runs of tiny models, begun together on one runner."""
+"""Concurrent runs of tiny models on one runner."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lane(decoder, drafter, prompt, new_tokens=24, sampling=None, **options):
 
 
 def together(runner, lanes):
-    """Look at every run in a thread of its own, all begun before the first step."""
+    """Consume every run in a separate thread; all start before the first step."""
     found: list[list | BaseException] = [[] for _ in lanes]
     seen, free = threading.Event(), threading.Event()
 
@@ -63,7 +63,7 @@ def together(runner, lanes):
 
 
 class Slow(Nothing):
-    """Proposes nothing, after a while; keeps what it learns."""
+    """A drafter that proposes nothing after a delay, and records its outcomes."""
 
     def __init__(self, seconds=0.0):
         self.seconds, self.outcomes = seconds, []

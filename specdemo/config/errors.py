@@ -21,9 +21,9 @@ class Phrase:
 
 
 class UserError(Exception):
-    """An error with three sentences: what failed, what is unaffected and what to do. `str` returns the English ones.
+    """An error with three sentences: the failure, its limits and the remedy. `str` returns the English ones.
 
-    code: key in `errors.json`; values: what its sentences insert
+    code: key in `errors.json`; values: inserted into its sentences
     """
 
     def __init__(self, code: str, /, **values: object) -> None:
@@ -33,17 +33,17 @@ class UserError(Exception):
 
     @property
     def message(self) -> str:
-        """What failed."""
+        """The failure."""
         return self._sentence("message")
 
     @property
     def unaffected(self) -> str:
-        """What the failure did not change; may be empty."""
+        """Everything that the failure did not change; may be empty."""
         return self._sentence("unaffected")
 
     @property
     def advice(self) -> str:
-        """What to do; may be empty."""
+        """The remedy; may be empty."""
         return self._sentence("advice")
 
     def __str__(self) -> str:

@@ -19,27 +19,29 @@ SWITCHES = ("off", "catalogue", "any")
 POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
 OWN, RECOMMENDED, GREEDY = "own", "recommended", "greedy"
 PRESETS = (RECOMMENDED, GREEDY, OWN)
-AUTHORS, PROJECT = "authors", "project"  # who recommends values of sampling
+AUTHORS, PROJECT = "authors", "project"  # origin of recommended sampling
 TOKEN, BLOCK = "token", "block"
-VERIFICATIONS = (TOKEN, BLOCK)  # how drawn chains are judged
+VERIFICATIONS = (TOKEN, BLOCK)  # verifiers of sampled chains
 MAX_LOOKAHEAD = 32
 MAX_NODES = 64
 MAX_DETAIL = 20
 MAX_NEW_TOKENS = 4096
-LEAST_TEMPERATURE = 0.01  # of drawing: logits divided by less overflow, and nothing but the likeliest token is drawn
+LEAST_TEMPERATURE = (
+    0.01  # smallest non-zero temperature: below it logits overflow, and sampling equals argmax
+)
 _CACHE = Path.home() / ".cache" / "specdemo"
-_DIGITS = 20  # of a wrong number in a message
+_DIGITS = 20  # digits of a wrong number in a message, at most
 _SHOWN = 60  # characters of a wrong value in a message
 
 
 @dataclass(frozen=True, slots=True)
 class Widget:
-    """How the page asks for a setting.
+    """Component of a setting on the page.
 
     kind: dropdown, radio, slider, number or checkbox
     low, high, step: of a slider, which may offer less than the setting's range
     folded: under "More settings"
-    begins: what the page begins with; None for the setting's default
+    begins: initial value on the page; None for the setting's default
     """
 
     kind: str
@@ -52,9 +54,9 @@ class Widget:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table: what is known about one setting.
+    """One row of the table: all facts of one setting.
 
-    name: of the dataclass field; the page's words are looked up by it too
+    name: of the dataclass field; its strings have the same name
     kind: bool, int, float, str or Path
     group: drafting, sampling, answer, model, files, page or visitors; options of a command and widgets stand in this order
     help: one clause without a full stop, for `--help` and the documentation
@@ -155,7 +157,7 @@ def _plain(number: float) -> str:
 
 
 def _shown(value: object) -> str | Phrase:
-    """A wrong value for a message: short, whatever it is."""
+    """Return a wrong value for an error message: short for any value."""
     if value is None:
         return Phrase("setting.empty")
     try:
@@ -175,7 +177,7 @@ def _row(default: Any, group: str, about: str, **known: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the target's next token is drawn. Temperature 0 is greedy; top_k 0 and top_p 1 are off."""
+    """Settings of sampling from the target. Temperature 0 is greedy; top_k 0 and top_p 1 are off."""
 
     temperature: float = _row(
         0.0, "sampling", "0 always takes the most likely token; higher is more varied",
@@ -202,7 +204,7 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether the likeliest token is always taken."""
+        """Whether the most likely token is always chosen."""
         return self.temperature == 0
 
 
@@ -217,25 +219,12 @@ class Recommended:
     origin: str = ""
 
 
-DRAWN = ("temperature", "top_k", "top_p", "repetition_penalty")  # what a preset stands for
+DRAWN = ("temperature", "top_k", "top_p", "repetition_penalty")  # settings that a preset sets
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Everything that a visitor can choose for one run.
-
-    lookahead: tokens drafted a step (constant), at first (heuristic) or at most (the others); depth of a tree
-    threshold: `confidence` stops after a drafted token less likely than this
-    nodes: most drafted tokens in one tree
-    memory: learn from the target's verdicts and from this visitor's earlier texts
-    fallback: stop drafting while it measurably loses against plain decoding, and probe again
-    detail: alternatives of both models to record at each place that a step reaches; 0 records none
-    baseline: also run plain decoding of the same prompt, for a measured speedup
-    stand_in: while others wait, a recent plain run of another prompt may stand in for that one
-    exact: a greedy text is plain decoding's bit by bit; refused where it is not known that it can be
-    preset: where the values of `sampling` come from, see `drawn`
-    verification: which verifier judges while sampling; those of `engine.verify.VERIFIERS`
-    """
+    """All settings of one run; `help` of each row describes it."""
 
     method: str = _row(
         "auto", "drafting", "how tokens are drafted; `specdemo methods` lists them all",
@@ -310,7 +299,7 @@ class RunSettings:
         return self
 
     def drawn(self, recommended: Sampling) -> RunSettings:
-        """With the values that the preset stands for. The seed stays. recommended: for the target"""
+        """Return settings with the preset's values. The seed stays. recommended: for the target"""
         if self.preset == OWN:
             return self
         values = recommended if self.preset == RECOMMENDED else Sampling()
@@ -321,16 +310,16 @@ class RunSettings:
         return getattr(self.sampling if name in _names(Sampling) else self, name)
 
     def values(self) -> dict[str, Any]:
-        """Plain values by name, those of `sampling` among them: what `from_values` takes."""
+        """Return plain values by name, including those of `sampling`: the input of `from_values`."""
         return {setting.name: self.value(setting.name) for setting in fields(RunSettings)}
 
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> RunSettings:
-        """Settings from plain values by name; what is not named has its default.
+        """Return settings from plain values by name; the others have their defaults.
 
-        values: from the page, a link, a file: anything may stand in it. The values of `sampling` stand
-            beside the others, or in a mapping of their own as `to_dict` writes them.
-        Raises UserError for the first name or value that is not possible.
+        values: unchecked, from the page, a link or a file. The values of `sampling` may be next to the others, or in a mapping
+            of their own as `to_dict` writes them
+        Raises UserError for the first impossible name or value.
         """
         flat = dict(values)
         nested = flat.pop("sampling", {})
@@ -345,7 +334,7 @@ class RunSettings:
         return cls(**taken, sampling=Sampling(**drawn))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, as they stand in a trace header."""
+        """Return plain values, as in a trace header."""
         return dataclasses.asdict(self)
 
 
@@ -355,18 +344,7 @@ def _known_names() -> str:
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """What the program is started with. `target` and `draft` are catalogue names, hub ids, folders or GGUF files.
-
-    draft "auto" is the catalogue's partner of the target; device "auto" is what `models.devices.best_device` says.
-    head "auto" measures how far 8 bits change the logits, see `models.decoders.heads`
-    store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
-    trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
-    drafter: one that others have published, which takes the place of a trained one of its kind
-    replay: load no model; recorded runs alone are shown
-    mcp: agents may call the page's one public call as a tool
-    cluster, replicas, most_replicas: engines in other processes; "" is one in this process
-    runs_at_once and what follows it: what visitors of the page may do, wider where nobody else reaches it
-    """
+    """Settings of the program; `help` of each row describes it. Those of visitors are wider on a page that is not public."""
 
     target: str = _row(
         "smollm2-135m-instruct", "model",
@@ -510,9 +488,9 @@ class AppSettings:
 
     @classmethod
     def from_environment(cls, **overrides: object) -> AppSettings:
-        """Defaults, then what the variables of the table say, then overrides that are not None. Raises UserError.
+        """Return settings from defaults, then environment variables, then overrides that are not None. Raises UserError.
 
-        Where the page is public, what is not given has its public default.
+        On a public page all other settings have their public defaults.
         """
         values: dict[str, Any] = {
             setting.name: setting.read(text)
@@ -542,7 +520,7 @@ def loopback(host: str) -> bool:
 
 @cache
 def fields(settings: type = RunSettings) -> tuple[Setting, ...]:
-    """The table of a settings class, in the order of its fields; those of `sampling` stand in its place."""
+    """Return the table of a settings class, in the order of its fields, with the rows of `sampling` in their position."""
     kinds = get_type_hints(settings)
     rows: list[Setting] = []
     for item in dataclasses.fields(settings):
@@ -570,7 +548,7 @@ def field(name: str, settings: type = RunSettings) -> Setting:
 
 
 def widget_order() -> tuple[str, ...]:
-    """Names of the settings that the page asks for, in its order: those in sight first, a group at a time."""
+    """Return the names of the settings on the page in their order: visible ones first, by group."""
     shown = [(setting, setting.widget) for setting in fields() if setting.widget]
     shown.sort(key=lambda pair: (pair[1].folded, GROUPS.index(pair[0].group)))
     return tuple(setting.name for setting, _ in shown)

@@ -15,7 +15,7 @@ ENGLISH = "en"  # the language of the program; other languages may lack strings
 
 
 def languages() -> list[str]:
-    """Return the languages besides English: the names of their folders."""
+    """Return the names of all languages except English."""
     return sorted(folder.name for folder in WORDS.iterdir() if folder.name != ENGLISH)
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.drafters.draft_reader import DraftReader
-    from specdemo.models.networks.compact import CompactModel
-    from specdemo.models.networks.compact_weights import Corrector
+    from specdemo.models.networks.chain import CompactModel
     from specdemo.models.networks.dflash import DFlashModel
+    from specdemo.models.networks.parts import Corrector
 
 
 class Block:
@@ -32,7 +32,7 @@ class Block:
 
     def __init__(self, draft: DraftReader) -> None:
         from specdemo.engine.prefix import FeatureReader
-        from specdemo.models.networks.compact import CompactModel
+        from specdemo.models.networks.chain import CompactModel
         from specdemo.models.networks.dflash import DFlashModel
 
         assert isinstance(draft.reader, FeatureReader)

@@ -19,11 +19,12 @@ from specdemo.files.packed import is_packed, quantisation
 from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
-from specdemo.models.decoders.choose import COMPILED, KNOWN, open_decoder, uses_compiled_pass
+from specdemo.models.decoders.choose import KNOWN, open_decoder, uses_compiled_pass
+from specdemo.models.decoders.compiled import COMPILED
 from specdemo.models.decoders.heads import AUTO, SAMPLE
-from specdemo.models.decoders.verdicts import Verdicts
 from specdemo.models.devices import choose_device, free_on, gpu_dtype
 from specdemo.models.families import opened_with
+from specdemo.models.measurements import Verdicts
 from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.models.tokenizers import load_tokenizer
@@ -163,7 +164,7 @@ def _verdicts(files: ModelFiles, cache_dir: Path | None) -> Verdicts | None:
     """Of weights whose content is known by its hash."""
     if cache_dir is None or not files.revision:
         return None
-    return Verdicts(cache_dir / "passes", f"{files.name} {files.revision}")
+    return Verdicts(cache_dir, f"{files.name} {files.revision}")
 
 
 def loading_options(folder: Path, precision: str, device: torch.device) -> dict[str, Any]:

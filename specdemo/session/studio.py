@@ -268,7 +268,7 @@ class Studio(Starting):
         if need != "store":
             return self.pair.missing(need, NEEDED[need])
         if self.shipped.store is None:
-            return "There is no datastore for this target; python -m specdemo datastore builds one."
+            return "There is no datastore for this target; python -m specdemo train datastore builds one."
         return ""
 
     def pairs(self) -> list[PairInfo]:
@@ -292,7 +292,7 @@ class Studio(Starting):
         device, cache = self.settings.device, self.settings.cache_dir
         known: list[Measured] = []
         if installed("torch"):  # else nothing was measured
-            from specdemo.models.measured import card_name, known_costs
+            from specdemo.models.measurements import card_name, known_costs
 
             known = known_costs(cache, gpu=on_gpu(device), card=card_name(device))
         free = free_memory(device)

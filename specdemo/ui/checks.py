@@ -1,4 +1,4 @@
-"""Where everything that visitors send is checked, whichever tab it is for; every failure is a sentence."""
+"""Checks of all values that visitors send to any tab; every failure becomes an error message."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ words = strings("limits")
 
 _LOG = logging.getLogger(__name__)
 
-MOST_CHARACTERS = 1_000_000  # of any text
+MOST_CHARACTERS = 1_000_000  # characters of any text, at most
 MOST_NUMBER = 2**63
 SPACES = "\t\n\r"
-# Names of the endpoints that are meant for other programs. Those of the page itself are private.
+# Names of the public endpoints, for other programs. All other events are private to the page.
 PUBLIC = frozenset({"answer"})
 
 
@@ -33,7 +33,7 @@ SYSTEM_PROMPT = Phrase("page.system_prompt")
 
 
 class Page(gr.Blocks):
-    """The page as Gradio serves it. All events of all tabs come through here, and so does what they answer."""
+    """The page as Gradio serves it. The events of all tabs and their answers pass through this class."""
 
     def __init__(self, settings: AppSettings, **options: Any) -> None:
         super().__init__(**options)
@@ -51,7 +51,7 @@ class Page(gr.Blocks):
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *given: Any, **named: Any
     ) -> list[Any]:
-        """The values of an event, checked. Raises gr.Error, which is a sentence on the page and no traceback."""
+        """Check the values of an event. Raises gr.Error, which the page shows as a message without traceback."""
         try:
             check_values(block_fn.inputs, inputs)
             values: list[Any] = await super().preprocess_data(block_fn, inputs, *given, **named)
@@ -65,7 +65,7 @@ class Page(gr.Blocks):
         return values
 
     async def call_function(self, block_fn: Any, *given: Any, **named: Any) -> Any:
-        """Call the handler of an event. Raises gr.Error, which is a sentence on the page and no traceback."""
+        """Call the handler of an event. Raises gr.Error, which the page shows as a message without traceback."""
         try:
             return await super().call_function(block_fn, *given, **named)
         except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
@@ -73,7 +73,6 @@ class Page(gr.Blocks):
 
 
 def _state_of(block: Any, value: object) -> bool:
-    """Whether this is what a visitor has, and there is nothing."""
     return isinstance(block, gr.State) and value is None
 
 
@@ -86,7 +85,7 @@ def _sentence(error: Exception, event: Any) -> gr.Error:
 
 
 def check_values(blocks: Sequence[Any], values: Sequence[object]) -> None:
-    """Values for components, as anyone may have sent them. Raises UserError for the first that the page cannot send."""
+    """Check values that anyone may have sent. Raises UserError for the first that the page cannot send."""
     if len(values) != len(blocks):
         raise UserError("page.wrong_count", wanted=len(blocks), given=len(values))
     for block, value in zip(blocks, values, strict=True):
@@ -96,12 +95,12 @@ def check_values(blocks: Sequence[Any], values: Sequence[object]) -> None:
 
 
 def _wanted(block: Any, value: object) -> Phrase | None:
-    """What a component's value must be, where it is not."""
+    """Return the allowed values of a component, or None if `value` is allowed."""
     match block:
         case gr.State():
-            return None  # the server's own; what was sent is not looked at
+            return None  # state of the server: the sent value is ignored
         case Api():
-            return None  # of a call for other programs, which checks its own values
+            return None  # the endpoint for other programs checks its own values
         case gr.Checkbox():
             return None if isinstance(value, bool) else Phrase("page.switch")
         case gr.Number() | gr.Slider():
@@ -134,7 +133,7 @@ def _is_text(value: object) -> bool:
 
 
 def asked_settings(values: Mapping[str, object], limits: AppSettings) -> RunSettings:
-    """Settings of a run as they came, by name. Raises UserError for what is not possible on this page."""
+    """Return checked settings of a run. Raises UserError for values that this page does not allow."""
     settings = RunSettings.from_values(values)
     if settings.max_new_tokens > limits.answer_tokens:
         raise UserError(
@@ -144,7 +143,10 @@ def asked_settings(values: Mapping[str, object], limits: AppSettings) -> RunSett
 
 
 def asked_text(text: object, name: Phrase = PROMPT) -> str:
-    """A text for a model as it came, None as an empty one. Raises UserError. name: what it is called"""
+    """Return a checked text for a model, "" for None. Raises UserError.
+
+    name: of the text in an error
+    """
     if not _is_text(text):
         raise UserError("page.wrong_value", name=name, range=_text_range())
     text = str(text or "")
@@ -155,5 +157,4 @@ def asked_text(text: object, name: Phrase = PROMPT) -> str:
 
 
 def asked_system(text: object) -> str:
-    """A system prompt as it came. Raises UserError."""
     return asked_text(text, SYSTEM_PROMPT)

@@ -15,13 +15,13 @@ from gradio.events import api
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import RunSettings, Setting, field, fields
 from specdemo.config.strings import strings
-from specdemo.session.caches import failure
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
+from specdemo.session.runs import failure
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import answering, baseline, measure, output_text, speedup
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.streaming import YIELD_SECONDS, Task, stream
+from specdemo.ui.run_tab import YIELD_SECONDS, Task, stream
 from specdemo.ui.visits import tell
 
 words = strings("limits")
@@ -31,7 +31,7 @@ KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
 Reply: TypeAlias = tuple[str, dict[str, Any], list[dict[str, Any]]]
 
 
-def create_endpoint(page: gr.Blocks, studio: Door) -> None:
+def create_endpoint(page: gr.Blocks, studio: EngineClient) -> None:
     """Offer the call. Called inside the page."""
 
     def answer(
@@ -44,11 +44,11 @@ def create_endpoint(page: gr.Blocks, studio: Door) -> None:
         """Answer a prompt by speculative decoding, with the figures and the trace of the run.
 
         Parameters:
-            prompt: what to answer; each call is a conversation of its own
+            prompt: the prompt; each call is a conversation of its own
             method: how tokens are drafted; "nothing" is plain decoding
             settings: settings of the run by name, as {"max_new_tokens": 64, "baseline": false}
             system: system prompt
-            trace: whether the events of the run come too; they are long
+            trace: whether to return the events of the run too; they are long
         Returns:
             text: the answer so far
             metrics: figures of the run, at its end: tokens_per_second, speedup over plain decoding and others
@@ -56,7 +56,7 @@ def create_endpoint(page: gr.Blocks, studio: Door) -> None:
         """
         yield from reply(studio, prompt, method, settings, system, with_trace=trace)
 
-    # Gradio reads what a generator yields from what it returns.
+    # Gradio reads the yielded type from the return annotation.
     answer.__annotations__["return"] = tuple[str, dict[str, Any], list[dict[str, Any]]]
     api(answer, api_name=NAME, concurrency_limit=None)
     event: Any = page.fns[max(page.fns)]
@@ -67,7 +67,7 @@ def create_endpoint(page: gr.Blocks, studio: Door) -> None:
 
 
 def reply(
-    studio: Door,
+    studio: EngineClient,
     prompt: object,
     method: object,
     settings: object,
@@ -75,16 +75,16 @@ def reply(
     *,
     with_trace: object = True,
 ) -> Iterator[Reply]:
-    """What a call is answered; see `create_endpoint`. The values are as they came.
+    """Answer a call with unchecked values, see `create_endpoint`.
 
-    yields: the text so far, and the figures and the trace at last
+    yields: the text so far; finally the text, the figures and the trace
     Raises UserError.
     """
     studio.start()
     asked = _asked(studio, method, settings)
     text, system_text = asked_text(prompt), asked_system(system)
     shown, task = _Reply(with_trace=with_trace is not False), Task(_caller())
-    tell(studio, task.visitor)  # who calls names no model, so there is none that they expect
+    tell(studio, task.visitor)  # a call names no model, so any model is right
 
     def work() -> Generator[None, None, None]:
         conversation = studio.open(task.visitor)
@@ -106,7 +106,7 @@ def reply(
 
 
 class _Reply:
-    """What a call is answered, so far."""
+    """The answer of a call as it grows."""
 
     def __init__(self, *, with_trace: bool) -> None:
         self.events: list[Event] = []
@@ -114,7 +114,6 @@ class _Reply:
         self._with_trace = with_trace
 
     def value(self) -> Reply:
-        """The answer as it grows."""
         return output_text(answering(Trace(tuple(self.events)))), {}, []
 
     def whole(self) -> Reply:
@@ -133,11 +132,10 @@ class _Reply:
         """The line moves; who calls waits."""
 
     def fail(self, error: UserError) -> None:
-        """Keep what went wrong."""
         self.error = error
 
 
-def _asked(studio: Door, method: object, settings: object) -> RunSettings:
+def _asked(studio: EngineClient, method: object, settings: object) -> RunSettings:
     """Settings of a run as they came. Raises UserError."""
     names = [one.name for one in studio.methods()]
     if method not in names:
@@ -151,7 +149,7 @@ def _asked(studio: Door, method: object, settings: object) -> RunSettings:
 
 
 def _caller() -> str:
-    """Who calls: an address, since a program is free to begin a new session with each call."""
+    """Return an id of the client: its address, since a program may open a new session with each call."""
     request = LocalContext.request.get(None)
     client = getattr(request, "client", None)
     return f"address {client.host}" if client else uuid.uuid4().hex
@@ -165,7 +163,6 @@ def settings_schema() -> dict[str, Any]:
 
 
 def schema(row: Setting) -> dict[str, Any]:
-    """JSON schema of one setting."""
     known = {"minimum": row.low, "maximum": row.high, "enum": list(row.choices) or None}
     return {
         "type": KINDS[row.kind],

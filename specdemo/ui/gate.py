@@ -1,4 +1,4 @@
-"""Before anything is answered: under which name the page is called, from where, what is closed, and how much may be sent."""
+"""Checks of each request before the page sees it: host name, origin, closed paths and size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ words = strings("limits")
 _LOG = logging.getLogger(__name__)
 
 API = "/gradio_api/"
-# What Gradio offers and this page does not use: files of the server, uploads, other servers, editors, tokens.
+# Features of Gradio that this page does not use: files of the server, uploads, other servers, editors, tokens.
 CLOSED = (
     *("/monitoring", "/login", "/logout", "/svelte/", "/custom_component/"),
     *(f"{API}{name}" for name in ("upload", "file", "proxy", "stream", "process_recording")),
@@ -48,7 +48,7 @@ def outermost(settings: AppSettings) -> Any:
 
 
 class Gate:
-    """Middleware: answers what must not come further, and says in a sentence what breaks further in."""
+    """Middleware: refuses requests that the page must not see, and turns exceptions of the page into error messages."""
 
     def __init__(self, app: ASGIApp, settings: AppSettings) -> None:
         self.app = app
@@ -58,7 +58,6 @@ class Gate:
         self.own = {"localhost", "*.localhost", settings.host.lower(), own, f"{own}.local"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request of ASGI."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -84,7 +83,7 @@ class Gate:
         await answer.end(_refusal(400, sentence), scope, receive)
 
     def _refused(self, scope: Scope) -> JSONResponse | None:
-        """The answer to a request that must not come further; None for one that may."""
+        """Return the refusal of a request; None for one that may pass."""
         headers = Headers(scope=scope)
         scheme, host, port = _address(f"{scope.get('scheme', 'http')}://{headers.get('host', '')}")
         if not self._known(host):
@@ -112,7 +111,7 @@ class Gate:
         return True
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """All that was sent; None when it is too much, and then no more of it is read."""
+        """Return the whole body; None if it is too large, and then the rest is not read."""
         told = Headers(scope=scope).get("content-length", "0")
         if not told.isdigit() or int(told) > self.most_bytes:
             return None
@@ -128,14 +127,14 @@ class Gate:
 
 
 class _Answer:
-    """What is answered: the server's own word for an error is held back, since a sentence takes its place."""
+    """Response of the page. A plain error of the server is withheld, since an error message replaces it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._begun = self.held = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message on, unless it is of an answer that is held back."""
+        """Forward a message, unless its response is withheld."""
         if message["type"] == "http.response.start":
             plain = (b"content-type", b"text/plain; charset=utf-8") in message["headers"]
             self.held = plain and message["status"] == 500
@@ -145,7 +144,7 @@ class _Answer:
             await self._send(message)
 
     async def end(self, instead: JSONResponse, scope: Scope, receive: Receive) -> None:
-        """End an answer that broke, or give another one where none was begun."""
+        """End a broken response, or send another one if none was started."""
         if self._begun:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
@@ -153,7 +152,7 @@ class _Answer:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, to be read once more; after it, what comes later."""
+    """Return a `receive` that first returns a body that was already read."""
     given = False
 
     async def receive_again() -> Message:
@@ -185,5 +184,5 @@ def _matches(host: str, names: set[str]) -> bool:
 
 
 def _refusal(status: int, sentence: str) -> JSONResponse:
-    """A sentence, under both of the names by which Gradio's clients look for it."""
+    """Return an error message under both names that Gradio's clients read."""
     return JSONResponse({"error": sentence, "detail": sentence}, status)

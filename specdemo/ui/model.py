@@ -1,11 +1,11 @@
-"""What the page says about the loaded model: its status, what the chosen method makes of it, and loading another."""
+"""The loaded model on the page: its status, the components that depend on it, and the menu that loads another."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gradio as gr
 
@@ -13,28 +13,30 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
 from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
-from specdemo.session.door import Door, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
+from specdemo.ui.run_tab import QUICK, Task, stream
 from specdemo.ui.settings_panel import OPTIONS
-from specdemo.ui.streaming import QUICK, Task, stream
 from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
 
 if TYPE_CHECKING:
-    from specdemo.models.offers import Offer
+    from specdemo.session.door import Offer
 
 limits = strings("limits")
 
 AUTO = "auto"  # the target that the program chooses
+Sent: TypeAlias = str | None  # value of a menu
+Updates: TypeAlias = tuple[object, ...]
 NONE = "none"  # for no published drafter
 
 
 @dataclass(frozen=True, slots=True)
 class ModelMenu:
-    """What can be loaded instead, what that would mean on this machine, and the button that does it.
+    """Menu of models, a note on the chosen one, and the button that loads it.
 
-    drafter: a published one for the target
-    question: shown while a choice waits for the visitor to agree to a download
+    drafter: menu of published drafters for the target
+    question: row that is visible until the visitor agrees to a download
     """
 
     box: gr.Accordion
@@ -54,11 +56,11 @@ class ModelMenu:
 
     @property
     def told(self) -> list[Any]:
-        """What `ModelHandlers.look` updates."""
+        """Components that `ModelHandlers.look` updates."""
         return [self.pair, self.drafter, self.note, self.load, self.question]
 
 
-def create_model_menu(studio: Door) -> ModelMenu | None:
+def create_model_menu(studio: EngineClient) -> ModelMenu | None:
     """The models and the target's precision, folded away; None where visitors may not load another."""
     if studio.settings.allow_model_switch == "off":
         return None
@@ -99,7 +101,10 @@ def create_model_menu(studio: Door) -> ModelMenu | None:
 def wire_model_menu(
     menu: ModelMenu, handlers: ModelHandlers, status: gr.HTML, loaded: Sequence[Any]
 ) -> None:
-    """Connect the menu. loaded: (handler, inputs, outputs) each, for what depends on the loaded model"""
+    """Connect the menu.
+
+    loaded: (handler, inputs, outputs) of each event after loading
+    """
     look = (handlers.look, menu.chosen, menu.told)
     gr.on([menu.box.expand, menu.precision.input, menu.drafter.input], *look, **QUICK)
     menu.pair.input(handlers.another, menu.chosen, menu.told, **QUICK)
@@ -122,9 +127,9 @@ def wire_model_menu(
 
 
 class ModelHandlers:
-    """Handlers bound to one studio: what it can do now."""
+    """Handlers of the model menu and the status, bound to one studio."""
 
-    def __init__(self, studio: Door) -> None:
+    def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
 
     def status(self) -> str:
@@ -138,11 +143,8 @@ class ModelHandlers:
             return present.ready(self.studio.target, self.studio.chosen)
         return present.loading(self.studio.progress() or Progress("start"))
 
-    def menu(self, name: str) -> tuple[object, ...]:
-        """What depends on the method and on the loaded pair.
-
-        returns: updates of `SettingsPanel.menu`, then the training card
-        """
+    def menu(self, name: str) -> Updates:
+        """Return updates for the chosen method and the loaded pair: `SettingsPanel.menu`, then the training card."""
         methods = self.studio.methods()
         chosen = next((method for method in methods if method.name == name), methods[0])
         return (
@@ -153,8 +155,8 @@ class ModelHandlers:
             self._card(chosen),
         )
 
-    def drawing(self, preset: str) -> tuple[object, ...]:
-        """returns: updates of `SettingsPanel.drawing`: what the preset stands for with the loaded target"""
+    def drawing(self, preset: str) -> Updates:
+        """Return updates of `SettingsPanel.drawing` with the preset's values for the loaded target."""
         recommended, known = self.studio.recommended, self.studio.ready or preset != RECOMMENDED
         told = gr.update(info=present.drawing(preset, recommended) if known else "")
         if preset == OWN or not known:
@@ -162,8 +164,8 @@ class ModelHandlers:
         sampling = RunSettings(preset=preset).drawn(recommended.sampling).sampling
         return told, *(gr.update(value=getattr(sampling, name)) for name in DRAWN)
 
-    def tick(self, name: str, preset: str = OWN) -> tuple[object, ...]:
-        """returns: status, the timer, the drawing and the menu; all but the first change once loading has ended"""
+    def tick(self, name: str, preset: str = OWN) -> Updates:
+        """Poll the status. returns: status, timer, drawing and menu; all but the first change only after loading"""
         loading = self.studio.progress() is not None
         later = (*self.drawing(preset), *self.menu(name))
         return (
@@ -172,10 +174,8 @@ class ModelHandlers:
             *([gr.skip()] * len(later) if loading else later),
         )
 
-    def another(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> tuple[object, ...]:
-        """Another model of the menu is selected. returns: as `look`, without a drafter of the model before"""
+    def another(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
+        """Handle the choice of another model. returns: as `look`, without a drafter of the model before"""
         current = self.studio.settings
         offers = self.studio.drafters((target or "").strip())
         known = {one.name for one in offers} | (
@@ -183,10 +183,8 @@ class ModelHandlers:
         )
         return self.look(target, precision, drafter if drafter in known else NONE)
 
-    def look(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> tuple[object, ...]:
-        """A model of the menu is selected. returns: updates of `ModelMenu.told`: what loading it would mean"""
+    def look(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
+        """Handle a choice in the menu. returns: updates of `ModelMenu.told` that describe the chosen model"""
         pairs, current = self.studio.pairs(), self.studio.settings
         precision = precision if precision in PRECISIONS else current.precision
         outlooks = self.studio.outlooks(precision)
@@ -214,27 +212,20 @@ class ModelHandlers:
             gr.Row(visible=False),
         )
 
-    def settle(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> tuple[object, ...]:
-        """Loading has ended. returns: as `look`, but a question stays until it is answered"""
-        asked = self._may_load(target, precision, drafter) and not self._here(
-            target or "", precision or "", drafter
-        )
-        return (gr.skip(),) * 5 if asked else self.look(target, precision, drafter)
+    def settle(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
+        """Update the menu after loading. returns: as `look`, but a question stays until it is answered"""
+        if self._needs_download(target, precision, drafter):
+            return (gr.skip(),) * 5
+        return self.look(target, precision, drafter)
 
-    def ask(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> tuple[object, ...]:
-        """The Load button is pressed. returns: updates of `ModelMenu.told`: a question where loading needs a download"""
-        if not self._may_load(target, precision, drafter) or self._here(
-            target or "", precision or "", drafter
-        ):
+    def ask(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
+        """Handle the Load button. returns: updates of `ModelMenu.told`: a question if loading needs a download"""
+        if not self._needs_download(target, precision, drafter):
             return self.look(target, precision, drafter)
         size = self._to_download(target or "", precision or "")
         titles = {pair.target: pair.title for pair in self.studio.pairs()}
         try:
-            # Only now, because someone wants to load it, is the hub asked of what the disk does not tell.
+            # The hub is queried only now, because the visitor wishes to load this pair.
             drafter = _named(drafter)
             published = None if drafter == NONE else self.studio.drafter(drafter, ask=True)
         except UserError as error:
@@ -244,27 +235,23 @@ class ModelHandlers:
         )
         return gr.skip(), gr.skip(), question, gr.Button(visible=False), gr.Row(visible=True)
 
-    def agree(self) -> tuple[object, ...]:
-        """The visitor agrees to a download. returns: the note and the question: what goes on, and nothing more is asked"""
+    def agree(self) -> Updates:
+        """Handle the agreement to a download. returns: the note, and the question, which is hidden"""
         return present.coming(), gr.Row(visible=False)
 
-    def switch(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> Iterator[object]:
-        """Load another pair, unless that needs a download, which `ask` asks about. yields: status, and the button, disabled meanwhile
+    def switch(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
+        """Load another pair, unless that needs a download, see `ask`. yields: status, and the button, disabled meanwhile
 
-        Whatever is not in the catalogue gets the same answer, and nothing is looked up.
+        All names outside the catalogue get the same answer, without a search.
         """
         yield from self._stream(target, precision, drafter, agreed=False)
 
-    def download(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> Iterator[object]:
+    def download(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
         """The visitor agrees to a download: load another pair, as `switch` does."""
         yield from self._stream(target, precision, drafter, agreed=True)
 
     def _stream(
-        self, target: str | None, precision: str | None, drafter: str | None, *, agreed: bool
+        self, target: Sent, precision: Sent, drafter: Sent, *, agreed: bool
     ) -> Iterator[object]:
         loading = _Loading(self)
         work = self._switch(
@@ -283,8 +270,13 @@ class ModelHandlers:
                 yield
         loading.end()
 
-    def _may_load(self, target: str | None, precision: str | None, drafter: str | None) -> bool:
-        """Whether the visitor may load this."""
+    def _needs_download(self, target: Sent, precision: Sent, drafter: Sent) -> bool:
+        """Return whether the visitor may load this, and some of it is not on this disk."""
+        return self._may_load(target, precision, drafter) and not self._here(
+            target or "", precision or "", drafter
+        )
+
+    def _may_load(self, target: Sent, precision: Sent, drafter: Sent) -> bool:
         target, drafter = (target or "").strip(), _named(drafter)
         if not switch_allowed(self.studio) or precision not in PRECISIONS:
             return False
@@ -296,7 +288,7 @@ class ModelHandlers:
         return offered and any(pair.target == target for pair in self.studio.pairs())
 
     def _offered(self, drafter: str, offers: Sequence[Offer]) -> Offer | None:
-        """What is known of a drafter without the network; None for none, and for one that the visitor may not name."""
+        """Return the facts of a drafter without the network; None for "none" and for one that the visitor may not name."""
         if drafter == NONE:
             return None
         known = next((one for one in offers if one.name == drafter), None)
@@ -305,14 +297,13 @@ class ModelHandlers:
         return self.studio.drafter(drafter, ask=False)
 
     def _here(self, target: str, precision: str, drafter: str | None) -> bool:
-        """Whether all of it is on this disk. Only for what the visitor may load."""
+        """Return whether all files are on this disk. Call it only for pairs that the visitor may load."""
         drafter = _named(drafter)
         if drafter != NONE and not self.studio.drafter(drafter, ask=False).here:
             return False
         return self._to_download(target, precision) == 0
 
     def _draft(self, target: str) -> str:
-        """The draft for a target of the menu."""
         drafts = {pair.target: pair.draft for pair in self.studio.pairs()}
         return drafts.get(target, "auto")
 
@@ -321,38 +312,34 @@ class ModelHandlers:
         return self.studio.to_download(target, self._draft(target), precision)
 
     def _card(self, method: MethodInfo) -> str:
-        """Value of the view of a method's training card."""
         if not self.studio.ready:
             return json.dumps({"none": words.CARD_LOADING})
         return present.training_card(method, self.studio.card(method.name))
 
 
-def _any_model(studio: Door) -> bool:
-    """Whether files and hub names may be loaded: where the operator says so, and nobody else reaches the page."""
+def _any_model(studio: EngineClient) -> bool:
+    """Return whether files and hub names may be loaded: only if the operator allows it and the page is not public."""
     return studio.settings.allow_model_switch == "any" and not studio.settings.public
 
 
 def _named(drafter: str | None) -> str:
-    """A published drafter as settings name it."""
     return (drafter or "").strip() or NONE
 
 
 class _Loading:
-    """How far loading another pair is. status: of the loaded pair when it is empty"""
+    """Progress of loading another pair. status: "" for the status of the loaded pair"""
 
     def __init__(self, handlers: ModelHandlers) -> None:
         self.handlers = handlers
         self.status, self.busy = "", True
 
     def value(self) -> tuple[str, gr.Button]:
-        """Status, and the button."""
         return self.status or self.handlers.status(), gr.Button(interactive=not self.busy)
 
     def wait(self, sentence: str) -> None:
         """Nothing: loading waits in no line."""
 
     def end(self, status: str = "") -> None:
-        """Nothing is being loaded any more."""
         self.status, self.busy = status, False
 
     def fail(self, error: UserError) -> None:

@@ -29,7 +29,7 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def english(part: str) -> dict[str, Any]:
-    """Return the English strings of a part, with those that stand elsewhere: in methods, recorded runs and examples."""
+    """Return the English strings of a part, including those from methods, recorded runs and examples."""
     if part == "runs":
         return {
             "RUNS": _titles("runs/index.json", "runs"),

@@ -1,4 +1,4 @@
-"""Reports: every number from the lanes' own runs, the worst task named, and the oracle above every policy."""
+"""Tables of results: sums of runs, worst task, acceptance by position, calibration, and the oracle."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from specdemo.bench.bounds import Oracle, policies_table
 from specdemo.bench.lanes import LaneResult, expand
-from specdemo.bench.policies import Oracle, regret_table
-from specdemo.bench.report import Report, by_position, summary
+from specdemo.bench.report import markdown
+from specdemo.bench.results import LaneTotals, positions_table, summary_table
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import CostProfile
 from specdemo.trace.events import Node, Status, Verified
@@ -19,7 +20,7 @@ PROFILE = CostProfile(((1, 0.02), (5, 0.024)), 0.002)
 
 
 def lane(name, kept, drafted, steps=10, *, draft=0.002):
-    """Steps that drafted so many tokens and kept so many, at the profile's cost."""
+    """Return a result of steps with constant numbers of drafted and accepted tokens, at the profile's cost."""
     events, elapsed = [], 0.0
     for number in range(steps):
         nodes = tuple(
@@ -50,7 +51,7 @@ def lane(name, kept, drafted, steps=10, *, draft=0.002):
 def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():
     plain, long = lane("nothing", 0, 0), lane("draft_model:constant:8", 2, 8)
     oracle = Oracle(PROFILE)
-    block = lane("draft_model:constant:16:block", 2, 16)  # says something else, and is left out
+    block = lane("draft_model:constant:16:block", 2, 16)  # has another text and is left out
     oracle.add("qa", [plain, long, lane("draft_model:constant:2", 2, 2), block])
     # Three tokens for a pass over three rows and two draft steps, against one token for 20 ms.
     assert oracle.speedup() == pytest.approx(3 / (0.022 + 0.004) * 0.02)
@@ -58,7 +59,7 @@ def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():
 
 
 def test_policies_are_compared_with_the_best_constant():
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     results = [
         lane("nothing", 0, 0),
         lane("draft_model:constant:1", 1, 1),
@@ -66,30 +67,28 @@ def test_policies_are_compared_with_the_best_constant():
         lane("draft_model:cost", 2, 2),
     ]
     report.add("qa", results)
-    table = regret_table(report.rows(), 2.4)
+    table = markdown(policies_table(report.rows(), 2.4))
     assert "draft_model:constant:1 (best constant)" in table
     cost = next(line for line in table.splitlines() if "draft_model:cost" in line)
     expected = (3 / 0.026) / (2 / 0.023) - 1
     assert f"{100 * expected:+.1f} %" in cost
     assert "oracle (modelled)" in table
-    assert (
-        regret_table([row for row in report.rows() if "constant" not in str(row["lane"])], 2.0)
-        == ""
-    )
+    others = [row for row in report.rows() if "constant" not in row["lane"]]
+    assert policies_table(others, 2.0).rows == []
 
 
 def test_the_summary_names_the_worst_task_and_the_memory():
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     report.add("qa", [lane("nothing", 0, 0), lane("tree", 3, 4)])
     report.add("rag", [lane("nothing", 0, 0), lane("tree", 0, 4)])
-    text = summary(report.rows(), {"tree": 8.9})
+    text = markdown(summary_table(report.rows(), {"tree": 8.9}))
     row = next(line for line in text.splitlines() if line.startswith("| tree"))
     assert "rag 0.62x" in row
     assert "| 9 " in row
 
 
 def judged(*drafts):
-    """A lane of one step a draft; a draft is (parent, status) for each node."""
+    """Return a result with one step per draft; a draft is (parent, status) for each node."""
     steps = [
         Verified(
             "speculative",
@@ -123,19 +122,19 @@ def test_acceptance_by_position_counts_only_what_was_tested():
 
 
 def test_the_report_tells_acceptance_by_position():
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     report.add("qa", [lane("nothing", 0, 0), judged(*DRAFTS)])
     report.add("rag", [lane("nothing", 0, 0), judged(DRAFTS[0])])
-    table = by_position(report.rows())
+    table = markdown(positions_table(report.rows()))
     assert "nothing" not in table
     row = next(line for line in table.splitlines() if line.startswith("| tree"))
     assert [cell.strip() for cell in row.split("|")[2:-1]] == ["83 %", "75 %", "0 %", "-", "-", "-"]
 
 
 def test_the_calibration_error_is_that_of_all_runs_together():
-    """Half of the tokens of which .4 was said are kept, and all of those of which .8 was."""
+    """Half of the tokens with probability .4 are accepted, and all of those with .8."""
     runs = [((KEPT, 0.4), (KEPT, 0.8)), ((REFUSED, 0.4), (KEPT, 0.8))]
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     for task, nodes in zip(("qa", "rag"), runs, strict=True):
         result = judged(tuple((-1, status) for status, _ in nodes))
         step = result.events[0]
@@ -149,13 +148,13 @@ def test_the_calibration_error_is_that_of_all_runs_together():
     means = {row["lane"]: row for row in report.rows() if row["task"] == "mean"}
     assert means["tree"]["survival_error"] == pytest.approx((2 * 0.1 + 2 * 0.2) / 4)
     assert means["nothing"]["survival_error"] is None
-    assert "15.0 %" in by_position(report.rows())
+    assert "15.0 %" in markdown(positions_table(report.rows()))
 
 
 def test_the_summary_names_the_minutes_of_training():
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     report.add("qa", [lane("nothing", 0, 0), lane("tree:cost", 3, 4)])
-    text = summary(report.rows(), {"tree": 8.9}, {"tree": 45.2})
+    text = markdown(summary_table(report.rows(), {"tree": 8.9}, {"tree": 45.2}))
     rows = [line.split("|") for line in text.splitlines()]
     assert rows[0][-2].strip() == "training min"
     assert {row[1].strip(): row[-2].strip() for row in rows[2:]} == {

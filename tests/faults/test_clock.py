@@ -35,4 +35,4 @@ def test_only_the_age_of_files_is_read_from_the_clock_on_the_wall():
             r"\btime\.time\(|\butcnow\(|datetime\.now\(\)", path.read_text(encoding="utf-8")
         )
     }
-    assert found <= {"models/files/store.py", "models/measured.py"}
+    assert found <= {"files/store.py", "models/measurements.py"}

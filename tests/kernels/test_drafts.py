@@ -17,15 +17,14 @@ from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.policies.lookahead import make_lookahead
 from specdemo.engine.cost import CostProfile
-from specdemo.engine.draft_plan import DraftPlan, StopRule
 from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader, PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Proposal
 from specdemo.kernels import runtime
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_weights import Injection, MixedEmbedding
+from specdemo.kernels.plan import DraftPlan, StopRule
+from specdemo.models.networks.chain import CompactDecoder, CompactModel
+from specdemo.models.networks.parts import Injection, MixedEmbedding
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"

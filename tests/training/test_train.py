@@ -27,11 +27,10 @@ from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
 from specdemo.files.progress import Progress
 from specdemo.files.sources import resolve
-from specdemo.models.networks.compact_files import export, read_config
-from specdemo.models.networks.layouts.writing import write_published
+from specdemo.models.networks.folders import export, read_config
 from specdemo.models.pair import load_pair
-from specdemo.session.caches import Caches
 from specdemo.session.loaded import Loaded
+from specdemo.session.runs import Caches
 from specdemo.trace.events import Drafted, ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.training.data import (
@@ -47,6 +46,7 @@ from specdemo.training.data import (
 from specdemo.training.options import TrainOptions
 from specdemo.training.student import EVERYWHERE, KL, L1, DistilledHead, spread
 from specdemo.training.train import train
+from specdemo.training.writing import write_published
 
 WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
 

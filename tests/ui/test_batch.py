@@ -1,4 +1,4 @@
-"""Several prompts: each row is told apart, errors are sentences, what is stopped or left is cancelled."""
+"""Several prompts: rows are distinct, errors are sentences, stopped or abandoned runs are cancelled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio
 from specdemo.config.errors import UserError
 from specdemo.session.work.batch import State
 from specdemo.ui import words
-from specdemo.ui.streaming import leave
-from specdemo.ui.tabs.batch import BatchHandlers
+from specdemo.ui.batch import BatchHandlers
+from specdemo.ui.run_tab import leave
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
     assert last["error"] == []
 
 
-EMPTY = str(UserError("batch.empty"))
+EMPTY = UserError("batch.empty").message
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_a_batch_with_a_setting_out_of_range_is_a_sentence(handlers):
 
 def test_a_batch_is_shown_at_most_ten_times_a_second(handlers, monkeypatch):
     ticks = iter(range(10**6))
-    monkeypatch.setattr("specdemo.ui.streaming.time.monotonic", lambda: next(ticks) / 100)
+    monkeypatch.setattr("specdemo.ui.run_tab.time.monotonic", lambda: next(ticks) / 100)
     values = batch_of(handlers, "\n".join("abcd"))
     looks = 4 * 5  # each prompt: started, three steps, finished
-    assert len(values) - 2 <= looks * 2 / 10 + 1  # a look and perhaps a value take a hundredth each
+    assert len(values) - 2 <= looks * 2 / 10 + 1  # each read of the clock takes a hundredth
     assert len(values) > 2
 
 
@@ -91,7 +91,7 @@ def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
     task, _ = handlers.begin(task, "a")
     running = handlers.run(task, "a", "", VALUES)
     next(running)
-    running.close()  # what Gradio does when the tab is closed
+    running.close()  # as Gradio does when the tab is closed
     assert task.cancel.is_set()
     assert not [thread for thread in threading.enumerate() if "specdemo-batch" in thread.name]
 
@@ -103,7 +103,7 @@ def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
 
 
 def test_a_batch_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
-    monkeypatch.setattr("specdemo.ui.streaming.LOADING_SECONDS", 0.01)
+    monkeypatch.setattr("specdemo.ui.run_tab.LOADING_SECONDS", 0.01)
     handlers.studio.ready = False
     task, first = handlers.begin(None, "a")
     assert json.loads(first)["waiting"] == words.WAIT_LOADING

@@ -1,4 +1,4 @@
-"""What machines read: health and figures, with and without a model."""
+"""Health and metrics, with and without a model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from starlette.testclient import TestClient
 from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
-from specdemo.ui.monitor import monitor_routes
-from specdemo.ui.serving import launch_options
+from specdemo.ui.serving import launch_options, monitor_routes
 
 
 def asked(studio, path):

@@ -1,6 +1,6 @@
-"""Writes what a teacher takes home: worksheets, answers, questions for a learning platform, figures, SCORM, notebook.
+"""Write material for teachers: worksheets, answers, questions for a learning platform, figures, SCORM, notebook.
 
-The page's own scripts make it, in Chromium without a window: what is printed is what the page shows.
+The page's own scripts create it in Chromium without a window, so that sheets look like the page.
 """
 
 from __future__ import annotations
@@ -29,16 +29,6 @@ _MAKE = """async ([language, png]) => {
 }"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to, and in which language."""
-    from specdemo.ui.words import languages
-
-    parser.add_argument("folder", type=Path, help="folder to write to, a new or an empty one")
-    parser.add_argument(
-        "--language", choices=["en", *languages()], default="en", help="default: en"
-    )
-
-
 def run(options: argparse.Namespace) -> int:
     """Write the pack."""
     folder: Path = options.folder
@@ -50,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def write_class_pack(folder: Path, language: str, *, png: bool = True) -> int:
-    """Write the pack into a folder. png: figures as pixels too; returns: how many files
+    """Write the pack into a folder. png: figures as pixels too; returns: number of files
 
     Raises UserError without Playwright or a Chromium.
     """
@@ -71,7 +61,7 @@ def write_class_pack(folder: Path, language: str, *, png: bool = True) -> int:
 
 
 def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
-    """What the page's scripts make of a site's lessons, by name, its sheets as PDF too."""
+    """Return the files that the page's scripts create from the lessons, by name, with the sheets as PDF too."""
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError as error:
@@ -100,7 +90,7 @@ def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
 
 
 def _answer(route: Any, site: Path) -> None:
-    """A file of the site, as a server would send it."""
+    """Send a file of the site, as a server would."""
     name = route.request.url.removeprefix(ORIGIN).partition("?")[0].partition("#")[0]
     path = (site / (name or "index.html")).resolve()
     if not path.is_file() or not path.is_relative_to(site.resolve()):

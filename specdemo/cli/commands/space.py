@@ -1,4 +1,4 @@
-"""Makes a Hugging Face Space of this program or brings one up to date; shows its log; deletes it."""
+"""Create or update a Hugging Face Space of this program, show its log, or delete it."""
 
 from __future__ import annotations
 
@@ -8,51 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from specdemo.cli import console
-from specdemo.cli.options import add_option, app_settings
+from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 
 ACTIONS = ("logs", "delete")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which Space, on which hardware, and how far to go."""
-    add_option(
-        parser,
-        "action",
-        nargs="?",
-        choices=ACTIONS,
-        about="show what the Space has said, or delete it; without either it is made or updated",
-    )
-    add_option(parser, "name", metavar="OWNER/NAME", about="the Space")
-    add_option(
-        parser,
-        "--hardware",
-        default="zero",
-        metavar="NAME",
-        about="zero (ZeroGPU), cpu, static (recorded runs, the lab and lessons, without a model) "
-        "or the hub's name of a GPU, such as t4-small",
-    )
-    add_option(
-        parser,
-        "--target",
-        default=None,
-        about="the model that the page loads; by default its own default",
-    )
-    add_option(
-        parser, "--private", action="store_true", about="only you and your organisation see it"
-    )
-    add_option(
-        parser,
-        "--dry-run",
-        action="store_true",
-        about="print the plan; the hub is not asked anything",
-    )
-    add_option(
-        parser,
-        "--wait",
-        action="store_true",
-        about="follow the build, then open the page and run a prompt",
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,9 +31,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _publish(options: argparse.Namespace) -> None:
-    from specdemo.cli.space.hub import connect, follow, publish
+    from specdemo.cli.space.hub import connect, follow, publish, visit
     from specdemo.cli.space.plan import describe, make_plan
-    from specdemo.cli.space.visit import visit
 
     api = None if options.dry_run else connect()  # without a token there is no need to plan
     with TemporaryDirectory(prefix="specdemo-space-") as folder:

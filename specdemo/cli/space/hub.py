@@ -1,4 +1,4 @@
-"""Carries a plan out with the hub's own client, follows the build, and says each failure as a sentence."""
+"""Upload a plan with the hub's client, follow the build, visit the page, and explain each failure in a sentence."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ if TYPE_CHECKING:
 
 KIND = "space"
 NOTHING_CHANGED = "Nothing on the hub was changed."
-WAIT_SECONDS = 30 * 60.0  # the hub itself gives up starting a Space after 30 minutes
+WAIT_SECONDS = 30 * 60.0  # the hub stops starting a Space after 30 minutes
 POLL_SECONDS = 3.0
 AT_WORK = {"BUILDING", "RUNNING_BUILDING", "APP_STARTING", "RUNNING_APP_STARTING"}
 REACHABLE = {"RUNNING", "SLEEPING"}  # a visit wakes a sleeping one
 REFUSED = (401, 402, 403, 409, 413, 429)  # statuses of the hub with an error of their own
+VISIT_PROMPT = "Why is the sky blue?"
+VISIT_SETTINGS = {"max_new_tokens": 32, "baseline": False}
+READY_SECONDS = 10 * 60.0  # for a model that is downloaded and loaded after the page is there
+SHOWN_LETTERS = 80
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A Space that holds a plan's files. address: its page on the hub; commit: what it should run"""
+    """A Space with the files of a plan. address: its page on the hub; commit: the uploaded commit"""
 
     repo: str
     address: str
@@ -36,7 +40,7 @@ class Published:
 
 
 def connect() -> HfApi:
-    """The hub's client; HF_ENDPOINT may name another hub. Raises UserError where there is no token."""
+    """Return the hub's client; HF_ENDPOINT may name another hub. Raises UserError without a token."""
     from huggingface_hub import HfApi, get_token
 
     if not get_token():
@@ -45,7 +49,7 @@ def connect() -> HfApi:
 
 
 def publish(plan: SpacePlan, api: HfApi, report: Report) -> Published:
-    """Make the Space or bring it up to date; what is already as planned is left alone. Raises UserError."""
+    """Create or update the Space; parts that agree with the plan stay unchanged. Raises UserError."""
     with told(NOTHING_CHANGED):
         user = _who(api)
         space = _find(api, plan.repo)
@@ -102,9 +106,9 @@ def _check_ours(api: HfApi, space: SpaceInfo) -> None:
 
 
 def _upload(plan: SpacePlan, api: HfApi) -> str:
-    """All files in one commit, so that no visitor meets half a Space. returns: the commit that holds them
+    """Upload all files in one commit, so that no visitor sees half a Space. returns: the commit
 
-    The client sends what the hub does not have; what is there and not planned is deleted.
+    The client sends only new files; other files on the hub are deleted.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -139,9 +143,9 @@ def _set_up(plan: SpacePlan, api: HfApi, report: Report) -> None:
 def follow(
     published: Published, api: HfApi, report: Report, poll: float = POLL_SECONDS
 ) -> SpaceInfo:
-    """Wait until the Space runs what was uploaded. Raises UserError.
+    """Wait until the Space runs the uploaded commit. Raises UserError.
 
-    poll: seconds between two questions
+    poll: seconds between requests
     """
     until, last = time.monotonic() + WAIT_SECONDS, ""
     while True:
@@ -168,7 +172,7 @@ def _not_running(repo: str, state: str) -> NoReturn:
 
 
 def log_lines(repo: str, api: HfApi) -> Iterator[str]:
-    """What a Space has said so far: of its build while it is built or cannot be, else of its run. Raises UserError."""
+    """Return the log of a Space: of its build while it is built or if that failed, else of its run. Raises UserError."""
     with told():
         stage = api.get_space_runtime(repo).stage
         build = "BUILD" in stage or stage in ("CONFIG_ERROR", "NO_APP_FILE")
@@ -183,7 +187,7 @@ def delete(repo: str, api: HfApi) -> None:
 
 @contextmanager
 def told(unaffected: str = "") -> Iterator[None]:
-    """Turn the errors of the hub's client into sentences. unaffected: what is as it was when one is raised here"""
+    """Convert the errors of the hub's client. unaffected: sentence about the state after an error"""
     from huggingface_hub import errors
 
     try:
@@ -207,7 +211,7 @@ def told(unaffected: str = "") -> Iterator[None]:
 
 
 def _refusal(error: Exception, unaffected: str) -> UserError:
-    """What the hub answered, in its own words where it has some."""
+    """Return the hub's message, if it has one."""
     response = getattr(error, "response", None)
     status = getattr(response, "status_code", 0)
     words = _line(getattr(error, "server_message", None) or "")
@@ -218,5 +222,68 @@ def _refusal(error: Exception, unaffected: str) -> UserError:
 
 
 def _line(words: object) -> str:
-    """Somebody else's words as the end of a sentence of ours."""
+    """Format another program's message as the end of a sentence."""
     return " ".join(str(words).split()).rstrip(".")
+
+
+def visit(space: SpaceInfo, report: Report, poll: float = POLL_SECONDS) -> None:
+    """Open the page and, if it has a model, run a prompt. Raises UserError.
+
+    The token of this machine is sent to a private Space only. poll: seconds between requests
+    """
+    import httpx
+    from gradio_client.exceptions import AppError
+    from huggingface_hub import get_token
+
+    page = str(space.host)
+    token = get_token() if space.private else None
+    try:
+        if space.sdk == STATIC:
+            _read(page, token)
+            report(f"The site is at {page}")
+        else:
+            report(f"The page is at {page} and answers: {_ask(page, token, poll)}")
+    except (AppError, httpx.HTTPError, ValueError) as error:
+        raise UserError(
+            "space.visit_failed",
+            page=page,
+            error=" ".join(str(error).split()) or type(error).__name__,
+            repo=space.id,
+        ) from error
+
+
+def _read(page: str, token: str | None) -> None:
+    """Raises httpx.HTTPError, and ValueError for a page of another program."""
+    import httpx
+
+    from specdemo.ui.site import MARK
+
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    answer = httpx.get(page, headers=headers, follow_redirects=True, timeout=60).raise_for_status()
+    if MARK not in answer.text:
+        raise ValueError("it is not this program's site.")
+
+
+def _ask(page: str, token: str | None, poll: float) -> str:
+    """The beginning of an answer, once the model is loaded."""
+    import httpx
+    from gradio_client import Client
+
+    who: str = token or False  # type: ignore[assignment]  # False keeps the client from sending this machine's token
+    client = Client(page, token=who, verbose=False, download_files=False, analytics_enabled=False)
+    try:
+        until = time.monotonic() + READY_SECONDS
+        while True:
+            health = httpx.get(f"{client.src}health", headers=client.headers, timeout=60)
+            state = health.json()["status"]
+            if state != "loading" or time.monotonic() > until:
+                break
+            time.sleep(poll)
+        if state != "ready":
+            raise ValueError(f"its model is not ready ({state}).")
+        text, _, _ = client.predict(
+            prompt=VISIT_PROMPT, settings=VISIT_SETTINGS, trace=False, api_name="/answer"
+        )
+        return " ".join(text.split())[:SHOWN_LETTERS]
+    finally:
+        client.close()

@@ -1,4 +1,4 @@
-"""What a Hugging Face Space is made of: its files in a folder, its front matter, requirements and variables, as one value."""
+"""The plan of a Hugging Face Space: its files in a folder, front matter, requirements and variables."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ZERO = "zero-a10g"  # the hub's name for ZeroGPU
 HARDWARE = {"zero": ZERO, "cpu": "cpu-basic", STATIC: STATIC}
 TAG = "specdemo"  # in the front matter of every Space of this program, which recognises them by it
 LEFT_OUT = ("__pycache__", "*.pyc", "*.pyi", "*.d.ts", "screenshots", ".*")
-LARGE = ("*.npy", "*.safetensors")  # what the hub keeps outside of git
+LARGE = ("*.npy", "*.safetensors")  # suffixes of files that the hub stores outside of git
 MANAGED = {
     "gradio",
     "spaces",
     "huggingface-hub",
-}  # a Space brings these; asking for them can break its build
-ZERO_TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")  # what ZeroGPU may bring
+}  # preinstalled on a Space; requiring them can break its build
+ZERO_TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")  # versions that ZeroGPU may install
 ZERO_PYTHON = ("3.10", "3.12")
 COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
 DESCRIPTION_LETTERS = 60
@@ -44,10 +44,10 @@ Written by `python -m specdemo space`.
 
 @dataclass(frozen=True, slots=True)
 class SpacePlan:
-    """What would be uploaded, and how the Space is set up.
+    """The files and settings of a Space.
 
     repo: OWNER/NAME; hardware: the hub's name, or `static`
-    folder: holds exactly the Space's files; sizes: bytes of each, by its path in the Space
+    folder: contains only the Space's files; sizes: bytes of each, by its path in the Space
     variables: of the Space's environment
     """
 
@@ -60,14 +60,14 @@ class SpacePlan:
 
     @property
     def sdk(self) -> str:
-        """What serves the page."""
+        """Program that serves the page."""
         return STATIC if self.hardware == STATIC else "gradio"
 
 
 def make_plan(
     repo: str, hardware: str, folder: Path, *, target: str = "", private: bool = False
 ) -> SpacePlan:
-    """Lay the Space out in an empty folder and check it; asks nobody. Raises UserError.
+    """Write the files of the Space to an empty folder and check them, without a network. Raises UserError.
 
     hardware: zero, cpu, static or the hub's name of a GPU; target: the model that the page loads
     """
@@ -131,7 +131,7 @@ def _megabytes(count: int) -> str:
 
 
 def check_name(repo: str) -> None:
-    """Raises UserError for what is not OWNER/NAME."""
+    """Raise UserError if a name is not OWNER/NAME."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported, not listed
 
@@ -144,7 +144,7 @@ def check_name(repo: str) -> None:
 
 
 def _hardware(name: str) -> str:
-    """The hub's name of hardware. Raises UserError for one that the hub's client does not know."""
+    """Return the hub's name of hardware. Raises UserError if the hub's client does not list it."""
     from huggingface_hub import SpaceHardware
 
     known = sorted(item.value for item in SpaceHardware)
@@ -155,7 +155,7 @@ def _hardware(name: str) -> str:
 
 
 def _check_target(target: str) -> None:
-    """Raises UserError for what a Space cannot load. Whether the hub has a model is not asked."""
+    """Raise UserError for a target that a Space cannot load. The hub is not asked whether it has the model."""
     from specdemo.files.catalogue import find
 
     if Path(target).exists():
@@ -165,7 +165,7 @@ def _check_target(target: str) -> None:
 
 
 def _copy_program(folder: Path, hardware: str) -> None:
-    """What `python app.py` reads, and nothing else; requirements.txt as this hardware wants it."""
+    """Copy the files that `python app.py` reads, with a requirements.txt for the hardware."""
     if not (ROOT / "app.py").is_file():
         raise UserError("space.not_a_checkout")
     for name in ("specdemo", "assets"):
@@ -177,9 +177,9 @@ def _copy_program(folder: Path, hardware: str) -> None:
 
 
 def space_requirements(text: str, hardware: str) -> str:
-    """A requirements.txt without what a Space manages itself; ZeroGPU also chooses torch.
+    """Return a requirements.txt without the packages that a Space manages itself; ZeroGPU also chooses torch.
 
-    Raises UserError when the program does not take each torch that ZeroGPU may bring.
+    Raises UserError unless the program accepts each version of torch that ZeroGPU may install.
     """
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name

@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.config.errors import UserError
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_weights import CompactWeights
+from specdemo.models.networks.chain import CompactModel, CompactWeights
 
 RANK = 16
 MOST_PAIRS = 4096  # verdicts that are remembered, the newest

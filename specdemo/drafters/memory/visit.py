@@ -11,7 +11,7 @@ from specdemo.config.errors import UserError
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.memory.markov import MarkovCounts
 from specdemo.drafters.memory.online_head import HeadBias, OnlineHead
-from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.chain import CompactModel
 from specdemo.trace.metrics import Metrics
 
 MOST_RUNS = 50  # whose acceptance is kept

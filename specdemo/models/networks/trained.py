@@ -1,4 +1,4 @@
-"""Drafters that were trained for a target and lie in assets/ beside its draft model: found at loading, read at first use."""
+"""Drafters that were trained for a target: found at loading, read at first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from specdemo.models.loading import LoadedModel
-    from specdemo.models.networks.compact_weights import CompactWeights
+    from specdemo.models.networks.chain import CompactWeights
     from specdemo.models.networks.registry import DraftNetwork
 
 
@@ -36,7 +36,7 @@ class Trained:
 
     @property
     def card(self) -> Mapping[str, Any]:
-        """How it was trained, see `training.card`."""
+        """Facts of its training, see `training.package.Card`."""
         card: Mapping[str, Any] = self.config["specdemo"].get("card", {})
         return card
 
@@ -59,14 +59,14 @@ class Trained:
 def find_trained(
     target: LoadedModel, draft: CompactWeights | None, wanted: str = "auto"
 ) -> dict[str, Trained]:
-    """Find the drafters of a target that read its hidden states, by kind.
+    """Find the drafters of a target that read its hidden states, by kind; those that extend a draft model only with it.
 
-    Those that extend a draft model are found only together with it.
-    wanted: a folder with one subfolder per kind of drafter; "auto" for what is shipped; "none"
+    wanted: a folder with one subfolder per kind of drafter; "auto" for the shipped ones; "none"
     Raises UserError for a named folder that does not exist, and for drafters of another target.
     """
-    from specdemo.models.networks.compact_files import is_compact, read_config
-    from specdemo.models.networks.registry import TargetTensors, find_network
+    from specdemo.models.networks.folders import is_compact, read_config
+    from specdemo.models.networks.loader import TargetTensors
+    from specdemo.models.networks.registry import find_network
 
     if wanted == "none":
         return {}

@@ -1,4 +1,4 @@
-"""Experiments on the loaded pair: what a perfect and a random draft are worth, and what taking drawn tokens back does."""
+"""Experiments on the loaded pair: the value of perfect and of random drafts, and the bias from dropping drawn tokens."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.settings import RunSettings, Sampling
-from specdemo.session.caches import Caches, failure
-from specdemo.session.conversation import Conversation, Host
-from specdemo.session.door import Door, Plain, perform
+from specdemo.session.conversation import Conversation
+from specdemo.session.door import EngineClient, Plain, perform
+from specdemo.session.runs import Caches, failure
+from specdemo.session.text import encode_prompt
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, Reason, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import measure, output_ids
 
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
     from specdemo.engine.types import Drafter
     from specdemo.models.pair import LoadedPair
+    from specdemo.session.studio import Studio
 
 LOOKAHEADS = range(1, 9)
-TOKENS = 64  # of one run; all runs are equally long
+TOKENS = 64  # new tokens of each run
 PROMPT = "Explain photosynthesis to a ten-year-old."
-ATTEMPTS = 3  # of a perfect draft to learn what the target chooses in passes of its width, before refusals stand
+ATTEMPTS = 3  # corrections of a perfect draft to the target's choices in passes of its width
 TOY_RUNS = 2_000
-POSITIONS = 48  # of the real model's text
+POSITIONS = 48  # tokens of the real model's text
 SHOWN = 3  # tokens of the position where most is moved
 
 
@@ -35,10 +37,10 @@ class Lane:
     """One measured run of TOKENS tokens.
 
     lookahead: 0 for plain decoding; drafted, accepted: tokens
-    seconds, verify_seconds: decoding as a whole, and of it the target's passes
-    same: tokens that stand before the text first differs from plain decoding's
-    retold: whether the perfect draft had to learn anew what passes of this width choose
-    runs: most runs that shared one of its passes
+    seconds, verify_seconds: total decoding time, and the part in the target's passes
+    same: tokens before the first difference from plain decoding
+    retold: whether the perfect draft was corrected by the choices of passes of this width
+    runs: largest number of runs that shared one of its passes
     """
 
     lookahead: int
@@ -55,7 +57,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """How often the first of two words came first. share: measured; p: of such counts if the target drew it"""
+    """Frequency of the first of two words. share: measured; p: probability of such counts under the target"""
 
     share: float
     runs: int
@@ -64,7 +66,7 @@ class Scheduler:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What one token's probability becomes when unlikely drafts are taken back."""
+    """Change of one token's probability when unlikely drafts are dropped."""
 
     text: str
     target: float
@@ -73,11 +75,11 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What dropping a drawn token does to the next one, by exact sums over the vocabulary at each position of a text.
+    """Effect of dropping a drawn token on the next one: exact sums over the vocabulary at each position of a text.
 
     moved, most: total variation from the target's distribution, mean and largest
-    kept: the largest when what was drawn is kept
-    before: the end of the text at the position where most is moved; tokens: what changes most there
+    kept: the largest if nothing is dropped
+    before: end of the text at the position of the largest; tokens: those whose probability changes most there
     """
 
     positions: int
@@ -89,22 +91,22 @@ class TakenBack:
     tokens: tuple[Moved, ...]
 
 
-def perfect(door: Door, cancel: threading.Event) -> Iterator[Lane]:
-    """Drafts that know the greedy answer, at each lookahead; plain decoding first and last.
+def perfect(door: EngineClient, cancel: threading.Event) -> Iterator[Lane]:
+    """Run drafts that contain the greedy answer, at each lookahead; plain decoding first and last.
 
-    A pass of several rows rounds differently from one of one row, so near-ties may fall the other way and the
-    draft is refused there. It then learns what this width chooses, and the run is repeated.
+    A pass of several rows rounds differently from a pass of one row, so a near tie may refuse a draft. The draft is then
+    corrected to the choice at this width, and the run is repeated.
     """
     return (Lane(**lane) for lane in perform(door, perfect_lanes, cancel))
 
 
-def at_random(door: Door, cancel: threading.Event) -> Iterator[Lane]:
+def at_random(door: EngineClient, cancel: threading.Event) -> Iterator[Lane]:
     """Drafts drawn evenly from all words, at each lookahead; plain decoding first and last."""
     return (Lane(**lane) for lane in perform(door, random_lanes, cancel))
 
 
 def two_words() -> dict[str, Scheduler]:
-    """DSpark's counter-example through the real loop: `stop` after an unlikely word, or take it `back`."""
+    """Run DSpark's counter-example through the real loop: `stop` after an unlikely word, or drop it (`back`)."""
     from specdemo.session.work.two_words import demonstrate
 
     stop, _, back = demonstrate(TOY_RUNS)
@@ -114,7 +116,7 @@ def two_words() -> dict[str, Scheduler]:
     }
 
 
-def taken_back(door: Door, cancel: threading.Event) -> TakenBack | None:
+def taken_back(door: EngineClient, cancel: threading.Event) -> TakenBack | None:
     """The same on the real pair, along a text that the target draws at temperature 1. None without a draft model."""
     for found in perform(door, places_taken_back, cancel):
         tokens = tuple(Moved(**moved) for moved in found["tokens"])
@@ -123,7 +125,7 @@ def taken_back(door: Door, cancel: threading.Event) -> TakenBack | None:
 
 
 def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
-    """The lanes of `perfect`, where the models are."""
+    """Run the variants of `perfect` where the models are."""
     from specdemo.drafters.oracle import always_right
 
     bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
@@ -143,7 +145,7 @@ def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterat
 
 
 def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
-    """The lanes of `at_random`, where the models are."""
+    """Run the variants of `at_random` where the models are."""
     bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
     yield asdict(bench.lane(0))
     for lookahead in LOOKAHEADS:
@@ -155,7 +157,7 @@ def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterato
 
 
 def places_taken_back(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
-    """What `taken_back` finds, where the models are."""
+    """Compute the result of `taken_back` where the models are."""
     host = conversation.host
     pair = host.loaded.pair
     if pair.open_draft is None:
@@ -170,15 +172,12 @@ class _Bench:
     """One prompt and caches of its own, in which runs follow one another. plain: ids of plain decoding's answer"""
 
     def __init__(
-        self, host: Host, cancel: threading.Event, tokens: int, sampling: Sampling
+        self, host: Studio, cancel: threading.Event, tokens: int, sampling: Sampling
     ) -> None:
-        from specdemo.session.text import encode_conversation
-
         self.host, self.cancel, self.tokens = host, cancel, tokens
         self.pair = host.loaded.pair
         self.settings = RunSettings(method="nothing", memory=False, sampling=sampling)
-        message = [{"role": "user", "content": PROMPT}]
-        self.prompt_ids = encode_conversation(self.pair.tokenizer, message, self.pair.context)
+        self.prompt_ids = encode_prompt(self.pair.tokenizer, PROMPT, self.pair.context)
         self.caches = host.runner.call(lambda: Caches(host.loaded))
         self.plain = output_ids(self.run(None))  # warms up too: not counted
 
@@ -247,7 +246,7 @@ def _evenly(lookahead: int, vocabulary_size: int) -> Drafter:
 
 
 def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> TakenBack:
-    """Read the text again with both models, and sum up what taking back does at each position."""
+    """Read the text again with both models, and sum up the effect of dropping at each position."""
     import torch
 
     from specdemo.engine.prefix import PrefixReader
@@ -255,7 +254,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
 
     threshold = RunSettings().threshold
     target = reread(PrefixReader(pair.open_target()), prompt_ids, ids, Sampling(temperature=1.0))
-    assert pair.open_draft is not None  # taken_back has looked
+    assert pair.open_draft is not None  # positions that taken_back has examined
     reader = PrefixReader(pair.open_draft())
     draft = torch.zeros_like(target)
     for position in range(len(ids)):
@@ -281,12 +280,12 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
 
 
 def next_token(target: Tensor, draft: Tensor, threshold: float) -> Tensor:
-    """How the next token is distributed when one is drafted and dropped again if the draft gave it less than the threshold.
+    """Distribution of the next token if a drafted token is dropped when its draft probability is below the threshold.
 
-    target, draft: (T, V) float32 — a row a position; returns: (T, V)
+    target, draft: (T, V) float32 — one row per position; returns: (T, V)
 
-        target (.7, .3)   draft (.5, .5)   nothing dropped:   (.5, .3) + .2 x (1, 0) = (.7, .3)
-        draft (.6, .4), threshold .5       word 1 is dropped: (.6, 0) + .4 x (.7, .3) = (.88, .12)
+        target (.7, .3)  draft (.5, .5)  nothing dropped: (.5, .3) + .2 x (1, 0) = (.7, .3)
+                         draft (.6, .4), threshold .5  word 1 is dropped: (.6, 0) + .4 x (.7, .3) = (.88, .12)
     """
     shown = draft * (draft >= threshold)
     accepted = shown.minimum(target)

@@ -1,4 +1,4 @@
-"""The cost model with sliders, beside what this machine measured, and experiments on the real model."""
+"""The cost model with sliders, next to the measurements of this machine, and experiments on the real model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import gradio as gr
 from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.session.work import lab
-from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream
-from specdemo.ui.view import mounted
+from specdemo.ui import words as page
+from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task
+from specdemo.ui.view import Tab, mounted
 
 WORDS = strings("lab").WORDS
 
@@ -29,18 +30,18 @@ Measured = Generator[dict[str, Any], None, None]  # parts of a result, fuller ea
 
 @dataclass(slots=True)
 class LabVisitor:
-    """What one visitor has tried, and the experiment that was asked for last.
+    """Results of one visitor, and the latest experiment.
 
-    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` say how far it is,
-        `place` where in the line
+    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` are its progress,
+        `place` its position in the queue
     """
 
     tried: Tried = field(default_factory=dict)
     task: Task = field(default_factory=Task)
 
 
-def create_lab(studio: Door) -> None:
-    """The tab's components and what they do. Called inside its tab."""
+def create_lab(studio: EngineClient) -> None:
+    """Create the tab's components and their events. Call it inside the tab."""
     words: Any = WORDS
     handlers = LabHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
@@ -76,53 +77,45 @@ def create_lab(studio: Door) -> None:
     stop.click(handlers.stop, visitor, None, **QUICK)
 
 
-class LabHandlers:
-    """Handlers bound to one studio; what a visitor has tried is in `LabVisitor`."""
-
-    def __init__(self, studio: Door) -> None:
-        self.studio = studio
+class LabHandlers(RunTab[LabVisitor]):
+    """Handlers of the experiments."""
 
     def machine(self, _asked: str) -> dict[str, Any] | None:
-        """What the script asks: this machine's costs, None while nothing is loaded."""
+        """Return this machine's costs for the script, None until a model is loaded."""
         return self.studio.machine()
 
-    def begin(self, visitor: LabVisitor | None, name: str) -> tuple[LabVisitor, str]:
-        """A button was pressed; answered at once. returns: visitor, value of the results"""
+    def renewed(self, visitor: LabVisitor | None) -> LabVisitor:
         visitor = visitor or LabVisitor()
         visitor.task = visitor.task.replace()
-        visitor.tried = {**visitor.tried, name: {"state": "waiting"}}
-        return visitor, json.dumps(visitor.tried)
+        return visitor
+
+    def opening(self, visitor: LabVisitor, waiting: str, *asked: Any) -> str:
+        visitor.tried = {**visitor.tried, **{name: {"state": "waiting"} for name in asked}}
+        return json.dumps(visitor.tried)
 
     def run(self, visitor: LabVisitor, name: str) -> Iterator[object]:
-        """The experiment itself. yields: value of the results, fuller each time, until another one takes its place"""
+        """Run the experiment. yields: value of the results, fuller each time, until another one replaces it"""
         found = _Found(visitor, name)
-        yield from stream(
-            self.studio,
-            found.task,
+        yield from self.stream(
+            visitor,
             self._measure(found),
             found,
             kind=TIMED,
             waiting=json.dumps(found.tried),
             seconds=0,
-            unexpected=_unexpected,
+            unexpected=lambda error: UserError("lab.failed", error=error),
         )
 
     def _measure(self, found: _Found) -> Generator[None, None, None]:
-        """Run the experiment; what is measured goes into `found`."""
         with closing(EXPERIMENTS[found.name](self.studio, found.task.cancel)) as measured:
             for part in measured:
                 found.one = {**found.one, **part}
                 yield
         found.end("stopped" if found.task.cancel.is_set() else "done")
 
-    def stop(self, visitor: LabVisitor | None) -> None:
-        """Stop was pressed: the experiment ends within one step and keeps what there is."""
-        if visitor is not None:
-            visitor.task.stop()
-
 
 class _Found:
-    """What an experiment has found so far, beside what the visitor tried before."""
+    """Results of an experiment so far, next to the visitor's earlier results."""
 
     def __init__(self, visitor: LabVisitor, name: str) -> None:
         self.visitor, self.name = visitor, name
@@ -130,31 +123,28 @@ class _Found:
         self.one: dict[str, Any] = RUNNING
 
     def value(self) -> str:
-        """Value of the results."""
         return json.dumps({**self.tried, self.name: self.one})
 
     def wait(self, sentence: str) -> None:
-        """Say where in the line the experiment is."""
         self.one = {"state": "waiting", "place": sentence} if sentence else RUNNING
 
     def end(self, state: str, **more: object) -> None:
-        """The experiment has ended; the visitor keeps it, unless another one has taken its place."""
+        """Store the final result for the visitor, unless another experiment has replaced this one."""
         self.one = {**self.one, "state": state, **more}
         if not self.task.replaced:
             self.visitor.tried = {**self.tried, self.name: self.one}
 
     def fail(self, error: UserError) -> None:
-        """The experiment broke."""
         parts = {"message": error.message, "unharmed": error.unaffected, "advice": error.advice}
         self.end("failed", error=parts)
 
 
 def _lanes(
-    measure: Callable[[Door, threading.Event], Iterator[lab.Lane]],
-) -> Callable[[Door, threading.Event], Measured]:
+    measure: Callable[[EngineClient, threading.Event], Iterator[lab.Lane]],
+) -> Callable[[EngineClient, threading.Event], Measured]:
     """An experiment with a draft, lookahead by lookahead."""
 
-    def run(studio: Door, cancel: threading.Event) -> Measured:
+    def run(studio: EngineClient, cancel: threading.Event) -> Measured:
         lanes: list[dict[str, Any]] = []
         about = {"precision": studio.target.precision, **(studio.machine() or {})}
         yield {**about, "lanes": [], "said": {"name": "plain"}}
@@ -168,7 +158,7 @@ def _lanes(
     return run
 
 
-def _look_back(studio: Door, cancel: threading.Event) -> Measured:
+def _look_back(studio: EngineClient, cancel: threading.Event) -> Measured:
     """The real model first, which takes a moment, then the two words."""
     yield {"said": {"name": "places"}}
     real = lab.taken_back(studio, cancel)
@@ -185,10 +175,13 @@ EXPERIMENTS = {
 }
 
 
-def _unexpected(error: Exception) -> UserError:
-    return UserError("lab.failed", error=error)
-
-
 def _leave(visitor: LabVisitor | None) -> None:
     if visitor is not None:
         visitor.task.stop()
+
+
+def _site(_studio: EngineClient) -> dict[str, object]:
+    return {"value": "{}", "words": WORDS}
+
+
+TAB = Tab("lab", page.TAB_LAB, create_lab, _site)

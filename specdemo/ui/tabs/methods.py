@@ -1,4 +1,4 @@
-"""All methods as a table, what the last audit proved, and how the chosen method was trained."""
+"""Table of all methods, results of the last audit, and the training card of the chosen method."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import gradio as gr
 
 from specdemo.config.paths import ASSETS
 from specdemo.config.strings import strings
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import words
-from specdemo.ui.streaming import QUICK
-from specdemo.ui.view import RUNS, audit_view, card_view, mounted
+from specdemo.ui.run_tab import QUICK
+from specdemo.ui.view import RUNS, Tab, audit_view, card_view, mounted
 
 WORDS = strings("methods").WORDS
 
 MOST = 4  # recorded runs of a method that are shown
-RECORDED_AUDITS = ASSETS.parent / "docs" / "measured"  # of a checkout
+RECORDED_AUDITS = ASSETS.parent / "docs" / "measured"  # in a checkout only
 
 
 @dataclass(frozen=True, slots=True)
 class Methods:
-    """What other parts of the page need of the tab. table: its event `sent` leaves `race NAME`; card: the chosen method's"""
+    """Components of the tab for other parts of the page. table: its event `sent` leaves `race NAME`; card: the chosen method's"""
 
     table: Any
     card: gr.HTML
 
 
-def create_methods(studio: Door) -> Methods:
+def create_methods(studio: EngineClient) -> Methods:
     """The tab's components; called inside its tab."""
     gr.Markdown(words.METHODS_LEAD, elem_classes="sd-lead")
     table = mounted(
@@ -52,14 +52,13 @@ def create_methods(studio: Door) -> Methods:
 
 
 def methods_words() -> dict[str, object]:
-    """The table's own words."""
     return {**WORDS, "lossy": words.LOSSY}
 
 
-def methods_value(studio: Door, folder: Path) -> str:
-    """What the table shows: every method, whether it is there, and its recorded runs; whether there is a model.
+def methods_value(studio: EngineClient, folder: Path) -> str:
+    """Return the content of the table: every method, its availability and its recorded runs; and whether there is a model.
 
-    A run names the target that it was recorded on; targets are listed largest first.
+    A run names its target; targets are listed largest first.
     """
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
     runs: dict[str, list[dict[str, str]]] = {}
@@ -91,15 +90,22 @@ def methods_value(studio: Door, folder: Path) -> str:
 
 
 def _plain_settings(settings: Mapping[str, Any]) -> bool:
-    """Whether a recorded run shows a method as it is: greedy, and not with a lookahead that is meant to be wrong."""
+    """Return whether a recorded run is typical of its method: greedy, and without a deliberately wrong lookahead."""
     return not settings.get("sampling") and settings.get("policy", "cost") == "cost"
 
 
-def last_audit(studio: Door, folder: Path = RECORDED_AUDITS) -> str:
-    """Value of the view of the last audit: this machine's, else the recorded one, which says so, where there is one."""
+def last_audit(studio: EngineClient, folder: Path = RECORDED_AUDITS) -> str:
+    """Return the value of the audit view: the last audit of this machine, else the recorded one, marked as such."""
     found = studio.last_audit()
     if found is None:
         for path in sorted(folder.glob("*-audit.json"))[-1:]:
             recorded = json.loads(path.read_text(encoding="utf-8"))
             return json.dumps({**recorded, "recorded": True})
     return json.dumps(found)
+
+
+def _site(studio: EngineClient) -> dict[str, object]:
+    return {"value": methods_value(studio, RUNS), "words": methods_words()}
+
+
+TAB = Tab("methods", words.TAB_METHODS, create_methods, _site)

@@ -1,4 +1,4 @@
-"""What every method would have drafted at the same position of the same text."""
+"""Drafts of every method at the same position of the same text."""
 
 from __future__ import annotations
 
@@ -15,15 +15,24 @@ import gradio as gr
 from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.session.work.proposals import ANSWER, Comparison, Guess, Text
 from specdemo.session.work.race import recorded_together
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
+from specdemo.ui.run_tab import (
+    IN_LINE,
+    QUICK,
+    VISITOR_SECONDS,
+    RunTab,
+    Task,
+    create_ask,
+    create_recorded,
+    current_session_id,
+)
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream, whose
-from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.view import RUNS, Tab, mounted
 
 words = strings("proposals")
 
@@ -32,7 +41,7 @@ TOKENS, LOOKAHEAD = 64, 6
 
 @dataclass(slots=True)
 class ProposalVisitor:
-    """One visitor's text, the position in it that is looked at, and what was asked for last."""
+    """Text of one visitor, the chosen position in it, and the latest task."""
 
     comparison: Comparison
     text: Text | None = None
@@ -40,16 +49,18 @@ class ProposalVisitor:
     task: Task = field(default_factory=Task)
 
     def leave(self) -> None:
-        """Nobody is there any more: free the caches."""
+        """Free the caches after the visitor has left."""
         self.task.replace()
         self.comparison.close()
 
 
-class ProposalHandlers:
-    """Handlers bound to one studio; they hold nothing of a visitor, that is what `ProposalVisitor` is for."""
+class ProposalHandlers(RunTab[ProposalVisitor]):
+    """Handlers of the tab of drafts."""
 
-    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
-        self.studio = studio
+    words = words
+
+    def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
+        super().__init__(studio)
         self.recorded = [runs for runs in recorded_together(folder) if len(runs) > 1]
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
         self._prompts = {run["name"]: run["prompt"] for run in index}
@@ -67,7 +78,7 @@ class ProposalHandlers:
         ]
 
     def first(self) -> str:
-        """What the tab shows before anything was written: the first recorded text."""
+        """Return the tab's first view: the first recorded text."""
         return self.recording(0) if self.recorded else self.view()
 
     def recording(self, index: int) -> str:
@@ -76,21 +87,13 @@ class ProposalHandlers:
         names = [lane.run for lane in runs]
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
 
-    def replay(self, visitor: ProposalVisitor | None, index: int | None) -> object:
-        """A recorded text was chosen. returns: value of the view"""
-        if visitor is not None:
-            visitor.task.replace()
-        return gr.skip() if index is None else self.recording(index)
-
-    def begin(self, visitor: ProposalVisitor | None) -> tuple[ProposalVisitor, object]:
-        """Generate was pressed; answered at once. returns: visitor, value of the view"""
-        visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
+    def renewed(self, visitor: ProposalVisitor | None) -> ProposalVisitor:
+        visitor = visitor or ProposalVisitor(Comparison(self.studio, current_session_id()))
         visitor.task = visitor.task.replace()
-        if self.studio.replay_only:
-            gr.Info(str(self.studio.replay_only), duration=None)
-            return visitor, gr.skip()
-        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
-        return visitor, self.view(phase="writing", waiting=waiting)
+        return visitor
+
+    def opening(self, visitor: ProposalVisitor, waiting: str, *asked: Any) -> str:
+        return self.view(phase="writing", waiting=waiting)
 
     def write(
         self,
@@ -99,19 +102,15 @@ class ProposalHandlers:
         system: str | None,
         values: Mapping[str, Any],
     ) -> Iterator[object]:
-        """The target writes the text. values: settings by name. yields: value of the view"""
-        if self.studio.replay_only:  # `begin` has said why
-            yield gr.skip()
-            return
+        """Let the target write the text. values: settings by name. yields: value of the view"""
         visitor.text = None
         shown = _Shown(self, visitor, "writing")
         work = self._write(shown, prompt or "", system or "", values)
-        yield from stream(self.studio, visitor.task, work, shown, kind=TIMED)
+        yield from self.stream(visitor, work, shown, kind=TIMED)
 
     def _write(
         self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
     ) -> Generator[None, None, None]:
-        """Let the target write."""
         visitor, settings = shown.visitor, asked_settings(values, self.studio.settings)
         prompt, system = asked_text(prompt), asked_system(system)
         text = visitor.comparison.write(
@@ -128,12 +127,11 @@ class ProposalHandlers:
             raise UserError("proposals.empty")
         shown.end()
         if not shown.task.cancel.is_set():
-            visitor.task = Task(shown.task.visitor)  # the drafters, who are asked next
+            visitor.task = Task(shown.task.visitor)  # next task: the drafters
 
     def choose(self, visitor: ProposalVisitor | None, sent: str) -> tuple[ProposalVisitor, object]:
-        """A position was chosen on the page; answered at once. sent: {"position": n}. returns: visitor, value of the view"""
-        visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
-        visitor.task = visitor.task.replace()
+        """Handle the choice of a position immediately. sent: {"position": n}. returns: visitor, value of the view"""
+        visitor = self.renewed(visitor)
         if not visitor.text:
             return visitor, self.view(error=str(UserError("proposals.no_text")))
         visitor.position = max(0, min(len(visitor.text.tokens), _position(sent)))
@@ -147,9 +145,7 @@ class ProposalHandlers:
             return
         shown = _Shown(self, visitor, "asking")
         work = self._ask(shown, visitor.text, values)
-        yield from stream(
-            self.studio, visitor.task, work, shown, kind=TIMED, counts=False, seconds=0
-        )
+        yield from self.stream(visitor, work, shown, kind=TIMED, counts=False, seconds=0)
 
     def _ask(
         self, shown: _Shown, text: Text, values: Mapping[str, Any]
@@ -173,11 +169,6 @@ class ProposalHandlers:
         shown.asking = ""
         shown.end()
 
-    def stop(self, visitor: ProposalVisitor | None) -> None:
-        """Stop was pressed: what is there is kept."""
-        if visitor is not None:
-            visitor.task.stop()
-
     def view(self, source: str = "live", **shown: object) -> str:
         """Value of the view, see proposals.js."""
         methods = [
@@ -191,9 +182,9 @@ class ProposalHandlers:
 
 
 class _Shown:
-    """A visitor's text and position, and the rows of the drafters that were asked there.
+    """Text and position of a visitor, and one row per drafter.
 
-    asking: title of the drafter whose turn it is
+    asking: title of the drafter that runs now
     """
 
     def __init__(
@@ -204,7 +195,6 @@ class _Shown:
         self.rows: list[dict[str, object]] = []
 
     def value(self) -> str:
-        """Value of the view."""
         text, studio = self.visitor.text, self.handlers.studio
         info = studio.target if studio.ready else None
         return self.handlers.view(
@@ -220,11 +210,10 @@ class _Shown:
         )
 
     def wait(self, sentence: str) -> None:
-        """Say where in the line the work is."""
         self.waiting = sentence
 
     def end(self) -> None:
-        """The work has ended: a text stands at its first quarter, and rows stay."""
+        """Set the final phase: after writing, the position is the text's first quarter; rows remain."""
         if self.phase == "asking":
             self.phase = "stopped" if self.task.cancel.is_set() else "done"
             return
@@ -233,7 +222,6 @@ class _Shown:
             self.visitor.position = len(text.tokens) // 4 if text else 0
 
     def fail(self, error: UserError) -> None:
-        """Say what went wrong."""
         self.end()
         self.error = str(error)
 
@@ -250,7 +238,7 @@ def _position(sent: str) -> int:
 
 
 def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
-    """One method's row: its two events as they stand in a trace, or why there are none."""
+    """Return one method's row: its two events as in a trace, or the reason why there are none."""
     events = [json.loads(encode(event)) for event in (guess.drafted, guess.verified) if event]
     return {
         "method": guess.method,
@@ -260,39 +248,17 @@ def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
     }
 
 
-def create_proposals(studio: Door) -> None:
-    """The tab's components and what they do. Called inside its tab."""
+def create_proposals(studio: EngineClient) -> None:
+    """Create the tab's components and their events. Call it inside the tab."""
     handlers = ProposalHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
-    with gr.Row(elem_classes="sd-race-ask"):
-        prompt = gr.Textbox(
-            words.EXPLAIN,
-            label=words.PROMPT,
-            show_label=False,
-            container=False,
-            lines=1,
-            max_lines=3,
-            scale=8,
-            elem_id="sd-proposals-prompt",
-        )
-        write = gr.Button(
-            words.WRITE,
-            variant="primary",
-            scale=1,
-            elem_id="sd-proposals-write",
-            interactive=not studio.replay_only,
-        )
-        stop = gr.Button(words.STOP, scale=1, elem_id="sd-proposals-stop")
+    live = not studio.replay_only
+    prompt, write, stop = create_ask(
+        "proposals", words.EXPLAIN, words.PROMPT, ("write", words.WRITE), words.STOP, live=live
+    )
     with gr.Row(elem_classes="sd-race-presets"):
-        recorded = gr.Dropdown(
-            handlers.choices(),
-            value=0 if handlers.recorded else None,
-            label=words.RECORDED_LABEL,
-            show_label=False,
-            container=False,
-            elem_id="sd-proposals-recorded",
-        )
+        recorded = create_recorded("proposals", handlers.choices(), words.RECORDED_LABEL)
     with gr.Accordion(words.SETTINGS, open=False), gr.Row():
         drafting = {
             "policy": create_widget("policy", value="constant"),
@@ -313,12 +279,9 @@ def create_proposals(studio: Door) -> None:
         "sd-proposals-view",
         own_words={"view": page.VIEW, **words.WORDS},
     )
-    begun = gr.on([write.click, prompt.submit], handlers.begin, visitor, [visitor, view], **QUICK)
-    written = begun.then(
-        by_name(handlers.write, writing),
-        [visitor, prompt, system, *writing.values()],
-        view,
-        **IN_LINE,
+    pressed = [write.click, prompt.submit]
+    written = handlers.connect(
+        pressed, stop, visitor, view, handlers.write, [prompt, system], writing
     )
     chosen = view.sent(handlers.choose, [visitor, view], [visitor, view], **QUICK)
     for event in (written, chosen):
@@ -328,10 +291,20 @@ def create_proposals(studio: Door) -> None:
             view,
             **IN_LINE,
         )
-    stop.click(handlers.stop, visitor, None, **QUICK)
     recorded.input(handlers.replay, [visitor, recorded], view, **QUICK)
 
 
 def _leave(visitor: ProposalVisitor | None) -> None:
     if visitor is not None:
         visitor.leave()
+
+
+def _site(studio: EngineClient) -> dict[str, object] | None:
+    handlers = ProposalHandlers(studio)
+    choices = [
+        (str(index), title, handlers.recording(index)) for title, index in handlers.choices()
+    ]
+    return {"choices": choices, "words": words.WORDS} if choices else None
+
+
+TAB = Tab("proposals", page.TAB_PROPOSALS, create_proposals, _site)

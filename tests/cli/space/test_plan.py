@@ -1,4 +1,4 @@
-"""What is uploaded to a Space: the whole program and nothing beside it, with a front matter that suits the hardware."""
+"""The upload of a Space: only the program, with a front matter for the hardware."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli.space.stand_in import NAME, sentences
 from huggingface_hub import SpaceCard
 from packaging.requirements import Requirement
-from space.stand_in import NAME, sentences
 from test_project import project_files, requirements
 
 from specdemo.cli.space import plan as plan_module
@@ -97,7 +97,7 @@ def test_large_files_that_are_no_text_are_kept_outside_of_git(laid_out):
 
 
 def asked(text: str) -> dict[str, Requirement]:
-    """What a requirements.txt asks for, by name."""
+    """Return the requirements by name."""
     return {found.name: found for found in map(Requirement, text.splitlines())}
 
 

@@ -8,17 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli.space.stand_in import GOOD, NAME, Space, hub, sentences
 from huggingface_hub import SpaceInfo, constants
 from huggingface_hub.utils import _xet
-from space.stand_in import GOOD, NAME, Space, hub, sentences
 from ui.served import served
 
 from specdemo.cli.parser import main
-from specdemo.cli.space.hub import connect, follow, publish
+from specdemo.cli.space.hub import connect, follow, publish, visit
 from specdemo.cli.space.plan import ZERO, SpacePlan
-from specdemo.cli.space.visit import visit
 from specdemo.config.errors import UserError
-from specdemo.ui import monitor
+from specdemo.ui import serving
 
 ROOT = Path(__file__).resolve().parents[3]
 README = "---\ntitle: specdemo\nsdk: gradio\ntags:\n- specdemo\n---\n"
@@ -26,7 +25,7 @@ README = "---\ntitle: specdemo\nsdk: gradio\ntags:\n- specdemo\n---\n"
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """An empty hub, and a token that it takes. The uploader keeps to this test and gives up at once."""
+    """An empty hub and a valid token. The uploader is local to this test and does not retry."""
     for name, value in {
         "HF_TOKEN": GOOD,
         "HF_XET_CACHE": str(tmp_path / "xet"),
@@ -55,7 +54,7 @@ def plan(tmp_path) -> SpacePlan:
 
 
 def planned(folder: Path, hardware: str = ZERO, **changes) -> SpacePlan:
-    """A plan for what a folder holds."""
+    """Return a plan for the files of a folder."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
     variables = {"GRADIO_SSR_MODE": "false", "SPECDEMO_TARGET": "tiny"}
@@ -208,7 +207,7 @@ def test_an_upload_that_was_cut_goes_on(cut, server, plan):
     server.faults.clear()
     published(plan)
     assert set(server.spaces[NAME].files) == set(plan.sizes)
-    assert len(server.data) == 1  # what had arrived is not sent again
+    assert len(server.data) == 1  # complete files are not sent again
     assert sum("repos/create" in line for line in server.asked) == 1
 
 
@@ -278,7 +277,7 @@ def test_a_private_site_is_visited_with_the_token_and_one_of_something_else_is_t
 
 def test_a_visit_waits_for_the_model_and_has_a_prompt_answered(monkeypatch):
     states, reports = ["loading", "loading", "ready"], []
-    monkeypatch.setattr(monitor, "_state", lambda _: states.pop(0))
+    monkeypatch.setattr(serving, "_state", lambda _: states.pop(0))
     with served(answer_tokens=64) as client:
         space = SpaceInfo(id=NAME, host=str(client.base_url), sdk="gradio", private=False)
         visit(space, reports.append, poll=0)

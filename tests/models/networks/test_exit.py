@@ -22,8 +22,9 @@ from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights
+from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.exit import ExitModel
+from specdemo.models.networks.parts import CompactConfig
 from specdemo.trace.metrics import measure, output_ids
 
 TEXT = [1, 9, 20, 33, 7, 7, 12, 40, 2, 18]

@@ -15,9 +15,8 @@ from specdemo.session.admission import Admission
 from specdemo.session.door import MethodInfo
 from specdemo.session.work.race import WARM_UP, recorded_races, recorded_together, run_race
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
-from specdemo.ui.race_lines import lane_title
-from specdemo.ui.streaming import Task
-from specdemo.ui.tabs.race import RaceHandlers, read_lanes
+from specdemo.ui.run_tab import Task
+from specdemo.ui.tabs.race import RaceHandlers, lane_title, read_lanes
 from specdemo.ui.view import RUNS
 
 LANES = [RunSettings(method="nothing"), RunSettings(method="tree")]

@@ -8,7 +8,8 @@ from fractions import Fraction
 import pytest
 from conftest import run_lane
 
-from specdemo.cli.commands.counterexample import as_table
+from specdemo.bench.report import markdown
+from specdemo.cli.commands.bench import counterexample_table
 from specdemo.drafters.look_back import LookBack
 from specdemo.drafters.oracle import always_right, always_wrong
 from specdemo.engine.types import Drafter
@@ -45,7 +46,7 @@ def test_the_real_loop_gives_what_was_listed():
     assert rows[0].p_target > 0.001
     assert rows[1].p_target > 0.001
     assert rows[2].p_target < 1e-12
-    table = as_table(rows).splitlines()
+    table = markdown(counterexample_table(rows)).splitlines()
     assert len(table) == 5
     assert table[-1].startswith("| look back")
     assert "0.85 / 0.15" in table[-1]

@@ -14,10 +14,10 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.files.folder import TOKENIZERS, read_config
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles
-from specdemo.models.networks.layouts import dflash, dflash2, dspark, eagle3, mtp
+from specdemo.models.networks.layouts import dflash, eagle3, mtp
 from specdemo.models.networks.layouts.family import Family, Reading, TargetFacts
 from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.trained import Trained
 from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
 
@@ -30,8 +30,8 @@ FAMILIES: tuple[Family, ...] = (
     eagle3.EAGLE3,
     dflash.DFLASH,
     dflash.JETSPEC,
-    dflash2.DFLASH2,
-    dspark.DSPARK,
+    dflash.DFLASH2,
+    dflash.DSPARK,
     mtp.MTP,
 )
 
@@ -46,7 +46,7 @@ class Published:
 
     @property
     def title(self) -> str:
-        """What it is, in words, with its licence."""
+        """Name, family and licence, for people."""
         licence = self.files.licence or "its card names none"
         return f"{self.files.name} ({self.family.title}, licence: {licence})"
 

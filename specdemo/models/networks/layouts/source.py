@@ -1,4 +1,4 @@
-"""The files of a published drafter: where they lie, what they say of themselves, and its tensors."""
+"""The files of a published drafter: folder, config, licence and tensors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DrafterFiles:
         raise self.wrong(f"it has no tensor {name}")
 
     def tensors(self, begin: str) -> dict[str, Tensor]:
-        """All tensors whose names begin so, as they are stored; each file is opened once."""
+        """Return all tensors with a prefix, as they are stored; each file is opened once."""
         found: dict[str, Tensor] = {}
         for path in self.weights:
             with safe_open(path, framework="pt") as file:
@@ -122,5 +122,5 @@ def _unpickled(path: Path, name: str) -> dict[str, Tensor]:
     try:
         raw = torch.load(path, map_location="cpu", weights_only=True)
         return {str(key): one.contiguous().clone() for key, one in raw.items()}
-    except Exception as error:  # the loader raises errors of many kinds for what it does not read
+    except Exception as error:  # the loader raises errors of many kinds for unsupported content
         raise UserError("drafter.pickled", file=path.name, drafter=name) from error

@@ -1,0 +1,146 @@
+"""An engine for other processes: a studio that gets plain values as requests and answers with lines of JSON."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import asdict
+from importlib import import_module
+from typing import Any
+
+from specdemo.config.errors import UserError, decode_error, encode_error
+from specdemo.config.settings import RunSettings
+from specdemo.session.conversation import Conversation
+from specdemo.session.door import Plain, Work
+from specdemo.session.studio import Studio
+from specdemo.trace.codec import encode
+
+MOST_VISITORS = 512  # conversations that are stored; the longest unused one is closed first
+WORK = "specdemo.session.work."  # modules whose functions may be called by name
+REFUSED, BROKE, PART = "refused", "broke", "part"  # kinds of lines that are no events
+
+
+class Engine:
+    """Serves runs and work of any number of users. All of its state can be rebuilt.
+
+    Each run contains the user's earlier messages; conversations are stored only for their caches.
+    """
+
+    def __init__(self, studio: Studio) -> None:
+        self.studio = studio
+        self._conversations: OrderedDict[str, tuple[Conversation, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def about(self) -> Plain:
+        """Return the loaded target and its capabilities. Raises UserError while nothing is loaded."""
+        studio = self.studio
+        methods = studio.methods()
+        cards = {method.name: studio.card(method.name) for method in methods}
+        return {
+            "target": asdict(studio.target),
+            "stop_ids": sorted(studio.stop_ids),
+            "chosen": studio.chosen,
+            "recommended": asdict(studio.recommended),
+            "machine": studio.machine(),
+            "methods": [asdict(method) for method in methods],
+            "cards": {name: dict(card) for name, card in cards.items() if card},
+            "audit": studio.last_audit(),
+        }
+
+    def run(self, request: Mapping[str, Any], cancel: threading.Event) -> Iterator[str]:
+        """Yield the events of a run as lines.
+
+        request: visitor, messages (role and content each), prompt, system, settings, every (polling interval in seconds),
+            others_wait (in the queue of the page) and lesson, a number that grows when the drafters' memory must be cleared
+        """
+
+        def lines() -> Iterator[str]:
+            conversation = self.conversation(request["visitor"], request["lesson"])
+            conversation.messages = list(request["messages"])
+            events = conversation.run(
+                request["prompt"],
+                RunSettings.from_values(request["settings"]),
+                system=request["system"],
+                cancel=cancel,
+                every=request["every"],
+                others_wait=request["others_wait"],
+            )
+            return map(encode, events)
+
+        yield from reporting(lines)
+
+    def perform(self, request: Mapping[str, Any], cancel: threading.Event) -> Iterator[str]:
+        """Yield the results of a function of `session.work` as lines. request: visitor, lesson, work (its name), arguments"""
+
+        def lines() -> Iterator[str]:
+            conversation = self.conversation(request["visitor"], request["lesson"])
+            parts = conversation.perform(find_work(request["work"]), request["arguments"], cancel)
+            return (line(PART, part=part) for part in parts)
+
+        yield from reporting(lines)
+
+    def leave(self, visitor: str) -> None:
+        """Free the caches of a user who left or is served by another engine now."""
+        with self._lock:
+            conversation, _ = self._conversations.pop(visitor, (None, 0))
+        if conversation:
+            conversation.close()
+
+    def conversation(self, visitor: str, lesson: int) -> Conversation:
+        """Return the conversation of a user, opened on first use. lesson: see `run`"""
+        with self._lock:
+            conversation, known = self._conversations.pop(visitor, (None, lesson))
+            conversation = conversation or self.studio.open(visitor)
+            self._conversations[visitor] = conversation, lesson
+            last = len(self._conversations) > MOST_VISITORS
+            gone = self._conversations.popitem(last=False)[1][0] if last else None
+        if gone:
+            gone.close()
+        if known != lesson:
+            conversation.forget()
+        return conversation
+
+
+def reporting(lines: Callable[[], Iterator[str]]) -> Generator[str, None, None]:
+    """Yield the lines, and a line with the error if one ends them."""
+    try:
+        yield from lines()
+    except UserError as error:
+        yield line(REFUSED, **encode_error(error))
+    except Exception as error:  # noqa: BLE001 - raised again where the run is looked at
+        yield line(BROKE, message=str(error))
+
+
+def line(kind: str, **values: Any) -> str:
+    """Return a line of this kind."""
+    return json.dumps({"type": kind, **values}, separators=(",", ":"))
+
+
+def raise_reported(line: str) -> None:
+    """Raise the error that a line reports; do nothing for any other line."""
+    if not line.startswith((f'{{"type":"{REFUSED}"', f'{{"type":"{BROKE}"')):
+        return
+    report = json.loads(line)
+    if report["type"] == REFUSED:
+        raise decode_error(report)
+    raise RuntimeError(report["message"])
+
+
+def name_of(work: Work) -> str:
+    """Return the name of work for other processes: `module:function`."""
+    return f"{work.__module__}:{work.__qualname__}"
+
+
+def find_work(name: str) -> Work:
+    """Return the function of `session.work` that has this name. Raises UserError for any other name."""
+    module, _, function = name.partition(":")
+    if module.startswith(WORK) and function.isidentifier():
+        found = getattr(import_module(module), function, None)
+        if inspect.isgeneratorfunction(found) and found.__module__ == module:
+            known = list(inspect.signature(found).parameters)
+            if known[:2] == ["conversation", "cancel"]:
+                return found
+    raise UserError("engine.unknown_work")

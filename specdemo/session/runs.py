@@ -1,0 +1,220 @@
+"""Runs of one variant on the caches of a session: the only way to run a method on a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
+from specdemo.drafters.methods import METHODS
+from specdemo.engine.cost import ANY_ROWS
+from specdemo.session.text import Message, TokenText
+from specdemo.trace.events import Event, RunFailed, RunStarted
+from specdemo.trace.metrics import measure, output_ids
+
+if TYPE_CHECKING:
+    from specdemo.drafters.base import DraftingContext, Method
+    from specdemo.drafters.memory.visit import Memory
+    from specdemo.engine.limits import Limits
+    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.sampling import Shaper
+    from specdemo.engine.types import Drafter
+    from specdemo.session.loaded import Loaded
+
+Lane = Generator[Event, None, str]
+"""The events of a run; the generator returns the text generated so far, also after an error."""
+
+
+class Caches:
+    """The caches of one session on one loaded pair. Runs use them one after the other, in the compute thread.
+
+    A run continues a text, which may include the first tokens of an answer. The prefix that the text shares
+    with the previous run is not read again.
+
+    broken: a run failed and left the caches half-written; open new ones
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        from specdemo.engine.prefix import PrefixReader
+
+        self.loaded = loaded
+        self.broken = False
+        pair = loaded.pair
+        self._target = pair.open_target()
+        self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
+        self._copy: PrefixReader | None = None
+        self._trained: dict[str, Any] = {}
+        self._cached_ids: list[int] = []
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of all opened caches."""
+        from specdemo.engine.prefix import PrefixReader
+
+        opened = [self._draft, self._copy, *self._trained.values()]
+        readers = [one for one in opened if isinstance(one, PrefixReader)]
+        return self._target.memory_bytes + sum(reader.model.memory_bytes for reader in readers)
+
+    def lane(
+        self,
+        token_ids: Sequence[int],
+        settings: RunSettings,
+        header: RunStarted,
+        *,
+        memory: Memory | None = None,
+        together: Callable[[], int] = lambda: 1,
+        cancelled: Callable[[], bool] = lambda: False,
+        limits: Limits | None = None,
+        drafter: Drafter | None = None,
+        known: Mapping[str, Method] = METHODS,
+    ) -> Lane:
+        """Run one variant after a text. An error arrives as RunFailed.
+
+        token_ids: the text; header: its counts and times are filled in
+        memory: texts and counts of the session's earlier runs; this run is added
+        together: returns the expected number of concurrent runs, this one included
+        limits: by default those of the settings, the model's context and its stop tokens
+        drafter: replaces the one that the settings name
+        known: the methods that settings can name
+        """
+        from specdemo.engine.limits import Limits
+        from specdemo.engine.loop import generate
+        from specdemo.engine.sampling import Shaper
+        from specdemo.engine.verify import VERIFIERS
+
+        pair, target, token_ids = self.loaded.pair, self._target, list(token_ids)
+        settings = settings.drawn(pair.recommended.sampling)
+        shaper = Shaper(settings.sampling)
+        if drafter is None:
+            from specdemo.drafters.methods import make_drafter
+
+            named = known.get(settings.method)
+            context = self._context(named, settings, shaper, memory, together)
+            drafter = make_drafter(context, known)
+        if limits is None:
+            room = pair.context - len(token_ids)
+            limits = Limits(min(settings.max_new_tokens, room), pair.stop_ids())
+        target.rollback(_shared(self._cached_ids, token_ids))
+        method = known[settings.method]
+        # The feature drafter replaces a missing draft model, see `drafters.arms`.
+        instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
+        target.record(wanted=method.states or instead)
+        running = generate(
+            target,
+            drafter,
+            token_ids,
+            shaper=shaper,
+            limits=limits,
+            started=header,
+            cancelled=cancelled,
+            alone=settings.exact and pair.costs.exact_rows != ANY_ROWS,
+            detail=settings.detail,
+            verifier=VERIFIERS[settings.verification],
+        )
+        events = list[Event]()
+        try:
+            return (yield from self._with_text(running, token_ids, header.lane, events))
+        finally:
+            if memory is not None:
+                memory.record(settings.method, measure(events))
+
+    def _with_text(
+        self,
+        running: Generator[Event, None, None],
+        token_ids: list[int],
+        lane: str,
+        events: list[Event],
+    ) -> Lane:
+        """Yield the events of a run with the text of their tokens, and collect them in `events`."""
+        text, committed = TokenText(self.loaded.pair.tokenizer, token_ids), list(token_ids)
+        try:
+            with closing(running):
+                for event in running:
+                    events.append(event)
+                    committed += output_ids([event])
+                    yield text.fill(event)
+        except UserError:
+            raise
+        except Exception as error:  # noqa: BLE001 - any error may leave the caches half-written
+            self.broken = True
+            out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
+            broke = (
+                UserError("run.no_memory")
+                if out_of_memory
+                else UserError("run.failed", error=error)
+            )
+            yield failed(lane, broke)
+        finally:
+            # The cached ids are a prefix of the committed ones, also after an error in the middle of a step.
+            self._cached_ids = committed[: self._target.length]
+        return text.answer
+
+    def _context(
+        self,
+        method: Method | None,
+        settings: RunSettings,
+        shaper: Shaper,
+        memory: Memory | None,
+        together: Callable[[], int],
+    ) -> DraftingContext:
+        """Collect the inputs of a drafter. The quantised copy is opened only for a method that needs it."""
+        from specdemo.drafters.base import DraftingContext
+        from specdemo.engine.prefix import PrefixReader
+
+        pair, shipped = self.loaded.pair, self.loaded.shipped
+        if method and "copy" in method.needs and pair.open_copy and self._copy is None:
+            self._copy = PrefixReader(pair.open_copy())
+        return DraftingContext(
+            settings,
+            shaper,
+            pair.vocabulary_size,
+            profile=pair.costs,
+            memory=memory,
+            draft=self._draft,
+            copy=self._copy,
+            trained={kind: partial(self._open_trained, kind) for kind in pair.trained},
+            features=self._target.features,
+            store=shipped.store,
+            lookahead_weights=shipped.lookahead,
+            together=together,
+        )
+
+    def _open_trained(self, kind: str) -> Any:
+        """Open a trained drafter on first use."""
+        if kind not in self._trained:
+            self._trained[kind] = self.loaded.pair.open_trained(kind, self._target)
+        return self._trained[kind]
+
+
+def _shared(cached: Sequence[int], wanted: Sequence[int]) -> int:
+    """Number of cached tokens that a text can reuse; its last token is always read again."""
+    same = 0
+    for one, other in zip(cached, wanted[:-1], strict=False):
+        if one != other:
+            break
+        same += 1
+    return same
+
+
+def failed(lane: str, error: UserError) -> RunFailed:
+    """Return the event of a run that ended with an error."""
+    return RunFailed(lane, error.message, error.unaffected, error.advice)
+
+
+def failure(event: RunFailed) -> UserError:
+    """Return the error that ended a run, to be raised."""
+    return UserError(
+        "run.reported", message=event.message, unaffected=event.unharmed, advice=event.advice
+    )
+
+
+def with_answer(messages: Sequence[Message], prompt: str, answer: str) -> list[Message]:
+    """Return the messages of a conversation after one more prompt and its answer."""
+    return [
+        *messages,
+        {"role": "user", "content": prompt},
+        {"role": "assistant", "content": answer},
+    ]

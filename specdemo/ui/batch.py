@@ -1,0 +1,143 @@
+"""Several concurrent prompts, folded below the first tab's run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from specdemo.config.errors import UserError
+from specdemo.session.door import Changed, EngineClient
+from specdemo.session.work.batch import Answer, State, Totals, answer_all
+from specdemo.ui import present, words
+from specdemo.ui.checks import asked_settings, asked_system, asked_text
+from specdemo.ui.run_tab import VISITOR_SECONDS, RunTab, Task, leave
+from specdemo.ui.settings_panel import SettingsPanel
+from specdemo.ui.view import batch_view
+from specdemo.ui.visits import tell
+
+BATCH_SECONDS = 1 / 10  # seconds between two values of a batch
+
+
+@dataclass(slots=True)
+class Table:
+    """The prompts, their answers so far, the totals and the error of a batch."""
+
+    rows: list[Answer] = field(default_factory=list)
+    totals: Totals | None = None
+    error: UserError | None = None
+
+    def value(self) -> str:
+        return present.batch(self.rows, totals=self.totals, waiting=self.line(), error=self.error)
+
+    def line(self) -> str:
+        """Return the queue position of the first prompt, until one has started."""
+        waiting = [row.waiting for row in self.rows if row.waiting]
+        if not waiting or any(row.state is not State.WAITING for row in self.rows):
+            return ""
+        return present.place(min(waiting, key=lambda one: one.place))
+
+    def wait(self, sentence: str) -> None:
+        """Nothing: each prompt waits for itself."""
+
+    def fail(self, error: UserError) -> None:
+        self.error = error
+
+
+class BatchHandlers(RunTab[Task]):
+    """Handlers of several prompts; a visitor's batch is a `Task`."""
+
+    def renewed(self, visitor: Task | None) -> Task:
+        return Task() if visitor is None else visitor.replace()
+
+    def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
+        return present.batch(_rows(prompt_lines(*asked)), waiting=waiting)
+
+    def run(
+        self, task: Task, text: str | None, system: str | None, values: Mapping[str, object]
+    ) -> Iterator[object]:
+        """Answer all prompts concurrently. yields: value of the batch view, at most ten per second"""
+        prompts, table = prompt_lines(text), Table()
+        yield from self.stream(
+            task,
+            self._answers(task, table, prompts, system or "", values),
+            table,
+            kind=None,
+            waiting=present.batch(_rows(prompts), waiting=words.WAIT_LOADING),
+            seconds=BATCH_SECONDS,
+        )
+
+    def _answers(
+        self,
+        task: Task,
+        table: Table,
+        prompts: list[str],
+        system: str,
+        values: Mapping[str, object],
+    ) -> Generator[None, None, None]:
+        table.rows = _rows(
+            _checked([asked_text(one) for one in prompts], self.studio.settings.batch_prompts)
+        )
+        settings = asked_settings(values, self.studio.settings)
+        system = asked_system(system)
+        line = partial(self.studio.admission.turn, task.visitor, cancel=task.cancel)
+        batch = answer_all(
+            self.studio, prompts, settings, system=system, cancel=task.cancel, turn=line
+        )
+        with closing(batch):
+            for item in batch:
+                if isinstance(item, Totals):
+                    table.totals = item
+                else:
+                    table.rows[item.number] = item
+                    if isinstance(item.error, Changed):
+                        tell(self.studio)
+                yield
+
+
+def create_batch(studio: EngineClient, settings: SettingsPanel) -> None:
+    """Create the box of several prompts. settings: of the runs"""
+    handlers = BatchHandlers(studio)
+    task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
+    with gr.Accordion(words.BATCH, open=False, elem_id="sd-batch-box"):
+        prompts = gr.Textbox(
+            "\n".join(words.BATCH_EXAMPLES),
+            label=words.BATCH_PROMPTS,
+            info=words.BATCH_HINT.format(most=studio.settings.batch_prompts),
+            lines=4,
+            max_lines=studio.settings.batch_prompts,
+            elem_id="sd-batch-prompts",
+        )
+        with gr.Row(elem_id="sd-batch-buttons"):
+            run = gr.Button(
+                words.BATCH_RUN, variant="primary", scale=0, interactive=not studio.replay_only
+            )
+            stop = gr.Button(words.BATCH_STOP, scale=0)
+        answers = batch_view()
+
+    inputs = [prompts, settings.system]
+    handlers.connect(
+        [run.click], stop, task, answers, handlers.run, inputs, settings.fields, asked=[prompts]
+    )
+
+
+def prompt_lines(text: str | None) -> list[str]:
+    """The prompts of the box: its lines that are not empty."""
+    return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def _checked(prompts: list[str], most: int) -> list[str]:
+    """The prompts; raises UserError for none and for more than `most`."""
+    if not prompts:
+        raise UserError("batch.empty")
+    if len(prompts) > most:
+        raise UserError("batch.too_many", count=len(prompts), most=most)
+    return prompts
+
+
+def _rows(prompts: Sequence[str]) -> list[Answer]:
+    return [Answer(number, prompt) for number, prompt in enumerate(prompts)]

@@ -1,0 +1,280 @@
+"""Engines as real Ray Serve replicas of a tiny model: growing, staying, dying, draining, and thirty clients."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import psutil
+import pytest
+from tiny_files import make_tiny_model
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.models.doctor import installed
+from specdemo.session.remote import ray as deployment
+from specdemo.session.remote.ray import cluster_client, connect, running_replicas
+from specdemo.session.studio import Studio
+from specdemo.trace.events import FinishReason, RunFailed, RunFinished, Verified
+from specdemo.trace.metrics import output_ids
+
+pytestmark = [
+    pytest.mark.xdist_group("replicas"),  # one Ray, which is imported when its environment is set
+    pytest.mark.skipif(not installed("ray"), reason="requirements-cluster.txt is not installed"),
+]
+
+PLAIN = RunSettings(method="nothing", max_new_tokens=12, memory=False)
+LONG = replace(PLAIN, max_new_tokens=4096)
+CONTEXT = 8192  # so that a run lasts for seconds
+SLOTS = 4
+WAIT = 90.0
+AFTERWARDS_SECONDS = 2.5  # Serve's own thread reports every second
+END_SECONDS = 30.0  # on a busy machine; a Ray whose processes have died takes a minute
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """One engine, which may become two."""
+    model = make_tiny_model(tmp_path_factory.mktemp("model"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": CONTEXT}))
+    return AppSettings(
+        target=str(model), draft="none", store="none", trained="none", precision="fp32",
+        threads=1, cluster="local", replicas=1, most_replicas=2, runs_at_once=SLOTS,
+        waiting_visitors=64, cache_dir=tmp_path_factory.mktemp("cache"),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def remote(settings):
+    patch = pytest.MonkeyPatch()
+    patch.setattr(deployment, "UPSCALE_SECONDS", 0.5)
+    studio = cluster_client(settings)
+    studio.start()  # in a thread that ends, as the page does it
+    until(lambda: studio.ready or studio.error, "no engine answers", deployment.START_SECONDS)
+    assert studio.error is None, studio.error
+    yield studio
+    begun = time.monotonic()
+    studio.link.close()
+    assert time.monotonic() - begun < END_SECONDS
+    assert not studio.ready
+    assert not engines()
+    patch.undo()
+    threads_of_ray_are_silent()
+
+
+@pytest.fixture
+def two(remote):
+    """The same, once there are two engines."""
+    until(lambda: len(engines()) == running_replicas() == 2, "there are not two engines")
+    return remote
+
+
+def until(true, what, seconds=WAIT):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+def threads_of_ray_are_silent():
+    """What Ray leaves behind in this process neither complains nor starts another Ray."""
+    import ray
+
+    said = []
+    handler = logging.Handler()
+    handler.emit = said.append
+    logging.getLogger("ray.serve").addHandler(handler)
+    time.sleep(AFTERWARDS_SECONDS)
+    logging.getLogger("ray.serve").removeHandler(handler)
+    assert [record.getMessage() for record in said] == []
+    assert not ray.is_initialized()
+    own = os.getpid()
+    mine = {
+        one.info["name"]
+        for one in psutil.process_iter(["name", "ppid"])  # leaves out what ends meanwhile
+        if one.info["ppid"] == own
+    }
+    assert not mine & {"gcs_server", "raylet"}
+
+
+def engines():
+    """The processes of the replicas."""
+    return [one for one in psutil.Process().children(recursive=True) if replica(one)]
+
+
+def replica(process):
+    """Whether it runs, and is one; a process may end while it is looked at."""
+    try:
+        running = process.status() != psutil.STATUS_ZOMBIE
+        return running and "ServeReplica" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
+class Crowd:
+    """Visitors whose runs go on until they are stopped. said: the events of each"""
+
+    def __init__(self, remote, count):
+        self.cancel = threading.Event()
+        self.said = {remote.open(): [] for _ in range(count)}
+
+    def __enter__(self):
+        self.threads = [threading.Thread(target=self.run, args=[one]) for one in self.said]
+        for thread in self.threads:
+            thread.start()
+        self.go_on()
+        return self
+
+    def __exit__(self, *_):
+        self.cancel.set()
+        for thread in self.threads:
+            thread.join(WAIT)
+
+    def run(self, visitor):
+        for event in visitor.run("the cat sat on", LONG, cancel=self.cancel):
+            self.said[visitor].append(event)
+
+    def go_on(self):
+        """Every run that has not ended says something more."""
+        before = {visitor: len(events) for visitor, events in self.said.items()}
+        until(
+            lambda: all(
+                len(events) > before[visitor] + 2 or (events and ended(events))
+                for visitor, events in self.said.items()
+            ),
+            "a run stands still",
+        )
+
+
+def ended(events):
+    return isinstance(events[-1], RunFailed | RunFinished)
+
+
+def test_ray_listens_on_this_machine_alone(remote):
+    assert remote.ready
+    own = psutil.Process()
+    opened = [
+        connection.laddr.ip
+        for process in (own, *own.children(recursive=True))
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert opened
+    for address in opened:
+        known = ipaddress.ip_address(address)
+        assert (getattr(known, "ipv4_mapped", None) or known).is_loopback
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert os.environ["RAY_ENABLE_AUTO_CONNECT"] == "0"
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
+
+
+def test_an_engine_elsewhere_says_what_one_here_says(remote, settings):
+    here = Studio(settings)
+    here.load()
+    assert remote.target == here.target
+    elsewhere, own = remote.open(), here.open()
+    for prompt in ("the cat", "the dog"):
+        mine = list(own.run(prompt, PLAIN))
+        assert output_ids(elsewhere.run(prompt, PLAIN)) == output_ids(mine)
+
+
+def test_thirty_clients_are_answered_and_bring_a_second_engine(remote):
+    """Seven times as many as an engine takes at once: the others wait, and nobody is turned away."""
+    short = replace(PLAIN, max_new_tokens=40)
+    with ThreadPoolExecutor(30) as pool:
+        runs = [pool.submit(lambda: list(remote.open().run("the cat", short))) for _ in range(30)]
+        said = [run.result(WAIT) for run in runs]
+    assert len({tuple(output_ids(events)) for events in said}) == 1
+    assert all(isinstance(events[-1], RunFinished) for events in said)
+    with Crowd(remote, SLOTS):  # as long as they go on, one engine is too few
+        until(lambda: running_replicas() == 2, "there is no second engine")
+
+
+def test_a_visitor_stays_with_the_engine_that_knows_the_text(two):
+    visitors = [two.open() for _ in range(6)]
+    for cached in (False, True):
+        for visitor in visitors:
+            started, *_ = visitor.run("the cat sat on the mat", PLAIN)
+            assert bool(started.cached_tokens) == cached
+    assert len(engines()) == 2
+
+
+def test_stop_ends_the_run_on_the_engine_too(two):
+    cancel = threading.Event()
+    begun = time.monotonic()
+    for event in two.open().run("the cat", LONG, cancel=cancel):
+        if isinstance(event, Verified) and event.step == 50:
+            cancel.set()
+        last = event
+    assert isinstance(last, RunFinished)
+    assert last.reason is FinishReason.CANCELLED
+    whole = (time.monotonic() - begun) * LONG.max_new_tokens / last.new_tokens
+    stopped = time.monotonic()
+    until(lambda: all(idle(one) for one in engines()), "an engine goes on")
+    assert time.monotonic() - stopped < whole / 2
+
+
+def idle(process):
+    before = process.cpu_times().user
+    time.sleep(0.4)
+    return process.cpu_times().user - before < 0.1
+
+
+def test_an_engine_that_dies_ends_its_runs_with_a_sentence_and_others_take_over(two):
+    victim, _ = engines()
+    with Crowd(two, 2 * SLOTS) as crowd:
+        os.kill(victim.pid, signal.SIGKILL)
+        until(lambda: any(map(ended, crowd.said.values())), "nobody notices")
+        crowd.go_on()
+        lost = [visitor for visitor, events in crowd.said.items() if ended(events)]
+    assert 0 < len(lost) < len(crowd.said)
+    for visitor, events in crowd.said.items():
+        if visitor in lost:
+            assert "gone" in events[-1].message
+        else:
+            assert events[-1].reason is FinishReason.CANCELLED
+    for visitor in lost[:2]:  # at once, while there is one engine
+        started, *_, last = visitor.run("the dog", PLAIN)
+        assert isinstance(last, RunFinished)
+        assert started.prompt_tokens > len(
+            output_ids(crowd.said[visitor])
+        )  # what was said is known
+
+
+@pytest.mark.usefixtures("remote")
+def test_what_ray_says_becomes_a_sentence():
+    from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+    full = deployment._meaning(BackPressureError(num_queued_requests=9, max_queued_requests=9))
+    assert isinstance(full, UserError)
+    assert "class is full" in str(full)
+    assert isinstance(deployment._meaning(DeploymentUnavailableError(None)), UserError)
+    odd = ValueError("odd")
+    assert deployment._meaning(odd) is odd
+    with pytest.raises(UserError, match="ray start"):
+        connect(AppSettings(cluster="ray://127.0.0.1:10001"), lambda _: None)
+
+
+def test_engines_that_are_no_longer_needed_go_on_with_their_runs_and_then_end(remote):
+    """The last one: no engine is left."""
+    from ray import serve
+
+    until(lambda: running_replicas() > 0, "there is no engine")
+    end = threading.Thread(target=serve.delete, args=[deployment.NAME])
+    with Crowd(remote, SLOTS) as crowd:
+        end.start()
+        until(lambda: running_replicas() == 0, "no engine drains")
+        crowd.go_on()
+        assert not any(map(ended, crowd.said.values()))
+        assert engines()
+    assert all(events[-1].reason is FinishReason.CANCELLED for events in crowd.said.values())
+    until(lambda: not engines(), "an engine stays")
+    end.join(WAIT)
