@@ -7,14 +7,14 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import words
 from specdemo.ui.checks import Page
 from specdemo.ui.endpoint import create_endpoint
 from specdemo.ui.header import create_dialogs, create_header, create_replay_note, script
 from specdemo.ui.links import follow
 from specdemo.ui.model import ModelHandlers, wire_model_menu
-from specdemo.ui.run_tab import QUICK, whose
+from specdemo.ui.run_tab import QUICK, current_session_id
 from specdemo.ui.serving import launch_options
 from specdemo.ui.tabs import lab, lessons, methods, play, proposals, race
 from specdemo.ui.tabs.play import Play
@@ -27,7 +27,7 @@ QUEUE_SECONDS = 0.02  # seconds between Gradio's polls of its queue
 TABS = tuple(module.TAB for module in (play, race, proposals, lab, lessons, methods))
 
 
-def create_app(studio: Door) -> gr.Blocks:
+def create_app(studio: EngineClient) -> gr.Blocks:
     """Create the page of a studio; nothing is loaded yet."""
     demo: Page
     with Page(studio.settings, title=words.TITLE, analytics_enabled=False, fill_width=True) as demo:
@@ -51,7 +51,7 @@ def create_app(studio: Door) -> gr.Blocks:
             **QUICK,
         ).then(*refreshed, **QUICK).then(None, None, None, js=script("applied"))
         create_endpoint(demo, studio)
-        demo.unload(lambda: studio.leave(whose()))
+        demo.unload(lambda: studio.leave(current_session_id()))
     waiting = studio.settings.waiting_visitors
     demo.queue(api_open=False, max_size=waiting, default_concurrency_limit=4)
     # By default Gradio polls its queue a thousand times a second: a tenth of a core, and passes wait for it.
@@ -60,7 +60,7 @@ def create_app(studio: Door) -> gr.Blocks:
 
 
 def _follow_model(
-    demo: gr.Blocks, studio: Door, status: gr.HTML, play: Play, card: gr.HTML
+    demo: gr.Blocks, studio: EngineClient, status: gr.HTML, play: Play, card: gr.HTML
 ) -> tuple[Any, ...]:
     """Update components that depend on the loaded model and the chosen method. returns: the event for the method"""
     timer, model = gr.Timer(LOADING_SECONDS), ModelHandlers(studio)
@@ -84,7 +84,7 @@ def _follow_model(
     return refreshed
 
 
-def _race_methods(studio: Door, tabs: gr.Tabs, table: Any, raced: list[Any]) -> None:
+def _race_methods(studio: EngineClient, tabs: gr.Tabs, table: Any, raced: list[Any]) -> None:
     """Race a method of the table when it is chosen there."""
 
     def race_it(asked: str) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.session.door import Changed, Door
+from specdemo.session.door import Changed, EngineClient
 from specdemo.session.work.batch import Answer, State, Totals, answer_all
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
@@ -99,7 +99,7 @@ class BatchHandlers(RunTab[Task]):
                 yield
 
 
-def create_batch(studio: Door, settings: SettingsPanel) -> None:
+def create_batch(studio: EngineClient, settings: SettingsPanel) -> None:
     """Create the box of several prompts. settings: of the runs"""
     handlers = BatchHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)

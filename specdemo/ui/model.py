@@ -13,7 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
 from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
-from specdemo.session.door import Door, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.run_tab import QUICK, Task, stream
 from specdemo.ui.settings_panel import OPTIONS
@@ -60,7 +60,7 @@ class ModelMenu:
         return [self.pair, self.drafter, self.note, self.load, self.question]
 
 
-def create_model_menu(studio: Door) -> ModelMenu | None:
+def create_model_menu(studio: EngineClient) -> ModelMenu | None:
     """The models and the target's precision, folded away; None where visitors may not load another."""
     if studio.settings.allow_model_switch == "off":
         return None
@@ -129,7 +129,7 @@ def wire_model_menu(
 class ModelHandlers:
     """Handlers of the model menu and the status, bound to one studio."""
 
-    def __init__(self, studio: Door) -> None:
+    def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
 
     def status(self) -> str:
@@ -317,7 +317,7 @@ class ModelHandlers:
         return present.training_card(method, self.studio.card(method.name))
 
 
-def _any_model(studio: Door) -> bool:
+def _any_model(studio: EngineClient) -> bool:
     """Return whether files and hub names may be loaded: only if the operator allows it and the page is not public."""
     return studio.settings.allow_model_switch == "any" and not studio.settings.public
 

@@ -88,7 +88,7 @@ def loading(progress: Progress) -> str:
 
 
 def ready(target: ModelInfo, chosen: str) -> str:
-    """Value of the status component for a loaded target. chosen: see `Door.chosen`"""
+    """Value of the status component for a loaded target. chosen: see `EngineClient.chosen`"""
     text = words.READY.format(target=target.name, precision=target.precision)
     return status("ready", text, more=(words.CHOSEN.get(chosen, ""),))
 

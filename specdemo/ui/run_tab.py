@@ -14,7 +14,7 @@ from gradio.context import LocalContext
 
 from specdemo.config.errors import UserError
 from specdemo.session.admission import Cancel, Turn
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
 from specdemo.ui.visits import begin_run, go_on
 
@@ -27,7 +27,7 @@ QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden"}  # answered 
 IN_LINE: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden"}
 
 
-def whose() -> str:
+def current_session_id() -> str:
     """Return the id of the current session; a new id outside of a page."""
     request = LocalContext.request.get(None)
     return getattr(request, "session_hash", None) or uuid.uuid4().hex
@@ -43,7 +43,7 @@ class Task:
     begun: its work was started and is not done a second time
     """
 
-    visitor: str = field(default_factory=whose)
+    visitor: str = field(default_factory=current_session_id)
     cancel: Cancel = field(default_factory=Cancel)
     replaced: bool = False
     begun: bool = False
@@ -113,7 +113,7 @@ class Lines:
 
 
 def stream(
-    studio: Door | None,
+    studio: EngineClient | None,
     task: Task,
     work: Generator[object, None, None],
     shown: Shown,
@@ -167,13 +167,13 @@ def stream(
         yield shown.value()
 
 
-def _load(studio: Door | None, task: Task, waiting: object) -> Iterator[object]:
+def _load(studio: EngineClient | None, task: Task, waiting: object) -> Iterator[object]:
     """Wait for the model. waiting: shown meanwhile; None leaves the page as it is"""
     while not (studio is None or studio.ready or studio.error or task.cancel.wait(LOADING_SECONDS)):
         yield gr.skip() if waiting is None else waiting  # a closed browser is noticed here
 
 
-def _stand(studio: Door, turn: Turn, task: Task, shown: Shown) -> Iterator[object]:
+def _stand(studio: EngineClient, turn: Turn, task: Task, shown: Shown) -> Iterator[object]:
     """Wait in the queue for a turn, or until the task is over. Raises UserError if the model has changed."""
     told = ""
     for waiting in turn:
@@ -213,7 +213,7 @@ class RunTab(Generic[V]):
 
     words: ClassVar[Any] = words
 
-    def __init__(self, studio: Door) -> None:
+    def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
 
     def renewed(self, visitor: V | None) -> V:

@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.config.paths import ASSETS
 from specdemo.config.strings import strings
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
@@ -31,8 +31,8 @@ class Tab:
 
     name: str
     label: str
-    create: Callable[[Door], Any]
-    site: Callable[[Door], dict[str, object] | None]
+    create: Callable[[EngineClient], Any]
+    site: Callable[[EngineClient], dict[str, object] | None]
 
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.

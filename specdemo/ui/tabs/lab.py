@@ -14,7 +14,7 @@ import gradio as gr
 from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.session.work import lab
 from specdemo.ui import words as page
 from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task
@@ -40,7 +40,7 @@ class LabVisitor:
     task: Task = field(default_factory=Task)
 
 
-def create_lab(studio: Door) -> None:
+def create_lab(studio: EngineClient) -> None:
     """Create the tab's components and their events. Call it inside the tab."""
     words: Any = WORDS
     handlers = LabHandlers(studio)
@@ -140,11 +140,11 @@ class _Found:
 
 
 def _lanes(
-    measure: Callable[[Door, threading.Event], Iterator[lab.Lane]],
-) -> Callable[[Door, threading.Event], Measured]:
+    measure: Callable[[EngineClient, threading.Event], Iterator[lab.Lane]],
+) -> Callable[[EngineClient, threading.Event], Measured]:
     """An experiment with a draft, lookahead by lookahead."""
 
-    def run(studio: Door, cancel: threading.Event) -> Measured:
+    def run(studio: EngineClient, cancel: threading.Event) -> Measured:
         lanes: list[dict[str, Any]] = []
         about = {"precision": studio.target.precision, **(studio.machine() or {})}
         yield {**about, "lanes": [], "said": {"name": "plain"}}
@@ -158,7 +158,7 @@ def _lanes(
     return run
 
 
-def _look_back(studio: Door, cancel: threading.Event) -> Measured:
+def _look_back(studio: EngineClient, cancel: threading.Event) -> Measured:
     """The real model first, which takes a moment, then the two words."""
     yield {"said": {"name": "places"}}
     real = lab.taken_back(studio, cancel)
@@ -180,7 +180,7 @@ def _leave(visitor: LabVisitor | None) -> None:
         visitor.task.stop()
 
 
-def _site(_studio: Door) -> dict[str, object]:
+def _site(_studio: EngineClient) -> dict[str, object]:
     return {"value": "{}", "words": WORDS}
 
 

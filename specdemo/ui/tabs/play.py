@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
-from specdemo.session.door import Chat, Door
+from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunStarted
 from specdemo.trace.metrics import output_text
@@ -30,7 +30,7 @@ from specdemo.ui.run_tab import (
     Lines,
     RunTab,
     Task,
-    whose,
+    current_session_id,
 )
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
 from specdemo.ui.view import Tab, create_runs, opening_line, recorded_runs, run_view
@@ -56,7 +56,7 @@ class Visitor:
     opening: the first lines of that run's stream
     """
 
-    conversation: Chat
+    conversation: ConversationClient
     turns: list[tuple[str, str]] = field(default_factory=list)
     task: Task = field(default_factory=Task)
     opening: str = ""
@@ -72,7 +72,7 @@ class PlayHandlers(RunTab[Visitor]):
 
     def arrive(self) -> Visitor:
         self.studio.start()
-        return Visitor(self.studio.open(whose()))
+        return Visitor(self.studio.open(current_session_id()))
 
     def play(self, visitor: Visitor | None, name: str) -> str:
         """Handle the choice of a recorded run, which replaces a live one. returns: stream"""
@@ -85,7 +85,7 @@ class PlayHandlers(RunTab[Visitor]):
 
     def renewed(self, visitor: Visitor | None) -> Visitor:
         """Return the visitor with a new task; one who has just come gets a conversation."""
-        visitor = visitor or Visitor(self.studio.open(whose()))
+        visitor = visitor or Visitor(self.studio.open(current_session_id()))
         visitor.task = visitor.task.replace()
         return visitor
 
@@ -137,7 +137,7 @@ class PlayHandlers(RunTab[Visitor]):
 
     def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
         """Clear was pressed. returns: visitor, empty stream, empty prompt"""
-        visitor = visitor or Visitor(self.studio.open(whose()))
+        visitor = visitor or Visitor(self.studio.open(current_session_id()))
         visitor.task.replace()
         visitor.conversation.reset()
         visitor.turns = []
@@ -150,7 +150,7 @@ class PlayHandlers(RunTab[Visitor]):
         gr.Info(words.FORGOTTEN)
 
 
-def create_play(studio: Door) -> Play:
+def create_play(studio: EngineClient) -> Play:
     """Create the tab's components and their events. Call it inside the tab."""
     handlers = PlayHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
@@ -245,7 +245,7 @@ def _leave(visitor: Visitor | None) -> None:
         visitor.close()
 
 
-def _site(_studio: Door) -> dict[str, object]:
+def _site(_studio: EngineClient) -> dict[str, object]:
     runs = recorded_runs()
     choices = [
         (run.name, run.title, present.recorded_line(run.name, run.title, run.name)) for run in runs

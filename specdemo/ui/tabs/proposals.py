@@ -15,7 +15,7 @@ import gradio as gr
 from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.session.work.proposals import ANSWER, Comparison, Guess, Text
 from specdemo.session.work.race import recorded_together
 from specdemo.trace.codec import encode
@@ -29,7 +29,7 @@ from specdemo.ui.run_tab import (
     Task,
     create_ask,
     create_recorded,
-    whose,
+    current_session_id,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
 from specdemo.ui.view import RUNS, Tab, mounted
@@ -59,7 +59,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
 
     words = words
 
-    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
+    def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         self.recorded = [runs for runs in recorded_together(folder) if len(runs) > 1]
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
@@ -88,7 +88,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
 
     def renewed(self, visitor: ProposalVisitor | None) -> ProposalVisitor:
-        visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
+        visitor = visitor or ProposalVisitor(Comparison(self.studio, current_session_id()))
         visitor.task = visitor.task.replace()
         return visitor
 
@@ -248,7 +248,7 @@ def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
     }
 
 
-def create_proposals(studio: Door) -> None:
+def create_proposals(studio: EngineClient) -> None:
     """Create the tab's components and their events. Call it inside the tab."""
     handlers = ProposalHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
@@ -303,7 +303,7 @@ def _leave(visitor: ProposalVisitor | None) -> None:
         visitor.leave()
 
 
-def _site(studio: Door) -> dict[str, object] | None:
+def _site(studio: EngineClient) -> dict[str, object] | None:
     handlers = ProposalHandlers(studio)
     choices = [
         (str(index), title, handlers.recording(index)) for title, index in handlers.choices()

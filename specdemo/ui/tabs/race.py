@@ -15,7 +15,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.session.work.race import LEAST, MOST, RecordedRace, recorded_races, run_race
 from specdemo.trace.codec import encode
 from specdemo.ui import present
@@ -56,7 +56,7 @@ class RaceHandlers(RunTab[Task]):
 
     words = words
 
-    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
+    def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         self.recorded = recorded_races(folder)
 
@@ -136,7 +136,7 @@ def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettin
     ]
 
 
-def create_race(studio: Door) -> list[Any]:
+def create_race(studio: EngineClient) -> list[Any]:
     """Create the tab's components and their events. Call it inside the tab. returns: the outputs of `against_plain`"""
     handlers = RaceHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
@@ -288,7 +288,7 @@ def recorded_title(race: RecordedRace) -> str:
     return str(words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt))
 
 
-def _site(studio: Door) -> dict[str, object] | None:
+def _site(studio: EngineClient) -> dict[str, object] | None:
     methods = studio.methods()
     choices = [
         (str(index), recorded_title(race), recorded_lines(race, methods))
