@@ -8,16 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from specdemo.config.settings import RunSettings
-from specdemo.engine.runner import Runner
 from specdemo.models.memory import return_freed
-from specdemo.session.admission import Admission
-from specdemo.session.baselines import Baselines
-from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import machine_name
-from specdemo.session.meter import Meter
 from specdemo.session.runs import Caches, with_answer
 from specdemo.session.text import Message, encode_prompt
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted, StandIn
@@ -25,41 +20,11 @@ from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStart
 RETURNED = 16_000_000  # bytes of freed caches above which memory is returned to the system
 
 if TYPE_CHECKING:
-    from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
     from specdemo.models.pair import LoadedPair
     from specdemo.session.door import Plain, Work
     from specdemo.session.loaded import Loaded
-
-
-class Host(Protocol):
-    """Interface of the studio that a conversation uses; see `Studio`."""
-
-    runner: Runner
-    meter: Meter
-
-    @property
-    def loaded(self) -> Loaded: ...
-
-    @property
-    def known(self) -> Mapping[str, Method]: ...
-
-    @property
-    def ready(self) -> bool: ...
-
-    @property
-    def together(self) -> int: ...
-
-    @property
-    def keeper(self) -> Keeper: ...
-
-    @property
-    def admission(self) -> Admission: ...
-
-    @property
-    def baselines(self) -> Baselines: ...
-
-    def open(self, visitor: str = "") -> Conversation: ...
+    from specdemo.session.studio import Studio
 
 
 class Conversation:
@@ -69,7 +34,7 @@ class Conversation:
     messages: may be set, to continue from there
     """
 
-    def __init__(self, host: Host, visitor: str = "") -> None:
+    def __init__(self, host: Studio, visitor: str = "") -> None:
         self.visitor = visitor
         self.host = host
         self.messages: list[Message] = []

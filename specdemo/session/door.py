@@ -78,7 +78,7 @@ class Changed(UserError):
         super().__init__("run.model_changed", model=target.name, precision=target.precision)
 
 
-class Chat(Protocol):
+class ConversationClient(Protocol):
     """One user's conversation; see `Conversation`."""
 
     def run(
@@ -174,7 +174,7 @@ class EngineClient(Protocol):
     def machine(self) -> Plain | None:
         """The engine's costs: name, verify as [[rows, seconds], ...], draft in seconds or None. None while nothing is loaded."""
 
-    def open(self, visitor: str = "") -> Chat: ...
+    def open(self, visitor: str = "") -> ConversationClient: ...
 
     def leave(self, visitor: str) -> None:
         """Free the caches of a user who left."""

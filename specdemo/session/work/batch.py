@@ -16,7 +16,7 @@ from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.admission import Turn, Waiting
-from specdemo.session.conversation import Conversation, Host
+from specdemo.session.conversation import Conversation
 from specdemo.session.door import Changed, EngineClient, Plain, perform
 from specdemo.session.meter import Meter, MeteredRun
 from specdemo.session.runs import failure
@@ -122,7 +122,7 @@ def answer_all(
 
 
 def _answer_here(
-    studio: EngineClient | Host,
+    studio: EngineClient,
     asked: ModelInfo | None,
     prompts: Sequence[str],
     settings: RunSettings,
@@ -283,7 +283,7 @@ def new_texts(step: Verified) -> list[str]:
 
 
 def _answer(
-    studio: EngineClient | Host,
+    studio: EngineClient,
     asked: ModelInfo | None,
     answer: Answer,
     settings: RunSettings,

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.settings import RunSettings, Sampling
-from specdemo.session.conversation import Conversation, Host
+from specdemo.session.conversation import Conversation
 from specdemo.session.door import EngineClient, Plain, perform
 from specdemo.session.runs import Caches, failure
 from specdemo.session.text import encode_prompt
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from specdemo.engine.types import Drafter
     from specdemo.models.pair import LoadedPair
+    from specdemo.session.studio import Studio
 
 LOOKAHEADS = range(1, 9)
 TOKENS = 64  # new tokens of each run
@@ -171,7 +172,7 @@ class _Bench:
     """One prompt and caches of its own, in which runs follow one another. plain: ids of plain decoding's answer"""
 
     def __init__(
-        self, host: Host, cancel: threading.Event, tokens: int, sampling: Sampling
+        self, host: Studio, cancel: threading.Event, tokens: int, sampling: Sampling
     ) -> None:
         self.host, self.cancel, self.tokens = host, cancel, tokens
         self.pair = host.loaded.pair

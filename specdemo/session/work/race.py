@@ -15,7 +15,7 @@ from typing import Any
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import Chat, EngineClient, Plain, perform
+from specdemo.session.door import ConversationClient, EngineClient, Plain, perform
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event
 
@@ -50,7 +50,7 @@ def run_race(
 
 
 def _race(
-    open_chat: Callable[[], Chat],
+    open_chat: Callable[[], ConversationClient],
     prompt: str,
     lanes: Sequence[RunSettings],
     system: str,

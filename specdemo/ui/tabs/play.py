@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
-from specdemo.session.door import Chat, EngineClient
+from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunStarted
 from specdemo.trace.metrics import output_text
@@ -56,7 +56,7 @@ class Visitor:
     opening: the first lines of that run's stream
     """
 
-    conversation: Chat
+    conversation: ConversationClient
     turns: list[tuple[str, str]] = field(default_factory=list)
     task: Task = field(default_factory=Task)
     opening: str = ""
@@ -150,10 +150,8 @@ class PlayHandlers(RunTab[Visitor]):
         gr.Info(words.FORGOTTEN)
 
 
-def create_play(studio: EngineClient) -> Play:
-    """Create the tab's components and their events. Call it inside the tab."""
-    handlers = PlayHandlers(studio)
-    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+def _create_prompt(studio: EngineClient) -> tuple[gr.Textbox, Any, Any, Any, Any, Any]:
+    """Create the first row. returns: prompt, buttons to run, stop and clear, menu of methods, button of the settings"""
     with gr.Row(elem_id="sd-ask"):
         prompt = gr.Textbox(
             label=words.PROMPT,
@@ -173,6 +171,14 @@ def create_play(studio: EngineClient) -> Play:
             studio, container=False, show_label=False, scale=1, min_width=120, info=None
         )
         drawer = gr.Button(words.DRAWER, scale=1, elem_id="sd-settings")
+    return prompt, run, stop, new, method, drawer
+
+
+def create_play(studio: EngineClient) -> Play:
+    """Create the tab's components and their events. Call it inside the tab."""
+    handlers = PlayHandlers(studio)
+    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+    prompt, run, stop, new, method, drawer = _create_prompt(studio)
     with gr.Row(elem_id="sd-starts"):
         runs = create_runs()
         with gr.Row(elem_id="sd-examples"):
