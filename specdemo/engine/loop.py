@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 import torch
@@ -29,7 +29,7 @@ def generate(
     alone: bool = False,
     detail: int = 0,
     verifier: Verifier = verify_sampling,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Decode after a prompt, a step at a time. The drafter is closed however the run ends.
 
     started: the run's header, completed here; detail: alternatives to report for each position
