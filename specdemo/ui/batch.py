@@ -15,8 +15,8 @@ from specdemo.session.door import Changed, EngineClient
 from specdemo.session.work.batch import Answer, State, Totals, answer_all
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task, leave
-from specdemo.ui.settings_panel import SettingsPanel, by_name
+from specdemo.ui.run_tab import VISITOR_SECONDS, RunTab, Task, leave
+from specdemo.ui.settings_panel import SettingsPanel
 from specdemo.ui.view import batch_view
 from specdemo.ui.visits import tell
 
@@ -119,14 +119,10 @@ def create_batch(studio: EngineClient, settings: SettingsPanel) -> None:
             stop = gr.Button(words.BATCH_STOP, scale=0)
         answers = batch_view()
 
-    begun = run.click(handlers.begin, [task, prompts], [task, answers], **QUICK)
-    begun.then(
-        by_name(handlers.run, settings.fields),
-        [task, prompts, settings.system, *settings.fields.values()],
-        answers,
-        **IN_LINE,
+    inputs = [prompts, settings.system]
+    handlers.connect(
+        [run.click], stop, task, answers, handlers.run, inputs, settings.fields, asked=[prompts]
     )
-    stop.click(handlers.stop, task, None, **QUICK)
 
 
 def prompt_lines(text: str | None) -> list[str]:

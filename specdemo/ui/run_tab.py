@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -16,6 +16,7 @@ from specdemo.config.errors import UserError
 from specdemo.session.admission import Cancel, Turn
 from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
+from specdemo.ui.settings_panel import by_name
 from specdemo.ui.visits import begin_run, go_on
 
 LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
@@ -126,16 +127,14 @@ def stream(
 ) -> Generator[object, None, None]:
     """Wait for the model and for a turn, do the work, and yield its growing results.
 
-    studio: waited for until its model is ready, has failed or the task is stopped; None: no model is needed
+    studio: waited for until its model is ready, has failed or the task is stopped; None for no model
     kind: of the work, for the queue of the engine; None for work that queues by itself
     counts: whether it counts for the visitor's runs per minute
     waiting: value while the model is loaded; None leaves the page unchanged
-    seconds: least time between two values
-    unexpected: turns an exception that is no UserError into one
+    seconds: least time between two values; unexpected: turns an exception that is no UserError into one
     yields: values of the components; the last one at the end, unless the task was replaced
 
-    Raises UserError for a task that was started before.
-    If the generator is closed, as by Gradio when the browser disconnects, the task is stopped and the work is closed.
+    Closing the generator, as Gradio does when the browser disconnects, stops the task and closes the work.
     """
     with ExitStack() as ending:
         ending.enter_context(closing(work))
@@ -241,6 +240,27 @@ class RunTab(Generic[V]):
             yield gr.skip()
             return
         yield from stream(self.studio, visitor.task, work, shown, **options)
+
+    def connect(
+        self,
+        pressed: list[Any],
+        stop: gr.Button,
+        state: gr.State,
+        view: gr.HTML,
+        run: Callable[..., Iterator[object]],
+        inputs: list[Any],
+        fields: Mapping[str, Any],
+        asked: Sequence[Any] = (),
+    ) -> Any:
+        """Connect the events of a run. returns: the last one
+
+        run: handler of the visitor, the inputs and the values of the fields by name
+        asked: inputs of `opening`
+        """
+        begun = gr.on(pressed, self.begin, [state, *asked], [state, view], **QUICK)
+        stop.click(self.stop, state, None, **QUICK)
+        given = [state, *inputs, *fields.values()]
+        return begun.then(by_name(run, fields), given, view, **IN_LINE)
 
     def stop(self, visitor: V | None) -> None:
         """End the run within one step. Results so far remain."""

@@ -150,10 +150,8 @@ class PlayHandlers(RunTab[Visitor]):
         gr.Info(words.FORGOTTEN)
 
 
-def create_play(studio: EngineClient) -> Play:
-    """Create the tab's components and their events. Call it inside the tab."""
-    handlers = PlayHandlers(studio)
-    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+def _create_prompt(studio: EngineClient) -> tuple[gr.Textbox, Any, Any, Any, Any, Any]:
+    """Create the first row. returns: prompt, buttons to run, stop and clear, menu of methods, button of the settings"""
     with gr.Row(elem_id="sd-ask"):
         prompt = gr.Textbox(
             label=words.PROMPT,
@@ -173,6 +171,14 @@ def create_play(studio: EngineClient) -> Play:
             studio, container=False, show_label=False, scale=1, min_width=120, info=None
         )
         drawer = gr.Button(words.DRAWER, scale=1, elem_id="sd-settings")
+    return prompt, run, stop, new, method, drawer
+
+
+def create_play(studio: EngineClient) -> Play:
+    """Create the tab's components and their events. Call it inside the tab."""
+    handlers = PlayHandlers(studio)
+    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+    prompt, run, stop, new, method, drawer = _create_prompt(studio)
     with gr.Row(elem_id="sd-starts"):
         runs = create_runs()
         with gr.Row(elem_id="sd-examples"):

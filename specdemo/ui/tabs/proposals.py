@@ -279,12 +279,9 @@ def create_proposals(studio: EngineClient) -> None:
         "sd-proposals-view",
         own_words={"view": page.VIEW, **words.WORDS},
     )
-    begun = gr.on([write.click, prompt.submit], handlers.begin, visitor, [visitor, view], **QUICK)
-    written = begun.then(
-        by_name(handlers.write, writing),
-        [visitor, prompt, system, *writing.values()],
-        view,
-        **IN_LINE,
+    pressed = [write.click, prompt.submit]
+    written = handlers.connect(
+        pressed, stop, visitor, view, handlers.write, [prompt, system], writing
     )
     chosen = view.sent(handlers.choose, [visitor, view], [visitor, view], **QUICK)
     for event in (written, chosen):
@@ -294,7 +291,6 @@ def create_proposals(studio: EngineClient) -> None:
             view,
             **IN_LINE,
         )
-    stop.click(handlers.stop, visitor, None, **QUICK)
     recorded.input(handlers.replay, [visitor, recorded], view, **QUICK)
 
 

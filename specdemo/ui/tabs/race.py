@@ -22,7 +22,6 @@ from specdemo.ui import present
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_text
 from specdemo.ui.run_tab import (
-    IN_LINE,
     QUICK,
     VISITOR_SECONDS,
     YIELD_SECONDS,
@@ -33,7 +32,7 @@ from specdemo.ui.run_tab import (
     create_recorded,
     leave,
 )
-from specdemo.ui.settings_panel import by_name, create_widget
+from specdemo.ui.settings_panel import create_widget
 from specdemo.ui.view import RUNS, Tab, mounted
 from specdemo.ui.visits import go_on
 
@@ -148,6 +147,38 @@ def create_race(studio: EngineClient) -> list[Any]:
     with gr.Row(elem_classes="sd-race-presets"):
         presets = [gr.Button(title, size="sm") for title, *_ in words.PRESETS]
         recorded = create_recorded("race", handlers.choices(), words.RECORDED_LABEL)
+    count, fields, lanes = _create_setup(handlers)
+    view = mounted(
+        handlers.first(),
+        "race/race.js",
+        "mountRace",
+        "sd-race-view",
+        own_words={"view": page.VIEW, **words.WORDS},
+    )
+    preset_of = [fields["temperature"], fields["seed"], count]
+    preset_of += [component for _, lane in lanes for component in lane.values()]
+    methods = [lane["method"] for _, lane in lanes]
+
+    count.change(_lanes_shown, count, [column for column, _ in lanes], **QUICK)
+    pressed = [start.click, prompt.submit]
+    handlers.connect(pressed, stop, task, view, handlers.run, [prompt, count], fields)
+    recorded.input(handlers.replay, [task, recorded], view, **QUICK)
+    for button, preset in zip(presets, words.PRESETS, strict=True):
+        button.click(
+            lambda preset=preset: _preset(preset),
+            None,
+            [prompt, *preset_of],
+            **QUICK,
+        )
+    timer = gr.Timer(1)
+    timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
+    return [prompt, *preset_of]
+
+
+def _create_setup(
+    handlers: RaceHandlers,
+) -> tuple[gr.Radio, dict[str, Any], list[tuple[gr.Column, dict[str, Any]]]]:
+    """Create the set-up of a race. returns: number of runs, settings by name, and the column of each run with its own"""
     with gr.Accordion(words.PRESETS_LABEL, open=False, elem_id="sd-race-setup"):
         with gr.Row():
             count = gr.Radio(list(range(LEAST, MOST + 1)), value=LEAST, label=words.COUNT)
@@ -161,39 +192,9 @@ def create_race(studio: EngineClient) -> list[Any]:
         with gr.Row(elem_classes="sd-race-lanes"):
             lanes = [_create_lane(handlers, number) for number in range(1, MOST + 1)]
         gr.Markdown(words.NOTE, elem_classes="sd-note")
-    view = mounted(
-        handlers.first(),
-        "race/race.js",
-        "mountRace",
-        "sd-race-view",
-        own_words={"view": page.VIEW, **words.WORDS},
-    )
     for number, (_, lane) in enumerate(lanes, 1):
         fields |= {f"{name} {number}": component for name, component in lane.items()}
-    preset_of = [fields["temperature"], fields["seed"], count]
-    preset_of += [component for _, lane in lanes for component in lane.values()]
-    methods = [lane["method"] for _, lane in lanes]
-
-    count.change(_lanes_shown, count, [column for column, _ in lanes], **QUICK)
-    begun = gr.on([start.click, prompt.submit], handlers.begin, task, [task, view], **QUICK)
-    begun.then(
-        by_name(handlers.run, fields),
-        [task, prompt, count, *fields.values()],
-        view,
-        **IN_LINE,
-    )
-    stop.click(handlers.stop, task, None, **QUICK)
-    recorded.input(handlers.replay, [task, recorded], view, **QUICK)
-    for button, preset in zip(presets, words.PRESETS, strict=True):
-        button.click(
-            lambda preset=preset: _preset(preset),
-            None,
-            [prompt, *preset_of],
-            **QUICK,
-        )
-    timer = gr.Timer(1)
-    timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
-    return [prompt, *preset_of]
+    return count, fields, lanes
 
 
 def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, dict[str, Any]]:
