@@ -13,7 +13,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.base import Method
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.caches import failure
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, ModelInfo, RunFailed, StandIn, Trace
@@ -233,9 +233,7 @@ def _asked(studio: Studio, method: str | Method, settings: dict[str, Any]) -> Ru
         method = method.name
     if method not in studio.known:
         names = ", ".join(studio.known)
-        raise UserError(
-            f"There is no drafting method {method!r}.", advice=f"Choose one of {names}."
-        )
+        raise UserError("method.unknown", method=method, names=names)
     return RunSettings.from_values({**settings, "method": method})
 
 

@@ -21,7 +21,6 @@ from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
 from specdemo.drafters.methods import METHODS, make_drafter
-from specdemo.drafters.policies.learned import FEATURES, LookaheadWeights
 from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.limits import Limits
@@ -64,9 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What stays from file to file, libraries above all, is looked through once and not at each collection.
+    """Collect garbage once per test file, and exempt the imported libraries from later collections.
 
-    With all libraries a collection takes 0.2 s, and every loaded pair and many a test asks for one.
+    With all libraries a collection takes 0.2 s, and every loaded pair triggers one.
     """
     if item.path != item.session.stash.get(LOOKED, None):
         item.session.stash[LOOKED] = item.path
@@ -75,7 +74,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 class Clock:
-    """Tells the seconds that a test has set."""
+    """A clock that a test sets, in seconds."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -121,7 +120,7 @@ def draft_weights() -> LlamaForCausalLM:
 
 
 def header(method: str = "test", lane: str = "speculative") -> RunStarted:
-    """A lane's header without a session."""
+    """Create the header of a run without a session."""
     return RunStarted(lane, method, "", {}, ModelInfo("tiny"))
 
 
@@ -136,7 +135,7 @@ def run_lane(
     target: CachedModel | None = None,
     verifier: Verifier = verify_sampling,
 ) -> list[Event]:
-    """All events of one lane."""
+    """Run one variant and return all events."""
     target = target or bound_target(drafter) or CachedModel(decoder_of(model))
     target.record(wanted=True)
     return list(
@@ -189,12 +188,12 @@ def drafter_for(
     published: Callable[..., dict[str, Callable[[], object]]] | None = None,
     **changes: object,
 ) -> Drafter:
-    """A registered method, made as a session makes it, with everything that it may need.
+    """Create a registered method as a session does, with every input that it may need.
 
-    draft: drafts, and stands for the quantised copy too; store: one of nonsense texts by default
-    target: whose states the trained drafters read, by default one of its own, see `bound_target`
-    toy_text: what a toy target has counted, in place of a target
-    published: makes openers of published drafters, in place of trained ones of their kinds
+    draft: drafts, and replaces the quantised copy too; store: a datastore of random texts by default
+    target: its states feed the trained drafters; a new one by default, see `bound_target`
+    toy_text: returns the tokens that a toy target has cached, in place of a target
+    published: creates openers of published drafters, in place of trained ones of the same kind
     """
     if toy_text is None:
         target = target or open_target(_same_llama())
@@ -208,7 +207,6 @@ def drafter_for(
     settings = RunSettings(
         method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes}
     )
-    count = len(FEATURES)
     context = DraftingContext(
         settings,
         Shaper(settings.sampling),
@@ -220,9 +218,6 @@ def drafter_for(
         trained=trained,
         features=features,
         store=store or nonsense_store(vocabulary),
-        lookahead_weights=LookaheadWeights(
-            (0.0,) * count, (1.0,) * count, (0.1,) * count, 0.5, 0.3
-        ),
     )
     drafter = make_drafter(context)
     if METHODS[method].states:
@@ -232,7 +227,7 @@ def drafter_for(
 
 @cache
 def decoder_of(model: LlamaForCausalLM) -> LeanDecoder:
-    """The decoder that a session uses for such a model: a pass takes half of what the module's own takes."""
+    """Return the decoder that a session uses for this model; its passes take half as long as the module's."""
     return LeanDecoder(model)
 
 
@@ -253,7 +248,7 @@ def loaded(pair: LoadedPair) -> Loaded:
 
 
 def open_target(model: LlamaForCausalLM) -> CachedModel:
-    """A target that keeps the states that trained drafters read."""
+    """Return a target that records the states that trained drafters read."""
     target = CachedModel(decoder_of(model), READS)
     target.record(wanted=True)
     return target

@@ -1,4 +1,4 @@
-"""Runs of tiny models, begun together on one runner."""
+"""Concurrent runs of tiny models on one runner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from conftest import header
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.plain import Plain
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
@@ -32,7 +32,7 @@ def lane(decoder, drafter, prompt, new_tokens=24, sampling=None, **options):
 
 
 def together(runner, lanes):
-    """Look at every run in a thread of its own, all begun before the first step."""
+    """Consume every run in a separate thread; all start before the first step."""
     found: list[list | BaseException] = [[] for _ in lanes]
     seen, free = threading.Event(), threading.Event()
 
@@ -62,8 +62,8 @@ def together(runner, lanes):
     return found
 
 
-class Slow(Nothing):
-    """Proposes nothing, after a while; keeps what it learns."""
+class Slow(Plain):
+    """A drafter that proposes nothing after a delay, and records its outcomes."""
 
     def __init__(self, seconds=0.0):
         self.seconds, self.outcomes = seconds, []

@@ -12,7 +12,7 @@ from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
 TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
@@ -22,13 +22,13 @@ SECOND = {"taps": 2, "chosen": 6, "window": 4}
 
 
 def states_of(model: DFlash, tokens: int) -> torch.Tensor:
-    """(tokens, reads x H): what the target felt."""
+    """(tokens, reads x H) hidden states of the target."""
     generator = torch.Generator().manual_seed(4)
     return 3 * torch.randn(tokens, len(model.reads) * HIDDEN, generator=generator)
 
 
 def decoder(folder: Path) -> DFlashDecoder:
-    """What runs of a folder, in float32."""
+    """Open a drafter folder in float32."""
     files = drafter_files(str(folder), folder / "cache")
     (family,) = [one for one in FAMILIES if one.takes(files.config)]
     reading = family.read(files, TARGET)
@@ -52,7 +52,7 @@ def know(drafter: DFlashModel, states: torch.Tensor, begin: int, end: int) -> No
 
 
 def guessed(drafter: DFlashModel, states: torch.Tensor) -> torch.Tensor:
-    """After the whole text, read at once."""
+    """Draft after the whole text, read in one pass."""
     know(drafter, states, 0, len(TEXT) - 1)
     return drafter.guess(TEXT)
 

@@ -1,4 +1,4 @@
-"""The models that every way to run one meets, and what it is asked: a text in pieces, a tree, what is kept of it, first layers alone."""
+"""Models and inputs that every decoder is tested with: a text in chunks, a tree, the path that is kept, the first layers alone."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ COMPILED_BUILDS = {
 
 
 def tiny_nf4(name: str, *, fused: bool = True):
-    """A random NF4 model of a family, with or without what bitsandbytes has for some processors only."""
+    """Create a random NF4 model of a family, with or without the bitsandbytes kernels of some processors."""
     pytest.importorskip("bitsandbytes")
     torch.manual_seed(3)
     options = {"head_dim": 64, **COMPILED_BUILDS[name]}
@@ -69,7 +69,7 @@ def tiny_nf4(name: str, *, fused: bool = True):
         if "bias" in parameter_name or "norm" in parameter_name:
             parameter.add_(0.3 * torch.randn_like(parameter))
         elif "embed" not in parameter_name:
-            parameter.mul_(4)  # so that layers say something
+            parameter.mul_(4)  # so that the layers have an effect
     for path in matrices(model):
         parent, _, attribute = path.rpartition(".")
         linear = _quantised(model.get_submodule(path))
@@ -104,7 +104,7 @@ def nf4_layers(count: int, *, nested: bool = False, fused: bool = False):
 
 
 def passes_of(decoder):
-    """Logits and states of a text in pieces, a tree, the path kept of it, and a chain after it."""
+    """Return logits and states of a text in chunks, a tree, the path kept of it, and a chain after it."""
     target = CachedModel(decoder, reads=(0, 2, 3))
     target.record(wanted=True)
     found = [target.read(TEXT[:5]), target.read(TEXT[5:-1])]
@@ -159,5 +159,5 @@ def driven(work):
 
 
 def error(found, wanted) -> float:
-    """How far numbers are off, relative to their norm."""
+    """Return the error relative to the norm."""
     return float((found.float() - wanted.float()).norm() / wanted.float().norm())

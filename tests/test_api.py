@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("api")  # one model
 
 @pytest.fixture(scope="module", autouse=True)
 def tiny(tmp_path_factory):
-    """The environment of somebody whose target is tiny."""
+    """Set the environment of a user with a tiny target."""
     folder = tmp_path_factory.mktemp("api")
     with pytest.MonkeyPatch.context() as patch:
         model = str(make_tiny_model(folder / "model"))
@@ -168,13 +168,13 @@ NOTEBOOK = ROOT / "notebooks" / "speculative_decoding.ipynb"
 
 
 def cells() -> list[dict[str, object]]:
-    """The notebook's cells that hold code."""
+    """Return the code cells of the notebook."""
     every = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     return [cell for cell in every if cell["cell_type"] == "code"]
 
 
 def test_the_notebook_runs_from_its_first_cell_to_its_last(capsys, monkeypatch):
-    """As a kernel does: one cell after the other in one place, and a cell that ends with a value shows it."""
+    """Run cell after cell in one namespace, and display the value of a last expression, as a kernel does."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     shown, said = [], {}
     for cell in cells():

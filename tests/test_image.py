@@ -1,4 +1,4 @@
-"""The parts of the Dockerfile: what it copies is there, hadolint finds nothing, and what it starts and asks exists. Nothing is built."""
+"""The Dockerfile: the files that it copies exist, hadolint finds nothing, and the commands that it runs exist. No image is built."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from specdemo.cli.parser import build_parser
+from specdemo.cli.parser import parse
 from specdemo.config.settings import AppSettings, fields
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,7 +20,7 @@ TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
 def instructions() -> list[tuple[str, str]]:
-    """(name, arguments) of each instruction, lines that go on joined."""
+    """Return (name, arguments) of each instruction, with continued lines joined."""
     joined = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", TEXT, flags=re.M))
     lines = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
     return [(name, rest) for name, rest in lines]
@@ -79,7 +79,7 @@ def test_it_serves_the_page_where_others_reach_it(monkeypatch: pytest.MonkeyPatc
     (entry,) = all_of("ENTRYPOINT")
     python, script, *options = json.loads(entry)
     assert (python, script) == ("python", "app.py")
-    build_parser().parse_args(["app", *options])
+    parse(["app", *options])
     known = {setting.variable for setting in fields(AppSettings)}
     ours = {name: value for name, value in environment().items() if name.startswith("SPECDEMO_")}
     assert ours.keys() <= known
@@ -102,7 +102,7 @@ def test_hadolint_finds_nothing() -> None:
 
 def test_its_health_is_asked_where_the_page_tells_it() -> None:
     from specdemo.session.studio import Studio
-    from specdemo.ui.monitor import monitor_routes
+    from specdemo.ui.serving import monitor_routes
 
     (check,) = all_of("HEALTHCHECK")
     options, command = check.split("CMD ")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("specdemo", "tests")
 
 # A clause without a noun: "what it takes", "who asks", "whose bits", "what of it is cached".
-BARE_CLAUSE = re.compile(r"\b(what|whatever|who(?!le)|whoever|whom)\b", re.IGNORECASE)
+BARE_CLAUSE = re.compile(r"^who\b|\b(what|whatever|whoever)\b", re.IGNORECASE)
 # A docstring that is no sentence: it starts with a relative word or a preposition.
 FRAGMENT = re.compile(r"^(what|where|who|whose|of|that|those|how|beyond|see)\b", re.IGNORECASE)
 DIALECT = re.compile(
@@ -32,7 +32,7 @@ DIALECT = re.compile(
     | comes?\ together | hangs? | hung | lent | harm | harms? | meant | thinks | thought | holds? | held
     | brings? | brought | gone | gives?\ up | learns?\ of | hears? | heard | likes? | he | she | him | his | her
     | share\ of | places? | together | keeps? | kept | anyhow
-    )\b""",
+    )\b(?!:)""",  # a parameter may have such a name
     re.IGNORECASE | re.VERBOSE,
 )
 CODE = re.compile(r"``.*?``|`[^`]*`|https?://\S+|\"[^\"]*\"|\*[^*]*\*")

@@ -1,4 +1,4 @@
-"""Without torch there is still a page: recorded runs, lab and lessons, and a sentence on what live runs need."""
+"""The page without torch: recorded runs, lab and lessons work, and a message explains live runs."""
 
 from __future__ import annotations
 

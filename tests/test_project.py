@@ -42,7 +42,7 @@ def requirements(name: str = "requirements.txt") -> dict[str, Requirement]:
 
 
 def project_files() -> list[Path]:
-    """What is in the repository, or would be: git's list, else every file outside hidden folders."""
+    """Return the files of the repository: git's list, else every file outside hidden folders."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         listed = subprocess.run(
@@ -153,7 +153,7 @@ def test_the_reference_tells_every_variable_and_command() -> None:
 
 
 def test_the_first_documents_stay_short() -> None:
-    assert len(read("README.md").split("---\n", 2)[2].splitlines()) <= 110
+    assert len(read("README.md").split("---\n", 2)[2].splitlines()) <= 115
     assert len(read("docs/performance.md").split()) < 1_000
 
 
@@ -165,12 +165,11 @@ def test_links_between_documents_lead_somewhere() -> None:
 
 
 def test_the_architecture_names_places_that_exist() -> None:
-    table = read("docs/architecture.md").split("## Where things go")[1].split("##")[0]
-    places = re.findall(r"`((?:\w+/)*\w+(?:/|\.py|\.js))`", table)
+    text = read("docs/architecture.md").split("## Where things live")[1].split("## One run")[0]
+    places = re.findall(r"`((?:\w+/)+(?:\w+(?:\.\w+)?)?)`", text)
     assert len(places) > 20
-    rooms = [ROOT, *(ROOT / "specdemo" / room for room in ("", "kernels", "models/decoders"))]
     for place in places:
-        assert any((room / place).exists() for room in rooms), place
+        assert (ROOT / place).exists() or (ROOT / "specdemo" / place).exists(), place
 
 
 def test_files_stay_small() -> None:

@@ -12,7 +12,7 @@ from specdemo.config.settings import POLICIES, AppSettings, RunSettings, Samplin
 from specdemo.drafters.methods import METHODS
 from specdemo.files.catalogue import find, partner
 from specdemo.files.sources import resolve
-from specdemo.models.networks.compact_files import export
+from specdemo.models.networks.folders import export
 from specdemo.session.studio import Studio
 from specdemo.session.text import encode_conversation
 from specdemo.trace.metrics import measure, output_ids

@@ -38,7 +38,7 @@ def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedPr
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """The wheel, built without a network from a copy: what a build leaves behind stays out of the checkout."""
+    """Build the wheel from a copy without network, so that the checkout stays clean."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for path in project_files():
         copy = source / path.relative_to(ROOT)
@@ -52,7 +52,7 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory) -> Path:
-    """A folder with the wheel's content alone; what it requires comes from this environment."""
+    """Unpack the wheel into a folder; its requirements come from this environment."""
     folder = tmp_path_factory.mktemp("installed")
     options = ["--no-deps", "--no-index", "--quiet", "--target", folder]
     run(sys.executable, "-m", "pip", "install", *options, wheel, cwd=folder)
@@ -127,7 +127,7 @@ def test_an_installed_wheel_serves_the_page(installed, tmp_path):
 
 
 def fetched(address: str, process: subprocess.Popen[bytes]) -> tuple[str, str]:
-    """What an address answers, as soon as it does. returns: the text, its Link header"""
+    """Poll an address until it answers. returns: the text, its Link header"""
     end = time.monotonic() + START_SECONDS
     while True:
         try:

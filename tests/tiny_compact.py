@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from specdemo.engine.features import Features
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights, Injection
+from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.four_bit import pack_linear
+from specdemo.models.networks.parts import CompactConfig, Injection
 
 
 def compact() -> CompactWeights:

@@ -17,12 +17,12 @@ from tiny_trained import HIDDEN, READS
 
 from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader
-from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
 
 
 def _write(name: str, folder: Path, words: int) -> Path:

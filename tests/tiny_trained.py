@@ -14,16 +14,11 @@ from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_weights import (
-    CompactConfig,
-    CompactWeights,
-    Injection,
-    MarkovHead,
-)
+from specdemo.models.networks.chain import CompactModel, CompactWeights
 from specdemo.models.networks.exit import ExitModel
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.medusa import MedusaWeights
+from specdemo.models.networks.parts import CompactConfig, Injection, MarkovHead
 
 HIDDEN, DEPTH, RANK = 32, 4, 8
 READS = (1, 2)
@@ -121,8 +116,7 @@ def random_medusa(words: int) -> MedusaWeights:
             four_bit=False,
         )
 
-    zero = torch.zeros(HIDDEN, dtype=torch.bfloat16)
-    blocks = tuple((linear(HIDDEN), zero) for _ in range(DEPTH))
+    blocks = tuple(linear(HIDDEN) for _ in range(DEPTH))
     word_ids = some(words)
     return MedusaWeights(
         blocks, linear(len(word_ids)), ReducedVocabulary(word_ids, words), READS[-1:]

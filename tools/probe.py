@@ -96,7 +96,7 @@ class Visit:
         self._enter(self.outline.names[name], value)
 
     def ask(self, call: Call) -> list[Any]:
-        """Run a call that returns at once. Raises PageError if it fails."""
+        """Run a call outside of the queue. Raises PageError if it fails."""
         answer = json.loads(self._post("/run/predict", call))
         if "data" not in answer:
             raise PageError(f"The page could not answer: {answer.get('error')}")
@@ -189,7 +189,7 @@ def outcome(seen: str, *, stopped: bool) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class RunTimes:
-    """Seconds of one run after its visitor pressed Run; None for what was not reached.
+    """Seconds of one run after its visitor pressed Run; None if an event was not reached.
 
     waited: until its first variant started; first_token: until its first token was received
     cancelled: from Stop until the stream ended; problem: message of a failed run

@@ -1,1 +1,1 @@
-"""Measured comparisons: prompt suites, lanes and reports."""
+"""Benchmarks: prompt suites, variants, audits and reports."""

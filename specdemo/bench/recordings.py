@@ -1,6 +1,6 @@
-"""Records the runs that are shipped with the page: real, on this machine, each the best typical of several takes.
+"""Record the runs that are shipped with the page: each is the most typical of several real takes.
 
-`assets/runs/index.json` lists them. Of the takes the first is dropped; of those whose plain run was within 5 % of
+`assets/runs/index.json` lists them. The first take is dropped; of those whose plain run was within 5 % of
 the fastest (nothing disturbed it) the one with the median speedup is kept.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RUNS = ASSETS / "runs"
 INDEX = "index.json"
 DETAIL = 5
-UNDISTURBED = 1.05  # of the fastest plain run
+UNDISTURBED = 1.05  # times the seconds of the fastest plain run
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Recording:
     """One entry of the index.
 
     settings: changes to the defaults of a run
-    target: catalogue name, the one that the command names where it is empty; precision: of the target
+    target: catalogue name; if empty, the target of the command; precision: of the target
     """
 
     name: str
@@ -45,13 +45,13 @@ class Recording:
     target: str = ""
 
     def run_settings(self) -> RunSettings:
-        """The settings of its runs. Raises UserError for one that is out of range."""
+        """Return the settings of its runs. Raises UserError for a value out of range."""
         fixed = {"detail": DETAIL, "fallback": False, "memory": False}
         return RunSettings.from_values({**fixed, **self.settings})
 
 
 def read_index(folder: Path) -> list[Recording]:
-    """The recordings of a folder, in the order of the menu."""
+    """Return the recordings of a folder, in the order of the menu."""
     found = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     return [Recording(**entry) for entry in found["runs"]]
 
@@ -59,7 +59,7 @@ def read_index(folder: Path) -> list[Recording]:
 def record(
     studio: Studio, recording: Recording, *, takes: int, listen: Callable[[str], None]
 ) -> list[Event]:
-    """Run it `takes` times and once more to warm up. returns: the events of the take that is kept"""
+    """Run a recording `takes` times after a warm-up. returns: the events of the chosen take"""
     settings = recording.run_settings()
     done: list[tuple[float, float, list[Event]]] = []
     for take in range(takes + 1):
@@ -67,7 +67,12 @@ def record(
         events = list(conversation.run(recording.prompt, settings, cancel=threading.Event()))
         conversation.close()
         if failed := next((event for event in events if isinstance(event, RunFailed)), None):
-            raise UserError(f"{recording.name}: {failed.message}", advice=failed.advice)
+            raise UserError(
+                "bench.recording_failed",
+                name=recording.name,
+                message=failed.message,
+                advice=failed.advice,
+            )
         trace = Trace(tuple(events))
         plain, other = measure(trace.lane("plain")), measure(trace.lane("speculative"))
         ratio = speedup(plain, other) or 1.0
@@ -75,7 +80,7 @@ def record(
             f"{recording.name}: {'warm-up' if not take else f'take {take}'}, plain {plain.tokens_per_second:.0f} tok/s, {ratio:.2f}x"
         )
         if take:
-            done.append((plain.tokens_per_second, ratio, events))
+            done.append((plain.tokens_per_second or 0.0, ratio, events))
     fastest = max(rate for rate, _, _ in done)
     good = sorted(
         (item for item in done if item[0] * UNDISTURBED >= fastest), key=lambda item: item[1]
@@ -91,10 +96,10 @@ def record_all(
     takes: int = 4,
     listen: Callable[[str], None] = print,
 ) -> None:
-    """Record the folder's runs, or those named. open_studio: gives a loaded studio with a target in a precision"""
+    """Record the runs of a folder, or those named. open_studio: returns a loaded studio by target and precision"""
     wanted = [entry for entry in read_index(folder) if not names or entry.name in names]
     if missing := set(names) - {entry.name for entry in wanted}:
-        raise UserError(f"The index lists no run {', '.join(sorted(missing))}.")
+        raise UserError("bench.not_listed", names=", ".join(sorted(missing)))
     for pair in dict.fromkeys((entry.target, entry.precision) for entry in wanted):
         studio = open_studio(*pair)
         for entry in (one for one in wanted if (one.target, one.precision) == pair):

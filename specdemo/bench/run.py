@@ -1,12 +1,11 @@
-"""One bench: lanes and peers on a suite, in turn and repeated, and what to write about it."""
+"""The bench: variants and peers on a suite of prompts, in turn and repeated."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -14,7 +13,7 @@ from platform import python_version
 from typing import TYPE_CHECKING, Any
 
 import specdemo
-from specdemo.bench.floor import FloorLane, pass_bytes
+from specdemo.bench.bounds import BUFFER_BYTES, FloorLane, Oracle, pass_bytes, policies_table
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
@@ -29,14 +28,21 @@ from specdemo.bench.lanes import (
 )
 from specdemo.bench.peer import versions
 from specdemo.bench.peers import PeerLane, open_peer, target_folder
-from specdemo.bench.policies import Oracle, regret_table
-from specdemo.bench.report import Report, against, by_position, markdown, readme, summary
+from specdemo.bench.results import (
+    MEAN,
+    LaneTotals,
+    Result,
+    against_table,
+    lanes_table,
+    positions_table,
+    summary_table,
+    tasks_table,
+)
 from specdemo.bench.suite import EXAMPLES, Item
-from specdemo.bench.throughput import Throughput, as_table, measure_throughput
+from specdemo.bench.throughput import Throughput, measure_throughput, throughput_table
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.session.machine import machine_name
 from specdemo.trace.codec import dumps
 
 if TYPE_CHECKING:
@@ -57,11 +63,11 @@ KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What is compared, and how often.
+    """Options of a bench.
 
-    lanes: as `lanes.expand` reads them; repeat: runs of the whole suite; first_turns: leave the later turns out
-    concurrent: each count of conversations at once that is measured; traces: folder for every run's trace
-    suite: where the items are from; command_line: how this bench was asked for
+    lanes: names for `variants.expand`; repeat: runs of the whole suite; first_turns: leave the later turns out
+    concurrent: numbers of conversations at the same time; traces: folder for the trace of every run
+    suite: file of the items
     """
 
     lanes: str
@@ -71,74 +77,94 @@ class BenchOptions:
     system: str = ""
     traces: Path | None = None
     suite: Path = EXAMPLES
-    command_line: str = ""
 
 
 @dataclass(slots=True)
 class Bench:
-    """What was found.
+    """The state of a bench.
 
-    notes: on lanes and prompts that are not in it, and on what to read with care; `listen` gets each at once
+    notes: on variants and prompts that are not counted, and other remarks; `listen` is called with each
+    values: descriptions of the models, the suite and the settings
     """
 
     options: BenchOptions
-    report: Report
+    totals: LaneTotals
     oracle: Oracle
     listen: Listen
-    facts: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
     throughput: list[Throughput] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def leave_out(self, name: str, why: str) -> None:
-        """Say that a lane or a prompt is not counted."""
-        self.note(f"{name} is left out: {why}")
-
     def note(self, sentence: str) -> None:
-        """Say something that stands beside the figures."""
+        """Add a note to the figures."""
         self.notes.append(sentence)
         self.listen(sentence)
 
+    def leave_out(self, name: str, why: str) -> None:
+        """Note that a variant or a prompt is not counted."""
+        self.note(f"{name} is left out: {why}")
+
     def lose(self, lane: str, why: str) -> None:
-        """Leave out a lane that broke on the way, with what it had done."""
-        self.report.drop(lane)
+        """Leave out a variant that failed, with all its results."""
+        self.totals.drop(lane)
         self.leave_out(lane, why)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON and for `html_report.render`."""
-        return {
-            **self.facts,
-            "notes": self.notes,
-            "rows": self.report.rows(),
-            "throughput": [asdict(result) for result in self.throughput],
-        }
-
-    def tables(self) -> str:
-        """Everything as Markdown, also readable in a terminal."""
-        rows = self.report.rows()
-        own = [row for row in rows if is_own(str(row["lane"]))]
-        blocks = [
-            markdown(rows),
-            summary(rows, self.facts["memory_mb"], self.facts["training_minutes"]),
-            against(self.report, [*PEERS, FLOOR]),
-            "By position:\n\n" + by_position(rows),
-            regret_table(own, self.oracle.speedup()),
-            as_table(self.throughput) if self.throughput else "",
+    def result(self) -> Result:
+        """Return the tables and the values behind them."""
+        rows, values = self.totals.rows(), self.values
+        own = [row for row in rows if is_own(row["lane"])]
+        tables = [
+            lanes_table(rows),
+            summary_table(rows, values["memory_mb"], values["training_minutes"]),
+            against_table(self.totals, [*PEERS, FLOOR]),
+            positions_table(rows),
+            policies_table(own, self.oracle.speedup()),
+            throughput_table(self.throughput),
         ]
-        return "\n\n".join(block for block in blocks if block)
-
-    def readme(self) -> str:
-        """The README's table, the sentence above it and the command below it."""
-        options, facts, rows = self.options, self.facts, self.report.rows()
-        plain = next(r for r in rows if r["lane"] == PLAIN and r["task"] == "mean")
-        target, limits = facts["target"], facts["limits"]
-        about = (
-            f"Speedup over plain decoding of the same prompts: {target['name']}, {target['precision']}, "
-            f"{facts['machine']}; plain {plain['tokens_per_second']:.0f} tokens/s; temperature "
-            f"{limits['temperature']:g}, {limits['max_new_tokens']} new tokens, {facts['prompts']} prompts, "
-            f"{'one run' if options.repeat == 1 else f'medians of {options.repeat} runs'}:"
+        target, draft, limits = values["target"], values["draft"], values["limits"]
+        facts = {
+            "target": f"{target['name']}, {target['precision']} ({target['kernel']})",
+            "draft": f"{draft['name']} ({draft['kernel']})" if draft else "none",
+            "suite": f"{values['suite']}: {values['prompts']} prompts, run {values['repeat']} times",
+            "limits": _listed({name.replace("_", " "): limits[name] for name in limits}),
+            "versions": _listed(values["versions"]),
+            **{f"peer {name}": _listed(facts) for name, facts in values["peers"].items()},
+        }
+        return Result(
+            title=f"specdemo bench: {target['name']}",
+            about=self._about(),
+            tables=[table for table in tables if table.rows],
+            facts=facts,
+            notes=[
+                "Speedups are over plain decoding of the same prompts on this engine. Reading the prompt and "
+                "warming up are not counted. The floor is computed: bytes of weights over measured bandwidth.",
+                *self.notes,
+            ],
+            values={
+                **values,
+                "rows": rows,
+                "throughput": [asdict(result) for result in self.throughput],
+            },
         )
-        command = f"```sh\n{options.command_line}\n```"
-        return f"{about}\n\n{readme(rows, PLAIN)}\n\n{command}"
+
+    def readme_result(self) -> Result:
+        """Return the README's table, with the sentence above it."""
+        return Result("", self._about(), [tasks_table(self.totals.rows(), PLAIN)])
+
+    def _about(self) -> str:
+        repeat, values, rows = self.options.repeat, self.values, self.totals.rows()
+        plain = next(row for row in rows if row["lane"] == PLAIN and row["task"] == MEAN)
+        target, limits = values["target"], values["limits"]
+        return (
+            f"Speedup over plain decoding of the same prompts: {target['name']}, {target['precision']}; "
+            f"plain {plain['tokens_per_second']:.0f} tokens/s; temperature {limits['temperature']:g}, "
+            f"{limits['max_new_tokens']} new tokens, {values['prompts']} prompts, "
+            f"{'one run' if repeat == 1 else f'medians of {repeat} runs'}."
+        )
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def run_bench(
@@ -150,20 +176,17 @@ def run_bench(
     listen: Listen,
     progress: ProgressCallback = silent,
 ) -> Bench:
-    """Run every lane on every prompt, one at a time.
+    """Run every variant on every prompt, one at a time.
 
-    settings_of: the settings that one of our lanes' names stands for; listen: see `Bench`
+    settings_of: returns the settings of one of our variants by its name; listen: see `Bench`
     """
     if options.repeat < 1 or min(options.concurrent, default=1) < 1:
-        raise UserError(
-            "A bench runs its suite at least once, and with at least one conversation at once.",
-            advice="Correct --repeat or --concurrent.",
-        )
-    bench = Bench(options, Report(PLAIN), Oracle(studio.pair.costs), listen)
+        raise UserError("bench.no_repetition")
+    bench = Bench(options, LaneTotals(PLAIN), Oracle(studio.pair.costs), listen)
     names = list(dict.fromkeys([PLAIN, *expand(options.lanes, studio)]))
     settings = {name: settings_of(name if is_own(name) else PLAIN) for name in names}
     with _opened(studio, settings, bench, progress) as lanes:
-        bench.facts = _facts(studio, items, options, settings, lanes)
+        bench.values = _values(studio, items, options, settings, lanes)
         if options.suite == EXAMPLES and _copy_from_store(studio, settings):
             bench.note(KNOWN.format(", ".join(COPYING)))
         progress(Progress("bench", 0.0, "warming up"))
@@ -173,8 +196,8 @@ def run_bench(
             which = f"prompt {number + 1} of {len(runs)}, {item.task}"
             progress(Progress("bench", number / len(runs), which))
             _run_item(bench, lanes, item, repetition, number)
-    if not bench.report.totals:
-        raise UserError("No prompt of the suite could be run.", advice="Choose another suite.")
+    if not bench.totals.totals:
+        raise UserError("bench.suite_failed")
     for count in options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
         bench.throughput += _throughput(studio, items, options, settings, count)
@@ -182,7 +205,7 @@ def run_bench(
 
 
 def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
-    """Whether a lane may draft from the shipped datastore, which was made for the bundled prompts."""
+    """Return whether a variant may draft from the shipped datastore, which was built for the bundled prompts."""
     copies = any(one.method in COPYING for one in settings.values())
     return copies and studio.shipped.store is not None and studio.settings.store == "auto"
 
@@ -190,11 +213,11 @@ def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
 def _run_item(
     bench: Bench, lanes: dict[str, Lane], item: Item, repetition: int, number: int
 ) -> None:
-    """Count one conversation; from a prompt that a lane refuses on, it is left out for all of them."""
+    """Count one conversation. If a variant refuses a prompt, that prompt and the later turns are left out for all."""
     turns = item.turns[:1] if bench.options.first_turns else item.turns
     try:
         for turn, results in enumerate(run_lanes(lanes, turns, first=number, lost=bench.lose)):
-            bench.report.add(item.task, results, repetition)
+            bench.totals.add(item.task, results, repetition)
             bench.oracle.add(item.task, results)
             _save_traces(bench.options.traces, f"{item.name}-{turn}", results)
     except UserError as error:
@@ -205,15 +228,15 @@ def _run_item(
 def _opened(
     studio: Studio, settings: dict[str, RunSettings], bench: Bench, progress: ProgressCallback
 ) -> Iterator[dict[str, Lane]]:
-    """The lanes that can run here. Processes that were started are ended, whatever happens."""
+    """Open the variants that can run here. Processes that were started are always ended."""
     lanes: dict[str, Lane] = {}
     with tempfile.TemporaryDirectory(prefix="specdemo-bench-") as work:
         try:
             for name, wanted in settings.items():
                 progress(Progress("bench", None, f"starting {name}"))
                 try:
-                    # In the engine's thread: to write a peer's weights is to compute, and a second
-                    # team of threads in this process would slow every pass of ours.
+                    # In the engine's thread: writing a peer's weights computes, and a second team of threads
+                    # in this process would slow down all our passes.
                     lanes[name] = studio.runner.call(
                         partial(_open, studio, name, wanted, bench.options.system, Path(work))
                     )
@@ -230,11 +253,14 @@ def _open(studio: Studio, name: str, settings: RunSettings, system: str, work: P
     if name in PEERS:
         return open_peer(studio, name, settings, system, work)
     if name == FLOOR:
+        import torch
+
         target = studio.pair.target
         num_bytes = pass_bytes(target_folder(studio), target.info.name, target.info.precision)
-        return FloorLane.on(
-            str(target.device), num_bytes, settings.max_new_tokens, studio.runner.call
+        buffer = studio.runner.call(
+            lambda: torch.ones(BUFFER_BYTES // 4, device=str(target.device))
         )
+        return FloorLane(num_bytes, buffer, settings.max_new_tokens, studio.runner.call)
     return OwnLane(studio, name, settings, system)
 
 
@@ -245,27 +271,24 @@ def _throughput(
     settings: dict[str, RunSettings],
     count: int,
 ) -> list[Throughput]:
-    """Each of our lanes on first turns; a short suite is gone through again. Peers answer one at a time."""
+    """Measure each of our variants on first turns; a short suite is repeated. Peers answer one at a time."""
     prompts = list(islice(cycle(item.turns[0] for item in items), count))
     own = {name: wanted for name, wanted in settings.items() if is_own(name)}
     return measure_throughput(studio, own, prompts, repeat=options.repeat, system=options.system)
 
 
-def _facts(
+def _values(
     studio: Studio,
     items: Sequence[Item],
     options: BenchOptions,
     settings: dict[str, RunSettings],
     lanes: dict[str, Lane],
 ) -> dict[str, Any]:
-    """What was compared on what, as plain values."""
+    """Return the models, the suite and the settings as plain values."""
     pair, plain = studio.pair, settings[PLAIN]
     methods = studio.methods()
     ours = [wanted for name, wanted in settings.items() if is_own(name) and name != PLAIN]
     return {
-        "machine": machine_name(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": options.command_line,
         "versions": {
             "specdemo": specdemo.__version__,
             "python": python_version(),

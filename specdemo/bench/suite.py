@@ -39,10 +39,7 @@ def read_suite(path: Path, limit: int | None = None) -> list[Item]:
             for number, row in enumerate(rows)
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{path} is not a suite of prompts: {error}.",
-            advice="Give a JSON-lines file whose rows have `id`, `task` and `turns` (or `prompt`).",
-        ) from error
+        raise UserError("bench.not_a_suite", path=path, error=error) from error
     by_task: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         by_task[item.task].append(item)

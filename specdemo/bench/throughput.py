@@ -1,26 +1,28 @@
-"""Several conversations at once against the same ones in turn, and against plain decoding: new tokens a second over the wall clock."""
+"""Several conversations at the same time, against the same ones in turn and against plain decoding."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
 from specdemo.bench.lanes import run_once
-from specdemo.bench.report import aligned
+from specdemo.bench.results import Table, as_factor
 from specdemo.config.settings import RunSettings
 from specdemo.session.studio import Studio
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """One lane, medians over repetitions; the wall clock sees everything, reading the prompts included.
+    """Medians over repetitions of one variant. The wall clock includes reading the prompts.
 
-    conversations: how many at once
-    in_turn, together: new tokens a second, all conversations added up
+    conversations: how many ran at the same time
+    in_turn, together: new tokens per second of all conversations
     ratio: together over in turn; over_plain: together over plain decoding together, in the same repetition
     """
 
@@ -40,24 +42,15 @@ def measure_throughput(
     repeat: int = 1,
     system: str = "",
 ) -> list[Throughput]:
-    """Answer the prompts in turn, and all at once, each in a conversation of its own. Raises what a run raised.
+    """Answer the prompts in turn, and at the same time, each in its own conversation. Raises the error of a run.
 
-    lanes: the first is what the others are compared with. All are measured in each repetition, in changing order, so
-        that a machine that others use as well disturbs all of them alike.
+    lanes: the others are compared with the first one. Each repetition measures all of them in another order, so
+        that other work on the machine slows all of them alike.
     """
 
-    def answer(lane: str, prompt: str, cancel: threading.Event | None = None) -> int:
-        conversation = studio.open()
-        try:
-            found = run_once(conversation, lane, prompt, lanes[lane], system, cancel)
-            return len(found.ids)
-        finally:
-            conversation.close()
-
-    def rate(work: Callable[[], Iterable[int]]) -> float:
-        begun = time.perf_counter()
-        tokens = sum(work())
-        return tokens / (time.perf_counter() - begun)
+    def answer(lane: str, cancel: threading.Event, prompt: str) -> int:
+        with closing(studio.open()) as conversation:
+            return len(run_once(conversation, lane, prompt, lanes[lane], system, cancel).ids)
 
     in_turn: dict[str, list[float]] = {lane: [] for lane in lanes}
     together: dict[str, list[float]] = {lane: [] for lane in lanes}
@@ -66,10 +59,12 @@ def measure_throughput(
         first = number % len(names)
         order = names[first:] + names[:first]
         for lane in order:
-            one = partial(answer, lane)
-            together[lane].append(rate(partial(_at_once, one, prompts)))
+            cancel = threading.Event()
+            run = partial(answer, lane, cancel)
+            together[lane].append(_rate(partial(_answer_together, run, prompts, cancel)))
         for lane in order:
-            in_turn[lane].append(rate(partial(map, partial(answer, lane), prompts)))
+            run = partial(answer, lane, threading.Event())
+            in_turn[lane].append(_rate(partial(map, run, prompts)))
     plain = together[names[0]]
     return [
         Throughput(
@@ -84,49 +79,34 @@ def measure_throughput(
     ]
 
 
+def _rate(work: Callable[[], Iterable[int]]) -> float:
+    """Return the tokens per second of runs that return their numbers of tokens."""
+    started = time.perf_counter()
+    tokens = sum(work())
+    return tokens / (time.perf_counter() - started)
+
+
 def _median_ratio(many: Sequence[float], one: Sequence[float]) -> float:
     return median(a / b for a, b in zip(many, one, strict=True))
 
 
-def _at_once(answer: Callable[[str, threading.Event], int], prompts: Sequence[str]) -> list[int]:
-    """Each prompt's answer from a thread of its own; an interruption cancels them all."""
-    cancel = threading.Event()
-    tokens, errors = [0] * len(prompts), []
-
-    def work(number: int) -> None:
+def _answer_together(
+    answer: Callable[[str], int], prompts: Sequence[str], cancel: threading.Event
+) -> list[int]:
+    """Answer each prompt in its own thread. An error or an interruption cancels all runs."""
+    with ThreadPoolExecutor(len(prompts), "specdemo-bench") as pool:
         try:
-            tokens[number] = answer(prompts[number], cancel)
-        except Exception as error:  # noqa: BLE001 - raised below, in the caller's thread
-            errors.append(error)
-
-    threads = [
-        threading.Thread(target=work, args=(number,), name=f"specdemo-bench-{number}")
-        for number in range(len(prompts))
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            thread.join()
-    finally:
-        cancel.set()
-    if errors:
-        raise errors[0]
-    return tokens
+            return list(pool.map(answer, prompts))
+        finally:
+            cancel.set()
 
 
-def as_table(results: Sequence[Throughput]) -> str:
-    """Markdown: a row a lane and count."""
+def throughput_table(results: Sequence[Throughput]) -> Table:
+    """Return a row for each variant and number of conversations."""
     heads = ["conversations", "lane", "in turn, tokens/s", "together, tokens/s", "over in turn", "over plain together"]  # fmt: skip
     body = [
-        [
-            str(result.conversations),
-            result.lane,
-            f"{result.in_turn:.0f}",
-            f"{result.together:.0f}",
-            f"{result.ratio:.2f}x",
-            f"{result.over_plain:.2f}x",
-        ]
-        for result in results
-    ]
-    return aligned(heads, body)
+        [one.conversations, one.lane, f"{one.in_turn:.0f}", f"{one.together:.0f}",
+         as_factor(one.ratio), as_factor(one.over_plain)]
+        for one in results
+    ]  # fmt: skip
+    return Table(heads, body, title="Several conversations at once")

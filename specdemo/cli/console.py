@@ -1,4 +1,4 @@
-"""What the commands write to: two consoles, progress of what takes long, and a studio that reports while it loads."""
+"""Output of the commands: two consoles, progress of long work, and a studio that reports while it loads."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
-QUIET_SECONDS = 10.0  # between two lines of a stage that moves all the time
+QUIET_SECONDS = 10.0  # between two lines of a stage that changes continuously
 MOVING = ("download", "check", "convert", "quantise", "train")
 
 
 class Reporter(Protocol):
-    """Takes reports of progress and shows them."""
+    """Callback that shows progress."""
 
     def __call__(self, progress: Progress) -> None:
         """Show a report."""
 
     def paused(self) -> AbstractContextManager[None]:
-        """Meanwhile something else may be written to the terminal."""
+        """Return a context in which other text may be written to the terminal."""
 
 
 @contextmanager
 def reporting() -> Iterator[Reporter]:
-    """Progress on standard error, so that standard output holds only what was asked for.
+    """Report progress on standard error, so that standard output has the results only.
 
-    A terminal shows bars, which go when the work is done. Anything else gets lines.
+    A terminal shows bars, which disappear at the end. Files get lines.
     """
     if not err.is_terminal:
         yield _Lines()
@@ -51,7 +51,7 @@ def reporting() -> Iterator[Reporter]:
 
 
 class _Bars:
-    """One bar a stage."""
+    """One bar per stage."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -78,7 +78,7 @@ class _Bars:
 
 
 class _Lines:
-    """A line for each new stage or detail; a stage that moves all the time gets one every QUIET_SECONDS."""
+    """A line for each new stage or detail; a stage of MOVING has one every QUIET_SECONDS."""
 
     def __init__(self) -> None:
         self._last = Progress("")
@@ -103,12 +103,12 @@ def _detail(progress: Progress) -> str:
 
 
 def open_studio(options: argparse.Namespace) -> Studio:
-    """A studio with its pair loaded, as options say. Raises UserError."""
+    """Return a studio whose pair is loaded, by the command's options. Raises UserError."""
     return load_studio(app_settings(options))
 
 
 def load_studio(settings: AppSettings) -> Studio:
-    """A studio with its pair loaded; it reports on standard error meanwhile. Raises UserError."""
+    """Return a studio whose pair is loaded; progress is on standard error. Raises UserError."""
     from specdemo.session.studio import Studio
 
     studio = Studio(settings)
@@ -120,18 +120,18 @@ def load_studio(settings: AppSettings) -> Studio:
 
 
 def write(text: str) -> None:
-    """A whole text to standard output, as it is."""
+    """Write a text to standard output unchanged."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def note(sentence: str, style: str | None = None) -> None:
-    """A sentence to standard error."""
+    """Write a sentence to standard error."""
     err.print(sentence, style=style, markup=False, soft_wrap=True)
 
 
 def printable(text: str) -> str:
-    """Text without control characters: it comes from a model and must not steer the terminal."""
+    """Replace control characters: a model's text must not control the terminal."""
     return "".join(
         letter if letter == "\n" or letter.isprintable() else f"\\x{ord(letter):02x}"
         for letter in text

@@ -1,9 +1,9 @@
-"""Options that several commands share, made from the tables of settings; and the settings that options mean."""
+"""Options of the command line, from `commands.toml` and the tables of settings, and the settings that they mean."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,44 +29,100 @@ TITLES = {
     "visitors": "what visitors may do",
     "cluster": "the cluster",
 }
-LONGEST_RANGE = 1_000_000  # a range that ends beyond says nothing to a reader
+LONGEST_RANGE = 1_000_000  # upper end, above which a range is not shown
 
 
-def add_option(
-    parser: argparse._ActionsContainer,
-    *names: str,
-    about: str,
-    earlier: tuple[str, ...] = (),
-    **known: Any,
-) -> None:
-    """An option whose help names its default. earlier: names that it had, still taken and not shown"""
-    default = known.get("default")
-    if default not in (None, "", []) and default is not False:
+def add_command_options(parser: argparse.ArgumentParser, command: Mapping[str, Any]) -> None:
+    """Add the options of a command, as `commands.toml` describes it."""
+    for option in [*command.get("options", ()), *(SUITE if "suite" in command else ())]:
+        _add_option(parser, option)
+    if (wanted := command.get("run_settings")) is not None:
+        preset = wanted.get("preset", OWN)
+        _add_option(parser, SYSTEM)
+        add_settings(parser, RunSettings, without=wanted.get("without", ()), preset=preset)
+        parser.set_defaults(usual_preset=preset)
+    if (wanted := command.get("app_settings")) is not None:
+        add_settings(parser, AppSettings, **wanted)
+
+
+def _add_option(parser: argparse.ArgumentParser, option: Mapping[str, Any]) -> None:
+    """Add one option; its help ends with its default. Earlier names are accepted and not shown."""
+    known = {key: option[key] for key in option.keys() - {"names", "help", "earlier", "type"}}
+    if "type" in option:
+        known["type"] = TYPES[option["type"]]
+        if known["type"] is Path and "default" in option and "nargs" not in option:
+            known["default"] = Path(option["default"])
+    elif option["names"].startswith("--") and not known.keys() & {"metavar", "choices"}:
+        known["action"] = "store_true"
+    about, default = option["help"], known.get("default")
+    if isinstance(known.get("choices"), str):
+        known["choices"] = choices = CHOICES[known["choices"]]()
+        about = "; ".join(
+            [about, *(f"{name}: {choices[name]}" for name in choices if choices[name])]
+        )
+    if default not in (None, "", []):
         about = f"{about} (default: {_plain(default)})"
-    added = parser.add_argument(*names, help=about.replace("%", "%%"), **known)
-    if earlier:
+    added = parser.add_argument(option["names"], help=about.replace("%", "%%"), **known)
+    if earlier := option.get("earlier"):
         hidden = {**known, "default": argparse.SUPPRESS, "dest": added.dest, "required": False}
         parser.add_argument(*earlier, help=argparse.SUPPRESS, **hidden)
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Return whole numbers that are separated by commas."""
+    return tuple(int(part) for part in text.split(",") if int(part))
+
+
+def _languages() -> dict[str, str]:
+    from specdemo.ui.words import languages
+
+    return dict.fromkeys(["en", *languages()], "")
+
+
+def _trained() -> dict[str, str]:
+    from specdemo.drafters.methods import TRAINED
+
+    return {kind: trained.about for kind, trained in TRAINED.items()}
+
+
+# Choices that other modules define, with an explanation each.
+CHOICES: dict[str, Callable[[], dict[str, str]]] = {"languages": _languages, "trained": _trained}
+TYPES: dict[str, Callable[[str], object]] = {
+    "path": Path,
+    "int": int,
+    "float": float,
+    "counts": counts,
+}
+SUITE = (
+    {"names": "--suite", "type": "path", "metavar": "FILE", "help": "prompts as JSON lines; the bundled examples by default"},
+    {"names": "--limit", "type": "int", "metavar": "N", "help": "prompts of each task, at most; all by default"},
+)  # fmt: skip
+SYSTEM = {
+    "names": "--system",
+    "default": "",
+    "metavar": "TEXT",
+    "help": "system prompt; none by default",
+}
 
 
 def add_settings(
     parser: argparse.ArgumentParser,
     settings: type,
     *,
-    without: tuple[str, ...] = (),
-    groups: tuple[str, ...] = tuple(TITLES),
-    defaults: Mapping[str, object] | None = None,
+    without: Sequence[str] = (),
+    groups: Sequence[str] = tuple(TITLES),
+    preset: str = OWN,
 ) -> None:
-    """The flags of a table of settings.
+    """Add the flags of a table of settings.
 
-    without: names that the command asks for in a way of its own; defaults: the command's own, by name, for the help
+    without: settings that the command has no option for; preset: of sampling, named in the help as the default
     """
     titled: dict[str, argparse._ArgumentGroup] = {}
     for setting in fields(settings):
         if setting.flag and setting.group in groups and setting.name not in without:
             group = titled.get(setting.group) or parser.add_argument_group(TITLES[setting.group])
             titled[setting.group] = group
-            default = (defaults or {}).get(setting.name, setting.default)
+            default = preset if setting.name == "preset" else setting.default
             _add_setting(group, replace(setting, default=default))
 
 
@@ -77,7 +133,7 @@ def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
     else:
         known |= {"type": setting.kind, "choices": setting.choices or None}
         known |= {"metavar": {int: "N", float: "X"}.get(setting.kind, setting.name.upper())}
-    # The default is told here and set by `run_settings` and `AppSettings.from_environment`.
+    # The help shows the default; `run_settings` and `AppSettings.from_environment` set it.
     group.add_argument(setting.flag, help=_help(setting).replace("%", "%%"), default=None, **known)
     if setting.aliases:
         known["default"] = argparse.SUPPRESS
@@ -97,53 +153,19 @@ def _help(setting: Setting) -> str:
 
 
 def _plain(default: object) -> str:
-    """A default as a reader says it."""
+    """Return a default as help texts show it."""
     if isinstance(default, bool):
         return "on" if default else "off"
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def add_models(parser: argparse.ArgumentParser) -> None:
-    """Which models a command loads, and how."""
-    add_settings(parser, AppSettings, groups=("model",))
-
-
-def add_suite(parser: argparse.ArgumentParser) -> None:
-    """The prompts that a command measures."""
-    add_option(
-        parser,
-        "--suite",
-        type=Path,
-        metavar="FILE",
-        about="prompts as JSON lines; the bundled examples by default",
-    )
-    add_option(
-        parser,
-        "--limit",
-        type=int,
-        metavar="N",
-        about="prompts of each task, at most; all by default",
-    )
-
-
-def add_run_settings(
-    parser: argparse.ArgumentParser, *, without: tuple[str, ...] = (), preset: str = OWN
-) -> None:
-    """The settings of a run, and the system prompt. preset: of sampling, where no value of it is named"""
-    add_option(
-        parser, "--system", default="", metavar="TEXT", about="system prompt; none by default"
-    )
-    add_settings(parser, RunSettings, without=without, defaults={"preset": preset})
-    parser.set_defaults(usual_preset=preset)
-
-
 def app_settings(options: argparse.Namespace) -> AppSettings:
-    """Settings of the program from options, then environment, then defaults. Raises UserError."""
+    """Return settings of the program from options, else environment, else defaults. Raises UserError."""
     return AppSettings.from_environment(**_given(options, AppSettings))
 
 
 def run_settings(options: argparse.Namespace, method: str | None = None) -> RunSettings:
-    """Settings of a run from options. method: in place of what the options say. Raises UserError."""
+    """Return the settings of a run. method: replaces the option. Raises UserError."""
     given = _given(options, RunSettings)
     if method is not None:
         given["method"] = method
@@ -151,11 +173,7 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
     if not named:
         given.setdefault("preset", getattr(options, "usual_preset", OWN))
     if named and given.get("preset", OWN) != OWN:
-        raise UserError(
-            f"--sampling {given['preset']} leaves no choice of {', '.join(named)}.",
-            unharmed="Nothing was run.",
-            advice="Name either of them.",
-        )
+        raise UserError("cli.sampling_conflict", preset=given["preset"], names=", ".join(named))
     return RunSettings.from_values(given)
 
 
@@ -165,13 +183,13 @@ def _given(options: argparse.Namespace, settings: type) -> dict[str, Any]:
 
 
 def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
-    """Settings of a lane written METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]]; what it leaves out comes from the options."""
+    """Return the settings of METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]]; missing parts come from the options."""
     method, _, rest = lane.partition(":")
     policy, _, rest = rest.partition(":")
     lookahead, _, verification = rest.partition(":")
     settings = run_settings(options, method)
     if lookahead and not lookahead.isdigit():
-        raise UserError(f"The lane {lane!r} is not METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]].")
+        raise UserError("cli.lane_format", lane=lane)
     return replace(
         settings,
         policy=policy or settings.policy,
@@ -181,9 +199,9 @@ def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
 
 
 def check_folders(*files: Path | None) -> None:
-    """Raises UserError for a file to be written that is a folder, or into a folder that is not there."""
+    """Raise UserError if an output file is a folder, or if its folder does not exist."""
     for path in filter(None, files):
         if path.is_dir():
-            raise UserError(f"{path} is a folder.", advice="Name a file to write to.")
+            raise UserError("cli.path_is_folder", path=path)
         if not path.absolute().parent.is_dir():
-            raise UserError(f"There is no folder to write {path} to.", advice="Make it first.")
+            raise UserError("cli.folder_missing", path=path)

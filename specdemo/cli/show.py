@@ -1,4 +1,4 @@
-"""A run on the console: its tokens in the colours of what became of them, and its figures in sentences."""
+"""Show a run on the console: its tokens coloured by status, and its figures in sentences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STYLES = {
 
 
 def show_event(event: Event) -> None:
-    """Print what a step adds, in colour; refused tokens stay visible, except where nothing can strike them through."""
+    """Print the tokens of a step in colour; a terminal shows rejected tokens struck through, a file does not show them."""
     if isinstance(event, Verified):
         struck = [node for node in event.nodes if node.status is Status.REJECTED]
         refused = struck if console.out.is_terminal else []
@@ -48,7 +48,7 @@ def _styled(node: Node) -> Text:
 
 
 def show_metrics(trace: Trace, label: str) -> None:
-    """Print the figures of each lane to standard error. label: measured or recorded"""
+    """Print the figures of each run to standard error. label: measured or recorded"""
     err = console.err
     lanes = {lane: measure(trace.lane(lane)) for lane in trace.lanes}
     for event in trace.events:
@@ -78,5 +78,5 @@ def _sentence(metrics: Metrics) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share as a reader says it; a dash where there is none."""
+    """Return a ratio in percent; a dash for None."""
     return "-" if value is None else f"{100 * value:.0f} %"

@@ -28,7 +28,7 @@ def declarations() -> str:
 
 
 def rules() -> str:
-    """Return the module by which assets/view/core/check.js checks events: JSON Schema, and what is expected in words."""
+    """Return the module by which assets/view/core/check.js checks events: JSON Schema, and the expected values in words."""
     constants = {
         "events": {name: cls.__name__ for name, cls in events.EVENTS.items()},
         "schema": events.SCHEMA_VERSION,
@@ -71,7 +71,7 @@ def _optional(part: dict[str, Any], field: str) -> dict[str, bool]:
 
 
 def _rule(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON Schema without descriptions, and what it expects in words."""
+    """Return a JSON Schema without descriptions, and the expected values in words."""
     schema = next((one for one in schema.get("anyOf", []) if one.get("type") != "null"), schema)
     value = codec.value_schema(schema)
     found: dict[str, Any] = {"expected": codec.expected(value)}

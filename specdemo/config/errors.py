@@ -1,13 +1,77 @@
-"""Errors that a user reads: what happened, what is unharmed, what to do."""
+"""Errors for users: a code and values. Their sentences are in `assets/words/LANGUAGE/errors.json`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from specdemo.config.strings import load
+
+
+class Phrase:
+    """Part of an error's sentence that is translated on its own, such as a range of values."""
+
+    def __init__(self, code: str, /, **values: object) -> None:
+        self.code = code
+        self.values = values
+
+    def __str__(self) -> str:
+        template: str = load("errors")[self.code]
+        return template.format_map(self.values)
+
 
 class UserError(Exception):
-    """An error with a remedy. `message`, `unharmed` and `advice` are whole sentences."""
+    """An error with three sentences: the failure, its limits and the remedy. `str` returns the English ones.
 
-    def __init__(self, message: str, *, unharmed: str = "", advice: str = "") -> None:
-        super().__init__(" ".join(part for part in (message, unharmed, advice) if part))
-        self.message = message
-        self.unharmed = unharmed
-        self.advice = advice
+    code: key in `errors.json`; values: inserted into its sentences
+    """
+
+    def __init__(self, code: str, /, **values: object) -> None:
+        super().__init__(code)
+        self.code = code
+        self.values = values
+
+    @property
+    def message(self) -> str:
+        """The failure."""
+        return self._sentence("message")
+
+    @property
+    def unaffected(self) -> str:
+        """Everything that the failure did not change; may be empty."""
+        return self._sentence("unaffected")
+
+    @property
+    def advice(self) -> str:
+        """The remedy; may be empty."""
+        return self._sentence("advice")
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.message, self.unaffected, self.advice)))
+
+    def _sentence(self, part: str) -> str:
+        template: str = load("errors")[self.code].get(part, "")
+        return template.format_map(self.values)
+
+
+def encode_error(error: UserError | Phrase) -> dict[str, Any]:
+    """Return an error as JSON values, for another process or for the page."""
+    values = {
+        name: encode_error(value) if isinstance(value, Phrase) else str(value)
+        for name, value in error.values.items()
+    }
+    return {"code": error.code, "values": values}
+
+
+def decode_error(encoded: Mapping[str, Any]) -> UserError:
+    """Return the error that `encode_error` wrote."""
+    return UserError(encoded["code"], **_decode_values(encoded["values"]))
+
+
+def _decode_values(values: Mapping[str, Any]) -> dict[str, object]:
+    return {
+        name: Phrase(value["code"], **_decode_values(value["values"]))
+        if isinstance(value, dict)
+        else value
+        for name, value in values.items()
+    }

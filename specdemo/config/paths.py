@@ -1,4 +1,4 @@
-"""Where the files of `assets/` lie: beside the package in a checkout, inside it in a wheel."""
+"""Path of the folder `assets/`: next to the package in a checkout, inside it in a wheel."""
 
 from __future__ import annotations
 

@@ -11,35 +11,44 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 
 PRECISIONS = ("nf4", "int8", "bf16", "fp32")
 HEADS = ("auto", "16")
 SWITCHES = ("off", "catalogue", "any")
-POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
+POLICIES = ("constant", "heuristic", "confidence", "cost")
+# Names of earlier versions, in links, saved settings and command lines, and the settings that replace them.
+REPLACED: Mapping[tuple[str, object], Mapping[str, str]] = {
+    ("method", "plain"): {"method": "nothing"},
+    ("method", "composite"): {"method": "auto"},
+    ("method", "medusa_static"): {"method": "medusa", "policy": "constant"},
+    ("policy", "learned"): {"policy": "cost"},
+}
 OWN, RECOMMENDED, GREEDY = "own", "recommended", "greedy"
 PRESETS = (RECOMMENDED, GREEDY, OWN)
-AUTHORS, PROJECT = "authors", "project"  # who recommends values of sampling
+AUTHORS, PROJECT = "authors", "project"  # origin of recommended sampling
 TOKEN, BLOCK = "token", "block"
-VERIFICATIONS = (TOKEN, BLOCK)  # how drawn chains are judged
+VERIFICATIONS = (TOKEN, BLOCK)  # verifiers of sampled chains
 MAX_LOOKAHEAD = 32
 MAX_NODES = 64
 MAX_DETAIL = 20
 MAX_NEW_TOKENS = 4096
-LEAST_TEMPERATURE = 0.01  # of drawing: logits divided by less overflow, and nothing but the likeliest token is drawn
+LEAST_TEMPERATURE = (
+    0.01  # smallest non-zero temperature: below it logits overflow, and sampling equals argmax
+)
 _CACHE = Path.home() / ".cache" / "specdemo"
-_DIGITS = 20  # of a wrong number in a message
+_DIGITS = 20  # digits of a wrong number in a message, at most
 _SHOWN = 60  # characters of a wrong value in a message
 
 
 @dataclass(frozen=True, slots=True)
 class Widget:
-    """How the page asks for a setting.
+    """Component of a setting on the page.
 
     kind: dropdown, radio, slider, number or checkbox
     low, high, step: of a slider, which may offer less than the setting's range
     folded: under "More settings"
-    begins: what the page begins with; None for the setting's default
+    begins: initial value on the page; None for the setting's default
     """
 
     kind: str
@@ -52,11 +61,10 @@ class Widget:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table: what is known about one setting.
+    """One row of the table: all facts of one setting.
 
-    name: of the dataclass field; the page's words are looked up by it too
+    name: of the dataclass field; its strings have the same name
     kind: bool, int, float, str or Path
-    label: what messages call it
     group: drafting, sampling, answer, model, files, page or visitors; options of a command and widgets stand in this order
     help: one clause without a full stop, for `--help` and the documentation
     low, high: the range, both ends included; None where there is none
@@ -74,7 +82,6 @@ class Setting:
     name: str
     kind: type
     default: Any
-    label: str
     group: str
     help: str
     low: float | None = None
@@ -90,18 +97,18 @@ class Setting:
     variable: str = ""
 
     @property
-    def range(self) -> str:
-        """What values are possible, as words."""
+    def range(self) -> Phrase:
+        """The possible values."""
         if self.choices:
-            return f"one of {', '.join(self.choices)}"
+            return Phrase("setting.one_of", names=", ".join(self.choices))
         if self.kind is bool:
-            return "true or false"
+            return Phrase("setting.true_or_false")
         if self.low is None or self.high is None:
-            return "a text"
-        whole = "a whole number" if self.kind is int else "a number"
-        beside = "" if self.least is None else f"{_plain(self.low)} or "
-        low = self.low if self.least is None else self.least
-        return f"{beside}{whole} between {_plain(low)} and {_plain(self.high)}"
+            return Phrase("setting.text")
+        if self.least is not None:
+            return Phrase("setting.zero_or_number", low=_plain(self.least), high=_plain(self.high))
+        code = "setting.whole_number" if self.kind is int else "setting.number"
+        return Phrase(code, low=_plain(self.low), high=_plain(self.high))
 
     def check(self, value: object) -> None:
         """Raises UserError, naming the setting and its range, for a value that it cannot have."""
@@ -114,13 +121,9 @@ class Setting:
         else:
             right = isinstance(value, self.kind) and (not self.choices or value in self.choices)
         if not right:
-            raise UserError(
-                f"The {self.label} is {_shown(value)}; it must be {self.range}.",
-                unharmed="Nothing was run." if self.group in RUN_GROUPS else "",
-                advice="Change it and run again."
-                if self.group in RUN_GROUPS
-                else "Change it and start again.",
-            )
+            code = "setting.wrong_for_run" if self.group in RUN_GROUPS else "setting.wrong"
+            label = Phrase(f"label.{self.name}")
+            raise UserError(code, label=label, value=_shown(value), range=self.range)
 
     def taken(self, value: object) -> Any:
         """A plain value as the setting's own type: 8.0 is 8 for a whole number. Raises UserError."""
@@ -143,9 +146,13 @@ class Setting:
                 value = text
         try:
             return self.taken(value)
-        except UserError as error:
-            message = f"{self.variable} is {_shown(text)}; it must be {self.range}."
-            raise UserError(message, advice=error.advice) from None
+        except UserError:
+            raise UserError(
+                "setting.wrong_variable",
+                variable=self.variable,
+                value=_shown(text),
+                range=self.range,
+            ) from None
 
 
 RUN_GROUPS = ("drafting", "sampling", "answer")
@@ -156,55 +163,55 @@ def _plain(number: float) -> str:
     return f"{int(number):,}" if number == int(number) else str(number)
 
 
-def _shown(value: object) -> str:
-    """A wrong value for a message: short, whatever it is."""
+def _shown(value: object) -> str | Phrase:
+    """Return a wrong value for an error message: short for any value."""
     if value is None:
-        return "empty"
+        return Phrase("setting.empty")
     try:
         text = repr(value)
         if isinstance(value, int) and len(text) > _DIGITS:
-            return f"a number of {len(text)} digits"
+            return Phrase("setting.digits", count=len(text))
     except (ValueError, RecursionError):  # a whole number of more digits than Python writes
-        return "far out of range" if isinstance(value, int) else "no plain value"
+        return Phrase("setting.far_out" if isinstance(value, int) else "setting.not_plain")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _row(default: Any, label: str, group: str, about: str, **known: Any) -> Any:
+def _row(default: Any, group: str, about: str, **known: Any) -> Any:
     """A dataclass field with a row of the table; name and type are those of the field."""
-    row = {"label": label, "group": group, "help": about, **known}
+    row = {"group": group, "help": about, **known}
     return dataclasses.field(default=default, metadata={"row": row})
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the target's next token is drawn. Temperature 0 is greedy; top_k 0 and top_p 1 are off."""
+    """Settings of sampling from the target. Temperature 0 is greedy; top_k 0 and top_p 1 are off."""
 
     temperature: float = _row(
-        0.0, "temperature", "sampling", "0 always takes the most likely token; higher is more varied",
+        0.0, "sampling", "0 always takes the most likely token; higher is more varied",
         low=0, high=5, least=LEAST_TEMPERATURE, link="temperature", flag="--temperature", widget=Widget("slider", 0, 2, 0.05),
     )  # fmt: skip
     top_k: int = _row(
-        0, "top-k", "sampling", "draw from this many most likely tokens; 0 is off",
+        0, "sampling", "draw from this many most likely tokens; 0 is off",
         low=0, high=1_000_000, unit="tokens", link="top_k", flag="--top-k",
         widget=Widget("number", folded=True),
     )  # fmt: skip
     top_p: float = _row(
-        1.0, "top-p", "sampling", "draw from the most likely tokens that hold this probability together; 1 is off",
+        1.0, "sampling", "draw from the most likely tokens that hold this probability together; 1 is off",
         low=0.01, high=1, link="top_p", flag="--top-p", widget=Widget("slider", 0.05, 1, 0.05, folded=True),
     )  # fmt: skip
     repetition_penalty: float = _row(
-        1.0, "repetition penalty", "sampling", "make tokens that are already in the text less likely; 1 is off",
+        1.0, "sampling", "make tokens that are already in the text less likely; 1 is off",
         low=0.5, high=3, link="penalty", flag="--repetition-penalty",
         widget=Widget("slider", 0.5, 2, 0.05, folded=True),
     )  # fmt: skip
     seed: int = _row(
-        0, "seed", "sampling", "seed of the random numbers",
+        0, "sampling", "seed of the random numbers",
         low=0, high=2**63 - 1, link="seed", flag="--seed", widget=Widget("number", folded=True),
     )  # fmt: skip
 
     @property
     def greedy(self) -> bool:
-        """Whether the likeliest token is always taken."""
+        """Whether the most likely token is always chosen."""
         return self.temperature == 0
 
 
@@ -219,87 +226,74 @@ class Recommended:
     origin: str = ""
 
 
-DRAWN = ("temperature", "top_k", "top_p", "repetition_penalty")  # what a preset stands for
+DRAWN = ("temperature", "top_k", "top_p", "repetition_penalty")  # settings that a preset sets
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Everything that a visitor can choose for one run.
-
-    lookahead: tokens drafted a step (constant), at first (heuristic) or at most (the others); depth of a tree
-    threshold: `confidence` stops after a drafted token less likely than this
-    nodes: most drafted tokens in one tree
-    memory: learn from the target's verdicts and from this visitor's earlier texts
-    fallback: stop drafting while it measurably loses against plain decoding, and probe again
-    detail: alternatives of both models to record at each place that a step reaches; 0 records none
-    baseline: also run plain decoding of the same prompt, for a measured speedup
-    stand_in: while others wait, a recent plain run of another prompt may stand in for that one
-    exact: a greedy text is plain decoding's bit by bit; refused where it is not known that it can be
-    preset: where the values of `sampling` come from, see `drawn`
-    verification: which verifier judges while sampling; those of `engine.verify.VERIFIERS`
-    """
+    """All settings of one run; `help` of each row describes it."""
 
     method: str = _row(
-        "auto", "method", "drafting", "how tokens are drafted; `specdemo methods` lists them all",
+        "auto", "drafting", "how tokens are drafted; `specdemo methods` lists them all",
         link="method", flag="--method", widget=Widget("dropdown"),
     )  # fmt: skip
     policy: str = _row(
-        "cost", "lookahead policy", "drafting", "decides how many tokens a step drafts",
+        "cost", "drafting", "decides how many tokens a step drafts",
         choices=POLICIES, link="policy", flag="--policy", widget=Widget("dropdown"),
     )  # fmt: skip
     lookahead: int = _row(
-        8, "lookahead", "drafting",
+        8, "drafting",
         "tokens drafted per step: always (constant), at first (heuristic) or at most (other policies); the depth of a tree",
         low=1, high=MAX_LOOKAHEAD, unit="tokens", link="lookahead", flag="--lookahead",
         widget=Widget("slider", 1, MAX_LOOKAHEAD),
     )  # fmt: skip
     threshold: float = _row(
-        0.4, "confidence threshold", "drafting", "the confidence policy stops after a drafted token less likely than this",
+        0.4, "drafting", "the confidence policy stops after a drafted token less likely than this",
         low=0, high=1, unit="probability", link="threshold", flag="--threshold",
         widget=Widget("slider", 0, 1, 0.05, folded=True),
     )  # fmt: skip
     nodes: int = _row(
-        12, "tree nodes", "drafting", "drafted tokens in one tree, at most",
+        12, "drafting", "drafted tokens in one tree, at most",
         low=1, high=MAX_NODES, unit="tokens", link="nodes", flag="--nodes",
         widget=Widget("slider", 1, MAX_NODES),
     )  # fmt: skip
     memory: bool = _row(
-        True, "memory", "drafting", "learn from earlier runs of the same visit",
+        True, "drafting", "learn from earlier runs of the same visit",
         link="memory", flag="--memory", widget=Widget("checkbox"),
     )  # fmt: skip
     fallback: bool = _row(
-        True, "fallback", "drafting", "stop drafting while it is slower than plain decoding, and try again from time to time",
+        True, "drafting", "stop drafting while it is slower than plain decoding, and try again from time to time",
         link="fallback", flag="--fallback", widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     baseline: bool = _row(
-        True, "baseline", "drafting", "run plain decoding first, for a measured speedup",
+        True, "drafting", "run plain decoding first, for a measured speedup",
         link="baseline", flag="--baseline", widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     stand_in: bool = _row(
-        True, "stand-in baseline", "drafting", "while others wait, compare with a recent plain run of another prompt",
+        True, "drafting", "while others wait, compare with a recent plain run of another prompt",
         link="stand_in", widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     exact: bool = _row(
-        False, "exact mode", "drafting",
+        False, "drafting",
         "greedy text is plain decoding's bit by bit: on a graphics card chains of so few tokens as loading has found exact, in the compiled pass any draft",
         link="exact", flag="--exact", widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     max_new_tokens: int = _row(
-        128, "maximum number of tokens", "answer", "length of the answer, at most",
+        128, "answer", "length of the answer, at most",
         low=1, high=MAX_NEW_TOKENS, unit="tokens", link="tokens", flag="--max-new-tokens",
         widget=Widget("slider", 8, 1024, 8),
     )  # fmt: skip
     detail: int = _row(
-        0, "detail", "answer", "alternatives of both models that the trace records for each token",
+        0, "answer", "alternatives of both models that the trace records for each token",
         low=0, high=MAX_DETAIL, unit="tokens",
     )  # fmt: skip
     preset: str = _row(
-        OWN, "sampling", "sampling",
+        OWN, "sampling",
         "as the target's authors recommend, always the most likely token, or by the values below, which are greedy unless they are named",
         choices=PRESETS, link="sampling", flag="--sampling", widget=Widget("radio", begins=RECOMMENDED),
     )  # fmt: skip
     verification: str = _row(
-        TOKEN, "verification", "sampling",
+        TOKEN, "sampling",
         "judge a drafted chain token by token, or as a block, which keeps at least as many tokens on average; trees, copies and greedy decoding are always judged token by token",
         choices=VERIFICATIONS, link="verification", flag="--verification", widget=Widget("radio", folded=True),
     )  # fmt: skip
@@ -312,7 +306,7 @@ class RunSettings:
         return self
 
     def drawn(self, recommended: Sampling) -> RunSettings:
-        """With the values that the preset stands for. The seed stays. recommended: for the target"""
+        """Return settings with the preset's values. The seed stays. recommended: for the target"""
         if self.preset == OWN:
             return self
         values = recommended if self.preset == RECOMMENDED else Sampling()
@@ -323,184 +317,178 @@ class RunSettings:
         return getattr(self.sampling if name in _names(Sampling) else self, name)
 
     def values(self) -> dict[str, Any]:
-        """Plain values by name, those of `sampling` among them: what `from_values` takes."""
+        """Return plain values by name, including those of `sampling`: the input of `from_values`."""
         return {setting.name: self.value(setting.name) for setting in fields(RunSettings)}
 
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> RunSettings:
-        """Settings from plain values by name; what is not named has its default.
+        """Return settings from plain values by name; the others have their defaults.
 
-        values: from the page, a link, a file: anything may stand in it. The values of `sampling` stand
-            beside the others, or in a mapping of their own as `to_dict` writes them.
-        Raises UserError for the first name or value that is not possible.
+        values: unchecked, from the page, a link or a file. The values of `sampling` may be next to the others, or in a mapping
+            of their own as `to_dict` writes them
+        Raises UserError for the first impossible name or value.
         """
         flat = dict(values)
         nested = flat.pop("sampling", {})
         if not isinstance(nested, Mapping):
-            raise _unknown(f"The sampling is {_shown(nested)}; it must be a group of settings.")
+            raise UserError("setting.not_a_group", value=_shown(nested), names=_known_names())
         flat |= nested
-        for name in flat:
+        for name in list(flat):
+            flat |= replacement(name, flat[name])
             if name not in _names(RunSettings):
-                raise _unknown(f"There is no setting {_shown(name)}.")
+                raise UserError("setting.unknown", name=_shown(name), names=_known_names())
         taken = {name: field(name).taken(value) for name, value in flat.items()}
         drawn = {name: taken.pop(name) for name in _names(Sampling) if name in taken}
         return cls(**taken, sampling=Sampling(**drawn))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, as they stand in a trace header."""
+        """Return plain values, as in a trace header."""
         return dataclasses.asdict(self)
 
 
-def _unknown(message: str) -> UserError:
-    names = ", ".join(setting.name for setting in fields(RunSettings))
-    return UserError(message, unharmed="Nothing was run.", advice=f"The settings are {names}.")
+def replacement(name: str, value: object) -> Mapping[str, str]:
+    """Return the settings that replace a value of an earlier version; empty for every other value."""
+    return REPLACED.get((name, value), {}) if isinstance(value, str) else {}
+
+
+def _known_names() -> str:
+    return ", ".join(setting.name for setting in fields(RunSettings))
 
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """What the program is started with. `target` and `draft` are catalogue names, hub ids, folders or GGUF files.
-
-    draft "auto" is the catalogue's partner of the target; device "auto" is what `models.devices.best_device` says.
-    head "auto" measures how far 8 bits change the logits, see `models.decoders.heads`
-    store: folder of the datastore that `retrieval` reads; "auto" is the one shipped for the target
-    trained: folder with one subfolder per kind of trained drafter; "auto" is what is shipped for the target
-    drafter: one that others have published, which takes the place of a trained one of its kind
-    replay: load no model; recorded runs alone are shown
-    mcp: agents may call the page's one public call as a tool
-    cluster, replicas, most_replicas: engines in other processes; "" is one in this process
-    runs_at_once and what follows it: what visitors of the page may do, wider where nobody else reaches it
-    """
+    """Settings of the program; `help` of each row describes it. Those of visitors are wider on a page that is not public."""
 
     target: str = _row(
-        "smollm2-135m-instruct", "target", "model",
+        "smollm2-135m-instruct", "model",
         "the model that decides: a catalogue name, a hub id, a local folder or a GGUF file; `auto` takes the largest that is on this disk and fits",
         flag="--target", variable="SPECDEMO_TARGET",
     )  # fmt: skip
     draft: str = _row(
-        "auto", "draft model", "model",
+        "auto", "model",
         "the draft model, named in the same ways; `auto` is the catalogue's partner of the target, `none` is none",
         flag="--draft", variable="SPECDEMO_DRAFT",
     )  # fmt: skip
     store: str = _row(
-        "auto", "datastore", "model",
+        "auto", "model",
         "folder of the datastore that `retrieval` reads; `auto` is the shipped one, `none` is none",
         flag="--store", variable="SPECDEMO_STORE",
     )  # fmt: skip
     trained: str = _row(
-        "auto", "folder of trained drafters", "model",
+        "auto", "model",
         "folder with one subfolder per kind of trained drafter; `auto` is the shipped one, `none` is none",
         flag="--trained", variable="SPECDEMO_TRAINED",
     )  # fmt: skip
     drafter: str = _row(
-        "none", "published drafter", "model",
+        "none", "model",
         "a drafter that others have published for the target: a hub id, with @ and a revision if need be, or a local folder; `none` is none",
         flag="--drafter", variable="SPECDEMO_DRAFTER",
     )  # fmt: skip
     precision: str = _row(
-        "nf4", "precision", "model", "precision of the target's weights",
+        "nf4", "model", "precision of the target's weights",
         choices=PRECISIONS, flag="--precision", variable="SPECDEMO_PRECISION",
     )  # fmt: skip
     head: str = _row(
-        "auto", "output head", "model",
+        "auto", "model",
         "bits of the output head; `auto` uses 8 for a large head in the compiled pass if a measurement finds nearly the same distributions, else 16",
         choices=HEADS, flag="--head", variable="SPECDEMO_HEAD",
     )  # fmt: skip
     device: str = _row(
-        "auto", "device", "model", "`cpu`, `cuda` or `mps`; `auto` takes CUDA when there is one, and `mps` on a Mac for weights of 16 or 32 bits",
+        "auto", "model", "`cpu`, `cuda` or `mps`; `auto` takes CUDA when there is one, and `mps` on a Mac for weights of 16 or 32 bits",
         flag="--device", variable="SPECDEMO_DEVICE",
     )  # fmt: skip
     threads: int = _row(
-        0, "number of threads", "model", "processor threads; 0 uses every core",
+        0, "model", "processor threads; 0 uses every core",
         low=0, high=4096, unit="threads", flag="--threads", variable="SPECDEMO_THREADS",
     )  # fmt: skip
     cache_dir: Path = _row(  # noqa: RUF009 - it returns a dataclass field
-        _CACHE, "cache folder", "files",
+        _CACHE, "files",
         "folder where downloaded and converted models are kept", variable="SPECDEMO_CACHE",
     )  # fmt: skip
     host: str = _row(
-        "127.0.0.1", "host", "page", "address to serve the page on; 0.0.0.0 lets other machines reach it",
+        "127.0.0.1", "page", "address to serve the page on; 0.0.0.0 lets other machines reach it",
         flag="--host", variable="SPECDEMO_HOST",
     )  # fmt: skip
     port: int = _row(
-        7860, "port", "page", "port to serve the page on",
+        7860, "page", "port to serve the page on",
         low=0, high=65_535, flag="--port", variable="SPECDEMO_PORT",
     )  # fmt: skip
     replay: bool = _row(
-        False, "replay", "page", "load no model and show recorded runs only",
+        False, "page", "load no model and show recorded runs only",
         flag="--replay", variable="SPECDEMO_REPLAY",
     )  # fmt: skip
     mcp: bool = _row(
-        False, "MCP server", "page", "also offer the call `answer` to agents, as a tool of an MCP server; needs requirements-mcp.txt",
+        False, "page", "also offer the call `answer` to agents, as a tool of an MCP server; needs requirements-mcp.txt",
         flag="--mcp", variable="SPECDEMO_MCP",
     )  # fmt: skip
     runs_at_once: int = _row(
-        8, "number of runs at once", "visitors", "runs that share the model; further ones wait",
+        8, "visitors", "runs that share the model; further ones wait",
         low=1, high=256, unit="runs", flag="--runs-at-once", variable="SPECDEMO_RUNS_AT_ONCE",
     )  # fmt: skip
     runs_per_visitor: int = _row(
-        8, "number of runs a visitor", "visitors", "runs of one visitor at the same time while others wait",
+        8, "visitors", "runs of one visitor at the same time while others wait",
         low=1, high=256, public=2, unit="runs", flag="--runs-per-visitor", variable="SPECDEMO_RUNS_PER_VISITOR",
     )  # fmt: skip
     waiting_visitors: int = _row(
-        32, "number of waiting visitors", "visitors", "visitors who wait at the same time; further ones are asked to come back",
+        32, "visitors", "visitors who wait at the same time; further ones are asked to come back",
         low=1, high=10_000, unit="visitors", flag="--waiting-visitors", variable="SPECDEMO_WAITING_VISITORS",
     )  # fmt: skip
     cache_mb: int = _row(
-        1024, "memory of the visitors' caches", "visitors",
+        1024, "visitors",
         "memory of all visitors' caches; those that were not used for longest are given back first",
         low=16, high=1_000_000, unit="MB", flag="--cache-mb", variable="SPECDEMO_CACHE_MB",
     )  # fmt: skip
     idle_minutes: int = _row(
-        60, "idle time", "visitors", "a visitor's caches are given back after so long without a run",
+        60, "visitors", "a visitor's caches are given back after so long without a run",
         low=1, high=10_000, public=15, unit="minutes", flag="--idle-minutes", variable="SPECDEMO_IDLE_MINUTES",
     )  # fmt: skip
     races_at_once: int = _row(
-        1, "number of races at once", "visitors",
+        1, "visitors",
         "races, experiments and drafts side by side that go on at the same time; more than one disturbs what is timed",
         low=1, high=64, unit="races", flag="--races-at-once", variable="SPECDEMO_RACES_AT_ONCE",
     )  # fmt: skip
     prompt_tokens: int = _row(
-        0, "length of a prompt", "visitors", "tokens of a prompt with its conversation; 0 is what the model can read",
+        0, "visitors", "tokens of a prompt with its conversation; 0 is what the model can read",
         low=0, high=1_000_000, public=2048, unit="tokens", flag="--prompt-tokens", variable="SPECDEMO_PROMPT_TOKENS",
     )  # fmt: skip
     answer_tokens: int = _row(
-        MAX_NEW_TOKENS, "length of an answer", "visitors", "tokens of an answer, at most",
+        MAX_NEW_TOKENS, "visitors", "tokens of an answer, at most",
         low=1, high=MAX_NEW_TOKENS, public=1024, unit="tokens", flag="--answer-tokens", variable="SPECDEMO_ANSWER_TOKENS",
     )  # fmt: skip
     batch_prompts: int = _row(
-        16, "number of prompts in a batch", "visitors", "prompts that are answered together, at most",
+        16, "visitors", "prompts that are answered together, at most",
         low=1, high=256, public=8, unit="prompts", flag="--batch-prompts", variable="SPECDEMO_BATCH_PROMPTS",
     )  # fmt: skip
     upload_mb: int = _row(
-        16, "size of an upload", "visitors", "size of a saved run that the page opens, and of anything that is sent to the server",
+        16, "visitors", "size of a saved run that the page opens, and of anything that is sent to the server",
         low=1, high=1024, unit="MB", flag="--upload-mb", variable="SPECDEMO_UPLOAD_MB",
     )  # fmt: skip
     runs_a_minute: int = _row(
-        0, "number of runs a minute", "visitors", "runs that one visitor may begin in a minute; 0 is no limit",
+        0, "visitors", "runs that one visitor may begin in a minute; 0 is no limit",
         low=0, high=10_000, public=20, unit="runs", flag="--runs-a-minute", variable="SPECDEMO_RUNS_A_MINUTE",
     )  # fmt: skip
     allow_model_switch: str = _row(
-        "catalogue", "switch of models", "visitors",
+        "catalogue", "visitors",
         "what a visitor may load for everybody: nothing, a pair of the catalogue, or, where nobody else reaches the page, any model",
         choices=SWITCHES, public="off", flag="--allow-model-switch", variable="SPECDEMO_ALLOW_MODEL_SWITCH",
     )  # fmt: skip
     allowed_hosts: str = _row(
-        "", "allowed hosts", "visitors",
+        "", "visitors",
         "names by which visitors call this page, separated by commas; addresses and this machine's own names need none, `*` is any name",
         flag="--allowed-hosts", variable="SPECDEMO_ALLOWED_HOSTS",
     )  # fmt: skip
 
     cluster: str = _row(
-        "", "cluster", "cluster",
+        "", "cluster",
         "run the engines as Ray Serve replicas: `local` starts Ray here, HOST:PORT or `auto` joins one that runs",
         flag="--cluster", variable="SPECDEMO_CLUSTER",
     )  # fmt: skip
     replicas: int = _row(
-        1, "number of engines", "cluster", "engines on the cluster, at least",
+        1, "cluster", "engines on the cluster, at least",
         low=1, high=10_000, unit="engines", flag="--replicas", variable="SPECDEMO_REPLICAS",
     )  # fmt: skip
     most_replicas: int = _row(
-        0, "most engines", "cluster", "engines on the cluster when many visitors run, at most; 0 is as many as always",
+        0, "cluster", "engines on the cluster when many visitors run, at most; 0 is as many as always",
         low=0, high=10_000, unit="engines", flag="--most-replicas", variable="SPECDEMO_MOST_REPLICAS",
     )  # fmt: skip
 
@@ -513,9 +501,9 @@ class AppSettings:
 
     @classmethod
     def from_environment(cls, **overrides: object) -> AppSettings:
-        """Defaults, then what the variables of the table say, then overrides that are not None. Raises UserError.
+        """Return settings from defaults, then environment variables, then overrides that are not None. Raises UserError.
 
-        Where the page is public, what is not given has its public default.
+        On a public page all other settings have their public defaults.
         """
         values: dict[str, Any] = {
             setting.name: setting.read(text)
@@ -545,7 +533,7 @@ def loopback(host: str) -> bool:
 
 @cache
 def fields(settings: type = RunSettings) -> tuple[Setting, ...]:
-    """The table of a settings class, in the order of its fields; those of `sampling` stand in its place."""
+    """Return the table of a settings class, in the order of its fields, with the rows of `sampling` in their position."""
     kinds = get_type_hints(settings)
     rows: list[Setting] = []
     for item in dataclasses.fields(settings):
@@ -573,7 +561,7 @@ def field(name: str, settings: type = RunSettings) -> Setting:
 
 
 def widget_order() -> tuple[str, ...]:
-    """Names of the settings that the page asks for, in its order: those in sight first, a group at a time."""
+    """Return the names of the settings on the page in their order: visible ones first, by group."""
     shown = [(setting, setting.widget) for setting in fields() if setting.widget]
     shown.sort(key=lambda pair: (pair[1].folded, GROUPS.index(pair[0].group)))
     return tuple(setting.name for setting, _ in shown)

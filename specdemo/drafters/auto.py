@@ -13,6 +13,7 @@ from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Outcome, Proposal
+from specdemo.trace.events import Reason
 
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
@@ -87,8 +88,8 @@ class Auto(OneOfArms):
             best, draft = model, self._drafted(model, committed, budget)
         self._chosen = best
         if best is None:
-            return Proposal(source="plain", reason=self._why(draft, rates, trial=False))
-        return replace(draft, reason=self._why(draft, rates, trial=trial and best is model))
+            return Proposal(source="plain", reasons=self._why(draft, rates, trial=False))
+        return replace(draft, reasons=self._why(draft, rates, trial=trial and best is model))
 
     def _copied(
         self, committed: Sequence[int], budget: int, rates: dict[str, float], to_beat: float
@@ -166,10 +167,8 @@ class Auto(OneOfArms):
         model.drafter.start(committed)
         self._reads = True
 
-    def _why(self, draft: Proposal, rates: dict[str, float], *, trial: bool) -> str:
-        others = ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items())
-        how = "on trial" if trial else "best"
-        return f"auto: {draft.source} is {how} (tokens/s: {others}). {draft.reason}".rstrip()
+    def _why(self, draft: Proposal, rates: dict[str, float], *, trial: bool) -> tuple[Reason, ...]:
+        return (Reason("auto_trial" if trial else "auto_best", rates), *draft.reasons)
 
 
 def _auto(context: DraftingContext) -> Auto:

@@ -40,16 +40,12 @@ class TrainedDrafter:
     kind: its folder among a target's trained drafters, and a method's need for it
     title: with its article; about: a description, as a clause
     card: first paragraph of its README; {target}, {layers} and {words} are filled in
-    above: number of its layers on top of a draft model; 0 if it is trained without one
-    alone: whether it can also be trained without one
     """
 
     kind: str
     title: str
     about: str
     card: str
-    above: int = 0
-    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

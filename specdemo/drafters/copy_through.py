@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from specdemo.drafters.arms import COPY_MOST, Arm, model_arm
-from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
-from specdemo.drafters.ngram import NGRAM, confidence, known_texts, stood
-from specdemo.drafters.nothing import NOTHING, Nothing
+from specdemo.drafters.ngram import NGRAM, confidence, known_texts, match_reason
+from specdemo.drafters.plain import PLAIN, Plain
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.trace.events import Reason
 
 SHORTEST = 2  # tokens of a match: drafted ones count
 
@@ -63,7 +64,11 @@ class Through:
         confidences = [confidence(length + number) for number in range(1, len(found) + 1)]
         kept = self._worth(draft, confidences)
         return self._joined(
-            draft, found[: len(kept)], confidences, kept, stood(self.automaton, position)
+            draft,
+            found[: len(kept)],
+            confidences,
+            kept,
+            match_reason("copied", self.automaton, position, count=len(kept), drafted=len(draft)),
         )
 
     def drafted(self, outcome: Outcome) -> Outcome:
@@ -109,9 +114,9 @@ class Through:
         copied: Sequence[int],
         confidences: Sequence[float],
         kept: Sequence[float],
-        where: str,
+        reason: Reason,
     ) -> Proposal:
-        """One chain. kept: chance of each copy to be kept with all before it; where: the match stood"""
+        """One chain. kept: chance of each copy to be kept with all before it; reason: of the copy"""
         if not copied:
             return draft
         assert draft.expected_tokens is not None  # the arm has foreseen it
@@ -126,7 +131,7 @@ class Through:
             chosen=draft.chosen,
             confidences=(*draft.confidences, *confidences[:count]),
             lookahead=draft.lookahead + count,
-            reason=f"{draft.reason}; {count} copied after {length} drafted: that stood {where}",
+            reasons=(*draft.reasons, reason),
             source=COPY_THROUGH.name if length else NGRAM.name,
             survivals=(*draft.survivals, *kept),
             expected_tokens=draft.expected_tokens + sum(kept),
@@ -172,7 +177,7 @@ class CopyThrough(Drafter):
 def _make(context: DraftingContext) -> CopyThrough:
     settings = context.settings
     if context.draft is None and not context.has("feature"):
-        model = Arm(NOTHING.name, Nothing())
+        model = Arm(PLAIN.name, Plain())
     else:
         model = model_arm(context, lambda calibration: context.lookahead(calibration=calibration))
     most = settings.lookahead if settings.policy == "constant" else None
@@ -186,6 +191,7 @@ COPY_THROUGH = Method(
     summary="The draft model begins, and where its words stood in the text before, what followed them is copied after them.",
     make=_make,
     takes=("draft",),
-    options=(*POLICY, "memory", "fallback"),
+    options=(*CHAIN_OPTIONS, "memory", "fallback"),
+    policies=CHAIN_POLICIES,
     tokens="mixed",
 )

@@ -9,25 +9,17 @@ from specdemo.config.errors import UserError
 from specdemo.drafters import (
     auto,
     block,
-    block_tree,
-    composite,
     copy_through,
     draft_model,
-    early_exit,
-    feature,
-    look_back,
     medusa,
     ngram,
-    nothing,
-    online,
     parallel,
-    quantised_self,
+    plain,
     retrieval,
     tree,
 )
 from specdemo.drafters.base import NEEDS, DraftingContext, Method
-from specdemo.drafters.policies.fallback import Fallback
-from specdemo.drafters.policies.forecast import Forecast
+from specdemo.drafters.policies.guard import Fallback, Forecast
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.types import Drafter
 
@@ -35,23 +27,21 @@ _LIST: tuple[Method, ...] = (
     auto.AUTO,
     draft_model.DRAFT_MODEL,
     tree.TREE,
-    feature.FEATURE,
-    feature.FEATURE_TREE,
-    early_exit.EXIT,
+    draft_model.FEATURE,
+    tree.FEATURE_TREE,
+    draft_model.EXIT,
     medusa.MEDUSA,
-    medusa.MEDUSA_STATIC,
     block.BLOCK,
-    block_tree.BLOCK_TREE,
+    block.BLOCK_TREE,
     block.JET,
     ngram.NGRAM,
     retrieval.RETRIEVAL,
-    composite.COMPOSITE,
     copy_through.COPY_THROUGH,
-    online.ONLINE,
+    draft_model.ONLINE,
     parallel.PARALLEL,
-    quantised_self.QUANTISED_SELF,
-    look_back.LOOK_BACK,
-    nothing.NOTHING,
+    draft_model.QUANTISED_SELF,
+    draft_model.LOOK_BACK,
+    plain.PLAIN,
 )
 METHODS = {method.name: method for method in _LIST}
 TRAINED = {method.trained.kind: method.trained for method in _LIST if method.trained}
@@ -63,18 +53,12 @@ def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS
     settings = context.settings
     method = known.get(settings.method)
     if method is None:
-        raise UserError(
-            f"There is no drafting method {settings.method!r}.",
-            advice=f"Choose one of {', '.join(known)}.",
-        )
+        raise UserError("method.unknown", method=settings.method, names=", ".join(known))
     for need in method.needs:
         if not context.has(need):
-            raise UserError(
-                f"{method.title} needs {NEEDED[need]}, and this target has none.",
-                unharmed="The target is loaded and works.",
-                advice="Choose another method; python -m specdemo methods says what each needs.",
-            )
-    context = replace(context, prior=method.prior)
+            raise UserError("method.needs", method=method.title, need=NEEDED[need])
+    settings = method.honoured(settings)
+    context = replace(context, settings=settings, prior=method.prior)
     drafter = method.make(context)
     if settings.fallback and "fallback" in method.options:
         drafter = Fallback(drafter, context.costs)
@@ -101,21 +85,9 @@ def no_exact(method: Method, rows: int) -> UserError | None:
     if method.tokens == "none" or rows == ANY_ROWS:
         return None
     if not rows:
-        return UserError(
-            "There is no exact mode here: passes of several rows are compared with single ones on a graphics card only.",
-            unharmed="The target is loaded and works.",
-            advice="Leave it out, or load a model that the compiled pass runs: there every draft is exact.",
-        )
+        return UserError("exact.unknown")
     if rows == 1:
-        return UserError(
-            "There is no exact mode on this graphics card: a pass of two rows has other bits than single ones.",
-            unharmed="The target is loaded and works.",
-            advice="Leave it out: texts may part where two words are as likely as each other.",
-        )
+        return UserError("exact.none")
     if "exact" not in method.options:
-        return UserError(
-            f"{method.title} has no exact mode on this graphics card: only rows of chains were compared.",
-            unharmed="The target is loaded and works.",
-            advice="Choose a method that drafts chains, or leave the exact mode out.",
-        )
+        return UserError("exact.chains_only", method=method.title)
     return None

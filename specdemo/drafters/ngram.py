@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.config.settings import MAX_LOOKAHEAD
-from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.trace.events import Reason
 
 
 class Ngram(Drafter):
@@ -40,7 +41,7 @@ class Ngram(Drafter):
         reason = self.lookahead.reason
         length, position = self._find(committed)
         if not length:
-            return Proposal(lookahead=allowed, reason="n-gram: no earlier match", source="ngram")
+            return Proposal(lookahead=allowed, reasons=(Reason("ngram_no_match"),), source="ngram")
         token_ids: list[int] = []
         confidences: list[float] = []
         for token_id in self.automaton.following(position, allowed):
@@ -52,7 +53,7 @@ class Ngram(Drafter):
             token_ids,
             confidences=tuple(confidences),
             lookahead=allowed,
-            reason=f"n-gram: the last {length} tokens stood {stood(self.automaton, position)}; {reason}",
+            reasons=(match_reason("ngram", self.automaton, position, matched=length), reason),
             source="ngram",
         )
 
@@ -75,11 +76,11 @@ def confidence(match: int) -> float:
     return match / (match + 2)
 
 
-def stood(automaton: SuffixAutomaton, position: int) -> str:
-    """Where a match stood, in words. position: after it"""
+def match_reason(code: str, automaton: SuffixAutomaton, position: int, **values: float) -> Reason:
+    """Return the reason of a copy: `code`, or its `_earlier` form for a match in an earlier text. position: after it"""
     if position <= automaton.begun:
-        return "in an earlier text"
-    return f"{len(automaton.text) - position} tokens before"
+        return Reason(f"{code}_earlier", values)
+    return Reason(code, {**values, "distance": len(automaton.text) - position})
 
 
 def known_texts(context: DraftingContext) -> SuffixAutomaton:
@@ -104,7 +105,8 @@ NGRAM = Method(
     make=lambda context: Ngram(known_texts(context), context.lookahead(0.0)),
     label="n-gram",
     paper="Saxena 2023",
-    options=(*POLICY, "memory", "fallback"),
+    options=(*CHAIN_OPTIONS, "memory", "fallback"),
+    policies=CHAIN_POLICIES,
     prior=Priors(copied, copied_sampled),
     tokens="copied",
 )

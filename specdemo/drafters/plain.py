@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from specdemo.drafters.base import Method
 from specdemo.engine.types import Drafter, Proposal
+from specdemo.trace.events import Reason
 
 
 class Plain(Drafter):
@@ -13,7 +14,7 @@ class Plain(Drafter):
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Return an empty proposal."""
-        return Proposal(reason="plain decoding")
+        return Proposal(reasons=(Reason("plain"),))
 
 
 class Scripted(Drafter):
@@ -32,7 +33,7 @@ def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:
 
     def script(committed: Sequence[int], budget: int) -> Proposal:
         ids = answer_ids[len(committed) : len(committed) + min(budget, lookahead)]
-        return Proposal.chain(ids, lookahead=lookahead, reason="oracle: always right")
+        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_right"),))
 
     return Scripted(script)
 
@@ -43,7 +44,7 @@ def always_wrong(answer_ids: Sequence[int], lookahead: int, vocabulary_size: int
     def script(committed: Sequence[int], budget: int) -> Proposal:
         right = list(answer_ids[len(committed) : len(committed) + min(budget, lookahead)])
         ids = [(token_id + 1) % vocabulary_size for token_id in right]
-        return Proposal.chain(ids, lookahead=lookahead, reason="oracle: always wrong")
+        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_wrong"),))
 
     return Scripted(script)
 

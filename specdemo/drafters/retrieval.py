@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import MAX_LOOKAHEAD
-from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, DraftingContext, Method
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.trace.events import Reason
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
@@ -52,7 +53,9 @@ class Retrieval(Drafter):
         reason = self.lookahead.reason
         found = self._find(committed)
         if not found.length:
-            return Proposal(lookahead=allowed, reason="retrieval: no match", source="retrieval")
+            return Proposal(
+                lookahead=allowed, reasons=(Reason("retrieval_no_match"),), source="retrieval"
+            )
         token_ids: list[int] = []
         confidences: list[float] = []
         for token_id, confidence in itertools.islice(most_frequent(found.continuations), allowed):
@@ -61,12 +64,12 @@ class Retrieval(Drafter):
             if not self.lookahead.go_on(confidence):
                 break
         count = len(found.continuations)
-        places = "1 place" if count == 1 else f"{count} places"
+        matched = {"matched": found.length, "count": count}
         return Proposal.chain(
             token_ids,
             confidences=tuple(confidences),
             lookahead=allowed,
-            reason=f"retrieval: the last {found.length} tokens stand at {places} in the datastore; {reason}",
+            reasons=(Reason("retrieval_once" if count == 1 else "retrieval", matched), reason),
             source="retrieval",
         )
 
@@ -125,7 +128,8 @@ RETRIEVAL = Method(
     make=_make,
     paper="He 2311.08252",
     needs=("store",),
-    options=(*POLICY, "fallback"),
+    options=(*CHAIN_OPTIONS, "fallback"),
+    policies=CHAIN_POLICIES,
     prior=Priors(copied, copied_sampled),
     tokens="copied",
 )

@@ -91,11 +91,7 @@ def first_layers(model: Any, count: int) -> Any:
     """
     base: Any = getattr(model, "model", None)
     if not all(hasattr(base, part) for part in PARTS):
-        raise UserError(
-            f"{model.config.model_type} is built differently: its first layers cannot run alone.",
-            unharmed="Every other method works.",
-            advice="Choose another method, or a model such as Llama, SmolLM2 or Qwen.",
-        )
+        raise UserError("exit.unsupported", kind=model.config.model_type)
     part = copy.copy(base)
     # A copy of the table of modules, not of the modules: the model itself stays as it is.
     part._modules = {**base._modules, "layers": base.layers[:count], "norm": nn.Identity()}

@@ -96,7 +96,7 @@ class Step:
             self.lane,
             self.number,
             proposal.lookahead,
-            proposal.reason,
+            "",
             self.nodes,
             self.draft.seconds,
             proposal.source,
@@ -104,6 +104,7 @@ class Step:
             proposal.expected_seconds,
             proposal.hit,
             proposal.saved_seconds,
+            proposal.reasons or None,
         )
 
     def verified(self, detail: int) -> Verified:

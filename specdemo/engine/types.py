@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.passes import ALONE, Sharing
-from specdemo.trace.events import Status
+from specdemo.trace.events import Reason, Status
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ class Proposal:
     chosen: nothing was drawn by chance; the rows, if any, are for pictures only
     chained: it would be a chain whatever was drawn, and may be judged as a block; a tree may be one by chance
     confidences: each node's own probability under the drafter, for policies and pictures only
-    lookahead, reason: what the lookahead policy allowed for this step, and why, in words
+    lookahead, reasons: number of tokens that the lookahead policy allowed for this step, and why
     source: the drafter it came from, where a method chooses among several
     survivals: chance of each node to be kept with all before it, as foreseen; empty where nothing is foreseen
     expected_tokens, expected_seconds: what the cost model foresees for this step, target's own token included
@@ -47,7 +47,7 @@ class Proposal:
     chained: bool = False
     confidences: tuple[float | None, ...] = ()
     lookahead: int = 0
-    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
     source: str = ""
     survivals: tuple[float, ...] = ()
     expected_tokens: float | None = None

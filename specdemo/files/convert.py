@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.files.gguf_config import config_of
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import check_space
@@ -31,9 +31,7 @@ def check_gguf(path: Path) -> None:
     """Refuse a file that does not begin like a GGUF file."""
     with path.open("rb") as stream:
         if stream.read(4) != b"GGUF":
-            raise UserError(
-                f"{path.name} is not a GGUF file, or it is damaged.", advice="Download it again."
-            )
+            raise UserError("model.not_gguf", name=path.name)
 
 
 def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) -> None:
@@ -42,7 +40,9 @@ def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) 
     Dequantised 4-bit weights need more bits than float16 has, so float32 keeps them exact.
     """
     check_gguf(gguf)
-    check_space(folder, expanded_bytes(gguf.stat().st_size), f"Converting {gguf.name}")
+    check_space(
+        folder, expanded_bytes(gguf.stat().st_size), Phrase("disk.converting", name=gguf.name)
+    )
     with _estimated(gguf.stat().st_size, progress), reporting_damage(gguf):
         _convert(gguf, folder)
 
@@ -61,8 +61,7 @@ def reporting_damage(gguf: Path) -> Iterator[None]:
             if getattr(error, "errno", None) is not None:  # the system's own, as for a full disk
                 raise
             raise UserError(
-                f"{gguf.name} cannot be read by transformers: {_first_line(error)}",
-                advice="Choose a GGUF file of a common architecture, or a model folder.",
+                "model.gguf_unreadable", name=gguf.name, error=_first_line(error)
             ) from error
 
 

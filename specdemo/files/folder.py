@@ -25,18 +25,11 @@ def read_config(folder: Path, name: str) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(
-            f"{name} has no config.json, so it is not a model folder in Hugging Face layout.",
-            advice="Choose the folder that holds config.json, tokenizer and safetensors files.",
-        ) from None
+        raise UserError("model.no_config", name=name) from None
     except ValueError:
-        raise UserError(
-            f"The config.json of {name} is damaged.", advice="Download the model again."
-        ) from None
+        raise UserError("model.damaged_config", name=name) from None
     if not isinstance(config, dict):
-        raise UserError(
-            f"The config.json of {name} is damaged.", advice="Download the model again."
-        )
+        raise UserError("model.damaged_config", name=name)
     return config
 
 
@@ -48,22 +41,11 @@ def check_causal_lm(config: dict[str, Any], name: str) -> None:
     architectures = config.get("architectures") or []
     if not any("ForCausalLM" in str(kind) or "LMHead" in str(kind) for kind in architectures):
         kind = ", ".join(map(str, architectures)) or str(config.get("model_type", "unknown"))
-        raise UserError(
-            f"{name} is not a causal language model (it is {kind}).",
-            advice="Choose a model whose architecture ends in ForCausalLM.",
-        )
+        raise UserError("model.not_causal", name=name, kind=kind)
     if config.get("model_type") not in CONFIG_MAPPING:
-        raise UserError(
-            f"{name} is a {config.get('model_type')}, unknown to this transformers release.",
-            unharmed="Code from model repositories is never run.",
-            advice="Choose another model, or upgrade transformers.",
-        )
+        raise UserError("model.unknown_kind", name=name, kind=config.get("model_type"))
     if (method := _quantised_by(config)) not in QUANTISED_BY:
-        raise UserError(
-            f"{name} is quantised by {method}, which is not read here.",
-            unharmed="Its weights were not read.",
-            advice="Choose the same model unquantised, quantised by bitsandbytes, or as a GGUF file.",
-        )
+        raise UserError("model.quantised", name=name, method=method)
     # Values that do not fit are the loader's to tell.
     with suppress(ValueError, TypeError, KeyError, AttributeError):
         check_rollback(CONFIG_MAPPING[config["model_type"]].from_dict(config))
@@ -83,24 +65,15 @@ def weight_files(folder: Path, name: str) -> list[Path]:
                 json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()
             )
         except (ValueError, KeyError, AttributeError):
-            raise UserError(
-                f"The weight index of {name} is damaged.", advice="Download the model again."
-            ) from None
+            raise UserError("model.damaged_index", name=name) from None
         return [folder / shard for shard in sorted(shards)]
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
     if found := sorted(folder.glob("*.safetensors")):
         return found
     if any(next(folder.glob(pattern), None) for pattern in PICKLED):
-        raise UserError(
-            f"{name} holds pickled weights (.bin or .pt), which can run code when they are read.",
-            unharmed="Nothing was read from them.",
-            advice="Choose a model with safetensors or GGUF weights.",
-        )
-    raise UserError(
-        f"{name} holds no safetensors weights.",
-        advice="Download the model again, or choose another.",
-    )
+        raise UserError("model.pickled", name=name)
+    raise UserError("model.no_weights", name=name)
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -140,12 +113,9 @@ def check_folder(folder: Path, name: str) -> None:
     check_causal_lm(read_config(folder, name), name)
     if broken := broken_files(weight_files(folder, name)):
         names = ", ".join(path.name for path in broken)
-        raise UserError(
-            f"{name} is incomplete: {names} is missing or cut short.",
-            advice="Download it again.",
-        )
+        raise UserError("model.incomplete", name=name, files=names)
     if not any((folder / file).is_file() for file in TOKENIZERS):
-        raise UserError(f"{name} has no tokenizer.", advice="Add its tokenizer.json to the folder.")
+        raise UserError("model.no_tokenizer", name=name)
 
 
 def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:

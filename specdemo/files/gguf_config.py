@@ -52,10 +52,7 @@ def config_of(gguf: Path) -> Any:
         str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False, local_files_only=True
     )
     if type(config) not in AutoModelForCausalLM._model_mapping:
-        raise UserError(
-            f"{gguf.name} is not a causal language model (it is {config.model_type}).",
-            advice="Choose a model whose architecture ends in ForCausalLM.",
-        )
+        raise UserError("model.not_causal", name=gguf.name, kind=config.model_type)
     check_rollback(config)
     kind = str(said["general.architecture"])
     own = {key.removeprefix(f"{kind}."): value for key, value in said.items()}
@@ -65,11 +62,7 @@ def config_of(gguf: Path) -> Any:
             _stretch_as_llama3(config, _vector(gguf, FREQUENCIES))
         _check_tensors(config, kind, names)
     except Unread as reason:
-        raise UserError(
-            f"{gguf.name} would not be read as its model is: {reason}.",
-            unharmed="Nothing of it was converted.",
-            advice="Choose the same model as a folder or a hub id, with safetensors.",
-        ) from None
+        raise UserError("model.gguf_ambiguous", name=gguf.name, reason=reason) from None
     return config
 
 

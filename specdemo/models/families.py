@@ -27,10 +27,4 @@ def check_rollback(config: Any) -> None:
     if not names and text.model_type in UNTOLD and getattr(text, "sliding_window", None):
         names = "sliding windows of its own"
     if names or getattr(text, "num_hidden_layers", None) is None:
-        raise UserError(
-            f"{config.model_type} has layers of another kind ({names or 'unknown'}). What they have read "
-            "cannot be rolled back here, and speculative decoding needs that.",
-            unharmed="Nothing of it was loaded, and the model that was loaded before is still there.",
-            advice="Choose a model with full or sliding-window attention in every layer, "
-            "such as Llama, Qwen3, Gemma 3 or SmolLM3.",
-        )
+        raise UserError("model.no_rollback", kind=config.model_type, layers=names or "unknown")

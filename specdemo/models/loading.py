@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.module_decoder import ModuleDecoder, finish
 from specdemo.engine.passes import Decoder
@@ -19,11 +19,12 @@ from specdemo.files.packed import is_packed, quantisation
 from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
-from specdemo.models.decoders.choose import COMPILED, KNOWN, open_decoder, uses_compiled_pass
+from specdemo.models.decoders.choose import KNOWN, open_decoder, uses_compiled_pass
+from specdemo.models.decoders.compiled import COMPILED
 from specdemo.models.decoders.heads import AUTO, SAMPLE
-from specdemo.models.decoders.verdicts import Verdicts
 from specdemo.models.devices import choose_device, free_on, gpu_dtype
 from specdemo.models.families import opened_with
+from specdemo.models.measurements import Verdicts
 from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.models.tokenizers import load_tokenizer
@@ -141,9 +142,7 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
             )
     except (OSError, ValueError, KeyError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"{files.name} cannot be loaded: {reason}", advice="Choose another model."
-        ) from error
+        raise UserError("model.load_failed", name=files.name, reason=reason) from error
     use_shared_heads(model)
     _own_vectors(model)
     return model.eval().requires_grad_(False)
@@ -165,7 +164,7 @@ def _verdicts(files: ModelFiles, cache_dir: Path | None) -> Verdicts | None:
     """Of weights whose content is known by its hash."""
     if cache_dir is None or not files.revision:
         return None
-    return Verdicts(cache_dir / "passes", f"{files.name} {files.revision}")
+    return Verdicts(cache_dir, f"{files.name} {files.revision}")
 
 
 def loading_options(folder: Path, precision: str, device: torch.device) -> dict[str, Any]:
@@ -256,19 +255,15 @@ def warm_up(model: PreTrainedModel) -> None:
 
 def _check_precision(precision: str) -> None:
     if precision not in SMALLER and precision != "nf4":
-        raise UserError(
-            f"There is no precision {precision!r}.", advice="Choose one of nf4, int8, bf16, fp32."
-        )
+        raise UserError("model.precision", precision=precision)
 
 
 def check_room(name: str, precision: str, needed: int, device: torch.device) -> None:
     """Raise UserError when a device has fewer bytes free than are needed."""
     free = _free(device)
     if free is not None and needed > free:
-        raise _too_big(
-            name,
-            precision,
-            f"needs about {megabytes(needed)} of memory; {megabytes(free)} are free",
+        raise _too_large(
+            name, precision, Phrase("model.needs", needed=megabytes(needed), free=megabytes(free))
         )
 
 
@@ -278,13 +273,12 @@ def _free(device: torch.device) -> int | None:
     return free_on(device)
 
 
-def _too_big(name: str, precision: str, reason: str) -> UserError:
-    smaller = f"the precision {SMALLER[precision]}, or " if precision in SMALLER else ""
-    return UserError(
-        f"{name} in {precision} {reason}.",
-        unharmed="What was loaded before still works.",
-        advice=f"Choose {smaller}a smaller model.",
-    )
+def _too_large(name: str, precision: str, reason: Phrase) -> UserError:
+    """Return the error for a model that does not fit into memory."""
+    known = {"name": name, "precision": precision, "reason": reason}
+    if precision in SMALLER:
+        return UserError("model.too_large_precision", **known, smaller=SMALLER[precision])
+    return UserError("model.too_large", **known)
 
 
 @contextmanager
@@ -307,4 +301,4 @@ def reporting_out_of_memory(name: str, precision: str) -> Iterator[None]:
         torch.cuda.empty_cache()
     elif torch.backends.mps.is_available():
         torch.mps.empty_cache()
-    raise _too_big(name, precision, "does not fit into memory")
+    raise _too_large(name, precision, Phrase("model.no_fit"))

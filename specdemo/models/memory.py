@@ -49,7 +49,7 @@ def needed_bytes(
 
 
 def loaded_bytes(layers: float, head: int, plain: float, matrices: int, bits: int) -> int:
-    """Memory for a model. Beside a smaller head, the embedding's rows stay in their file until they are read.
+    """Memory for a model. ConcatInput a smaller head, the embedding's rows stay in their file until they are read.
 
     layers: bytes of all but the head and the embedding; head: weights; plain: bytes of each in an unquantised head
     matrices: 2 where the embedding is another matrix than the head

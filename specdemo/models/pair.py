@@ -17,20 +17,21 @@ from specdemo.files.catalogue import DEFAULT_TARGET, draft_of
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.recommended import recommended
 from specdemo.files.sources import ModelFiles, resolve
+from specdemo.models.backends import choose_by_measure
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
-from specdemo.models.measured import card_name, costs_of
+from specdemo.models.measurements import PairPasses, card_name
 from specdemo.models.memory import BYTES_PER_WEIGHT
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_files import (
+from specdemo.models.networks.chain import CompactDecoder, CompactModel
+from specdemo.models.networks.copy import QuantisedCopy, no_copy_why
+from specdemo.models.networks.folders import (
     is_compact,
     load_compact,
     read_config,
     read_embedding,
 )
-from specdemo.models.networks.copy import QuantisedCopy, no_copy_why
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.registry import OpenedNetwork
 from specdemo.models.networks.trained import Trained, find_trained, stands_alone
 from specdemo.models.tokenizers import (
@@ -40,7 +41,6 @@ from specdemo.models.tokenizers import (
     same_tokenizer,
     stop_ids,
 )
-from specdemo.models.ways import choose_by_measure
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
@@ -208,14 +208,10 @@ def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallbac
     draft, drafts = (
         (open_draft(), info) if open_draft else _timed_instead(stands_alone(pair.trained))
     )
-    costs = costs_of(
-        CachedModel(target.decoder),
-        target.info,
-        draft,
-        drafts,
-        settings.cache_dir,
-        card_name(target.device),
+    passes = PairPasses(
+        CachedModel(target.decoder), target.info, draft, drafts, card_name(target.device)
     )
+    costs = passes.costs(settings.cache_dir)
     progress(Progress("warm up", 1.0, target.info.name))
     return replace(pair, costs=costs)
 
@@ -359,12 +355,10 @@ def _compact(
         lender_files = model_files(lender, settings, progress)
         if not same_tokenizer(tokenizer, load_tokenizer(lender_files)):
             raise UserError(
-                f"The draft {files.name} speaks the words of {lender}, and {target_files.name} has another tokenizer.",
-                unharmed="Methods without a draft model work.",
-                advice="Choose a draft from the target's own family.",
+                "draft.other_words", draft=files.name, lender=lender, target=target_files.name
             )
         embedding = read_embedding(lender_files.folder)
-    weights = load_compact(files.folder, embedding, device=target.device)
+    weights = load_compact(files.folder, TargetTensors(embedding, target.device))
     place = target.device.type.upper()
     kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else f"bf16 on {place}"
     parameters = int(config["specdemo"].get("parameters", 0))

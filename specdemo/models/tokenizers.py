@@ -25,21 +25,14 @@ def load_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
     except (
         Exception
     ) as error:  # the native library raises plain Exception for a file that it cannot parse
-        raise UserError(
-            f"The tokenizer of {files.name} cannot be read.",
-            advice="Download the model again, or add its tokenizer.json to the folder.",
-        ) from error
+        raise UserError("model.tokenizer_unreadable", name=files.name) from error
 
 
 def check_vocabulary(files: ModelFiles, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
     """Raise UserError where the tokenizer has ids that the model has no row for. rows: of its output head"""
     most = max(tokenizer.get_vocab().values(), default=-1) + 1
     if most > rows:
-        raise UserError(
-            f"The tokenizer of {files.name} has {most} tokens, its model only {rows}.",
-            unharmed="What was loaded before is unharmed.",
-            advice="Put the tokenizer and the weights of the same model into the folder.",
-        )
+        raise UserError("model.too_few_rows", name=files.name, most=most, rows=rows)
 
 
 def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
@@ -80,16 +73,8 @@ def check_pair(
     within one family (Qwen2.5: 151936 and 152064); rows beyond the smaller one name no token.
     """
     if not same_tokenizer(target, draft):
-        raise UserError(
-            f"{target_files.name} and {draft_files.name} have different tokenizers, "
-            "so one cannot draft for the other.",
-            unharmed="Methods without a draft model work with either.",
-            advice="Choose a draft from the target's own family.",
-        )
+        raise UserError("draft.other_tokenizer", target=target_files.name, draft=draft_files.name)
     shared = min(target_size, draft_size)
     if shared < len(target):
-        raise UserError(
-            f"A model of the pair knows {shared} tokens, fewer than its tokenizer's {len(target)}.",
-            advice="Choose another draft.",
-        )
+        raise UserError("draft.too_few_tokens", shared=shared, count=len(target))
     return shared

@@ -1,4 +1,4 @@
-"""Who may run now: a line in front of any engine that takes visitors in turn."""
+"""A queue in front of an engine that serves users in turn."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
 
-TIMED = "timed"  # the kind of work that takes turns, because others would disturb what it measures
-MOST_WAITING = 128  # visitors in the line
-RECENT = 32  # runs of a kind whose durations say how long one is expected to take
-UPDATE_SECONDS = 1.0  # between two looks of who waits, where nothing else wakes them
+TIMED = "timed"  # work that runs alone, because other runs would disturb its measurement
+MOST_WAITING = 128  # users in the queue
+RECENT = 32  # recent durations per kind of work, from which the next one is estimated
+UPDATE_SECONDS = 1.0  # polling interval of waiting requests
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A place in the line. seconds: expected until its turn, from recent runs; None before any has ended"""
+    """A position in the queue. seconds: expected wait, from recent runs; None before any run has ended"""
 
     place: int
     of: int
@@ -32,18 +32,14 @@ class Waiting:
 
 
 class Full(UserError):
-    """Nobody else can wait."""
+    """The queue is full."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "The class is full: as many visitors wait as can.",
-            unharmed="Your text is kept, and runs that go on are not affected.",
-            advice="Try again in a minute. Recorded runs, the lessons and the cost model need no turn.",
-        )
+        super().__init__("run.queue_full")
 
 
 class Cancel(threading.Event):
-    """An event that also wakes those who wait for something else."""
+    """An event that also wakes threads that wait for another one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,16 +62,16 @@ class Cancel(threading.Event):
 
 
 class Turn:
-    """One visitor's wish to run. In its block it waits in the line or holds a place of the engine.
+    """One request to run. Inside its `with` block it waits in the queue or occupies a slot of the engine.
 
         with admission.turn(visitor, cancel=cancel) as turn:
-            for waiting in turn:  # at once over where there is room
+            for waiting in turn:  # ends immediately if a slot is free
                 show(waiting)
             if turn.admitted:
                 run()
 
-    Iterating ends when the turn has come or the wish was cancelled, which leaves the line at once.
-    joined, begun: when it joined the line, and when it was admitted
+    Iteration ends when the request is admitted or cancelled. A cancelled request leaves the queue immediately.
+    joined, begun: clock times when it joined the queue and was admitted
     """
 
     def __init__(self, admission: Admission, visitor: Hashable, kind: str, cancel: Cancel) -> None:
@@ -92,11 +88,11 @@ class Turn:
 
     @property
     def others_wait(self) -> bool:
-        """Whether anybody else is in the line now."""
+        """Whether another user is in the queue now."""
         return self._admission.waits_beside(self.visitor)
 
     def __enter__(self) -> Turn:
-        """Join the line. Raises Full."""
+        """Join the queue. Raises Full."""
         self._admission.join(self)
         return self
 
@@ -106,14 +102,14 @@ class Turn:
         _error: BaseException | None,
         _where: TracebackType | None,
     ) -> None:
-        """Leave the line, or give the place back."""
+        """Leave the queue or free the slot."""
         self._admission.leave(self)
 
     def __iter__(self) -> Iterator[Waiting]:
-        """The place in the line, whenever it may have changed and at least once a second."""
+        """Yield the position in the queue whenever it may have changed, at least once a second."""
         with self._cancel.waking(self.changed.set):
             while True:
-                self.changed.clear()  # before looking: what changes from here on wakes
+                self.changed.clear()  # before checking, so that a change after this line wakes the waiter
                 waiting = self._admission.foresee(self)
                 if waiting is None:
                     return
@@ -126,21 +122,21 @@ class Turn:
 
 @dataclass(slots=True)
 class _Held:
-    """Places of the engine that are taken, by visitor and by kind."""
+    """Occupied slots of the engine, by user and by kind of work."""
 
     visitors: Counter[Hashable] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     total: int = 0
 
     def add(self, turn: Turn, count: int = 1) -> None:
-        """A place is taken, or given back with -1."""
+        """Count an occupied slot, or with -1 a freed one."""
         self.visitors[turn.visitor] += count
         self.kinds[turn.kind] += count
         self.total += count
 
 
 def page_line(settings: AppSettings, meter: Meter, engines: Callable[[], int]) -> Admission:
-    """The line of a page as its settings want it, with its figures. engines: how many answer now"""
+    """Create the queue of a page from its settings, and connect its metrics. engines: number of engines that answer now"""
     line = Admission(
         lambda: settings.runs_at_once * engines(),
         settings.runs_per_visitor,
@@ -153,14 +149,14 @@ def page_line(settings: AppSettings, meter: Meter, engines: Callable[[], int]) -
 
 
 class Admission:
-    """A line of visitors, served turn by turn over visitors and not over their wishes. Safe to use from several threads.
+    """A queue that serves users in turn, however many requests each has. Thread-safe.
 
-    capacity: places of the engine now; it may change, see `look`. Called with the line locked
-    per_visitor: places that a visitor may hold while others wait. Beyond them he gets what nobody else
-        could take, but for one place, which stays free for who comes next
-    limits: places that each kind of work may hold, for kinds that have a limit of their own
-    most_waiting: visitors in the line
-    waited: told how many seconds each turn has waited
+    capacity: slots of the engine now; it may change, see `look`. Called while the queue is locked
+    per_visitor: slots that a user may occupy while others wait. Above that limit a user may use idle slots,
+        except one reserved for the next arrival
+    limits: slots per kind of work, for kinds that have their own limit
+    most_waiting: users in the queue
+    waited: called with the seconds that each request waited
     clock: seconds
     """
 
@@ -186,17 +182,17 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        """Wishes in the line."""
+        """Number of requests in the queue."""
         with self._lock:
             return sum(len(turns) for turns in self._line.values())
 
     @property
     def running(self) -> int:
-        """Places that are held."""
+        """Number of occupied slots."""
         return len(self._running)
 
     def turn(self, visitor: Hashable, *, kind: str = "run", cancel: Cancel | None = None) -> Turn:
-        """A wish to run, which joins the line when its block is entered."""
+        """Create a request that joins the queue when its `with` block is entered."""
         return Turn(self, visitor, kind, cancel or Cancel())
 
     def look(self) -> None:
@@ -205,12 +201,12 @@ class Admission:
             self._admit()
 
     def waits_beside(self, visitor: Hashable) -> bool:
-        """Whether anybody but this visitor is in the line."""
+        """Whether another user is in the queue."""
         with self._lock:
             return any(other != visitor for other in self._line)
 
     def waited_by(self, visitor: Hashable) -> float:
-        """Seconds that a visitor's newest turn has waited, of those that go on; 0 without one."""
+        """Seconds that a user's newest running request has waited; 0 without one."""
         with self._lock:
             waits = [
                 (turn.begun or turn.joined) - turn.joined
@@ -220,7 +216,7 @@ class Admission:
         return waits[-1] if waits else 0.0
 
     def join(self, turn: Turn) -> None:
-        """Take a place in the line, and in the engine where there is room. Raises Full."""
+        """Join the queue, and start if a slot is free. Raises Full."""
         with self._lock:
             turn.joined = self._clock()
             self._line.setdefault(turn.visitor, []).append(turn)
@@ -232,7 +228,7 @@ class Admission:
             raise Full
 
     def leave(self, turn: Turn) -> None:
-        """Out of the line or the engine; nothing the second time."""
+        """Leave the queue or free the slot; a second call has no effect."""
         with self._lock:
             if turn in self._running:
                 self._running.remove(turn)
@@ -248,7 +244,7 @@ class Admission:
             self._admit()
 
     def foresee(self, turn: Turn) -> Waiting | None:
-        """The place of a wish; None when it is not in the line."""
+        """Return the position of a request; None if it is not in the queue."""
         with self._lock:
             self._admit(changed=False)
             if turn not in self._line.get(turn.visitor, ()):
@@ -259,7 +255,7 @@ class Admission:
             return self._foreseen[turn]
 
     def _admit(self, *, changed: bool = True) -> None:
-        """Let in whoever can be. changed: whether places may have, so that those who wait look"""
+        """Admit every request that can start. changed: whether positions may have changed, so that waiting requests are woken"""
         held, capacity = self._held(), self._capacity()
         while turn := self._next(self._line, held, capacity):
             _take(self._line, turn)
@@ -280,7 +276,7 @@ class Admission:
         return held
 
     def _next(self, line: Mapping[Hashable, list[Turn]], held: _Held, capacity: int) -> Turn | None:
-        """Whose turn is next; None where nobody's can be. Those below their share come before the others."""
+        """Return the next request to admit; None if there is none. Users below their limit come first."""
         for beyond in (False, True):
             if held.total + beyond >= capacity:
                 return None
@@ -292,9 +288,9 @@ class Admission:
         return None
 
     def _order(self, now: float) -> dict[Turn, Waiting]:
-        """Everybody's place, by letting the line go on in thought: each run takes as long as recent ones did.
+        """Predict every position by simulating the queue: each run lasts as long as recent ones did.
 
-        A place is counted among all who wait, or among those of the same kind where its limit is the narrower one.
+        A position counts all waiting requests, or only those of the same kind if the limit of that kind is the narrower one.
         """
         capacity, held = self._capacity(), self._held()
         line = {visitor: list(turns) for visitor, turns in self._line.items()}
@@ -311,7 +307,7 @@ class Admission:
                 _put_last(line, ended.visitor)
                 at = None if at is None else max(at, end)
                 continue
-            turn = turn or next(iter(line.values()))[0]  # nobody can run now
+            turn = turn or next(iter(line.values()))[0]  # no request can start now
             _take(line, turn)
             seconds[turn] = at
             held.add(turn)
@@ -319,7 +315,7 @@ class Admission:
         return self._placed(seconds, capacity)
 
     def _placed(self, seconds: Mapping[Turn, float | None], capacity: int) -> dict[Turn, Waiting]:
-        """The places of wishes that stand in the order of their turns."""
+        """Return the positions of requests that are sorted by their predicted start."""
         lines = {
             turn: turn.kind if self._limits.get(turn.kind, capacity) < capacity else None
             for turn in seconds
@@ -341,14 +337,14 @@ class Admission:
         return sum(recent) / len(recent) if recent else 1.0
 
     def _left(self, turn: Turn, now: float) -> float:
-        """Seconds that a run is expected to go on: what recent ones had left when they were as old."""
+        """Expected remaining seconds of a run: mean of the remaining seconds that recent runs had at the same age."""
         age = now - (turn.begun or 0.0)
         left = [one - age for one in self._durations.get(turn.kind, ()) if one > age]
         return sum(left) / len(left) if left else max(0.0, self._usual(turn.kind) - age)
 
 
 def _take(line: dict[Hashable, list[Turn]], turn: Turn) -> None:
-    """Out of the line because its turn has come."""
+    """Remove an admitted request from the queue."""
     turns = line[turn.visitor]
     turns.remove(turn)
     if turns:
@@ -358,6 +354,6 @@ def _take(line: dict[Hashable, list[Turn]], turn: Turn) -> None:
 
 
 def _put_last(line: dict[Hashable, list[Turn]], visitor: Hashable) -> None:
-    """Who has had a turn waits behind all who wait now, however early he asked for the next."""
+    """Move a user who has been served behind all others."""
     if visitor in line:
         line[visitor] = line.pop(visitor)

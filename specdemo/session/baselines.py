@@ -1,4 +1,4 @@
-"""Recent plain runs, one of which stands in for the plain run beside a drafted one while others wait."""
+"""Recent plain runs. While other users wait, one of them replaces the plain run that a drafted run is compared with."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from specdemo.config.settings import RunSettings
 from specdemo.trace.events import Event, FinishReason, ModelInfo, RunFinished, RunStarted, StandIn
 from specdemo.trace.metrics import measure
 
-MOST_RUNS = 64  # that are remembered, the newest
-FEWEST_TOKENS = 16  # of a run whose rate says something
+MOST_RUNS = 64  # newest runs that are stored
+FEWEST_TOKENS = 16  # minimum length of a run whose rate is meaningful
 RECENT_SECONDS = 900.0
 ALIKE = 2.0  # lengths and companies differ by this factor at most
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What plain runs must have in common for one to stand in for another. together: runs that share passes"""
+    """Properties that must match when one plain run replaces another. together: number of concurrent runs"""
 
     target: ModelInfo
     greedy: bool
@@ -28,7 +28,7 @@ class _Kind:
     together: int
 
     def like(self, other: _Kind) -> bool:
-        """Whether one may stand in for the other."""
+        """Whether one run may replace the other."""
         same = self.target == other.target and self.greedy == other.greedy
         pairs = ((self.tokens, other.tokens), (self.together, other.together))
         return same and all(max(pair) <= ALIKE * min(pair) for pair in pairs)
@@ -63,7 +63,7 @@ class Baselines:
         settings: RunSettings,
         together: int,
     ) -> Generator[Event, None, str]:
-        """The same lane; a plain run that ends by itself is remembered."""
+        """Yield the events of a run, and store it if it completes."""
         events: list[Event] = []
         with closing(lane):
             while True:

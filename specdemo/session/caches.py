@@ -1,4 +1,4 @@
-"""A visitor's caches on the loaded pair, and lanes that run on them: the one way to run a method on a text."""
+"""The caches of a session on the loaded pair, and runs on them: the only way to run a method on a text."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from specdemo.session.loaded import Loaded
 
 Lane = Generator[Event, None, str]
-"""A lane's events; returns the answer's text so far, whatever happened."""
+"""The events of a run; the generator returns the text generated so far, also after an error."""
 
 
 class Caches:
-    """The caches of one visitor on one loaded pair. Lanes run on them one after the other, in the compute thread.
+    """The caches of one session on one loaded pair. Runs use them one after the other, in the compute thread.
 
-    A lane stands where its text ends: give it a prompt and the first tokens of an answer to stand within the
-    answer. What the text shares with the lane before is not read again.
+    A run continues a text, which may include the first tokens of an answer. The prefix that the text shares
+    with the previous run is not read again.
 
-    broken: a lane broke, and what is cached may be half-written: open others
+    broken: a run failed and left the caches half-written; open new ones
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -49,7 +49,7 @@ class Caches:
 
     @property
     def memory_bytes(self) -> int:
-        """Of all caches that were opened."""
+        """Size of all opened caches."""
         from specdemo.engine.prefix import PrefixReader
 
         opened = [self._draft, self._copy, *self._trained.values()]
@@ -69,13 +69,13 @@ class Caches:
         drafter: Drafter | None = None,
         known: Mapping[str, Method] = METHODS,
     ) -> Lane:
-        """Run one lane after a text. What breaks it arrives as RunFailed.
+        """Run one variant after a text. An error arrives as RunFailed.
 
         token_ids: the text; header: its counts and times are filled in
-        memory: what the visitor's earlier runs left; it learns from this one
-        together: says how many runs, with this one, are likely to share its passes
+        memory: texts and counts of the session's earlier runs; this run is added
+        together: returns the expected number of concurrent runs, this one included
         limits: by default those of the settings, the model's context and its stop tokens
-        drafter: in place of the one that the settings name
+        drafter: replaces the one that the settings name
         known: the methods that settings can name
         """
         from specdemo.drafters.methods import make_drafter
@@ -99,7 +99,7 @@ class Caches:
         text = TokenText(pair.tokenizer, token_ids)
         target.rollback(_shared(self._cached_ids, token_ids))
         method = known[settings.method]
-        # The feature drafter stands for a draft model that is not there, see `drafters.arms`.
+        # The feature drafter replaces a missing draft model, see `drafters.arms`.
         instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
         target.record(wanted=method.states or instead)
         committed, events = list(token_ids), list[Event]()
@@ -123,11 +123,11 @@ class Caches:
                     yield text.fill(event)
         except UserError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, what is cached may be half-written
+        except Exception as error:  # noqa: BLE001 - any error may leave the caches half-written
             self.broken = True
             yield _failed(header.lane, error)
         finally:
-            # Whatever is cached is a prefix of what was committed, also after a break in the middle of a step.
+            # The cached ids are a prefix of the committed ones, also after an error in the middle of a step.
             self._cached_ids = committed[: target.length]
             if memory is not None:
                 memory.record(settings.method, measure(events))
@@ -141,7 +141,7 @@ class Caches:
         memory: Memory | None,
         together: Callable[[], int],
     ) -> DraftingContext:
-        """What the method may use; the quantised copy is opened only where it is needed."""
+        """Collect the inputs of a drafter. The quantised copy is opened only for a method that needs it."""
         from specdemo.drafters.base import DraftingContext
         from specdemo.engine.prefix import PrefixReader
 
@@ -159,19 +159,18 @@ class Caches:
             trained={kind: partial(self._open_trained, kind) for kind in pair.trained},
             features=self._target.features,
             store=shipped.store,
-            lookahead_weights=shipped.lookahead,
             together=together,
         )
 
     def _open_trained(self, kind: str) -> Any:
-        """The reader of a trained drafter, made when it is first wanted."""
+        """Open a trained drafter on first use."""
         if kind not in self._trained:
             self._trained[kind] = self.loaded.pair.open_trained(kind, self._target)
         return self._trained[kind]
 
 
 def _shared(cached: Sequence[int], wanted: Sequence[int]) -> int:
-    """Tokens of a cache that a text can reuse; its last token is always read anew."""
+    """Number of cached tokens that a text can reuse; its last token is always read again."""
     same = 0
     for one, other in zip(cached, wanted[:-1], strict=False):
         if one != other:
@@ -182,16 +181,12 @@ def _shared(cached: Sequence[int], wanted: Sequence[int]) -> int:
 
 def _failed(lane: str, error: Exception) -> RunFailed:
     out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
-    return RunFailed(
-        lane,
-        "There was not enough memory to go on." if out_of_memory else f"The run broke: {error}.",
-        "The text so far is kept, and other visitors are not affected.",
-        "Shorten the prompt, press Clear, or choose a smaller pair."
-        if out_of_memory
-        else "Run again.",
-    )
+    broke = UserError("run.no_memory") if out_of_memory else UserError("run.failed", error=error)
+    return RunFailed(lane, broke.message, broke.unaffected, broke.advice)
 
 
 def failure(event: RunFailed) -> UserError:
-    """What broke a lane, to be raised."""
-    return UserError(event.message, unharmed=event.unharmed, advice=event.advice)
+    """Return the error that ended a run, to be raised."""
+    return UserError(
+        "run.reported", message=event.message, unaffected=event.unharmed, advice=event.advice
+    )

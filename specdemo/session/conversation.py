@@ -1,4 +1,4 @@
-"""One visitor's messages: prompts that are answered one after the other, with what came before as their context."""
+"""A conversation: prompts that are answered one after the other, with the earlier messages as context."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from specdemo.session.admission import Admission
 from specdemo.session.baselines import Baselines
 from specdemo.session.caches import Caches
 from specdemo.session.keeper import Keeper
-from specdemo.session.machine import machine_name
+from specdemo.session.loaded import machine_name
 from specdemo.session.meter import Meter
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted, StandIn
 
-RETURNED = 16_000_000  # bytes of caches from which on it pays to give them back to the system
+RETURNED = 16_000_000  # bytes of freed caches above which memory is returned to the system
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Host(Protocol):
-    """What a conversation needs of the studio that opened it; see `Studio`."""
+    """Interface of the studio that a conversation uses; see `Studio`."""
 
     runner: Runner
     meter: Meter
@@ -62,29 +62,29 @@ class Host(Protocol):
 
 
 class Conversation:
-    """One visitor's messages, with the caches that their runs use. Closing it frees everything.
+    """The messages of one user, with the caches of their runs. Closing it frees everything.
 
-    visitor: whose it is; one visitor may have several
+    visitor: its user, who may have several conversations
     """
 
     def __init__(self, host: Host, visitor: str = "") -> None:
         self.visitor = visitor
         self._host = host
         self._messages: list[dict[str, str]] = []
-        self._start = object()  # of what is said: another one when it starts over
-        self._pair: weakref.ref[Loaded] | None = None  # what caches and memory are of
+        self._start = object()  # identity of the conversation: a new object after each reset
+        self._pair: weakref.ref[Loaded] | None = None  # pair of the caches and the memory
         self._caches: Caches | None = None
         self._memory: Memory | None = None
         self._running = 0
 
     @property
     def host(self) -> Host:
-        """The studio that opened it."""
+        """Studio that opened the conversation."""
         return self._host
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """What was said: `role` and `content` each. Setting it goes on from there."""
+        """The messages, each with `role` and `content`. Setting them continues from there."""
         return self._messages
 
     @messages.setter
@@ -93,7 +93,7 @@ class Conversation:
 
     @property
     def caches(self) -> Caches:
-        """The caches on the loaded pair: new ones when it was switched, a lane broke or they were given back.
+        """The caches on the loaded pair; new ones after a switch, a failed run or a release.
 
         Raises UserError without a pair.
         """
@@ -106,16 +106,16 @@ class Conversation:
 
     @property
     def memory(self) -> Memory:
-        """What this visitor's runs on the loaded pair leave for the next, made when first asked for."""
+        """Texts and counts of this session's runs on the loaded pair, created on first use."""
         from specdemo.drafters.memory.visit import Memory
 
-        assert self.caches  # those of another pair take their memory with them
+        assert self.caches  # replacing the caches of another pair also drops their memory
         self._memory = self._memory or Memory()
         return self._memory
 
     @contextmanager
     def using(self) -> Iterator[Caches]:
-        """The caches for a while in which nobody takes them back. Raises UserError without a pair."""
+        """Lock the caches against release inside the block. Raises UserError without a pair."""
         self._running += 1
         self._host.keeper.begin(self)
         try:
@@ -128,13 +128,13 @@ class Conversation:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of what stays between two runs: the caches, and what they taught the drafters."""
+        """Bytes that remain between two runs: the caches and the drafters' memory."""
         return sum(one.memory_bytes for one in (self._caches, self._memory) if one)
 
     def give_back(self) -> bool:
-        """Free the caches and what was learned, unless a run goes on. The messages stay: the next run reads them anew.
+        """Free the caches and the drafters' memory unless a run is active. The messages stay; the next run reads them again.
 
-        returns: whether they are free
+        returns: whether they were freed
         """
         if self._running:
             return False
@@ -151,22 +151,22 @@ class Conversation:
         return self._pair is not None and self._pair() is not loaded
 
     def forget(self) -> None:
-        """Drop what earlier runs have taught the drafters of this visitor."""
+        """Clear the drafters' memory of earlier runs."""
         self._memory = None
 
     def reset(self) -> None:
-        """Start over; the caches stay, for what the next prompt shares with them. A run that goes on adds nothing to it."""
+        """Start a new conversation. The caches stay, because the next prompt may share a prefix. An active run adds no message to it."""
         self._messages = []
         self._start = object()
 
     def close(self) -> None:
-        """Free the caches and what was learned."""
+        """Free the caches and the drafters' memory."""
         self._messages = []
         self._free()
         self._host.keeper.forget(self)
 
     def release(self, loaded: Loaded) -> None:
-        """Free caches of any other pair, unless a run goes on with them: it frees them at its end."""
+        """Free the caches of another pair; an active run frees them when it ends."""
         if self._is_of_another(loaded) and not self._running:
             self._caches = self._memory = None
 
@@ -180,12 +180,12 @@ class Conversation:
         every: float = 0.0,
         others_wait: bool = False,
     ) -> Iterator[Event]:
-        """Answer a prompt: the plain lane first when a baseline is wanted, then the speculative one.
+        """Answer a prompt: first by plain decoding if a baseline is requested, then with drafts.
 
-        While others wait, a recent plain run may stand in for the plain lane; the header of the other one says so.
-        every: seconds between two looks at what has come, for viewers that need not see each event at once
-        others_wait: in a line elsewhere; the line of this engine is asked in any case
-        Raises UserError before the first event for what the user can mend; what breaks later arrives as RunFailed.
+        While others wait, a recent plain run may replace the baseline; the header of the drafted run reports it.
+        every: polling interval in seconds for consumers that may receive events in batches
+        others_wait: whether users wait in a queue elsewhere; the queue of this engine is always checked
+        Raises UserError before the first event if the user can correct the cause; later errors arrive as RunFailed.
         """
         cancel = cancel or threading.Event()
         settings = settings.checked()
@@ -196,7 +196,7 @@ class Conversation:
     def perform(
         self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None
     ) -> Iterator[Plain]:
-        """Work on these caches: see `door`. Raises UserError."""
+        """Run a function of `session.work` on these caches. Raises UserError."""
         return work(self, cancel or threading.Event(), **arguments)
 
     def _run(
@@ -208,13 +208,14 @@ class Conversation:
         *,
         others_wait: bool,
     ) -> Iterator[Event]:
-        """The events of all lanes of a prompt, on the pair that is loaded when it begins."""
+        """Yield the events of all variants of a prompt, on the pair that is loaded at its start."""
         from specdemo.session.text import encode_conversation
 
         start = self._start
         with self.using() as caches:
             pair = caches.loaded.pair
             settings = settings.drawn(pair.recommended.sampling)
+            settings = self._honoured(settings)
             messages = [*self._messages, {"role": "user", "content": prompt}]
             if system.strip():
                 messages = [{"role": "system", "content": system}, *messages]
@@ -255,10 +256,15 @@ class Conversation:
                 {"role": "assistant", "content": answer},
             ]
 
+    def _honoured(self, settings: RunSettings) -> RunSettings:
+        """Return the settings with a policy that the method implements, so that the trace names the one in use."""
+        method = self._host.known.get(settings.method)
+        return method.honoured(settings) if method else settings
+
     def _stand_in(
         self, pair: LoadedPair, plain: RunSettings, prompt_ids: list[int]
     ) -> StandIn | None:
-        """What a drafted run is compared with in place of a plain one of its own, while others wait."""
+        """Return the earlier plain run that replaces the baseline; None if there is none or the settings exclude it."""
         if not plain.stand_in:
             return None
         together = self._host.together
@@ -267,7 +273,7 @@ class Conversation:
     def _header(
         self, pair: LoadedPair, lane: str, settings: RunSettings, prompt: str, asked: RunSettings
     ) -> RunStarted:
-        """A lane's header. settings: the lane's; asked: the run's"""
+        """Create the header of a variant. settings: of the variant; asked: of the whole run"""
         header = RunStarted(
             lane=lane,
             method=settings.method,

@@ -1,8 +1,7 @@
-"""What the page and the scenarios use of an engine, wherever it runs. Only plain values need to cross this door.
+"""The interface between the page and an engine in this process or another. Only plain values cross it.
 
-`Studio` is the door to an engine in this process. Another one may talk to engines in other processes: settings go
-there as mappings, events come back as the lines of the trace's codec, and work that needs the models themselves is a
-function that is named there.
+`Studio` implements it in this process, `RemoteStudio` for engines in other processes: settings travel as mappings,
+events as lines of the trace's codec, and work that needs the models as the name of a function.
 """
 
 from __future__ import annotations
@@ -10,44 +9,77 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
+from specdemo.drafters.methods import METHODS, NEEDED, TRAINED
 from specdemo.files.progress import Progress
 from specdemo.session.admission import Admission
-from specdemo.session.menu import MethodInfo, PairInfo
 from specdemo.session.meter import Meter
 from specdemo.trace.events import Event, ModelInfo
 
 if TYPE_CHECKING:
-    from specdemo.models.offers import Offer
-    from specdemo.models.outlook import Outlook
+    from specdemo.models.offers import Offer as Offer  # re-exported for the page
+    from specdemo.models.outlook import Outlook as Outlook
 
 Plain: TypeAlias = dict[str, Any]
-"""What JSON holds: texts, numbers, truth values, None, and lists and mappings of them."""
+"""A JSON object."""
 
 
 Work: TypeAlias = "Callable[..., Iterator[Plain]]"
-"""A function `(conversation, cancel, **arguments)` of a module of `scenarios`, which works where the models are.
+"""A function `(conversation, cancel, **arguments)` of `session.work` that runs where the models are.
 
-Its arguments and what it yields are plain; elsewhere it is known by its name.
+Its arguments and results are JSON values; other processes call it by name.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class MethodInfo:
+    """One entry of the method menu.
+
+    needs: their descriptions; why_not: a sentence if it is not available
+    memory_mb: memory in addition to the target
+    no_exact: a sentence if it has no exact mode with the loaded pair, else empty
+    """
+
+    name: str
+    title: str
+    summary: str
+    options: tuple[str, ...]
+    available: bool
+    why_not: str = ""
+    needs: tuple[str, ...] = ()
+    lossy: bool = False
+    memory_mb: float = 0.0
+    no_exact: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PairInfo:
+    """One entry of the menu of pairs: names and titles of both models, their licence and their purpose.
+
+    draft: "auto" without a draft model; draft_title: "" without a trained drafter
+    """
+
+    target: str
+    draft: str
+    title: str
+    draft_title: str = ""
+    licence: str = ""
+    suits: str = ""
+
+
 class Changed(UserError):
-    """Another model answers now than the one that was asked."""
+    """The loaded model changed after the request."""
 
     def __init__(self, target: ModelInfo) -> None:
-        super().__init__(
-            f"Another visitor has loaded a model: it is now {target.name} in {target.precision}.",
-            unharmed="No run goes on with it unasked.",
-            advice="Press the button once more to ask this model.",
-        )
+        super().__init__("run.model_changed", model=target.name, precision=target.precision)
 
 
 class Chat(Protocol):
-    """One visitor's conversation; see `Conversation`."""
+    """One user's conversation; see `Conversation`."""
 
     def run(
         self,
@@ -69,14 +101,14 @@ class Chat(Protocol):
         """Start over."""
 
     def forget(self) -> None:
-        """Drop what earlier runs have taught the drafters of this visitor."""
+        """Clear the drafters' memory of earlier runs."""
 
     def close(self) -> None:
-        """The visitor has gone."""
+        """Free everything after the user left."""
 
 
 class Door(Protocol):
-    """What is loaded, what it can do, and conversations with it; see `Studio`."""
+    """The loaded pair, its capabilities and conversations with it; see `Studio`."""
 
     meter: Meter
     admission: Admission
@@ -93,7 +125,7 @@ class Door(Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether each request may get an engine of its own: what belongs together is then asked for in one."""
+        """Whether requests may go to different engines, so that related work must be one request."""
 
     @property
     def target(self) -> ModelInfo:
@@ -101,7 +133,7 @@ class Door(Protocol):
 
     @property
     def chosen(self) -> str:
-        """Why `auto` chose the loaded target, see `Loaded.chosen`; "" for a target that was named."""
+        """Reason why `auto` chose the loaded target, see `Loaded.chosen`; "" for a named target."""
 
     @property
     def recommended(self) -> Recommended:
@@ -124,16 +156,16 @@ class Door(Protocol):
     def pairs(self) -> list[PairInfo]: ...
 
     def outlooks(self, precision: str) -> Mapping[str, Outlook]:
-        """What loading each of the pairs would mean now, by its target; empty where none can be loaded."""
+        """Return the outlook of loading each pair now, by target; empty if none can be loaded."""
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        """Bytes that loading these models would download; None where only the hub knows."""
+        """Return the bytes that loading these models would download; None if only the hub can tell."""
 
     def drafters(self, target: str) -> list[Offer]:
-        """Published drafters that the catalogue knows for a target. Nothing is asked of the network."""
+        """Return the catalogue's published drafters for a target, without network access."""
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
-        """A published drafter by its hub id or folder. ask: the hub, where it is not here. Raises UserError."""
+        """Return a published drafter by its hub id or folder. ask: query the hub if it is not on this disk. Raises UserError."""
 
     def card(self, method: str) -> Mapping[str, Any] | None: ...
 
@@ -145,7 +177,7 @@ class Door(Protocol):
     def open(self, visitor: str = "") -> Chat: ...
 
     def leave(self, visitor: str) -> None:
-        """A visitor has gone, or seems to have: their caches are given back."""
+        """Free the caches of a user who left."""
 
 
 def perform(
@@ -154,3 +186,29 @@ def perform(
     """Work in a conversation of its own."""
     with closing(door.open()) as chat:
         yield from chat.perform(work, arguments, cancel)
+
+
+def method_labels() -> dict[str, str]:
+    """Return the name of each method inside a sentence."""
+    return {name: method.label for name, method in METHODS.items()}
+
+
+def method_titles() -> dict[str, str]:
+    """Return the name of each method in menus."""
+    return {name: method.title for name, method in METHODS.items()}
+
+
+def method_summaries() -> dict[str, str]:
+    """Return a sentence about each method."""
+    return {name: method.summary for name, method in METHODS.items()}
+
+
+def method_needs() -> dict[str, str]:
+    """Return the descriptions of the methods' requirements, by name."""
+    return dict(NEEDED)
+
+
+def drafter_kinds() -> dict[str, str]:
+    """Return a sentence about each kind of trained drafter."""
+    abouts = {kind: trained.about for kind, trained in TRAINED.items()}
+    return {kind: f"{about[0].upper()}{about[1:]}." for kind, about in abouts.items()}

@@ -1,4 +1,4 @@
-"""What visitors leave between two runs, bounded in memory and in time: who was away longest gives back first."""
+"""Limits the memory that sessions occupy between two runs; the longest idle session is freed first."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Protocol
 
 
 class Holder(Protocol):
-    """Who holds something between two runs; see `Conversation`. Hashed by identity."""
+    """Owner of memory between two runs; see `Conversation`. Hashed by identity."""
 
     visitor: str
 
     @property
     def held_bytes(self) -> int:
-        """What is held now."""
+        """Bytes occupied now."""
 
     def give_back(self) -> bool:
-        """Free it. returns: whether that could be; never while a run goes on"""
+        """Free the memory. returns: whether it was freed; never while a run is active"""
 
 
 class Keeper:
-    """Remembers who ran when, and takes back what is too much or idle. Safe to use from several threads.
+    """Records the last run of each owner, and frees idle or excess memory. Thread-safe.
 
-    most_bytes: of everybody together
-    idle_seconds: after so long without a run a visitor gives back
+    most_bytes: limit for all owners
+    idle_seconds: time without a run after which an owner is freed
     clock: seconds
     """
 
@@ -41,19 +41,19 @@ class Keeper:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that all visitors hold."""
+        """Bytes that all owners occupy."""
         with self._lock:
             return sum(holder.held_bytes for holder in list(self._used))
 
     def begin(self, holder: Holder) -> None:
-        """A run of this holder begins."""
+        """Record the start of a run."""
         with self._lock:
             self._left.discard(holder)
-            self._used.pop(holder, None)  # behind all others
+            self._used.pop(holder, None)  # move to the end
             self._used[holder] = self._clock()
 
     def keep(self, holder: Holder) -> None:
-        """A run of this holder has ended."""
+        """Record the end of a run."""
         with self._lock:
             left = holder in self._left
             self.begin(holder)
@@ -62,13 +62,13 @@ class Keeper:
         self.look()
 
     def forget(self, holder: Holder) -> None:
-        """It holds nothing any more."""
+        """Remove an owner that is already freed."""
         with self._lock:
             self._used.pop(holder, None)
             self._watch()
 
     def leave(self, visitor: str) -> None:
-        """A visitor has gone, or seems to have: what he holds is taken back at once, or when his run ends."""
+        """Free the memory of a user who left, immediately or at the end of the active run."""
         with self._lock:
             for holder in list(self._used):
                 if holder.visitor == visitor and not self._take(holder):
@@ -76,7 +76,7 @@ class Keeper:
             self._watch()
 
     def look(self) -> None:
-        """Take back what is idle or too much."""
+        """Free idle owners, then the oldest ones until the limit is met."""
         with self._lock:
             longest = self._clock() - self._idle_seconds
             for holder, used in list(self._used.items()):
@@ -96,7 +96,7 @@ class Keeper:
         return given
 
     def _watch(self) -> None:
-        """Look again when the next visitor has been idle for too long, also when nobody runs anything until then."""
+        """Schedule the next check for the time when the next owner becomes idle."""
         if self._timer and not self._used:
             self._timer.cancel()
             self._timer = None

@@ -1,13 +1,18 @@
-"""What is loaded: the pair, what ships for it and the settings that chose it, as one value that is replaced as a whole."""
+"""The loaded pair with its shipped data and settings, as one value that is replaced as a whole."""
 
 from __future__ import annotations
 
+import platform
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
+from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.files.progress import ProgressCallback
-from specdemo.session.machine import set_threads
+from specdemo.files.progress import Progress, ProgressCallback
 
 LARGEST, USUAL = "largest", "usual"
 
@@ -18,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Loaded:
-    """A pair that runs can use.
+    """A pair that is ready for runs.
 
-    settings: what it was loaded for; shipped: its datastore and policy weights
-    chosen: where the program chose the target: LARGEST, or USUAL where nothing larger can be used; else ""
+    settings: those that it was loaded with; shipped: its datastore and policy weights
+    chosen: LARGEST or USUAL if the program chose the target, else ""
     """
 
     settings: AppSettings
@@ -31,7 +36,7 @@ class Loaded:
 
 
 def fetch(settings: AppSettings, report: ProgressCallback) -> None:
-    """Bring the files of a pair to this machine; computes nothing. Raises UserError."""
+    """Download the files of a pair without loading them. Raises UserError."""
     from specdemo.models.pair import fetch_pair
 
     fetch_pair(settings, report)
@@ -54,7 +59,7 @@ def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
 
 
 def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
-    """What `place` gave, after its first passes; to be called in the compute thread. Raises UserError."""
+    """Run the first passes on the result of `place`; called in the compute thread. Raises UserError."""
     from specdemo.models.pair import warm_pair
 
     pair = warm_pair(placed.pair, placed.settings, report)
@@ -70,10 +75,85 @@ def _with_shipped(settings: AppSettings, pair: LoadedPair) -> Loaded:
 
 
 def named(settings: AppSettings) -> tuple[AppSettings, str]:
-    """The settings with the target by name where it is "auto", and `Loaded.chosen`."""
+    """Resolve the target "auto". returns: the settings, and `Loaded.chosen`"""
     if settings.target != "auto":
         return settings, ""
     from specdemo.models.outlook import choose
 
     pair, larger = choose(settings)
     return replace(settings, target=pair.name), LARGEST if larger else USUAL
+
+
+def set_threads(threads: int) -> None:
+    """Let torch use this many cores; 0 leaves its choice, one thread a core."""
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+
+
+@cache
+def machine_name() -> str:
+    """Return the name of the processor or graphics card, with the number of threads at the first call."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    info = Path("/proc/cpuinfo")
+    names = []
+    if info.exists():
+        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name}, {torch.get_num_threads()} threads"
+
+
+class Starting:
+    """Loads in the background. A subclass implements `bring` and `ready`.
+
+    error: why loading failed, or why there is nothing to load
+    """
+
+    thread_name: ClassVar[str]
+    failed: ClassVar[str]  # start of the message for an unexpected error
+    advice: ClassVar[str] = ""
+
+    def __init__(self, error: UserError | None = None) -> None:
+        self.error = error
+        self._progress = Progress("start", None, "")
+        self._lock = threading.Lock()
+        self._started = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether runs are possible."""
+        raise NotImplementedError
+
+    def bring(self, report: ProgressCallback) -> None:
+        """Load, and wait for it. Raises any error."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start loading in a separate thread; a second call has no effect."""
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+        threading.Thread(target=self.load, name=self.thread_name, daemon=True).start()
+
+    def load(self, report: Callable[[Progress], None] | None = None) -> None:
+        """Load and wait. A failure is stored in `error`, and `start` has no effect afterwards."""
+        self._started = True
+        try:
+            self.bring(report or self._report)
+        except UserError as error:
+            self.error = error
+        except Exception as error:  # noqa: BLE001 - the thread must not die without a word
+            self.error = UserError(self.failed, error=error)
+
+    def progress(self) -> Progress | None:
+        """Return the progress; None if runs are possible or loading has failed."""
+        return None if self.ready or self.error else self._progress
+
+    def _report(self, progress: Progress) -> None:
+        self._progress = progress

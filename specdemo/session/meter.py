@@ -34,9 +34,9 @@ PER_TOKEN = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds
 
 
 class Meter:
-    """The figures of a process: how many runs, how long they took, how much of their drafts was kept.
+    """Metrics of a process: number of runs, durations, accepted drafts.
 
-    Holds numbers and the models' names, nothing of a visitor. Safe to use from several threads.
+    Contains numbers and model names, no user data. Thread-safe.
 
     waiting: runs that wait for their turn now; replicas: engines that answer now
     """
@@ -58,17 +58,17 @@ class Meter:
 
     @property
     def content_type(self) -> str:
-        """Of the text."""
+        """MIME type of the text."""
         from prometheus_client import CONTENT_TYPE_LATEST
 
         return CONTENT_TYPE_LATEST
 
     def _made(self) -> _Figures:
-        with self._lock:  # two of one name would be one too many
+        with self._lock:  # a name can be registered once
             return self._figures
 
     def watch(self, events: Iterator[Event], waited: float = 0.0) -> Iterator[Event]:
-        """The same events. Time counts from the first look at them, and `waited` seconds in a line before it."""
+        """Yield the same events. Time starts `waited` seconds before the first event is requested."""
         run = self.begin(waited)
         try:
             for event in events:
@@ -82,13 +82,13 @@ class Meter:
             _close(events)
 
     def begin(self, waited: float = 0.0) -> MeteredRun:
-        """A run whose events come among those of others. waited: seconds since it was wished for"""
+        """Count a run whose events arrive mixed with those of others. waited: seconds since the request"""
         figures = self._made()
         figures.running.inc()
         return MeteredRun(figures, time.perf_counter() - waited)
 
     def waited(self, seconds: float) -> None:
-        """A run's turn has come after so many seconds in the line."""
+        """Count the seconds that an admitted request waited."""
         self._made().queue_time.observe(seconds)
 
 
@@ -101,7 +101,7 @@ def _close(events: Iterator[Event]) -> None:
 
 
 class _Figures:
-    """The registry and what stands in it; `specdemo:` and the name that vLLM has for it."""
+    """The registry with its metrics, named `specdemo:` and vLLM's name."""
 
     def __init__(self, meter: Meter) -> None:
         from prometheus_client import (
@@ -215,7 +215,7 @@ class MeteredRun:
                 figures.positions.labels(model, str(position)).inc()
 
     def end(self) -> None:
-        """The run is over; one that never began was refused, and is no run."""
+        """Count the end of the run; a run without a header was refused and is not counted."""
         self._figures.running.dec()
         if self._model:
             self._figures.latency.observe(time.perf_counter() - self._asked)

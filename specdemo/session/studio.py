@@ -1,4 +1,4 @@
-"""The one door to the engine: loads a pair, opens conversations. Knows nothing of any view."""
+"""The local engine client: loads a pair and opens conversations, independent of any view."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ from specdemo.models.memory import return_freed
 from specdemo.session.admission import page_line
 from specdemo.session.baselines import Baselines
 from specdemo.session.conversation import Conversation
+from specdemo.session.door import MethodInfo, PairInfo
 from specdemo.session.keeper import Keeper
-from specdemo.session.loaded import Loaded, fetch, load, named
-from specdemo.session.machine import machine_name
-from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.loaded import Loaded, Starting, fetch, load, machine_name, named
 from specdemo.session.meter import Meter
-from specdemo.session.starting import Starting
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from specdemo.models.pair import LoadedPair
     from specdemo.trace.events import ModelInfo
 
-LIBRARIES = ("torch", "transformers")  # what live runs cannot do without
+LIBRARIES = ("torch", "transformers")  # required for live runs
 
 
 class ReplayOnly(UserError):
@@ -44,18 +42,17 @@ class ReplayOnly(UserError):
 
 
 class _GivenUp(BaseException):
-    """Nobody waits for this pair any more. As when the process ends, half a packed copy stays for the next time."""
+    """Loading was cancelled."""
 
 
 class Studio(Starting):
-    """One per process: the loaded pair and the one device. Safe to use from several threads.
+    """The loaded pair and its device, one per process. Thread-safe.
 
-    Runs that go on at the same time share the target's passes; each step of the trace says how many did.
+    Concurrent runs share the target's passes; each step of a trace reports how many did.
     """
 
     thread_name = "specdemo-load"
-    failed = "The model could not be loaded"
-    advice = "Run python -m specdemo doctor."
+    failed = "engine.load_failed"
 
     def __init__(self, settings: AppSettings) -> None:
         self._settings = settings
@@ -78,16 +75,14 @@ class Studio(Starting):
 
     @property
     def settings(self) -> AppSettings:
-        """What the loaded pair was loaded for; before that, what this studio was opened with."""
+        """Settings of the loaded pair, or those that the studio was opened with."""
         return self._loaded.settings if self._loaded else self._settings
 
     @property
     def loaded(self) -> Loaded:
-        """The pair with what ships for it; raises UserError while there is none."""
+        """The loaded pair with its shipped data. Raises UserError if there is none."""
         if self._loaded is None:
-            raise self.error or UserError(
-                "The model is still loading.", advice="Wait until it is ready, then run again."
-            )
+            raise self.error or UserError("engine.loading")
         return self._loaded
 
     @property
@@ -97,7 +92,7 @@ class Studio(Starting):
 
     @property
     def target(self) -> ModelInfo:
-        """What runs as the target, another value after each load; raises UserError while there is none."""
+        """The loaded target, a new value after each load. Raises UserError if there is none."""
         return self.pair.target.info
 
     @property
@@ -139,17 +134,17 @@ class Studio(Starting):
 
     @property
     def together(self) -> int:
-        """Runs that share passes, with one that is about to begin in the compute thread."""
+        """Number of concurrent runs, including one that is about to start in the compute thread."""
         return max(1, self.runner.going_on)
 
     def switch(
         self, target: str, draft: str, precision: str, drafter: str | None = None
     ) -> Iterator[Progress]:
-        """Load another pair for everybody. Raises UserError, and then the old one stays.
+        """Load another pair for all users. If it raises UserError, the old pair stays.
 
-        drafter: a published one; None for that of the settings, as long as the target stays
-        Runs that go on stand still while it is loaded, and end with the old pair. Closing this iterator gives
-        the loading up at its next report.
+        drafter: a published one; None for that of the settings if the target stays
+        Active runs pause during loading and finish with the old pair. Closing this iterator cancels loading at
+        its next report.
         """
         if self.replay_only:
             raise self.replay_only
@@ -203,7 +198,7 @@ class Studio(Starting):
         self.runner.call(work)
 
     def use(self, loaded: Loaded) -> None:
-        """Make this the loaded pair. Runs that go on keep the old one, and its memory is free after the last of them."""
+        """Replace the loaded pair. Active runs use the old pair, whose memory is freed after the last of them."""
         with self._lock:
             self._loaded, self.error = loaded, None
             conversations = list(self._conversations)
@@ -213,7 +208,7 @@ class Studio(Starting):
         return_freed()
 
     def add(self, method: Method) -> None:
-        """Let runs name one more method, or another one under a name that there is."""
+        """Register a method, replacing one of the same name."""
         self.known = {**self.known, method.name: method}
 
     def methods(self) -> list[MethodInfo]:
@@ -246,7 +241,7 @@ class Studio(Starting):
         return found if isinstance(found, dict) else None
 
     def card(self, method: str) -> Mapping[str, Any] | None:
-        """How the weights were trained that a method drafts with; None for a method without such weights."""
+        """Return the training card of a method's weights; None for a method without trained weights."""
         if self._loaded is None or method not in self.known:
             return None
         cards = (self.pair.card(one) for one in self.known[method].uses)
@@ -273,7 +268,7 @@ class Studio(Starting):
         if need != "store":
             return self.pair.missing(need, NEEDED[need])
         if self.shipped.store is None:
-            return "There is no datastore for this target; python -m specdemo datastore builds one."
+            return "There is no datastore for this target; python -m specdemo train datastore builds one."
         return ""
 
     def pairs(self) -> list[PairInfo]:
@@ -291,13 +286,13 @@ class Studio(Starting):
         ]
 
     def outlooks(self, precision: str) -> dict[str, Outlook]:
-        """What loading each of the catalogue's pairs would mean on this machine now, by its target."""
+        """Return the outlook of loading each pair of the catalogue on this machine now, by target."""
         from specdemo.models.outlook import free_memory, on_gpu, outlook, way
 
         device, cache = self.settings.device, self.settings.cache_dir
         known: list[Measured] = []
         if installed("torch"):  # else nothing was measured
-            from specdemo.models.measured import card_name, known_costs
+            from specdemo.models.measurements import card_name, known_costs
 
             known = known_costs(cache, gpu=on_gpu(device), card=card_name(device))
         free = free_memory(device)
@@ -305,20 +300,20 @@ class Studio(Starting):
         return {pair.name: outlook(pair, how, cache, free, known) for pair in pairs()}
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        """Bytes that loading these models would download; None where only the hub knows."""
+        """Return the bytes that loading these models would download; None if only the hub can tell."""
         from specdemo.models.outlook import to_download
 
         settings = self.settings
         return to_download(target, draft, precision, settings.cache_dir, settings.trained)
 
     def drafters(self, target: str) -> list[Offer]:
-        """Published drafters that the catalogue knows for a target. Nothing is asked of the network."""
+        """Return the catalogue's published drafters for a target, without network access."""
         from specdemo.models.offers import offers
 
         return offers(target)
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
-        """A published drafter by its hub id or folder. ask: the hub, where it is not here. Raises UserError."""
+        """Return a published drafter by its hub id or folder. ask: query the hub if it is not on this disk. Raises UserError."""
         from specdemo.models.offers import offer
 
         return offer(name, ask=ask)
@@ -331,21 +326,15 @@ class Studio(Starting):
         return conversation
 
     def leave(self, visitor: str) -> None:
-        """A visitor has gone, or seems to have: their caches are given back. What goes on ends by itself."""
+        """Free the caches of a user who left. Active runs end by themselves."""
         self.keeper.leave(visitor)
 
 
 def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:
-    """Why nothing can be run live, if so: as was asked for, or for want of a library."""
-    works = "Recorded runs, the lab and the lessons work."
+    """Return the reason why live runs are impossible: the settings or a missing library; None if they are possible."""
     if settings.replay:
-        advice = "Start without --replay and SPECDEMO_REPLAY for live runs."
-        return ReplayOnly("Live runs are switched off here.", unharmed=works, advice=advice)
+        return ReplayOnly("engine.replay_only")
     missing = [name for name in LIBRARIES if not installed(name)]
     if not missing:
         return None
-    return ReplayOnly(
-        f"Live runs need {' and '.join(missing)}, which this installation does not have.",
-        unharmed=works,
-        advice="For live runs: pip install -r requirements.txt, then start again.",
-    )
+    return ReplayOnly("engine.no_library", names=" and ".join(missing))

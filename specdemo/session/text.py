@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.trace.events import LONE_SURROGATE, Choice, Drafted, Event, Node, Place, Verified
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 1_000_000
 FEWEST_BEFORE, MOST_BEFORE = 4, 16  # ids that are decoded with the next one
-TOKEN_CHARACTERS = 16  # of one token, at most on average: a text of more is not even encoded
+TOKEN_CHARACTERS = 16  # upper bound of the mean characters per token; longer texts are not encoded
 LEAST_ANSWER = 16  # tokens that must fit behind a prompt
 
 
@@ -25,42 +25,28 @@ def encode_conversation(
     context: int,
     most: int = 0,
 ) -> list[int]:
-    """Prompt ids of a conversation, in the model's chat template; control tokens typed by a user stay text.
+    """Encode a conversation in the model's chat template. Control tokens that a user typed stay text.
 
-    context: longest text of the target in tokens; most: tokens that whoever serves it allows, 0 for what fits
-    Raises UserError for a prompt that is empty, too long or no text.
+    context: longest text of the target in tokens; most: limit of the server in tokens, 0 for none
+    Raises UserError for a prompt that is empty, too long or not valid text.
     """
     if not messages[-1]["content"].strip():
-        raise UserError(
-            "The prompt is empty.",
-            unharmed="The conversation so far is kept.",
-            advice="Type something, or pick an example.",
-        )
-    room, reader = context - LEAST_ANSWER, "the target"
+        raise UserError("prompt.empty")
+    room, reader = context - LEAST_ANSWER, Phrase("prompt.target")
     if 0 < most < room:
-        room, reader = most, "this page"
+        room, reader = most, Phrase("prompt.page")
     if any(LONE_SURROGATE.search(message["content"]) for message in messages):
-        raise UserError(
-            "The prompt has half a character, which no tokenizer reads.",
-            unharmed="The conversation so far is kept.",
-            advice="Type it again, or remove what cannot be shown.",
-        )
+        raise UserError("prompt.half_character")
     length = sum(len(message["content"]) for message in messages)
     if length > min(MAX_CHARACTERS, TOKEN_CHARACTERS * room):
-        told = f"{room:,} tokens, about {4 * room:,} characters"
-        raise _too_long(f"{length:,} characters", reader, told)
+        limit = Phrase("prompt.about", tokens=f"{room:,}", characters=f"{4 * room:,}")
+        written = Phrase("prompt.characters", count=f"{length:,}")
+        raise UserError("prompt.too_long", length=written, reader=reader, room=limit)
     ids = _templated(tokenizer, messages)
     if len(ids) > room:
-        raise _too_long(f"{len(ids):,} tokens", reader, f"{room:,} tokens")
+        read, limit = (Phrase("prompt.tokens", count=f"{count:,}") for count in (len(ids), room))
+        raise UserError("prompt.too_long", length=read, reader=reader, room=limit)
     return ids
-
-
-def _too_long(length: str, reader: str, room: str) -> UserError:
-    return UserError(
-        f"The conversation with this prompt has {length}; {reader} reads at most {room} before its answer.",
-        unharmed="The conversation so far is kept.",
-        advice="Shorten the prompt, or press Clear to start over.",
-    )
 
 
 def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]]) -> list[int]:
@@ -88,7 +74,7 @@ def _broken(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
 
 
 class TokenText:
-    """Adds text to the events of one lane.
+    """Adds text to the events of one run.
 
     Committed tokens get the text that they add to what stands before them: a character of several
     tokens appears with its last one. Other tokens are shown as they would stand alone.

@@ -24,9 +24,7 @@ def read(path: str | Path) -> Replay:
         with Path(path).open("rb") as file:
             text = file.read(LARGEST_FILE + 1).decode("utf-8-sig", "replace")
     except OSError as error:
-        raise UserError(
-            f"The trace {path} cannot be read: {error.strerror or error}.", advice="Check the path."
-        ) from error
+        raise UserError("trace.unreadable", path=path, error=error.strerror or error) from error
     return parse(text, str(path))
 
 
@@ -36,11 +34,7 @@ def parse(text: str, name: str = "the trace") -> Replay:
     Nothing else is raised, whatever the text is. The sentence names the line, the field and what must stand there.
     """
     if len(text) > LARGEST_FILE or len(text.encode("utf-8", "replace")) > LARGEST_FILE:
-        raise UserError(
-            f"{name} is larger than {LARGEST_FILE >> 20} MB, the most that a trace may have.",
-            unharmed="Nothing was read.",
-            advice="Open a .jsonl file that specdemo saved.",
-        )
+        raise UserError("trace.too_large", name=name, most=LARGEST_FILE >> 20)
     events: list[Event] = []
     begun: set[str] = set()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -54,14 +48,10 @@ def parse(text: str, name: str = "the trace") -> Replay:
                 begun.add(event.lane)
         except TraceError as error:
             if not events:
-                raise UserError(
-                    f"{name} is not a trace of this program: line {number}: {error}.",
-                    unharmed="Nothing was changed.",
-                    advice="Open a .jsonl file that specdemo saved.",
-                ) from error
+                raise UserError("trace.foreign", name=name, number=number, error=error) from error
             problem = f"Line {number} of {name} cannot be read ({error}); the {len(events)} events before it are shown."
             return Replay(Trace(tuple(events)), problem)
         events.append(event)
     if not events:
-        raise UserError(f"{name} is empty.", advice="Open a .jsonl file that specdemo saved.")
+        raise UserError("trace.empty", name=name)
     return Replay(Trace(tuple(events)))

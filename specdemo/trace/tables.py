@@ -146,7 +146,7 @@ def plotly_path() -> Path:
     """Plotly's script in the installed package. Raises UserError without it."""
     package = find_spec("plotly")
     if package is None or not package.origin:
-        raise UserError("Plotly is not installed.", advice="pip install -r requirements.txt")
+        raise UserError("cli.no_plotly")
     return Path(package.origin).parent / "package_data" / "plotly.min.js"
 
 

@@ -1,21 +1,22 @@
-"""The target answers prompts, many together, and what its drafters read of it is kept while it does.
+"""The target answers prompts in batches of conversations, or reads answers that are given, and its hidden states are stored.
 
 A shard is a pair of files: the answers (see `data`), and `.npy` with the hidden states of their texts one after
 another, (positions, layers, H) bf16 bits as int16. Passes are the program's own, so the states are those that a
-drafter meets in a run.
+drafter reads in a run.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
@@ -24,103 +25,102 @@ from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.sampling import Shaper, draw_at
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.text import encode_conversation
-from specdemo.training.data import (
-    Answer,
-    Prompt,
-    Row,
-    answered_keys,
-    read_answers,
-    save_answers,
-    to_rows,
-)
-from specdemo.training.teacher import HiddenStates
+from specdemo.training.data import Answer, Prompt, answered_keys, save_answers, states_path
 
-ROWS = 48  # conversations that are answered together
-PROMPT_ROWS = 32  # rows of prompts that are read in a pass beside them
-SHARD = 64  # answers
-TOP = 8
+CONVERSATIONS = 48  # that share a pass
+PROMPT_ROWS = 32  # rows of prompts and given answers per pass while other answers are written
+READING_ROWS = 256  # the same per pass while none is written
+SHARD_ANSWERS = 64
+TOP_TOKENS = 8  # most likely tokens that are stored for each position
 SAMPLINGS = tuple(Sampling(temperature) for temperature in (0.0, 0.7, 0.0, 1.0))
 
 
 @dataclass(slots=True, eq=False)
-class Writing:
-    """A text that is being written.
+class AnswerText:
+    """A prompt and the answer to it so far.
 
-    most: tokens of the answer at most; 0 for an answer that was given with the prompt and is only read
-    answer_ids: so far; top: likeliest tokens and their probabilities before each of them
+    given: the answer was given with the prompt, and is read instead of written
+    top: most likely token ids before each token of the answer and their probabilities, (rows, 8) each per pass
     states: (rows, layers, H) int16 of each pass
     """
 
-    prompt: Prompt
-    prompt_ids: list[int]
-    sampling: Sampling
+    source: str
+    row_id: int
+    prompt_ids: Sequence[int]
     cache: RollbackCache
-    random: np.random.Generator
+    sampling: Sampling = SAMPLINGS[0]
+    random: np.random.Generator = field(default_factory=np.random.default_rng)
     answer_ids: list[int] = field(default_factory=list)
+    given: bool = False
     top: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     states: list[np.ndarray] = field(default_factory=list)
 
     @property
     def unread(self) -> list[int]:
-        """Tokens that the target has not read yet."""
-        return [*self.prompt_ids, *self.answer_ids][self.cache.length :]
+        """Tokens that the target has not read yet. Nothing follows a given answer, so its last token is not read."""
+        text = [*self.prompt_ids, *(self.answer_ids[:-1] if self.given else self.answer_ids)]
+        return text[self.cache.length :]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether tokens of the answer have been chosen, so that each pass reads one more."""
+        return bool(self.answer_ids) and not self.given
 
     def answer(self) -> Answer:
-        """What was written."""
-        top_ids, top_probs = (
-            np.stack([one.numpy() for one in part]) for part in zip(*self.top, strict=True)
-        )
+        """Return the answer with the distributions before its tokens."""
+        top_ids, top_probs = (torch.cat(parts).numpy() for parts in zip(*self.top, strict=True))
         return Answer(
-            self.prompt.source, self.prompt.row_id, self.sampling.temperature,
+            self.source, self.row_id, self.sampling.temperature,
             np.array(self.prompt_ids), np.array(self.answer_ids), top_ids, top_probs,
         )  # fmt: skip
 
 
-class Writer:
-    """Writes texts with a target's decoder; `layers` are the hidden states that are kept."""
+class AnswerWriter:
+    """Runs many texts through a target's decoder. layers: hidden states that are stored; most: tokens of an answer"""
 
     def __init__(
         self, decoder: Decoder, layers: Sequence[int], stop_ids: Iterable[int], most: int
     ) -> None:
         self.decoder, self.layers = decoder, tuple(layers)
         self.stop_ids, self.most = frozenset(stop_ids), most
-        self._pattern: Writing | None = (
-            None  # the first text; others that begin alike take that part over
-        )
+        # The first text. Texts with the same beginning copy that part of its cache.
+        self._pattern: AnswerText | None = None
 
     @torch.inference_mode()
-    def write(self, waiting: Iterator[Writing]) -> Iterator[Writing]:
-        """Texts as they end. waiting: texts to begin"""
-        active: list[Writing] = []
+    def write(self, waiting: Iterator[AnswerText]) -> Iterator[AnswerText]:
+        """Yield texts in the order in which they end."""
+        active: list[AnswerText] = []
         while True:
-            inputs = [(one, one.unread) for one in active if one.answer_ids]
-            room = PROMPT_ROWS
-            for one in self._reading(active, waiting):
+            inputs = [(one, one.unread) for one in active if one.is_written]
+            room = PROMPT_ROWS if inputs else READING_ROWS
+            for one in self._readers(active, waiting):
                 inputs.append((one, one.unread[:room]))
                 room -= len(inputs[-1][1])
                 if not room:
                     break
             if not inputs:
                 return
-            self._go_on(inputs)
-            for one in [one for one in active if self._ended(one)]:
+            self._advance(inputs)
+            for one in [one for one in active if self._is_complete(one)]:
                 active.remove(one)
                 yield one
 
-    def _reading(self, active: list[Writing], waiting: Iterator[Writing]) -> Iterator[Writing]:
-        """Texts whose prompt is not read yet: those that have begun, then new ones while there is room for them."""
-        yield from [one for one in active if not one.answer_ids]
-        while len(active) < ROWS and (one := next(waiting, None)):
-            active.append(self._begun(one))
+    def _readers(
+        self, active: list[AnswerText], waiting: Iterator[AnswerText]
+    ) -> Iterator[AnswerText]:
+        """Texts whose prompt or given answer is not read yet: started ones first, then new ones."""
+        yield from [one for one in active if not one.is_written]
+        while len(active) < CONVERSATIONS and (one := next(waiting, None)):
+            active.append(self._started(one))
             yield one
 
-    def _ended(self, one: Writing) -> bool:
-        return bool(one.answer_ids) and (
-            one.answer_ids[-1] in self.stop_ids or len(one.answer_ids) == self.most
-        )
+    def _is_complete(self, one: AnswerText) -> bool:
+        if not one.is_written:
+            return one.given and not one.unread
+        return one.answer_ids[-1] in self.stop_ids or len(one.answer_ids) == self.most
 
-    def _begun(self, one: Writing) -> Writing:
-        """Take over what another text has read of the same begin."""
+    def _started(self, one: AnswerText) -> AnswerText:
+        """Copy what the first text has read of the same beginning."""
         pattern = self._pattern
         if pattern is None or not pattern.cache.length:
             self._pattern = pattern or one
@@ -132,181 +132,149 @@ class Writer:
             for mine, theirs in zip(one.cache.layers, pattern.cache.layers, strict=True):
                 mine.update(theirs.keys[:, :, :count], theirs.values[:, :, :count])
             one.cache.gather(range(count))
-            one.states.append(np.concatenate(pattern.states)[:count])
+            if self.layers:
+                one.states.append(np.concatenate(pattern.states)[:count])
         return one
 
-    def _go_on(self, inputs: Sequence[tuple[Writing, list[int]]]) -> None:
-        """One pass; texts whose prompt is read get their next token."""
-        outputs = self.decoder.run([self._rows(one, rows) for one, rows in inputs])
-        ready: list[Writing] = []
-        logits: list[Tensor] = []
+    def _advance(self, inputs: Sequence[tuple[AnswerText, list[int]]]) -> None:
+        """Run one pass, and give written texts whose prompt is read their next token."""
+        outputs = self.decoder.run([self._input(one, rows) for one, rows in inputs])
+        counts, logits = [], []
         for (one, rows), output in zip(inputs, outputs, strict=True):
-            states = torch.stack([state.to(torch.bfloat16) for state in output.states], dim=1)
-            one.states.append(states.cpu().view(torch.int16).numpy())
+            if self.layers:
+                states = torch.stack([state.to(torch.bfloat16) for state in output.states], dim=1)
+                one.states.append(states.cpu().view(torch.int16).numpy())
             one.cache.gather(range(len(rows)))
-            if not one.unread:
-                ready.append(one)
-                logits.append(output.logits[-1:])
-        if ready:
-            self._choose(ready, torch.cat(logits).float().cpu())
+            counts.append(min(len(rows), max(0, one.cache.length - len(one.prompt_ids) + 1)))
+            logits.append(output.logits[len(output.logits) - counts[-1] :])
+        self._choose([one for one, _ in inputs], counts, torch.cat(logits).float().cpu())
 
-    def _rows(self, one: Writing, rows: Sequence[int]) -> ForwardInput:
-        start = one.cache.length
+    def _input(self, one: AnswerText, rows: Sequence[int]) -> ForwardInput:
+        start, end = one.cache.length, one.cache.length + len(rows)
         seen = None
         if start and len(rows) > 1:
-            seen = torch.ones(len(rows), start + len(rows), dtype=torch.bool).tril_(start)
-        return ForwardInput(rows, range(start, start + len(rows)), seen, one.cache, 1, self.layers)
+            seen = torch.ones(len(rows), end, dtype=torch.bool).tril_(start)
+        # The last row of the prompt and each row behind it precede a token of the answer.
+        answers = min(len(rows), max(1, end - len(one.prompt_ids) + 1))
+        return ForwardInput(rows, range(start, end), seen, one.cache, answers, self.layers)
 
-    def _choose(self, ready: Sequence[Writing], logits: Tensor) -> None:
-        """Give each text its next token. logits: (n, V) float32"""
-        likely = logits.topk(min(TOP, logits.shape[-1]))
-        top_probs = (likely.values - logits.logsumexp(-1, keepdim=True)).exp().half()
-        for row, one in enumerate(ready):
-            token = int(likely.indices[row, 0])
-            if not one.sampling.greedy:
-                text = [*one.prompt_ids, *one.answer_ids]
-                probs = Shaper(one.sampling).probs(logits[row : row + 1], text, [[]])[0]
-                token = draw_at(probs, float(one.random.random()))
-            one.answer_ids.append(token)
-            one.top.append((likely.indices[row], top_probs[row]))
+    def _choose(self, texts: Sequence[AnswerText], counts: list[int], logits: Tensor) -> None:
+        """Store the most likely tokens of each row, and choose the next token of written texts.
+
+        counts: rows of each text; logits: (rows, V) float32
+        """
+        likely = logits.topk(min(TOP_TOKENS, logits.shape[-1]))
+        probs = (likely.values - logits.logsumexp(-1, keepdim=True)).exp().half()
+        parts = zip(
+            texts, *(one.split(counts) for one in (likely.indices, probs, logits)), strict=True
+        )
+        for one, top_ids, top_probs, rows in parts:
+            if len(rows):
+                one.top.append((top_ids, top_probs))
+                if not one.given:
+                    one.answer_ids.append(self._next_token(one, int(top_ids[0, 0]), rows))
+
+    def _next_token(self, one: AnswerText, likeliest: int, logits: Tensor) -> int:
+        if one.sampling.greedy:
+            return likeliest
+        text = [*one.prompt_ids, *one.answer_ids]
+        probs = Shaper(one.sampling).probs(logits, text, [[]])[0]
+        return draw_at(probs, float(one.random.random()))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked, and how it is answered.
+def new_texts(
+    prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase, decoder: Decoder, most: int, seed: int,
+    samplings: Sequence[Sampling] = SAMPLINGS,
+) -> Iterator[AnswerText]:  # fmt: skip
+    """Start a text for each prompt that fits, in an order that the seed gives. most: tokens of an answer
 
-    samplings: prompts take turns in them; layers: hidden states to keep, as transformers counts them
-    most: tokens of an answer; most_positions: of hidden states, in all shards together
+    samplings: prompts use them in turn
     """
-
-    prompts: Sequence[Prompt]
-    layers: Sequence[int]
-    stop_ids: Iterable[int]
-    most: int
-    most_positions: int
-    seed: int
-    samplings: Sequence[Sampling] = SAMPLINGS
-
-    def texts(self, tokenizer: Any, config: Any, done: set[tuple[str, int]]) -> Iterator[Writing]:
-        """Texts to write, in an order that the seed gives. done: prompts (source, row) that were answered before"""
-        room = config.max_position_embeddings - self.most
-        order = np.random.default_rng(self.seed).permutation(len(self.prompts)).tolist()
-        for number, index in enumerate(order):
-            prompt = self.prompts[index]
-            if (prompt.source, prompt.row_id) in done:
-                continue
-            try:
-                messages = [{"role": "user", "content": prompt.text}]
-                ids = encode_conversation(tokenizer, messages, room)
-            except UserError:  # empty, or too long for the target
-                continue
-            sampling, random = self.samplings[number % len(self.samplings)], (self.seed, index)
-            cache = RollbackCache(config.num_hidden_layers)
-            yield Writing(prompt, ids, sampling, cache, np.random.default_rng(random))
+    room = decoder.config.max_position_embeddings - most
+    order = np.random.default_rng(seed).permutation(len(prompts)).tolist()
+    for number, index in enumerate(order):
+        prompt = prompts[index]
+        try:
+            messages = [{"role": "user", "content": prompt.text}]
+            ids = encode_conversation(tokenizer, messages, room)
+        except UserError:  # empty, or too long for the target
+            continue
+        yield AnswerText(
+            prompt.source, prompt.row_id, ids, RollbackCache(decoder.config.num_hidden_layers),
+            samplings[number % len(samplings)], np.random.default_rng((seed, index)),
+        )  # fmt: skip
 
 
-def answer_prompts(
-    decoder: Decoder, tokenizer: Any, asked: Asked, folder: Path, progress: ProgressCallback
+def given_texts(answers: Iterable[Answer], decoder: Decoder) -> Iterator[AnswerText]:
+    """Start a text for each given answer that fits into the target's context."""
+    for one in answers:
+        if len(one.prompt_ids) + len(one.answer_ids) - 1 <= decoder.config.max_position_embeddings:
+            yield AnswerText(
+                one.source, one.row_id, one.prompt_ids.tolist(), RollbackCache(decoder.config.num_hidden_layers),
+                Sampling(one.temperature), answer_ids=one.answer_ids.tolist(), given=True,
+            )  # fmt: skip
+
+
+def write_shards(
+    writer: AnswerWriter,
+    texts: Iterable[AnswerText],
+    count: int,
+    most_positions: int,
+    folder: Path,
+    progress: ProgressCallback,
 ) -> list[Path]:
-    """Write the target's answers in shards; prompts that have an answer there are not asked again.
+    """Write texts with their states in shards; texts that an earlier call has finished are skipped.
 
-    returns: paths of the answers' files, each with its states beside it
+    count: number of texts; most_positions: of hidden states, in all shards together
+    returns: paths of the answers' files, each with its states next to it
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = sorted(folder.glob("answers-*.npz"))
     done, positions = answered_keys(paths)
-    finished: list[Writing] = []
-    ended, tokens = len(done), 0
+    ended, tokens = done.total(), 0
+    finished: list[AnswerText] = []
 
     def save() -> None:
         if finished:
-            paths.append(_save(folder, len(paths), finished, decoder.config.vocab_size))
+            vocabulary_size = writer.decoder.config.vocab_size
+            paths.append(_save(folder, len(paths), finished, vocabulary_size))
             finished.clear()
 
-    writer = Writer(decoder, asked.layers, asked.stop_ids, asked.most)
     try:
-        for one in writer.write(asked.texts(tokenizer, decoder.config, done)):
+        for one in writer.write(_unfinished(texts, done)):
             finished.append(one)
             ended, tokens = ended + 1, tokens + len(one.answer_ids)
             positions += one.cache.length
-            detail = f"{ended:,} of {len(asked.prompts):,} prompts, {tokens:,} tokens"
-            progress(Progress("answer", ended / len(asked.prompts), detail))
-            if len(finished) == SHARD:
+            progress(
+                Progress(
+                    "answer", ended / count, f"{ended:,} of {count:,} prompts, {tokens:,} tokens"
+                )
+            )
+            if len(finished) == SHARD_ANSWERS:
                 save()
-            if positions >= asked.most_positions:
+            if positions >= most_positions:
                 break
     finally:
         save()
     if not paths:
-        raise UserError(
-            "No prompt is short enough for the target's context.", advice="Use shorter prompts."
-        )
+        raise UserError("training.long_prompts")
     return paths
 
 
-def states_path(answers: Path) -> Path:
-    """Where the hidden states of a shard lie."""
-    return answers.with_name(answers.name.replace("answers", "states")).with_suffix(".npy")
+def _unfinished(
+    texts: Iterable[AnswerText], done: Counter[tuple[str, int]]
+) -> Iterator[AnswerText]:
+    """Texts without those that were finished, by source and row. Given answers may share a row."""
+    left = done.copy()
+    for one in texts:
+        if left[one.source, one.row_id]:
+            left[one.source, one.row_id] -= 1
+        else:
+            yield one
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Arrays one after another, as one that takes a slice within a part, or places (n,) int64 of any part."""
-
-    parts: Sequence[np.ndarray]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows of all parts, and numbers of a row."""
-        return sum(len(part) for part in self.parts), self.parts[0].shape[1]
-
-    def __getitem__(self, where: slice | np.ndarray) -> np.ndarray:
-        begins = np.cumsum([0, *(len(part) for part in self.parts)])
-        if isinstance(where, slice):
-            part = int(begins.searchsorted(where.start, side="right")) - 1
-            return self.parts[part][where.start - begins[part] : where.stop - begins[part]]
-        found = np.empty((len(where), self.shape[1]), self.parts[0].dtype)
-        which = begins.searchsorted(where, side="right") - 1
-        for part in np.unique(which):
-            found[which == part] = self.parts[part][where[which == part] - begins[part]]
-        return found
-
-
-def read_shards(
-    paths: Sequence[Path], layers: Sequence[int], vocabulary_size: int
-) -> tuple[list[Answer], list[Row], HiddenStates]:
-    """Answers, the texts to train on, and what the target knew of them. layers: which states the shards hold"""
-    answers: list[Answer] = []
-    states: list[np.ndarray] = []
-    for path in paths:
-        here = read_answers([path], vocabulary_size)
-        try:
-            states.append(np.load(states_path(path), mmap_mode="r"))
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"The answers in {path.name} have no hidden states beside them.",
-                advice="Name the prompts (--prompts), so that the target answers them.",
-            ) from error
-        positions = sum(len(one.prompt_ids) + len(one.answer_ids) - 1 for one in here)
-        if states[-1].shape[:2] != (positions, len(layers)) or any(
-            one.top_ids is None for one in here
-        ):
-            raise UserError(
-                f"The hidden states of {path.name} are of other answers, or of another target.",
-                advice="Use answers that this target wrote.",
-            )
-        answers += here
-    mass = np.zeros(vocabulary_size)
-    for one in answers:
-        assert one.top_ids is not None
-        assert one.top_probs is not None
-        np.add.at(mass, one.top_ids, one.top_probs)
-    arrays = {layer: Joined([part[:, n] for part in states]) for n, layer in enumerate(layers)}
-    return answers, to_rows(answers), HiddenStates(arrays, mass)
-
-
-def _save(folder: Path, number: int, texts: Sequence[Writing], vocabulary_size: int) -> Path:
-    """Write a shard; it counts when the answers are there."""
+def _save(folder: Path, number: int, texts: Sequence[AnswerText], vocabulary_size: int) -> Path:
+    """Write a shard. The answers come last: only with them it counts as finished."""
     states = np.concatenate([part for one in texts for part in one.states])
     path = folder / f"answers-{number:04d}.npz"
     with path.with_suffix(".part").open("wb") as stream:

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from specdemo.models.networks.four_bit import rounded
 from specdemo.trace import metrics
-from specdemo.training.chain import Shared
-from specdemo.training.data import Row, batches, padded
+from specdemo.training.data import Row, padded
 from specdemo.training.evaluate import Tally
 from specdemo.training.student import DistilledHead, compiled
+from specdemo.training.task import Shared, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
@@ -87,20 +86,27 @@ def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, cau
     return Plan(texts, where, seen[:, None], anchors, ahead, *columns)
 
 
-class BlockTask:
+class BlockTask(Task):
     """Trains the parallel stage. causal: JetSpec (2606.18394); else DSpark, with Markov and confidence heads.
 
     corrects: whether a Markov head corrects guesses by the token before them
     """
 
     def __init__(
-        self, student: Any, shared: Shared, *, depth: int, causal: bool, compile_it: bool
+        self,
+        student: Any,
+        shared: Shared,
+        layers: tuple[int, ...],
+        *,
+        depth: int,
+        causal: bool,
+        compile_it: bool,
     ) -> None:
-        self.module, self.shared, self.depth, self.causal = student, shared, depth, causal
-        self.corrects = not causal
+        super().__init__(student, shared, layers)
+        self.depth, self.causal, self.corrects = depth, causal, not causal
         self.run = compiled(student.read) if compile_it else student.read
-        self.head, self.coarse_head = shared.head, rounded(shared.head)
-        self.random = np.random.default_rng(shared.seed)
+        self.sure: list[np.ndarray] = []
+        self.kept: list[np.ndarray] = []
         self.word_of = torch.full((len(shared.embedding),), len(shared.word_ids))
         self.word_of[shared.word_ids.cpu()] = torch.arange(len(shared.word_ids))
         self.word_of = self.word_of.to(shared.device)
@@ -110,7 +116,6 @@ class BlockTask:
         return plan_blocks(batch, self.depth, offsets, causal=self.causal)
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
-        """See `trainer.Task`."""
         offsets = self.random.integers(0, self.depth, len(batch)).tolist()
         plan = self.plan(batch, offsets)
         states, wanted = self._states(plan, batch)
@@ -136,37 +141,33 @@ class BlockTask:
 
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Agreement by place, the tokens before it being the text's; and DSpark's confidences, calibrated."""
-        tally = Tally(self.shared.all_words, self.shared.word_ids, self.coarse_head)
-        sure: list[np.ndarray] = []
-        kept: list[np.ndarray] = []
-        for number, batch in enumerate(batches(rows, self.shared.batch_tokens)):
-            offsets = [(number + line) % self.depth for line in range(len(batch))]
-            plan = self.plan(batch, offsets)
-            states, wanted = self._states(plan, batch)
-            if not self.corrects:
-                tally.add(states, wanted, plan.place, plan.greedy)
-                continue
-            logits, confidence = self._guess(states, plan, coarse=True)
-            found = torch.cat(
-                [
-                    tally.compare(*pair)
-                    for pair in zip(logits.split(256), wanted.split(256), strict=True)
-                ]
-            )
-            tally.count(found.cpu().numpy(), plan.place, plan.greedy)
-            whole = [
-                np.flatnonzero(plan.block == block)
-                for block in np.unique(plan.block[(plan.place == self.depth) & ~plan.greedy])
-            ]
-            if whole:
-                index = np.stack(whole)
-                sure.append(confidence.cpu().numpy()[index])
-                kept.append(found[:, 1].cpu().numpy()[index])
-        results = tally.results() | {"prompts": len({row.key for row in rows})}
-        if sure:
-            results |= self._calibrate(np.concatenate(sure), np.concatenate(kept))
+        """Measure held-out texts, and calibrate DSpark's confidences."""
+        self.sure, self.kept = [], []
+        results = super().results(rows)
+        if self.sure:
+            results |= self._calibrate(np.concatenate(self.sure), np.concatenate(self.kept))
         return results
+
+    def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
+        """Add a batch, by position in the block; the tokens before it are the text's."""
+        offsets = [(number + line) % self.depth for line in range(len(batch))]
+        plan = self.plan(batch, offsets)
+        states, wanted = self._states(plan, batch)
+        if not self.corrects:
+            tally.add(states, wanted, plan.place, plan.greedy)
+            return
+        logits, confidence = self._guess(states, plan, coarse=True)
+        parts = zip(logits.split(256), wanted.split(256), strict=True)
+        found = torch.cat([tally.compare(*pair) for pair in parts])
+        tally.count(found.cpu().numpy(), plan.place, plan.greedy)
+        whole = [
+            np.flatnonzero(plan.block == block)
+            for block in np.unique(plan.block[(plan.place == self.depth) & ~plan.greedy])
+        ]
+        if whole:
+            index = np.stack(whole)
+            self.sure.append(confidence.cpu().numpy()[index])
+            self.kept.append(found[:, 1].cpu().numpy()[index])
 
     def _calibrate(self, sure: np.ndarray, kept: np.ndarray) -> dict[str, float]:
         """Temperatures from left to right on the product so far. sure: (n, depth) logits; kept: (n, depth) 1 - TV

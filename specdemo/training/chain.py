@@ -3,55 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from specdemo.models.networks.four_bit import rounded
-from specdemo.training.data import Row, batches, padded, positions
+from specdemo.training.data import Row, padded, positions
 from specdemo.training.evaluate import Tally
 from specdemo.training.student import DistilledHead, Student, compiled, normalised_error
-from specdemo.training.teacher import HiddenStates
+from specdemo.training.task import Shared, Task
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
 LONGEST_KNOWN, LONGEST_UNKNOWN = 16, 5  # tokens in a row whose features are there, and are not
-DEPTH = 5  # drafted tokens that the evaluation looks at
+EVALUATED = 5  # drafted tokens of each draft in the evaluation
 
 
-@dataclass(slots=True)
-class Shared:
-    """What every task has of the target.
-
-    head: (W, H) bf16, rows of the target's head; word_ids: (W,) int64, ascending
-    output: (V, H), the target's head where it is not its embedding
-    """
-
-    hidden: HiddenStates
-    embedding: Tensor
-    word_ids: Tensor
-    batch_tokens: int
-    seed: int = 0
-    output: Tensor | None = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where the training runs."""
-        return self.embedding.device
-
-    @property
-    def head(self) -> Tensor:
-        """(W, H): the rows of the target's head that stand for the reduced vocabulary."""
-        return self.all_words[self.word_ids]
-
-    @property
-    def all_words(self) -> Tensor:
-        """(V, H): the target's head."""
-        return self.embedding if self.output is None else self.output
-
-
-class ChainTask:
+class ChainTask(Task):
     """Distils the target's whole distribution into a student that reads a text from left to right.
 
     A feature drafter knows the target's states only up to the token before the one that is pending, and none
@@ -62,13 +29,11 @@ class ChainTask:
     def __init__(
         self, student: Student, shared: Shared, *, layers: tuple[int, ...] = (), compile_it: bool
     ) -> None:
-        self.module, self.shared, self.layers = student, shared, layers
+        super().__init__(student, shared, layers)
+        self.student = student
         self.run = compiled(student.read) if compile_it else student.read
-        self.head, self.coarse_head = shared.head, rounded(shared.head)
-        self.random = np.random.default_rng(shared.seed)
 
     def loss(self, batch: Sequence[Row], done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
-        """See `trainer.Task`."""
         device, hidden = self.shared.device, self.shared.hidden
         final, middle = self._read(batch, self._known(batch))
         here, there = positions(batch, answers_only=True)
@@ -78,40 +43,36 @@ class ChainTask:
         distance = DistilledHead.apply(states, wanted, self.head, own, None, True)
         loss = distance + normalised_error(states, wanted)
         mid_weight = MID_WEIGHT * max(0.0, 1 - done / MID_UNTIL)
-        if mid_weight and not self.layers and len(self.module.layers) > 1:
+        if mid_weight and not self.layers and len(self.student.layers) > 1:
             here, there = positions(batch, answers_only=False)
             states = middle.flatten(0, 1)[torch.from_numpy(here).to(device)]
             wanted = hidden.rows(hidden.layers[-2], there, device)
             loss = loss + mid_weight * normalised_error(states, wanted)
         return loss, distance.detach()
 
-    @torch.no_grad()
-    def results(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Agreement by place in the draft: place 1 has the features of the token before, later places none."""
-        tally = Tally(self.shared.embedding, self.shared.word_ids, self.coarse_head)
-        period = DEPTH if self.module.inject is not None else 1
-        for batch in batches(rows, self.shared.batch_tokens):
-            length = max(len(row.token_ids) for row in batch)
-            # Each text begins its drafts elsewhere, so that all places are seen in one pass: of every
-            # 3 * period tokens the last `period - 1` are drafted.
-            along = (np.arange(length)[None] + np.arange(len(batch))[:, None]) % (3 * period)
-            place = (along - 2 * period).clip(min=0)
-            final, _ = self._read(batch, place == 0)
-            here, there = positions(batch, answers_only=True)
-            greedy = np.array([row.temperature == 0 for row in batch])[here // length]
-            states = final.flatten(0, 1)[torch.from_numpy(here).to(self.shared.device)]
-            wanted = self.shared.hidden.final(there, self.shared.device)
-            tally.add(states, wanted, place.flatten()[here] + 1, greedy)
-        return tally.results() | {"prompts": len({row.key for row in rows})}
+    def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
+        """Add a batch, by position in the draft: position 1 has the features of the token before, later ones none."""
+        period = EVALUATED if self.student.inject is not None else 1
+        length = max(len(row.token_ids) for row in batch)
+        # The drafts of each text start elsewhere, so that one pass contains all positions: of every
+        # 3 * period tokens the last `period - 1` are drafted.
+        along = (np.arange(length)[None] + np.arange(len(batch))[:, None]) % (3 * period)
+        place = (along - 2 * period).clip(min=0)
+        final, _ = self._read(batch, place == 0)
+        here, there = positions(batch, answers_only=True)
+        greedy = np.array([row.temperature == 0 for row in batch])[here // length]
+        states = final.flatten(0, 1)[torch.from_numpy(here).to(self.shared.device)]
+        wanted = self.shared.hidden.final(there, self.shared.device)
+        tally.add(states, wanted, place.flatten()[here] + 1, greedy)
 
     def _read(self, batch: Sequence[Row], known: np.ndarray) -> tuple[Tensor, Tensor]:
         """The student over a batch. known: (B, L) — where the features of the token before are there"""
         device = self.shared.device
         features = None
         if self.layers:
-            shift = int(self.module.own_input)
+            shift = int(self.student.own_input)
             features = self.shared.hidden.texts(batch, self.layers, device, shift=shift)
-            if self.module.own_input:
+            if self.student.own_input:
                 features *= torch.from_numpy(known).to(device)[..., None]
         with torch.autocast(device.type, torch.bfloat16):
             return self.run(torch.from_numpy(padded(batch)).to(device), features)
@@ -120,7 +81,7 @@ class ChainTask:
         """(B, L) bool, at random as drafting leaves it."""
         length = max(len(row.token_ids) for row in batch)
         known = np.zeros((len(batch), length), bool)
-        if self.module.inject is None:
+        if self.student.inject is None:
             return known
         for line in known:
             place = 0

@@ -7,13 +7,19 @@ answer_ids cut by answer_offsets, and top_ids / top_probs (tokens, 8) before eac
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from specdemo.config.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SORTED_WITHIN = 1024  # rows that are sorted by length together: little padding, still mixed
 
@@ -81,10 +87,7 @@ def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
                     text = row["prompt"] if "prompt" in row else row["turns"][0]
                     prompts.append(Prompt(path.stem, int(row.get("id", number)), str(text)))
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-            raise UserError(
-                f"The prompt file {path.name} cannot be read: {error}.",
-                advice='Each line must be like {"prompt": "text"}.',
-            ) from error
+            raise UserError("training.prompts_unread", path=path.name, error=error) from error
     return prompts
 
 
@@ -123,18 +126,12 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
             facts = zip(arrays["source"], arrays["row_id"], arrays["temperature"], strict=True)
             rows = list(zip(facts, prompts, texts, _tops(arrays), strict=True))
         except (OSError, ValueError, KeyError) as error:
-            raise UserError(
-                f"The answers in {path.name} cannot be read: {error}.",
-                advice="Get the file again, or leave it out.",
-            ) from error
+            raise UserError("training.answers_unread", path=path.name, error=error) from error
         for (source, row_id, temperature), prompt, text, top in rows:
             if not len(prompt) or not len(text):
                 continue
             if max(prompt.max(), text.max()) >= vocabulary_size:
-                raise UserError(
-                    f"The answers in {path.name} hold tokens that the target does not have.",
-                    advice="Use answers that this target wrote.",
-                )
+                raise UserError("training.answers_tokens", path=path.name)
             answers.append(Answer(str(source), int(row_id), float(temperature), prompt, text, *top))
     return answers
 
@@ -149,13 +146,13 @@ def _tops(arrays: dict[str, np.ndarray]) -> list[tuple[np.ndarray | None, np.nda
     return list(zip((one.astype(np.int64) for one in ids), probs, strict=True))
 
 
-def answered_keys(paths: Iterable[Path]) -> tuple[set[tuple[str, int]], int]:
-    """Prompts that have an answer in shards, as (source, row), and positions of the texts together."""
-    keys: set[tuple[str, int]] = set()
+def answered_keys(paths: Iterable[Path]) -> tuple[Counter[tuple[str, int]], int]:
+    """Count the answers of shards by (source, row), and the positions of all their texts."""
+    keys: Counter[tuple[str, int]] = Counter()
     positions = 0
     for path in paths:
         with np.load(path, allow_pickle=False) as shard:
-            keys |= set(zip(shard["source"].tolist(), shard["row_id"].tolist(), strict=True))
+            keys.update(zip(shard["source"].tolist(), shard["row_id"].tolist(), strict=True))
             positions += len(shard["prompt_ids"]) + len(shard["answer_ids"]) - len(shard["row_id"])
     return keys, positions
 
@@ -175,13 +172,11 @@ def choose(
     return chosen
 
 
-def to_rows(answers: Sequence[Answer], max_length: int | None = None) -> list[Row]:
-    """Training rows, laid out one after another in the cache of hidden states; those of at most `max_length` tokens."""
+def to_rows(answers: Sequence[Answer]) -> list[Row]:
+    """Training rows, whose hidden states are stored one after another."""
     rows, start = [], 0
     for answer in answers:
         token_ids = np.concatenate([answer.prompt_ids, answer.answer_ids])[:-1]
-        if max_length is not None and len(token_ids) > max_length:
-            continue
         first, likeliest, chances = len(answer.prompt_ids) - 1, None, None
         if answer.top_ids is not None and answer.top_probs is not None:
             likeliest, chances = answer.top_ids[:, 0], answer.top_probs[:, 0]
@@ -249,3 +244,80 @@ def positions(rows: Sequence[Row], *, answers_only: bool) -> tuple[np.ndarray, n
         here.append(index * length + inside)
         there.append(row.start + inside)
     return np.concatenate(here), np.concatenate(there)
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenStates:
+    """The target's hidden states over all rows, memory-mapped.
+
+    shards: (positions, layers, H) int16 each, the bits of bf16 numbers
+    layers: which states they have, ascending, as transformers counts them (0 = embedding, the last = after the norm)
+    word_mass: (V,) float64 — the target's probability of each token, summed over the answers
+    """
+
+    shards: Sequence[np.ndarray]
+    layers: tuple[int, ...]
+    word_mass: np.ndarray
+
+    def rows(self, layer: int, where: np.ndarray, device: torch.device) -> Tensor:
+        """Return states at positions of any shard. where: (n,) int64. returns: (n, H) bf16"""
+        column, begins = self.layers.index(layer), self._begins()
+        found = np.empty((len(where), self.shards[0].shape[-1]), np.int16)
+        which = begins.searchsorted(where, side="right") - 1
+        for number in np.unique(which):
+            chosen = which == number
+            found[chosen] = self.shards[number][where[chosen] - begins[number], column]
+        return torch.from_numpy(found).view(torch.bfloat16).to(device)
+
+    def final(self, where: np.ndarray, device: torch.device) -> Tensor:
+        """Return the last states, from which the target's head computes its distribution: (n, H) bf16."""
+        return self.rows(self.layers[-1], where, device)
+
+    def texts(
+        self, batch: Sequence[Row], layers: Sequence[int], device: torch.device, *, shift: int = 0
+    ) -> Tensor:
+        """(B, L, layers x H) bf16: each token's states, or those of the token `shift` positions before; else zeros."""
+        length = max(len(row.token_ids) for row in batch)
+        columns, begins = [self.layers.index(layer) for layer in layers], self._begins()
+        table = np.zeros((len(batch), length, len(columns) * self.shards[0].shape[-1]), np.int16)
+        for line, row in zip(table, batch, strict=True):
+            number, count = (
+                begins.searchsorted(row.start, side="right") - 1,
+                len(row.token_ids) - shift,
+            )
+            begin = row.start - begins[number]
+            states = self.shards[number][begin : begin + count, columns]
+            line[shift : shift + count] = states.reshape(count, -1)
+        return torch.from_numpy(table).view(torch.bfloat16).to(device)
+
+    def _begins(self) -> np.ndarray:
+        return np.cumsum([0, *(len(shard) for shard in self.shards)])
+
+
+def states_path(answers: Path) -> Path:
+    """Where the hidden states of a shard are."""
+    return answers.with_name(answers.name.replace("answers", "states")).with_suffix(".npy")
+
+
+def read_shards(
+    paths: Sequence[Path], layers: Sequence[int], vocabulary_size: int
+) -> tuple[list[Answer], list[Row], HiddenStates]:
+    """Read answers, the texts to train on, and the target's states over them. layers: which states the shards have"""
+    answers: list[Answer] = []
+    shards: list[np.ndarray] = []
+    mass = np.zeros(vocabulary_size)
+    for path in paths:
+        here = read_answers([path], vocabulary_size)
+        try:
+            shards.append(np.load(states_path(path), mmap_mode="r"))
+        except (OSError, ValueError) as error:
+            raise UserError("training.no_states", path=path.name) from error
+        positions = sum(len(one.prompt_ids) + len(one.answer_ids) - 1 for one in here)
+        if shards[-1].shape[:2] != (positions, len(layers)) or any(
+            one.top_ids is None for one in here
+        ):
+            raise UserError("training.other_states", path=path.name)
+        for one in here:
+            np.add.at(mass, one.top_ids, one.top_probs)
+        answers += here
+    return answers, to_rows(answers), HiddenStates(shards, tuple(layers), mass)

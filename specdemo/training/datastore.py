@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
+from specdemo.config.settings import Sampling
 from specdemo.drafters.memory.datastore import CARD, FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.drafters.retrieval import LONGEST
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import scratch
-from specdemo.models.quiet import quiet_transformers
-from specdemo.session.text import encode_conversation
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read
+from specdemo.training.data import Prompt
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
+
+    from specdemo.engine.passes import Decoder
 
 MAX_TOKENS = 1 << 30  # what int32 positions and an hour of sorting allow
-GENERATE_ROWS = 32
 WARMTH = 0.2  # temperature of the answers that are drawn
 DRAWN = 8  # answers drawn to each example
 
@@ -45,7 +46,7 @@ def build(
         **_tokenizer_facts(tokenizer, model_name),
         "sources": [path.name for path in files],
         "licence": licence,
-        "how": "python -m specdemo datastore FILES --out FOLDER",
+        "how": "python -m specdemo train datastore FILES --out FOLDER",
     }
     report(Progress("sort", None, f"{sum(map(len, texts)):,} tokens"))
     return build_datastore(texts, out, card)
@@ -54,7 +55,8 @@ def build(
 def build_from_prompts(
     prompts: Path,
     tokenizer: PreTrainedTokenizerBase,
-    model: PreTrainedModel,
+    decoder: Decoder,
+    stop_ids: Iterable[int],
     info: ModelInfo,
     out: Path,
     report: ProgressCallback = silent,
@@ -70,9 +72,11 @@ def build_from_prompts(
         near-ties fall one way or the other with the rows of a pass: one answer alone is soon left behind.
     """
     lines = [line for line in _read_text(prompts).splitlines() if line.strip()]
-    texts = answer_texts(model, tokenizer, lines, max_new_tokens, report)
+    texts = answer_texts(decoder, stop_ids, tokenizer, lines, max_new_tokens, report)
     again = [prompt for prompt in examples for _ in range(DRAWN)]
-    texts += answer_texts(model, tokenizer, again, max_new_tokens, report, temperature=WARMTH)
+    texts += answer_texts(
+        decoder, stop_ids, tokenizer, again, max_new_tokens, report, temperature=WARMTH
+    )
     card = {
         **_tokenizer_facts(tokenizer, info.name),
         "revision": info.revision,
@@ -80,7 +84,7 @@ def build_from_prompts(
         "sources": [f"greedy answers of {info.name} to the {len(lines)} prompts of {prompts.name}"]
         + [f"{DRAWN} answers to each of {len(examples)} examples, drawn at {WARMTH}"] * bool(again),
         "licence": licence,
-        "how": f"python -m specdemo datastore --prompts {prompts.name} --out FOLDER",
+        "how": f"python -m specdemo train datastore --prompts {prompts.name} --out FOLDER",
         "max_new_tokens": max_new_tokens,
     }
     report(Progress("sort", None, f"{sum(map(len, texts)):,} tokens"))
@@ -95,27 +99,18 @@ def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: dict[str, A
     size = int(card["vocabulary_size"])
     texts = [list(text) for text in texts if len(text)]
     if not texts:
-        raise UserError("There is no text to build a datastore from.", advice="Name other files.")
+        raise UserError("training.no_text")
     if any(not 0 <= token < size for text in texts for token in text):
-        raise UserError(
-            "The texts hold tokens that the target does not have.",
-            advice="Use texts of this target.",
-        )
+        raise UserError("training.texts_tokens")
     if out.exists() and not (out / CARD).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(
-            f"{out} is there already and is no datastore.",
-            unharmed="It was not touched.",
-            advice="Name another folder.",
-        )
+        raise UserError("training.not_a_datastore", path=out)
     dtype = np.uint16 if size < np.iinfo(np.uint16).max else np.int32
     separator = np.iinfo(dtype).max
     tokens = np.concatenate([np.array([*text, separator], dtype) for text in texts])
     if len(tokens) > MAX_TOKENS:
-        raise UserError(
-            f"A datastore holds at most {MAX_TOKENS:,} tokens.", advice="Use less text."
-        )
+        raise UserError("training.datastore_full", most=f"{MAX_TOKENS:,}")
     facts = {"format": FORMAT, **card, "texts": len(texts), "tokens": len(tokens)}
-    with scratch(out.absolute().parent, f"writing {out.name}") as temporary:
+    with scratch(out.absolute().parent, Phrase("disk.while_writing", name=out.name)) as temporary:
         content = temporary / "content"
         content.mkdir()
         np.save(content / TOKENS, tokens, allow_pickle=False)
@@ -159,7 +154,8 @@ def texts_from_files(
 
 
 def answer_texts(
-    model: PreTrainedModel,
+    decoder: Decoder,
+    stop_ids: Iterable[int],
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[str],
     max_new_tokens: int,
@@ -167,59 +163,18 @@ def answer_texts(
     *,
     temperature: float = 0.0,
 ) -> list[list[int]]:
-    """A target's answers, each behind the end of its prompt: as much of it as a lookup looks back."""
-    context = model.config.get_text_config().max_position_embeddings
-    ids = [
-        encode_conversation(tokenizer, [{"role": "user", "content": prompt}], context)
-        for prompt in prompts
-    ]
-    order = sorted(range(len(ids)), key=lambda index: len(ids[index]))  # little padding
+    """Return a target's answers, each behind the end of its prompt: as many tokens of it as a lookup compares."""
+    from specdemo.training.answers import AnswerWriter, new_texts
+
+    numbered = [Prompt("", number, text) for number, text in enumerate(prompts)]
+    started = new_texts(numbered, tokenizer, decoder, 0, 0, [Sampling(temperature)])
     texts: dict[int, list[int]] = {}
-    for begin in range(0, len(order), GENERATE_ROWS):
-        report(Progress("answer", begin / len(order), f"{begin} of {len(order)} prompts"))
-        rows = order[begin : begin + GENERATE_ROWS]
-        answers = _answers(
-            model, tokenizer, [ids[row] for row in rows], max_new_tokens, temperature
+    for one in AnswerWriter(decoder, (), stop_ids, max_new_tokens).write(started):
+        texts[one.row_id] = [*one.prompt_ids[-LONGEST:], *one.answer_ids]
+        report(
+            Progress("answer", len(texts) / len(prompts), f"{len(texts)} of {len(prompts)} prompts")
         )
-        for row, answer in zip(rows, answers, strict=True):
-            texts[row] = ids[row][-LONGEST:] + answer
-    return [texts[row] for row in range(len(ids))]
-
-
-def _answers(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[list[int]],
-    max_new_tokens: int,
-    temperature: float,
-) -> list[list[int]]:
-    """Answers to a batch of prompts, padded on the left; each with its end-of-answer token."""
-    import torch
-
-    longest = max(map(len, prompts))
-    pad = tokenizer.pad_token_id or 0
-    padded = torch.tensor([[pad] * (longest - len(ids)) + ids for ids in prompts])
-    mask = torch.tensor([[0] * (longest - len(ids)) + [1] * len(ids) for ids in prompts])
-    drawing = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
-    with quiet_transformers(), torch.inference_mode(), torch.random.fork_rng():
-        torch.manual_seed(0)  # the same texts give the same store
-        output = model.generate(
-            padded.to(model.device),
-            attention_mask=mask.to(model.device),
-            do_sample=bool(temperature),
-            **drawing,
-            max_new_tokens=max_new_tokens,
-            pad_token_id=pad,
-        )
-    eos = model.generation_config.eos_token_id
-    stops = set(eos if isinstance(eos, list) else [eos])
-    return [_until(answer, stops) for answer in output[:, longest:].tolist()]
-
-
-def _until(ids: list[int], stops: set[int]) -> list[int]:
-    """Up to the first stop, which belongs to it."""
-    end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
-    return ids[: end + 1]
+    return [texts[number] for number in sorted(texts)]
 
 
 def _answer_of_run(path: Path, model_name: str) -> list[int]:
@@ -228,8 +183,10 @@ def _answer_of_run(path: Path, model_name: str) -> list[int]:
     wrote = {event.target.name for event in trace.events if isinstance(event, RunStarted)}
     if wrote != {model_name}:
         raise UserError(
-            f"The run {path.name} is not one of {model_name} but of {', '.join(sorted(wrote)) or 'no model'}.",
-            advice="Use runs of one target, and name it with --target.",
+            "training.other_run",
+            path=path.name,
+            target=model_name,
+            names=", ".join(sorted(wrote)) or "no model",
         )
     return output_ids(trace.lane("speculative")) or output_ids(trace.lane("plain"))
 
@@ -247,9 +204,9 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"The file {path} cannot be read: {getattr(error, 'strerror', '') or 'it is not UTF-8 text'}.",
-            unharmed="Nothing was written.",
-            advice="Name text files in UTF-8, or runs that specdemo saved.",
+            "training.file_unread",
+            path=path,
+            error=getattr(error, "strerror", "") or "it is not UTF-8 text",
         ) from error
 
 

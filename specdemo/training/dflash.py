@@ -21,11 +21,9 @@ from torch.nn import functional as F
 
 from specdemo.models.decoders.rotary import rotary_angles, rotary_frequencies
 from specdemo.training.block import BlockTask
-from specdemo.training.chain import Shared
 from specdemo.training.data import Row
 from specdemo.training.feature_layer import Layer, Norm, folded_norms, rotated
-
-LAYERS = 2
+from specdemo.training.task import Shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +176,16 @@ class DFlashTask(BlockTask):
         depth: int,
         causal: bool,
     ) -> None:
-        super().__init__(network, shared, depth=depth, causal=causal, compile_it=False)
-        self.layers, self.corrects = layers, False
+        super().__init__(network, shared, layers, depth=depth, causal=causal, compile_it=False)
+        self.network, self.corrects = network, False
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> Blocks:
         """See `lay_blocks`."""
-        return lay_blocks(batch, self.depth, offsets, self.module.mask, causal=self.causal)
+        return lay_blocks(batch, self.depth, offsets, self.network.mask, causal=self.causal)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the tensors by the names of the published layout."""
+        return self.network.folded()
 
     def _states(self, plan: Any, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
         device, hidden = self.shared.device, self.shared.hidden
@@ -192,7 +194,7 @@ class DFlashTask(BlockTask):
             torch.from_numpy(part).to(device) for part in (plan.token_ids, plan.where, plan.seen)
         )
         with torch.autocast(device.type, torch.bfloat16):
-            final = self.module.read(features, token_ids, where, seen)
+            final = self.network.read(features, token_ids, where, seen)
         here = torch.from_numpy(plan.here).to(device)
         wanted = hidden.final(plan.there, device)
         return final.flatten(0, 1)[here].to(self.head.dtype), wanted.to(self.head.dtype)

@@ -14,11 +14,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.models.networks.four_bit import rounded
-from specdemo.training.chain import Shared
+from specdemo.training.chain import EVALUATED
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.evaluate import Tally
 from specdemo.training.feature_network import FeatureNetwork
 from specdemo.training.student import EPSILON, DistilledHead, normalised_error
+from specdemo.training.task import Shared, Task
 
 UNROLLED = 3  # drafted tokens in training, the first included
 SHARE = 0.5  # of the answers' places from which drafts are unrolled
@@ -26,20 +27,18 @@ FADING = 0.8  # weight of a drafted token next to the one before it
 FITTED = 250_000  # places to which the linear start is fitted
 RIDGE = 0.003  # of the mean square of its inputs, against a fit by heart
 NOISE = 0.1  # share of each number of the states that is random in training, against learning them by heart
-DEPTH = 5  # drafted tokens that the evaluation looks at
 
 
-class FeatureTask:
+class FeatureTask(Task):
     """Distils the target's distributions into drafts that go on from the drafter's own states."""
 
     def __init__(self, network: FeatureNetwork, shared: Shared, layers: tuple[int, ...]) -> None:
-        self.module, self.shared, self.layers = network, shared, layers
-        self.head = shared.head.float()
-        self.coarse_head = rounded(self.head)
-        self.random = np.random.default_rng(shared.seed)
+        super().__init__(network, shared, layers)
+        self.network = network
+        self.head, self.coarse_head = self.head.float(), rounded(self.head.float())
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
-        """See `trainer.Task`. Progress is judged by the token that is drafted first."""
+        """Return the loss, and the distance of the token that is drafted first."""
         own = self.coarse_head if coarse else None
         device = self.shared.device
         first = loss = torch.zeros((), device=device)
@@ -56,7 +55,7 @@ class FeatureTask:
     @torch.no_grad()
     def fit(self, rows: Sequence[Row]) -> None:
         """Begin as the linear map that comes nearest to the target's states, by ridge regression: no training finds it as fast."""
-        network, inputs, wanted = self.module, None, None
+        network, inputs, wanted = self.network, None, None
         count = 0
         for batch in batches(rows, self.shared.batch_tokens, 0):
             texts, features, places = self._begun(batch)
@@ -82,26 +81,23 @@ class FeatureTask:
         found = torch.cholesky_solve(wanted, torch.linalg.cholesky(inputs)).T
         network.begin_linear(found)
 
-    @torch.no_grad()
-    def results(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Agreement by place in the draft, the tokens before it being the text's."""
-        tally = Tally(self.shared.all_words, self.shared.word_ids, self.coarse_head)
-        for batch in batches(rows, self.shared.batch_tokens):
-            here, there = positions(batch, answers_only=True)
-            length = max(len(row.token_ids) for row in batch)
-            greedy = np.array([row.temperature == 0 for row in batch])[here // length]
-            likeliest, chances = (
-                np.concatenate(
-                    [getattr(row, name)[max(row.first, 1) - row.first :] for row in batch]
-                )
-                for name in ("likeliest", "chances")
-            )
-            for depth, states, at in self._drafts(batch, DEPTH, 1.0):
-                wanted = self.shared.hidden.final(there[at], self.shared.device)
-                told = torch.from_numpy(likeliest[at]), torch.from_numpy(chances[at])
-                places = np.full(len(at), depth + 1)
-                tally.add(states, wanted, places, greedy[at], told)
-        return tally.results() | {"prompts": len({row.key for row in rows})}
+    def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
+        """Add a batch, by position in the draft; the tokens before it are the text's."""
+        here, there = positions(batch, answers_only=True)
+        length = max(len(row.token_ids) for row in batch)
+        greedy = np.array([row.temperature == 0 for row in batch])[here // length]
+        likeliest, chances = (
+            np.concatenate([getattr(row, name)[max(row.first, 1) - row.first :] for row in batch])
+            for name in ("likeliest", "chances")
+        )
+        for depth, states, at in self._drafts(batch, EVALUATED, 1.0):
+            wanted = self.shared.hidden.final(there[at], self.shared.device)
+            told = torch.from_numpy(likeliest[at]), torch.from_numpy(chances[at])
+            tally.add(states, wanted, np.full(len(at), depth + 1), greedy[at], told)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the tensors as the runtime has them."""
+        return self.network.folded()
 
     def _drafts(
         self, batch: Sequence[Row], depths: int, share: float
@@ -114,7 +110,7 @@ class FeatureTask:
         counts = [len(row.token_ids) - max(row.first, 1) for row in batch]
         left = np.concatenate([np.arange(count)[::-1] for count in counts])
         texts, features, rows = self._begun(batch)
-        draft, states = self.module.begin(texts, features, rows)
+        draft, states = self.network.begin(texts, features, rows)
         at = np.arange(len(here))
         yield 0, states, at
         going = self.random.random(len(at)) < share
@@ -124,7 +120,9 @@ class FeatureTask:
                 return
             at, going = at[kept], going[kept]
             tokens = texts.flatten()[rows[at] + depth]
-            draft, states = self.module.go_on(draft, tokens, torch.from_numpy(kept).to(rows.device))
+            draft, states = self.network.go_on(
+                draft, tokens, torch.from_numpy(kept).to(rows.device)
+            )
             yield depth, states, at + depth
 
     def _begun(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
@@ -132,7 +130,7 @@ class FeatureTask:
         device = self.shared.device
         here, _ = positions(batch, answers_only=True)
         features = self.shared.hidden.texts(batch, self.layers, device, shift=1).float()
-        if self.module.training:
+        if self.network.training:
             features *= 1 + NOISE * torch.randn_like(features)
         texts = torch.from_numpy(padded(batch)).to(device)
         return texts, features, torch.from_numpy(here).to(device)

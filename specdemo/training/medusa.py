@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from specdemo.models.networks.four_bit import rounded
-from specdemo.training.chain import Shared
-from specdemo.training.data import Row, batches
+from specdemo.training.data import Row
 from specdemo.training.evaluate import Tally
 from specdemo.training.student import DistilledHead
+from specdemo.training.task import Shared, Task
 
 
 class MedusaHeads(nn.Module):
@@ -31,16 +30,14 @@ class MedusaHeads(nn.Module):
         return [states + F.silu(head(states)) for head in self.heads]
 
 
-class MedusaTask:
+class MedusaTask(Task):
     """Head k learns the target's distribution k tokens after the one that its state is followed by."""
 
     def __init__(self, depth: int, shared: Shared) -> None:
-        self.shared, self.depth = shared, depth
-        self.module = MedusaHeads(depth, shared.embedding.shape[1]).to(shared.device)
-        self.head, self.coarse_head = shared.head, rounded(shared.head)
+        self.heads = MedusaHeads(depth, shared.embedding.shape[1]).to(shared.device)
+        super().__init__(self.heads, shared)
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
-        """See `trainer.Task`."""
         own = self.coarse_head if coarse else None
         losses = []
         for number, (states, wanted, _) in enumerate(self._pairs(batch), start=1):
@@ -48,20 +45,16 @@ class MedusaTask:
         total = torch.stack(losses)
         return total.sum(), total.mean().detach()
 
-    @torch.no_grad()
-    def results(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Agreement by head; a head does not know the tokens between."""
-        tally = Tally(self.shared.embedding, self.shared.word_ids, self.coarse_head)
-        for batch in batches(rows, self.shared.batch_tokens):
-            for number, (states, wanted, greedy) in enumerate(self._pairs(batch), start=1):
-                tally.add(states, wanted, np.full(len(states), number), greedy)
-        return tally.results() | {"prompts": len({row.key for row in rows})}
+    def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
+        """Add a batch, by head; a head does not read the tokens between."""
+        for head, (states, wanted, greedy) in enumerate(self._pairs(batch), start=1):
+            tally.add(states, wanted, np.full(len(states), head), greedy)
 
     def _pairs(self, batch: Sequence[Row]) -> list[tuple[Tensor, Tensor, np.ndarray]]:
         """For each head: its states, the target's states at the places it guesses for, and whether the text is greedy."""
         hidden, device = self.shared.hidden, self.shared.device
         pairs = []
-        for number, head in enumerate(self.module.heads, start=1):
+        for number, head in enumerate(self.heads.heads, start=1):
             rows = [row for row in batch if len(row.token_ids) - number > max(row.first, 1)]
             if not rows:
                 continue

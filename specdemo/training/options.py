@@ -7,15 +7,8 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.drafters.methods import TRAINED
-from specdemo.models.networks.compact_files import read_config
-
-# What a drafter computes, and the kinds that have the form; none stands for all.
-FORMS: dict[str, tuple[str, ...]] = {
-    "own": (),
-    "eagle3": ("feature",),
-    "dflash": ("block", "jet"),
-}
+from specdemo.models.networks.folders import is_compact, read_config
+from specdemo.models.networks.registry import NETWORKS, NetworkKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +16,7 @@ class TrainOptions:
     """One training.
 
     target: catalogue name, hub id, folder or GGUF file
-    kind: one of TRAINED
+    kind: of `NETWORKS`
     prompts: JSON lines files that the target answers; answers: shards that it has answered already
     out: folder of the drafter; work_dir: answers, hidden states and checkpoints, kept between calls
     init: folder of a draft model: the one below a drafter that needs one, or the one that a draft goes on from; for a
@@ -31,7 +24,7 @@ class TrainOptions:
     minutes: time to train, over all calls together; steps: a fixed number of steps in its place, 0 for none
     inner: width between gate and down of a feature drafter that has no draft model below it
     depth: tokens that medusa, block and jet guess at once
-    form: one of FORMS; those that are not our own are of published drafters, which `export-drafter` writes
+    form: of `NETWORKS`; those other than `own` are of published drafters, which `export drafter` writes
     quantised_share: last part of the training that sees weights as rounded as the runtime has them
     patience: checks without a better held-out loss after which training stops early
     max_answers: answers to use, 0 for all that fit; max_disk_gb: bound on the hidden states
@@ -68,53 +61,38 @@ class TrainOptions:
     cache_dir: Path = AppSettings().cache_dir
 
     @property
-    def alone(self) -> bool:
-        """Whether the drafter has no draft model below it though others of its kind have one."""
-        if self.form == "dflash":
-            return True
-        if not TRAINED[self.kind].alone:
-            return False
-        return self.init is None or "feedback" in read_config(self.init)["specdemo"]
+    def network(self) -> NetworkKind:
+        """Row of the network that is trained; a feature drafter extends a draft model if `init` is one."""
+        rows = [row for row in NETWORKS if (row.kind, row.form) == (self.kind, self.form)]
+        init = self.init
+        on_draft = init is not None and "feedback" not in _facts(init)
+        return next((row for row in rows if row.extends == on_draft), rows[0])
 
     def _check_form(self) -> None:
         """Refuse a form that this kind does not have, and an earlier drafter of another form."""
-        forms = [form for form, kinds in FORMS.items() if not kinds or self.kind in kinds]
+        forms = list(dict.fromkeys(row.form for row in NETWORKS if row.kind == self.kind))
         if self.form not in forms:
             raise UserError(
-                f"There is no form {self.form!r} of a drafter of the kind {self.kind}.",
-                advice=f"Choose one of {', '.join(forms)}.",
+                "training.unknown_form", form=self.form, kind=self.kind, names=", ".join(forms)
             )
         if self.form == "own" or self.init is None:
             return
-        if self.form != "eagle3" or read_config(self.init)["specdemo"].get("form") != "eagle3":
-            raise UserError(
-                f"A drafter of the form {self.form} cannot go on from {self.init.name}.",
-                advice="Begin without --init; only one of the form eagle3 goes on, from one of the same form.",
-            )
+        if self.form != "eagle3" or _facts(self.init).get("form") != "eagle3":
+            raise UserError("training.other_form", form=self.form, name=self.init.name)
 
     def checked(self) -> TrainOptions:
         """Return self, or raise UserError naming what is wrong."""
-        if self.kind not in TRAINED:
-            raise UserError(
-                f"There is no kind of drafter {self.kind!r} to train.",
-                advice=f"Choose one of {', '.join(TRAINED)}.",
-            )
+        kinds = list(dict.fromkeys(row.kind for row in NETWORKS))
+        if self.kind not in kinds:
+            raise UserError("training.unknown_kind", kind=self.kind, names=", ".join(kinds))
         self._check_form()
-        bare = self.form == "dflash" or (TRAINED[self.kind].alone and not self.init)
-        above = TRAINED[self.kind].above and not bare
-        if above and not (self.init and (self.init / "config.json").is_file()):
-            raise UserError(
-                f"A drafter of the kind {self.kind} is trained on top of a draft model.",
-                advice="Name its folder: --init FOLDER (python -m specdemo train draft makes it).",
-            )
+        if self.network.extends and not (self.init and (self.init / "config.json").is_file()):
+            raise UserError("training.needs_draft", kind=self.kind)
         if not self.prompts and not self.answers:
-            raise UserError(
-                "There is nothing to train on.",
-                advice="Name a prompt file (--prompts) or answers (--answers).",
-            )
+            raise UserError("training.no_data")
         for path in (*self.prompts, *self.answers):
             if not path.is_file():
-                raise UserError(f"There is no file {path}.", advice="Check the path.")
+                raise UserError("files.missing", path=path)
         for name in (
             "layers",
             "words",
@@ -126,10 +104,13 @@ class TrainOptions:
             "learning_rate",
         ):
             if not getattr(self, name) > 0:
-                raise UserError(
-                    f"{name} is {getattr(self, name)!r}; it must be more than 0.",
-                    advice="Change it.",
-                )
+                raise UserError("training.not_positive", name=name, value=getattr(self, name))
         if not (self.minutes > 0 or self.steps > 0):
-            raise UserError("The time to train must be more than 0 minutes.", advice="Change it.")
+            raise UserError("training.no_time")
         return self
+
+
+def _facts(folder: Path) -> dict[str, object]:
+    """What the config.json of an earlier drafter contains of its own; nothing for another folder."""
+    facts: dict[str, object] = read_config(folder)["specdemo"] if is_compact(folder) else {}
+    return facts

@@ -1,46 +1,197 @@
-"""The folder of a trained drafter: weights, config.json and its card."""
+"""The folder of a trained drafter: weights, config.json with its card, and the card as a README."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
-from specdemo.models.networks.compact_files import FORMAT, save_compact
-from specdemo.training.card import Card, render
+from specdemo.drafters.methods import TRAINED
+from specdemo.models.networks.folders import FORMAT, save_compact
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import LlamaConfig
 
 
-def read_llama_config(target_folder: Path, *, alone: bool = False) -> LlamaConfig:
-    """The target's config; UserError when a compact draft cannot be cut out of such a model.
+TITLES = {
+    "loss": "KL divergence from the target, nats a token",
+    "greedy_agreement": "same likeliest word as the target, after greedy text",
+    "greedy_agreement_all": "same likeliest word as the target, after any text",
+    "overlap": "overlap with the target's distribution at temperature 1 (one minus total variation)",
+    "coverage": "share of the target's probability that lies in the reduced vocabulary",
+    "calibration_error_raw": "expected calibration error of the prefix survival, before temperatures",
+    "calibration_error": "expected calibration error of the prefix survival, after temperatures",
+    "tokens": "held-out answer tokens",
+    "prompts": "held-out prompts",
+}
+PLACED = {
+    "greedy_agreement": "likeliest word is the target's, token {place} of the draft, greedy text",
+    "overlap": "overlap with the target's distribution, token {place} of the draft, sampled text",
+}
 
-    alone: for a feature drafter without a draft model, which also takes targets with a head of their own, and Qwen2
-        targets: Llama layers whose queries, keys and values have biases
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Facts about one drafter.
+
+    target: the catalogue name or id of the model whose answers it learnt, and whose embedding it borrows
+    precision: weights that the target answered with; layers: the target's layers that it began as
+    data: a line for each source of answers; tokens_seen: prompt and answer tokens, every epoch counted
+    results: measured on held-out prompts; `title` puts their names into words
+    losses, checks: (step, loss as the recipe has it), the training's moving average and on held-out texts
+    """
+
+    target: str
+    precision: str
+    kind: str
+    layers: tuple[int, ...]
+    words: int
+    data: tuple[str, ...]
+    tokens_seen: int
+    steps: int
+    minutes: float
+    seed: int
+    results: Mapping[str, float] = field(default_factory=dict)
+    recipe: Mapping[str, float | str] = field(default_factory=dict)
+    losses: tuple[tuple[int, float], ...] = ()
+    checks: tuple[tuple[int, float], ...] = ()
+    machine: str = ""
+    licence: str = "Apache-2.0"
+
+    @property
+    def bits(self) -> int:
+        """Of its matrices on disk: a draft model keeps what 4 bits lose, for drafters on top of it and for its export."""
+        return 8 if self.kind == "draft" else 4
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, as they stand in config.json."""
+        plain = asdict(self)
+        plain["layers"], plain["data"] = list(self.layers), list(self.data)
+        return plain
+
+
+def describe_machine(device: str = "cpu") -> str:
+    """The processor, or the graphics card, in words."""
+    import torch
+
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    return f"{name}, {os.cpu_count()} logical cores"
+
+
+def title(name: str) -> str:
+    """A result's name in words; a number at its end is the place in the draft, from 1."""
+    measure, _, place = name.rpartition("_")
+    if place.isdigit() and measure in PLACED:
+        return PLACED[measure].format(place=place)
+    return TITLES.get(name, name.replace("_", " "))
+
+
+def render(card: Card, parameters: int) -> str:
+    """The README of a drafter's folder."""
+    sections = {
+        "Results on held-out prompts": _results(card),
+        "Data": [
+            f"Answers of `{card.target}` ({card.precision} weights) to:",
+            "",
+            *([f"- {line}" for line in card.data] or ["- not recorded"]),
+        ],
+        "Recipe": _recipe(card),
+        "Training": _training(card),
+        "Files": [
+            "`config.json` is a Llama configuration with one more key; the safetensors parts hold the matrices in "
+            f"{card.bits} bits with their scales, and the ids of the output words. The embedding is read from the target."
+        ],
+        "Licence": [f"{card.licence}."],
+    }
+    lines = ["---", f"license: {card.licence.lower()}", "library_name: specdemo", "---", ""]
+    lines += [f"# {card.kind.capitalize()} drafter for {card.target}", "", _about(card)]
+    lines += [
+        f"{parameters / 1e6:.1f} million parameters beside the target's embedding. It is not meant to be used "
+        "alone: the target checks every token."
+    ]
+    for name, body in sections.items():
+        lines += ["", f"## {name}", "", *body] if body else []
+    return "\n".join([*lines, ""])
+
+
+def _about(card: Card) -> str:
+    """What this kind of drafter is."""
+    known = TRAINED.get(card.kind)
+    about = known.card if known else "A drafter for `{target}` ({kind})."
+    count = len(card.layers)
+    layers = {0: "decoder layers", 1: "one decoder layer"}.get(count, f"{count} decoder layers")
+    return about.format(target=card.target, kind=card.kind, layers=layers, words=card.words)
+
+
+def _results(card: Card) -> list[str]:
+    if not card.results:
+        return ["Not measured."]
+    rows = [f"| {title(name)} | {_number(value)} |" for name, value in card.results.items()]
+    return ["| measure | value |", "|---|---:|", *rows]
+
+
+def _recipe(card: Card) -> list[str]:
+    layers = ", ".join(map(str, card.layers))
+    return [
+        *([f"- started as layers {layers} of the target"] if layers else []),
+        *(f"- {name}: {value}" for name, value in card.recipe.items()),
+        f"- {card.tokens_seen:,} tokens seen in {card.steps:,} steps, {card.minutes:.0f} minutes, "
+        f"seed {card.seed}",
+        f"- machine: {card.machine or 'not recorded'}",
+    ]
+
+
+def _training(card: Card) -> list[str]:
+    """The first and the last value of both loss curves; nothing when none was recorded."""
+    lines = []
+    for name, pairs in (("training", card.losses), ("held out", card.checks)):
+        if pairs:
+            (first, before), (last, after) = pairs[0], pairs[-1]
+            lines.append(f"- {name}: {before:.3f} at step {first:,}, {after:.3f} at step {last:,}")
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def read_llama_config(target_folder: Path, *, own_layer: bool = False) -> LlamaConfig:
+    """Return the target's config. Raises UserError if a drafter cannot be trained for such a model.
+
+    own_layer: see `NetworkKind`. Qwen2 layers are Llama layers whose queries, keys and values have biases.
     """
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(str(target_folder), trust_remote_code=False)
     why = ""
-    if alone and config.model_type == "qwen2":
+    if own_layer and config.model_type == "qwen2":
         config = _as_llama(config)
     if config.model_type != "llama":
         why = f"its architecture is {config.model_type}, and drafts are cut out of Llama models"
-    elif not config.tie_word_embeddings and not alone:
+    elif not config.tie_word_embeddings and not own_layer:
         why = "its output head is not its embedding, which the draft would share"
     elif config.rope_parameters.get("rope_type", "default") != "default":
         why = "it stretches its positions, which the draft's runtime does not do"
-    elif (config.attention_bias and not alone) or config.mlp_bias or config.hidden_act != "silu":
+    elif (
+        (config.attention_bias and not own_layer) or config.mlp_bias or config.hidden_act != "silu"
+    ):
         why = "its layers differ from plain Llama layers (biases or activation)"
     if why:
-        raise UserError(
-            f"A draft for {target_folder.name} cannot be trained: {why}.",
-            unharmed="It still runs, with methods that need no draft or with a draft of its own family.",
-            advice="Choose a Llama target such as smollm2-135m-instruct.",
-        )
+        raise UserError("training.unsupported_target", target=target_folder.name, reason=why)
     return config
 
 
@@ -80,21 +231,18 @@ def package(
     target_folder: Path,
     out: Path,
     card: Card,
-    extra: dict[str, object] | None = None,
-    *,
-    alone: bool = False,
+    facts: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a draft's folder: weights, config.json and its card.
+    """Write a drafter's folder: weights, config.json and its card.
 
     state: a Llama's tensors without its embedding ("layers.0.self_attn.q_proj.weight", ..., "norm.weight")
     word_ids: (W,) int64 — token id of each output word, ascending
-    extra: what the runtime must know of this kind of drafter
-    alone: it is a feature drafter without a draft model
+    facts: what its config.json contains in addition to that of every drafter
     """
     numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
     num_layers = 1 + max(numbers, default=-1)
-    config = draft_config(read_llama_config(target_folder, alone=alone), num_layers)
-    if alone:
+    config = draft_config(read_llama_config(target_folder, own_layer=True), num_layers)
+    if num_layers > 0:
         config.intermediate_size = len(state["layers.0.mlp.up_proj.weight"])
     parameters = sum(tensor.numel() for tensor in state.values())
     plain = json.loads(config.to_json_string(use_diff=True))
@@ -109,7 +257,7 @@ def package(
         "kind": card.kind,
         "embedding_from": card.target,
         "parameters": parameters,
-        **(extra or {}),
+        **(facts or {}),
         "card": card.to_dict(),
     }
     save_compact(out, plain, state, word_ids, bits=card.bits)

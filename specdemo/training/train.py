@@ -1,7 +1,7 @@
 """Trains a drafter for a Llama target, from prompts to a folder that loads.
 
-Answers, hidden states, training, evaluation, files: each step keeps what it has done, so that the same
-call made again goes on where the last one stopped. Answers and hidden states serve every kind of drafter.
+Answers with hidden states, training, evaluation, files: each step stores its results, so that the same call made
+again continues where the last one stopped. Answers and hidden states serve every kind of drafter.
 """
 
 from __future__ import annotations
@@ -10,37 +10,35 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
-from specdemo.config.errors import UserError
-from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
+from specdemo.config.errors import Phrase, UserError
+from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles, resolve
-from specdemo.files.store import check_space, make_folder, reporting_full_disk
+from specdemo.files.store import make_folder, reporting_full_disk
 from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model, pack_as
-from specdemo.models.networks.compact_files import HEAD, read_embedding, read_tensor
+from specdemo.models.networks.folders import HEAD, read_embedding, read_tensor
+from specdemo.models.networks.registry import stored_states
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
-from specdemo.training.card import Card, describe_machine
 from specdemo.training.options import TrainOptions
-from specdemo.training.package import package, read_llama_config
+from specdemo.training.package import Card, describe_machine, package, read_llama_config
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
     from transformers import LlamaConfig
 
-    from specdemo.training.data import Answer, Prompt, Row
-    from specdemo.training.teacher import HiddenStates
+    from specdemo.training.data import Answer, HiddenStates, Prompt, Row
     from specdemo.training.trainer import Trainer
 
 
 @dataclass(frozen=True, slots=True)
 class TrainReport:
-    """What came out.
+    """Result of a training.
 
     results: on held-out prompts, as in the card
     losses, checks: (step, loss): moving average of the training, and on held-out texts
-    resumed_at: the step that an earlier call had reached, 0 for a fresh start
+    resumed_at: step that an earlier call had reached, 0 for a fresh start
     """
 
     out: Path
@@ -53,73 +51,58 @@ class TrainReport:
 
 
 def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainReport:
-    """Answer, cache, train, evaluate and write a drafter; interrupted, the same call continues."""
+    """Gather answers, train, evaluate and write a drafter; after an interruption the same call continues."""
     import torch
 
-    from specdemo.training.chain import Shared
     from specdemo.training.data import from_prompts_too, hold_out
-    from specdemo.training.dflash import DFlashNetwork
-    from specdemo.training.feature_network import FeatureNetwork
-    from specdemo.training.kinds import alone_task, dflash_task, make_task
-    from specdemo.training.trainer import Trainer, rounding, trained_state
+    from specdemo.training.recipes import RECIPES, Start
+    from specdemo.training.task import Shared
+    from specdemo.training.trainer import Trainer, rounding
 
-    device = choose_device(options.checked().device)
-    packed = pack_as(options.precision, options.device) if options.alone else None
+    device, network = choose_device(options.checked().device), options.network
+    packed = pack_as(options.precision, options.device) if network.own_layer else None
     files = resolve(options.target, options.cache_dir, progress, packed)
-    config = read_llama_config(files.folder, alone=options.alone)
+    config = read_llama_config(files.folder, own_layer=network.own_layer)
     torch.manual_seed(options.seed)
     make_folder(options.work_dir)
-    with reporting_full_disk("training the drafter"):
+    with reporting_full_disk(Phrase("disk.while_training")):
         work = options.work_dir / _digest(_data_facts(options, files))
         make_folder(work)
-        gather = _gather_alone if options.alone else _gather
-        answers, rows, hidden, embedding = gather(options, config, files, device, work, progress)
+        answers, rows, hidden = _gather(options, config, files, device, work, progress)
         word_ids = torch.from_numpy(hidden.word_mass.argsort()[::-1][: options.words].copy())
         word_ids = word_ids.sort().values.to(device)
         kept, held = hold_out(rows, options.held_out_prompts, options.seed)
         if not kept:
-            raise UserError("There are too few answers to train on.", advice="Name more prompts.")
-        shared = Shared(
-            hidden, embedding, word_ids, options.batch_tokens, options.seed,
-            None if config.tie_word_embeddings else read_tensor(files.folder, HEAD).to(device),
-        )  # fmt: skip
-        if options.alone:
+            raise UserError("training.few_answers")
+        if network.own_layer:
             kept = from_prompts_too(kept)
-            if options.form == "dflash":
-                task, extra, began_as = dflash_task(options, config, files.folder, shared)
-            else:
-                task, extra, began_as = alone_task(options, config, files.folder, shared, kept)
-        else:
-            task, extra, began_as = make_task(options, config, files.folder, shared)
-        trainer = Trainer(
-            options, task, work / f"{options.kind}-{_digest(_train_facts(options))}.pt"
-        )
+        head = None if config.tie_word_embeddings else read_tensor(files.folder, HEAD)
+        shared = Shared(
+            hidden, read_embedding(files.folder).to(device, torch.bfloat16), word_ids, options.batch_tokens,
+            options.seed, None if head is None else head.to(device, torch.bfloat16),
+        )  # fmt: skip
+        start = Start(options, config, files.folder, shared, kept)
+        task, layers = RECIPES[network.recipe].make(start)
+        checkpoint = work / f"{options.kind}-{_digest(_train_facts(options))}.pt"
+        trainer = Trainer(options, task, checkpoint)
         trainer.fit(kept, held, progress)
         progress(Progress("evaluate", None, f"{len(held)} answers"))
         task.module.eval()
         with rounding(trainer.parameters):
             results = task.results(held) if held else {}
         card = Card(
-            files.name, options.precision, options.kind, began_as, len(word_ids),
+            files.name, options.precision, options.kind, layers, len(word_ids),
             _data_lines(options, answers), trainer.tokens_seen, trainer.step,
-            round(trainer.seconds / 60, 2), options.seed, results, _recipe(options, trainer),
+            round(trainer.seconds / 60, 2), options.seed, results, _recipe_lines(options, trainer),
             tuple(trainer.losses), tuple(trainer.checks), describe_machine(str(device)),
         )  # fmt: skip
-        module = task.module
-        folds = isinstance(module, FeatureNetwork | DFlashNetwork)
-        state = module.folded() if folds else trained_state(module)
-        package(
-            state, word_ids.cpu(), files.folder, options.out, card, extra, alone=options.alone
-        )  # fmt: skip
+        state = task.weights()
+        package(state, word_ids.cpu(), files.folder, options.out, card, start.facts(task))
     progress(Progress("evaluate", 1.0, f"written to {options.out}"))
     return TrainReport(
         options.out, card, sum(tensor.numel() for tensor in state.values()), results,
-        tuple(trainer.losses), tuple(trainer.checks), trainer.resumed_at,
+        card.losses, card.checks, trainer.resumed_at,
     )  # fmt: skip
-
-
-Gathered: TypeAlias = "tuple[list[Answer], list[Row], HiddenStates, Tensor]"
-"""Answers, the texts to train on, the target's states over them, and its embedding (V, H)."""
 
 
 def _gather(
@@ -129,56 +112,36 @@ def _gather(
     device: torch.device,
     work: Path,
     progress: ProgressCallback,
-) -> Gathered:
-    """Answers that were given and the target's own to the prompts, and its states over all of them."""
-    from specdemo.training.data import read_answers
-    from specdemo.training.teacher import answer_prompts, load_teacher
+) -> tuple[list[Answer], list[Row], HiddenStates]:
+    """Return answers, the texts to train on, and the target's states over them.
 
-    progress(Progress("load", None, files.name))
-    teacher = load_teacher(files.folder, options.precision, device)
-    paths = list(options.answers)
-    if options.prompts:
-        paths += answer_prompts(
-            teacher, load_tokenizer(files), _prompts(options), work / "answers",
-            max_answer_tokens=options.max_answer_tokens, seed=options.seed, progress=progress,
+    The target answers the prompts, and reads the given answers that have no states next to them.
+    """
+    from itertools import chain
+
+    from specdemo.training.answers import AnswerWriter, given_texts, new_texts, write_shards
+    from specdemo.training.data import choose, read_answers, read_shards, states_path
+
+    layers = stored_states(config.num_hidden_layers, options.form)
+    room = int(options.max_disk_gb * 1e9) // (2 * config.hidden_size * len(layers))
+    paths = [path for path in options.answers if states_path(path).is_file()]
+    given = read_answers([path for path in options.answers if path not in paths], config.vocab_size)
+    given = choose(given, max_answers=options.max_answers, max_positions=room, seed=options.seed)
+    prompts = _prompts(options)
+    if prompts or given:
+        target = load_model(files, options.precision, str(device), progress)
+        tokenizer, most = load_tokenizer(files), options.max_answer_tokens
+        writer = AnswerWriter(target.decoder, layers, stop_ids(target.model, tokenizer), most)
+        texts = chain(
+            given_texts(given, target.decoder), new_texts(prompts, tokenizer, target.decoder, most, options.seed)
         )  # fmt: skip
-    answers = read_answers(paths, teacher.config.vocab_size)
-    rows, hidden = _prepare(options, config, teacher, answers, work, progress)
-    return answers, rows, hidden, teacher.model.embed_tokens.weight.detach()
-
-
-def _gather_alone(
-    options: TrainOptions,
-    config: LlamaConfig,
-    files: ModelFiles,
-    device: torch.device,
-    work: Path,
-    progress: ProgressCallback,
-) -> Gathered:
-    """The same through the program's own passes, which keep the states while the target answers."""
-    from specdemo.training.answers import Asked, answer_prompts, read_shards
-    from specdemo.training.teacher import HiddenStates, layers_to_read, published_layers
-
-    choose = layers_to_read if options.form == "own" else published_layers
-    layers, paths = choose(config.num_hidden_layers), list(options.answers)
-    if options.prompts:
-        most = int(options.max_disk_gb * 1e9) // HiddenStates.bytes_per_position(
-            config.hidden_size, layers
-        )
-        loaded = load_model(files, options.precision, str(device), progress)
-        tokenizer = load_tokenizer(files)
-        asked = Asked(
-            _prompts(options), layers, stop_ids(loaded.model, tokenizer), options.max_answer_tokens,
-            most, options.seed,
-        )  # fmt: skip
-        paths += answer_prompts(loaded.decoder, tokenizer, asked, work / "texts", progress)
-    embedding = read_embedding(files.folder).to(device)
-    answers, rows, hidden = read_shards(paths, layers, config.vocab_size)
-    return answers, rows, hidden, embedding
+        count = len(given) + len(prompts)
+        paths += write_shards(writer, texts, count, room, work / "texts", progress)
+    return read_shards(paths, layers, config.vocab_size)
 
 
 def _prompts(options: TrainOptions) -> list[Prompt]:
-    """Prompts to answer, at random where there are more than enough."""
+    """Prompts to answer, a random selection if there are more than enough."""
     import numpy as np
 
     from specdemo.training.data import read_prompts
@@ -190,61 +153,21 @@ def _prompts(options: TrainOptions) -> list[Prompt]:
     return [prompts[index] for index in order[: options.max_answers]]
 
 
-def _prepare(
-    options: TrainOptions,
-    config: LlamaConfig,
-    teacher: Any,
-    answers: list[Answer],
-    work: Path,
-    progress: ProgressCallback,
-) -> tuple[list[Row], HiddenStates]:
-    """Rows and the target's hidden states over them, within the bound on disk."""
-    from specdemo.training.data import choose, to_rows
-    from specdemo.training.teacher import HiddenStates, cache_hidden, layers_to_read
-
-    layers = layers_to_read(config.num_hidden_layers)
-    size = HiddenStates.bytes_per_position(config.hidden_size, layers)
-    chosen = choose(
-        answers, max_answers=options.max_answers,
-        max_positions=int(options.max_disk_gb * 1e9) // size, seed=options.seed,
-    )  # fmt: skip
-    rows = to_rows(chosen, config.max_position_embeddings)
-    if not rows:
-        raise UserError(
-            "There are too few answers to train on.",
-            advice="Name more prompts, or allow more disk.",
-        )
-    facts = [options.max_answers, options.max_disk_gb, options.seed, *layers]
-    folder = work / f"hidden-{_digest(facts)}"
-    if not folder.is_dir():
-        needed = size * sum(len(row.token_ids) for row in rows)
-        check_space(work, needed, f"Caching hidden states ({megabytes(needed)})")
-    return rows, cache_hidden(teacher, rows, layers, folder, progress)
-
-
 def _data_facts(options: TrainOptions, files: ModelFiles) -> list[object]:
-    """What the answers and hidden states depend on."""
+    """Everything that the answers and hidden states depend on."""
     inputs = [[path.name, path.stat().st_size] for path in (*options.prompts, *options.answers)]
     amount = [options.max_answers, options.max_answer_tokens] if options.prompts else []
     where = files.revision or str(files.folder)
-    form = [] if options.form == "own" else [options.form]  # which states are kept
+    form = [] if options.form == "own" else [options.form]  # which states are stored
     return [files.name, where, options.precision, inputs, amount, options.seed, *form]
 
 
 def _train_facts(options: TrainOptions) -> list[object]:
-    """What weights and optimizer depend on; not the time, so that training can be made longer."""
+    """Everything that weights and optimizer depend on, except the time, so that a training can be made longer."""
     names = (
-        "layers",
-        "words",
-        "inner",
-        "depth",
-        "batch_tokens",
-        "learning_rate",
-        "held_out_prompts",
-        "seed",
-        "max_answers",
-        "max_disk_gb",
-    )
+        "layers", "words", "inner", "depth", "batch_tokens", "learning_rate", "held_out_prompts", "seed",
+        "max_answers", "max_disk_gb",
+    )  # fmt: skip
     facts = [*(getattr(options, name) for name in names), str(options.init or "")]
     return facts if options.form == "own" else [*facts, options.form]
 
@@ -257,31 +180,23 @@ def _data_lines(options: TrainOptions, answers: list[Answer]) -> tuple[str, ...]
     """A line for each file that was used, with the licences that its rows name."""
     lines = []
     for path in options.prompts:
-        rows = [
-            json.loads(line)
-            for line in path.read_text(encoding="utf-8").splitlines()
-            if line.strip()
-        ]
+        text = path.read_text(encoding="utf-8")
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         licences = sorted({str(row["licence"]) for row in rows if "licence" in row})
-        lines.append(
-            f"prompts of {path.name}: {len(rows):,} ({', '.join(licences) or 'licence not stated'})"
-        )
+        licence = ", ".join(licences) or "licence not stated"
+        lines.append(f"prompts of {path.name}: {len(rows):,} ({licence})")
     lines += [f"answers given in {path.name}" for path in options.answers]
     tokens = sum(len(answer.answer_ids) for answer in answers)
     return (*lines, f"together {len(answers):,} answers, {tokens:,} tokens; held out by prompt")
 
 
-def _recipe(options: TrainOptions, trainer: Trainer) -> dict[str, float | str]:
-    """What a reader needs to do it again."""
-    from specdemo.training.kinds import ALONE, LOSSES
+def _recipe_lines(options: TrainOptions, trainer: Trainer) -> dict[str, float | str]:
+    """Everything that a reader needs to repeat the training."""
+    from specdemo.training.recipes import RECIPES
     from specdemo.training.trainer import BETAS, LAST_RATE, WEIGHT_DECAY
 
-    recipe: dict[str, float | str] = {
-        "loss": LOSSES["jet"]
-        if options.form == "dflash"
-        else ALONE
-        if options.alone
-        else LOSSES[options.kind],
+    lines: dict[str, float | str] = {
+        "loss": RECIPES[options.network.recipe].loss,
         "optimizer": f"AdamW, betas {BETAS[0]} and {BETAS[1]}, weight decay {WEIGHT_DECAY}",
         "learning rate": f"{options.learning_rate:g}, {options.warm_up_steps} steps of warm-up, "
         f"linear decay to {LAST_RATE:.0%}",
@@ -290,5 +205,5 @@ def _recipe(options: TrainOptions, trainer: Trainer) -> dict[str, float | str]:
         f"{options.quantised_share:.0%} of the time weights are rounded to 4 bits in every pass",
     }
     if trainer.stopped_early:
-        recipe["stopped early"] = f"after {trainer.done:.0%} of the time"
-    return recipe
+        lines["stopped early"] = f"after {trainer.done:.0%} of the time"
+    return lines

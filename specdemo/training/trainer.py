@@ -6,41 +6,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from specdemo.config.errors import UserError
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.networks.four_bit import rounded
 from specdemo.training.data import Row, batches
-
-if TYPE_CHECKING:
-    from specdemo.training.options import TrainOptions
+from specdemo.training.options import TrainOptions
+from specdemo.training.task import Task, trained_state
 
 WEIGHT_DECAY, BETAS = 0.05, (0.9, 0.95)
 DECAY_SHARE, LAST_RATE = 0.9, 0.01
 REPORT_STEPS, SMOOTHING = 10, 0.96
 CHECK_SHARE, CHECK_ROWS = 0.1, 64  # how often, and on how many held-out texts, early stopping looks
-
-
-class Task(Protocol):
-    """What is trained.
-
-    module: its parameters that ask for a gradient are trained
-    """
-
-    module: nn.Module
-
-    def loss(self, batch: Sequence[Row], done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
-        """(loss to learn from, distance from the target by which progress is judged) of a batch.
-
-        done: share of the training that is over; coarse: the frozen head too is rounded as at run time
-        """
-
-    def results(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Measures on held-out texts by name, see `card.title`."""
 
 
 class Trainer:
@@ -157,9 +137,9 @@ class Trainer:
             saved = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises errors of many kinds for a damaged file
             raise UserError(
-                "The checkpoint of the training is damaged.",
-                unharmed="Answers and hidden states are kept.",
-                advice=f"Remove {self.checkpoint.name} from {self.checkpoint.parent} and train again.",
+                "training.damaged_checkpoint",
+                file=self.checkpoint.name,
+                folder=self.checkpoint.parent,
             ) from error
         self.task.module.load_state_dict(saved["state"], strict=False)
         self.optimizer.load_state_dict(saved["optimizer"])
@@ -168,15 +148,6 @@ class Trainer:
         self.average = saved["average"]
         self.losses = [tuple(pair) for pair in saved["losses"]]
         self.checks = [tuple(pair) for pair in saved["checks"]]
-
-
-def trained_state(module: nn.Module) -> dict[str, Tensor]:
-    """A module's own tensors: all but the embedding, which is the target's."""
-    return {
-        name: tensor.detach().cpu()
-        for name, tensor in module.state_dict().items()
-        if not name.startswith("embed_tokens")
-    }
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The page: reads like its outline. `create_app` builds it, `launch_options` say how it is served."""
+"""The page: `create_app` builds it in the order of its parts, `launch_options` returns the options of the server."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import gradio as gr
 from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.checks import Page
-from specdemo.ui.dialogs import create_dialogs, script
 from specdemo.ui.endpoint import create_endpoint
-from specdemo.ui.header import create_header, create_replay_note
+from specdemo.ui.header import create_dialogs, create_header, create_replay_note, script
 from specdemo.ui.links import follow
 from specdemo.ui.model import ModelHandlers, wire_model_menu
+from specdemo.ui.run_tab import QUICK, whose
 from specdemo.ui.serving import launch_options
-from specdemo.ui.streaming import QUICK, whose
 from specdemo.ui.tabs.batch import create_batch
 from specdemo.ui.tabs.lab import create_lab
 from specdemo.ui.tabs.lessons import create_lessons
@@ -27,8 +26,8 @@ from specdemo.ui.tabs.race import against_plain, create_race
 
 __all__ = ["create_app", "launch_options"]
 
-LOADING_SECONDS = 0.5  # between two looks at how far the model is
-QUEUE_SECONDS = 0.02  # between two looks of Gradio at its queue
+LOADING_SECONDS = 0.5  # seconds between polls of the loading progress
+QUEUE_SECONDS = 0.02  # seconds between Gradio's polls of its queue
 
 
 def create_app(studio: Door) -> gr.Blocks:
@@ -55,7 +54,7 @@ def create_app(studio: Door) -> gr.Blocks:
         dialogs = create_dialogs(studio, share, play.fields)
         timer = gr.Timer(LOADING_SECONDS)
 
-        # What depends on the loaded model and on the chosen method.
+        # Components that depend on the loaded model and on the chosen method.
         model = ModelHandlers(studio)
         menu = [*play.settings.menu, methods.card]
         refreshed = (model.menu, play.settings.method, menu)
@@ -71,7 +70,7 @@ def create_app(studio: Door) -> gr.Blocks:
         preset.change(*redrawn, **QUICK)
         if play.model:
             wire_model_menu(play.model, model, status, (refreshed, redrawn))
-            # Who was told of another visitor's model sees it in the header too.
+            # After a run the header names the model, which another visitor may have changed.
             play.answered.then(model.status, None, status, **QUICK).then(*refreshed, **QUICK).then(
                 *redrawn, **QUICK
             )
@@ -86,7 +85,7 @@ def create_app(studio: Door) -> gr.Blocks:
 
         methods.table.sent(race_it, methods.table, [tabs, *raced], **QUICK)
 
-        # What a link sets.
+        # Values that a link sets.
         names = tuple(tab.id for tab in tabs.children)
         dialogs.sent(
             partial(follow, fields=play.fields, tabs=names),
@@ -98,7 +97,7 @@ def create_app(studio: Door) -> gr.Blocks:
         demo.unload(lambda: studio.leave(whose()))
     waiting = studio.settings.waiting_visitors
     demo.queue(api_open=False, max_size=waiting, default_concurrency_limit=4)
-    # Gradio looks a thousand times a second whether there is something to do: a tenth of a core, and a pass that waits.
+    # By default Gradio polls its queue a thousand times a second: a tenth of a core, and passes wait for it.
     demo._queue.sleep_when_free = QUEUE_SECONDS
     return demo
 

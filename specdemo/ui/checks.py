@@ -1,4 +1,4 @@
-"""Where everything that visitors send is checked, whichever tab it is for; every failure is a sentence."""
+"""Checks of all values that visitors send to any tab; every failure becomes an error message."""
 
 from __future__ import annotations
 
@@ -12,22 +12,28 @@ from typing import Any
 import gradio as gr
 from gradio.components.api_component import Api
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.strings import strings
 from specdemo.ui.visits import Visits
-from specdemo.ui.words.en import limits as words
+
+words = strings("limits")
 
 _LOG = logging.getLogger(__name__)
 
-MOST_CHARACTERS = 1_000_000  # of any text
+MOST_CHARACTERS = 1_000_000  # characters of any text, at most
 MOST_NUMBER = 2**63
 SPACES = "\t\n\r"
-# Names of the endpoints that are meant for other programs. Those of the page itself are private.
+# Names of the public endpoints, for other programs. All other events are private to the page.
 PUBLIC = frozenset({"answer"})
 
 
+PROMPT = Phrase("page.prompt")
+SYSTEM_PROMPT = Phrase("page.system_prompt")
+
+
 class Page(gr.Blocks):
-    """The page as Gradio serves it. All events of all tabs come through here, and so does what they answer."""
+    """The page as Gradio serves it. The events of all tabs and their answers pass through this class."""
 
     def __init__(self, settings: AppSettings, **options: Any) -> None:
         super().__init__(**options)
@@ -53,7 +59,7 @@ class Page(gr.Blocks):
             if goes_on and any(
                 _state_of(*each) for each in zip(block_fn.inputs, values, strict=True)
             ):
-                raise UserError(words.NOT_BEGUN)
+                raise UserError("page.not_begun")
         except Exception as error:  # noqa: BLE001 - whatever Gradio finds wrong with a value
             raise _sentence(error, block_fn) from None
         return values
@@ -67,7 +73,6 @@ class Page(gr.Blocks):
 
 
 def _state_of(block: Any, value: object) -> bool:
-    """Whether this is what a visitor has, and there is nothing."""
     return isinstance(block, gr.State) and value is None
 
 
@@ -82,31 +87,34 @@ def _sentence(error: Exception, event: Any) -> gr.Error:
 def check_values(blocks: Sequence[Any], values: Sequence[object]) -> None:
     """Values for components, as anyone may have sent them. Raises UserError for the first that the page cannot send."""
     if len(values) != len(blocks):
-        raise UserError(words.WRONG_COUNT.format(wanted=len(blocks), given=len(values)))
+        raise UserError("page.wrong_count", wanted=len(blocks), given=len(values))
     for block, value in zip(blocks, values, strict=True):
         if (wanted := _wanted(block, value)) is not None:
             name = getattr(block, "label", None) or block.elem_id or type(block).__name__
-            raise UserError(words.WRONG_VALUE.format(name=name, range=wanted))
+            raise UserError("page.wrong_value", name=name, range=wanted)
 
 
-def _wanted(block: Any, value: object) -> str | None:
-    """What a component's value must be, where it is not."""
+def _wanted(block: Any, value: object) -> Phrase | None:
+    """Return the allowed values of a component, or None if `value` is allowed."""
     match block:
         case gr.State():
-            return None  # the server's own; what was sent is not looked at
+            return None  # state of the server: the sent value is ignored
         case Api():
-            return None  # of a call for other programs, which checks its own values
+            return None  # the endpoint for other programs checks its own values
         case gr.Checkbox():
-            return None if isinstance(value, bool) else words.A_SWITCH
+            return None if isinstance(value, bool) else Phrase("page.switch")
         case gr.Number() | gr.Slider():
-            return None if value is None or _is_number(value) else words.A_NUMBER
+            return None if value is None or _is_number(value) else Phrase("page.number")
         case gr.Radio() | gr.Dropdown() if not getattr(block, "allow_custom_value", False):
             choices = [choice for _, choice in block.choices]
             plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-            return None if value is None or (plain and value in choices) else words.A_CHOICE
+            return None if value is None or (plain and value in choices) else Phrase("page.choice")
         case _:
-            wanted = words.A_TEXT.format(most=f"{MOST_CHARACTERS:,}")
-            return None if _is_text(value) else wanted
+            return None if _is_text(value) else _text_range()
+
+
+def _text_range() -> Phrase:
+    return Phrase("page.text", most=f"{MOST_CHARACTERS:,}")
 
 
 def _is_number(value: object) -> bool:
@@ -125,33 +133,29 @@ def _is_text(value: object) -> bool:
 
 
 def asked_settings(values: Mapping[str, object], limits: AppSettings) -> RunSettings:
-    """Settings of a run as they came, by name. Raises UserError for what is not possible on this page."""
+    """Return checked settings of a run. Raises UserError for values that this page does not allow."""
     settings = RunSettings.from_values(values)
     if settings.max_new_tokens > limits.answer_tokens:
         raise UserError(
-            words.LONG_ANSWER.format(most=limits.answer_tokens, given=settings.max_new_tokens),
-            unharmed=words.NOTHING_RUN,
-            advice=words.LONG_ANSWER_ADVICE,
+            "page.long_answer", most=limits.answer_tokens, given=settings.max_new_tokens
         )
     return settings
 
 
-def asked_text(text: object, name: str = words.PROMPT) -> str:
-    """A text for a model as it came, None as an empty one. Raises UserError. name: what it is called"""
+def asked_text(text: object, name: Phrase = PROMPT) -> str:
+    """Return a checked text for a model, "" for None. Raises UserError.
+
+    name: of the text in an error
+    """
     if not _is_text(text):
-        wanted = words.A_TEXT.format(most=f"{MOST_CHARACTERS:,}")
-        raise UserError(words.WRONG_VALUE.format(name=name, range=wanted))
+        raise UserError("page.wrong_value", name=name, range=_text_range())
     text = str(text or "")
     for character in text:
         if unicodedata.category(character) == "Cc" and character not in SPACES:
-            raise UserError(
-                words.CONTROL.format(name=name, code=f"U+{ord(character):04X}"),
-                unharmed=words.NOTHING_RUN,
-                advice=words.CONTROL_ADVICE,
-            )
+            raise UserError("page.control_character", name=name, code=f"U+{ord(character):04X}")
     return text
 
 
 def asked_system(text: object) -> str:
     """A system prompt as it came. Raises UserError."""
-    return asked_text(text, words.SYSTEM)
+    return asked_text(text, SYSTEM_PROMPT)

@@ -1,21 +1,17 @@
-"""The page in a window of its own: pywebview, else Chromium or Edge as an app, else the default browser."""
+"""The page in a window of its own, by pywebview; without it in the default browser."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
 from specdemo.config.paths import ASSETS
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge", "microsoft-edge")
 ICON = ASSETS / "icons" / "app.png"
 WIDTH, HEIGHT = 1280, 840
 NO_SCREEN = "There is no screen for a window here: open {url} in a browser."
@@ -28,15 +24,15 @@ NO_WINDOW = (
 def open_window(
     url: str, title: str, wait: Callable[[], None], say: Callable[[str], object], kept: Path
 ) -> None:
-    """Show the page and return when its window is closed.
+    """Show the page in a window of its own and return when it is closed.
 
-    wait: blocks until the program is interrupted; used where no window can be watched
-    say: told in a sentence why there is no window of its own
-    kept: folder for what the page stores in its window, as the chosen language
+    wait: blocks until the program is interrupted; used if the page opens in a browser
+    say: called with a message if there is no window
+    kept: folder for data that the page stores, such as the chosen language
     """
     if not _has_screen():
         say(NO_SCREEN.format(url=url))
-    elif _webview(url, title, kept) or _browser_app(url):
+    elif _webview(url, title, kept):
         return
     else:
         say(NO_WINDOW.format(url=url))
@@ -60,7 +56,7 @@ def _webview(url: str, title: str, kept: Path) -> bool:
 
     logging.getLogger("pywebview").setLevel(
         logging.CRITICAL
-    )  # it tells each library that it looks for in vain
+    )  # it logs every library that it fails to find
     if _is_root():
         os.environ.setdefault("QTWEBENGINE_DISABLE_SANDBOX", "1")
     webview.settings["ALLOW_DOWNLOADS"] = True  # saved runs
@@ -70,25 +66,6 @@ def _webview(url: str, title: str, kept: Path) -> bool:
     except WebViewException:  # neither Qt nor GTK
         return False
     return True
-
-
-def _browser_app(url: str) -> bool:
-    """Show the page by a browser without its bars. returns: whether it was shown and closed"""
-    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if browser is None:
-        return False
-    with tempfile.TemporaryDirectory(prefix="specdemo-", ignore_cleanup_errors=True) as profile:
-        # A profile of its own makes the browser stay this process, so that closing the window ends it.
-        options = [
-            f"--app={url}",
-            f"--user-data-dir={profile}",
-            "--no-first-run",
-            f"--window-size={WIDTH},{HEIGHT}",
-        ]
-        if _is_root():
-            options.append("--no-sandbox")
-        done = subprocess.run([browser, *options], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
-    return done.returncode == 0
 
 
 def _is_root() -> bool:

@@ -12,17 +12,19 @@ import gradio as gr
 from gradio.context import LocalContext
 from gradio.events import api
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import RunSettings, Setting, field, fields
+from specdemo.config.strings import strings
 from specdemo.session.caches import failure
 from specdemo.session.door import Door
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import answering, baseline, measure, output_text, speedup
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.streaming import YIELD_SECONDS, Task, stream
+from specdemo.ui.run_tab import YIELD_SECONDS, Task, stream
 from specdemo.ui.visits import tell
-from specdemo.ui.words.en import limits as words
+
+words = strings("limits")
 
 NAME = "answer"
 KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -42,11 +44,11 @@ def create_endpoint(page: gr.Blocks, studio: Door) -> None:
         """Answer a prompt by speculative decoding, with the figures and the trace of the run.
 
         Parameters:
-            prompt: what to answer; each call is a conversation of its own
+            prompt: the prompt; each call is a conversation of its own
             method: how tokens are drafted; "nothing" is plain decoding
             settings: settings of the run by name, as {"max_new_tokens": 64, "baseline": false}
             system: system prompt
-            trace: whether the events of the run come too; they are long
+            trace: whether to return the events of the run too; they are long
         Returns:
             text: the answer so far
             metrics: figures of the run, at its end: tokens_per_second, speedup over plain decoding and others
@@ -54,7 +56,7 @@ def create_endpoint(page: gr.Blocks, studio: Door) -> None:
         """
         yield from reply(studio, prompt, method, settings, system, with_trace=trace)
 
-    # Gradio reads what a generator yields from what it returns.
+    # Gradio reads the yielded type from the return annotation.
     answer.__annotations__["return"] = tuple[str, dict[str, Any], list[dict[str, Any]]]
     api(answer, api_name=NAME, concurrency_limit=None)
     event: Any = page.fns[max(page.fns)]
@@ -73,16 +75,16 @@ def reply(
     *,
     with_trace: object = True,
 ) -> Iterator[Reply]:
-    """What a call is answered; see `create_endpoint`. The values are as they came.
+    """Answer a call with unchecked values, see `create_endpoint`.
 
-    yields: the text so far, and the figures and the trace at last
+    yields: the text so far; finally the text, the figures and the trace
     Raises UserError.
     """
     studio.start()
     asked = _asked(studio, method, settings)
     text, system_text = asked_text(prompt), asked_system(system)
     shown, task = _Reply(with_trace=with_trace is not False), Task(_caller())
-    tell(studio, task.visitor)  # who calls names no model, so there is none that they expect
+    tell(studio, task.visitor)  # a call names no model, so any model is right
 
     def work() -> Generator[None, None, None]:
         conversation = studio.open(task.visitor)
@@ -104,7 +106,7 @@ def reply(
 
 
 class _Reply:
-    """What a call is answered, so far."""
+    """The answer of a call as it grows."""
 
     def __init__(self, *, with_trace: bool) -> None:
         self.events: list[Event] = []
@@ -131,7 +133,6 @@ class _Reply:
         """The line moves; who calls waits."""
 
     def fail(self, error: UserError) -> None:
-        """Keep what went wrong."""
         self.error = error
 
 
@@ -139,17 +140,17 @@ def _asked(studio: Door, method: object, settings: object) -> RunSettings:
     """Settings of a run as they came. Raises UserError."""
     names = [one.name for one in studio.methods()]
     if method not in names:
-        wanted = words.ONE_OF.format(names=", ".join(names))
-        raise UserError(words.WRONG_VALUE.format(name="method", range=wanted))
+        wanted = Phrase("page.one_of", names=", ".join(names))
+        raise UserError("page.wrong_value", name="method", range=wanted)
     if not isinstance(settings, Mapping | None):
-        raise UserError(words.WRONG_VALUE.format(name="settings", range=words.A_GROUP))
+        raise UserError("page.wrong_value", name="settings", range=Phrase("page.group"))
     longest = min(field("max_new_tokens").default, studio.settings.answer_tokens)
     given = {"max_new_tokens": longest, **(settings or {}), "method": method}
     return asked_settings(given, studio.settings)
 
 
 def _caller() -> str:
-    """Who calls: an address, since a program is free to begin a new session with each call."""
+    """Return an id of the client: its address, since a program may open a new session with each call."""
     request = LocalContext.request.get(None)
     client = getattr(request, "client", None)
     return f"address {client.host}" if client else uuid.uuid4().hex

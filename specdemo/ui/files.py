@@ -1,4 +1,4 @@
-"""The files that the page loads, under an address of their own: no path of this machine, and a browser may keep them."""
+"""Files that the page loads. Their address contains a version instead of a path of this machine, so browsers may cache them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ASKED_ANEW = b"no-cache"
 
 @cache
 def version() -> str:
-    """Digest of what is served: it is part of the address, so that a browser may keep a file for good."""
+    """Return a digest of all files; it is part of their address, so that browsers may cache them forever."""
     digest = hashlib.sha256(plotly.__version__.encode())
     for folder in FOLDERS.values():
         for path in sorted(folder.rglob("*")):
@@ -34,7 +34,7 @@ def version() -> str:
 
 
 def address(name: str) -> str:
-    """Of a file in `assets/`, relative to the page."""
+    """Return the address of a file in `assets/`, relative to the page."""
     return f"files/{version()}/{name}"
 
 
@@ -47,7 +47,7 @@ def files_route() -> Mount:
 
 
 class _Kept:
-    """Says how long a browser may keep what is answered."""
+    """Middleware that sets the caching headers."""
 
     def __init__(self, app: Router) -> None:
         self.app = app

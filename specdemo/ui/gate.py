@@ -1,4 +1,4 @@
-"""Before anything is answered: under which name the page is called, from where, what is closed, and how much may be sent."""
+"""Checks of each request before the page sees it: host name, origin, closed paths and size."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.ui.words.en import limits as words
+from specdemo.config.strings import strings
+
+words = strings("limits")
 
 _LOG = logging.getLogger(__name__)
 
 API = "/gradio_api/"
-# What Gradio offers and this page does not use: files of the server, uploads, other servers, editors, tokens.
+# Features of Gradio that this page does not use: files of the server, uploads, other servers, editors, tokens.
 CLOSED = (
     *("/monitoring", "/login", "/logout", "/svelte/", "/custom_component/"),
     *(f"{API}{name}" for name in ("upload", "file", "proxy", "stream", "process_recording")),
@@ -46,7 +48,7 @@ def outermost(settings: AppSettings) -> Any:
 
 
 class Gate:
-    """Middleware: answers what must not come further, and says in a sentence what breaks further in."""
+    """Middleware: refuses requests that the page must not see, and turns exceptions of the page into error messages."""
 
     def __init__(self, app: ASGIApp, settings: AppSettings) -> None:
         self.app = app
@@ -126,14 +128,14 @@ class Gate:
 
 
 class _Answer:
-    """What is answered: the server's own word for an error is held back, since a sentence takes its place."""
+    """Response of the page. A plain error of the server is withheld, since an error message replaces it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._begun = self.held = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message on, unless it is of an answer that is held back."""
+        """Forward a message, unless its response is withheld."""
         if message["type"] == "http.response.start":
             plain = (b"content-type", b"text/plain; charset=utf-8") in message["headers"]
             self.held = plain and message["status"] == 500
@@ -143,7 +145,7 @@ class _Answer:
             await self._send(message)
 
     async def end(self, instead: JSONResponse, scope: Scope, receive: Receive) -> None:
-        """End an answer that broke, or give another one where none was begun."""
+        """End a broken response, or send another one if none was started."""
         if self._begun:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
@@ -151,7 +153,7 @@ class _Answer:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, to be read once more; after it, what comes later."""
+    """Return a `receive` that first returns a body that was already read."""
     given = False
 
     async def receive_again() -> Message:
@@ -183,5 +185,5 @@ def _matches(host: str, names: set[str]) -> bool:
 
 
 def _refusal(status: int, sentence: str) -> JSONResponse:
-    """A sentence, under both of the names by which Gradio's clients look for it."""
+    """Return an error message under both names that Gradio's clients read."""
     return JSONResponse({"error": sentence, "detail": sentence}, status)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 import gradio as gr
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import strings
+from specdemo.session.door import Door
 from specdemo.ui import words
-from specdemo.ui.dialogs import create_dialog_buttons
-from specdemo.ui.view import status_view
+from specdemo.ui.files import address
+from specdemo.ui.links import others_reach, own_address, qr
+from specdemo.ui.view import mounted, recorded_runs, status_view
+from specdemo.ui.words import languages
 
+teach = strings("teach")
 TOGGLE_THEME = "() => { document.body.classList.toggle('dark'); }"
 
 
@@ -30,7 +38,52 @@ def create_header() -> tuple[gr.HTML, gr.Button]:
 
 def create_replay_note(why: UserError) -> None:
     """Why there are no live runs here, for as long as there are none."""
-    sentences = (why.message, why.unharmed, why.advice)
+    sentences = (why.message, why.unaffected, why.advice)
     text = " ".join(escape(sentence) for sentence in sentences)
     note = f'<p class="sd-replay-note">{text}</p>'
     gr.HTML(note, elem_id="sd-replay", apply_default_css=False, padding=False)
+
+
+_CALL = '(...values) => import(((window.gradio_config || {{}}).root || "") + "/" + {path}).then((module) => {{ module.{function}(values); }})'
+
+
+def create_dialog_buttons() -> gr.Button:
+    """Create the buttons of the header. returns: Share, whose click needs the controls' values"""
+    share = gr.Button(teach.SHARE, size="sm", scale=0, elem_id="sd-share")
+    present = gr.Button(teach.PRESENT, size="sm", scale=0, elem_id="sd-present")
+    keys = gr.Button(teach.KEYS, size="sm", scale=0, elem_id="sd-keys")
+    present.click(None, js=script("present"))
+    keys.click(None, js=script("keys"))
+    return share
+
+
+def create_dialogs(studio: Door, share: gr.Button, fields: Mapping[str, Any]) -> gr.HTML:
+    """Create the dialogs, and the component that follows links.
+
+    fields: the controls that a link contains, by their names in it
+    returns: the component through which the script sends queries, see `links.follow`
+    """
+
+    def reach(origin: str) -> dict[str, str]:
+        return others_reach(origin, studio.settings.host, own_address())
+
+    given = {
+        "fields": [[name, control.value] for name, control in fields.items()],
+        "languages": ["en", *languages()],
+        "opening": next((run.name for run in recorded_runs()), ""),
+    }
+    dialogs = mounted(
+        json.dumps(given),
+        "page/teach.js",
+        "mountTeach",
+        "sd-teach",
+        own_words=teach.WORDS,
+        answers=(qr, reach),
+    )
+    share.click(None, list(fields.values()), None, js=script("share"))
+    return dialogs
+
+
+def script(function: str) -> str:
+    """JavaScript that calls a function of teach.js with the values of an event's inputs."""
+    return _CALL.format(path=json.dumps(address("view/page/teach.js")), function=function)

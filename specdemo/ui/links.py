@@ -1,24 +1,28 @@
-"""What a link does to the page: a query with values of settings, a tab, a recorded run."""
+"""Links to the page, with values of settings, a tab or a recorded run in the query; and the page's address for other machines."""
 
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import gradio as gr
+import segno
 
-from specdemo.config.settings import DRAWN, OWN, field
+from specdemo.config.settings import DRAWN, OWN, field, loopback
+from specdemo.config.strings import strings
 from specdemo.ui.checks import MOST_NUMBER
-from specdemo.ui.recorded import recorded_runs
-from specdemo.ui.words.en import teach as words
+from specdemo.ui.view import recorded_runs
+
+words = strings("teach")
 
 LONGEST_TEXT = 8000  # characters of a prompt in a link
 
 
 def follow(query: str | None, fields: Mapping[str, Any], tabs: tuple[str, ...]) -> list[Any]:
-    """What a link does to the page. returns: sentences as JSON, the tab, then an update of each field"""
+    """Apply a link. returns: problems as JSON, the tab, then an update of each field"""
     values, problems = read_link(query or "", fields, tabs)
     tab = gr.Tabs(selected=str(values["tab"])) if "tab" in values else gr.skip()
     updates = [gr.update(value=values[name]) if name in values else gr.skip() for name in fields]
@@ -28,7 +32,7 @@ def follow(query: str | None, fields: Mapping[str, Any], tabs: tuple[str, ...]) 
 def read_link(
     query: str, fields: Mapping[str, Any], tabs: tuple[str, ...]
 ) -> tuple[dict[str, object], list[str]]:
-    """The values that a link asks for, and a sentence for each one that is not possible."""
+    """Return the values in a link, and a problem for each impossible one."""
     choices = {"tab": tabs, "recorded": tuple(run.name for run in recorded_runs())}
     values: dict[str, object] = {}
     problems = []
@@ -45,7 +49,7 @@ def read_link(
 
 
 def _own_values(values: Mapping[str, object]) -> dict[str, object]:
-    """What a link means that names values of sampling, or that they are the visitor's own: the others are off."""
+    """Return the implied values of a link with own values of sampling: the others are off."""
     preset, drawn = field("preset").link, {row.link: row.default for row in map(field, DRAWN)}
     if values.get(preset) == OWN or (preset not in values and drawn.keys() & values.keys()):
         return {preset: OWN, **drawn}
@@ -68,3 +72,46 @@ def accepted(control: Any, text: str) -> object:
             raise ValueError(text)
         return number
     return text[:LONGEST_TEXT]
+
+
+QUIET = 4  # light modules around a QR code
+OTHERS = "python app.py --host 0.0.0.0"
+
+
+def qr(address: str) -> dict[str, object]:
+    """A QR code. returns: modules a side with the margin, and SVG path data of the dark ones; size 0 when too long"""
+    try:
+        code = segno.make_qr(address, error="l")
+    except segno.DataOverflowError:
+        return {"size": 0, "path": ""}
+    rows = list(code.matrix_iter(border=QUIET))
+    dark = [(x, y) for y, row in enumerate(rows) for x, module in enumerate(row) if module]
+    return {"size": len(rows), "path": "".join(f"M{x} {y}h1v1h-1z" for x, y in dark)}
+
+
+def others_reach(origin: str, host: str, own: str) -> dict[str, str]:
+    """Return whether others can open the page at the address that this browser uses.
+
+    host: address on which the server listens; own: this machine's address in its network, "" if it has none
+    returns: a message, "" if they can; and the address that they can open, "" if there is none yet
+    """
+    parts = urlsplit(origin)
+    if not loopback(parts.hostname or "") or not own:
+        return {"sentence": "", "address": ""}
+    address = f"{parts.scheme}://{own}" + (f":{parts.port}" if parts.port else "")
+    if loopback(host):
+        sentence = words.LOCAL_ONLY.format(command=OTHERS, address=address)
+        return {"sentence": sentence, "address": ""}
+    sentence = words.LOCAL_NAME.format(here=origin, address=address)
+    return {"sentence": sentence, "address": address}
+
+
+def own_address() -> str:
+    """Return this machine's address in its network, or "". Nothing is sent: a UDP socket only computes the route."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("192.0.2.1", 9))
+            found = str(probe.getsockname()[0])
+    except OSError:
+        return ""
+    return "" if loopback(found) else found

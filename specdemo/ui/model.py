@@ -1,4 +1,4 @@
-"""What the page says about the loaded model: its status, what the chosen method makes of it, and loading another."""
+"""The loaded model on the page: its status, the components that depend on it, and the menu that loads another."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
+from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
-from specdemo.session.door import Door
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import Door, MethodInfo
 from specdemo.ui import present, words
+from specdemo.ui.run_tab import QUICK, Task, stream
 from specdemo.ui.settings_panel import OPTIONS
-from specdemo.ui.streaming import QUICK, Task, stream
 from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
-from specdemo.ui.words.en import limits
 
 if TYPE_CHECKING:
-    from specdemo.models.offers import Offer
+    from specdemo.session.door import Offer
+
+limits = strings("limits")
 
 AUTO = "auto"  # the target that the program chooses
 NONE = "none"  # for no published drafter
@@ -30,10 +31,10 @@ NONE = "none"  # for no published drafter
 
 @dataclass(frozen=True, slots=True)
 class ModelMenu:
-    """What can be loaded instead, what that would mean on this machine, and the button that does it.
+    """Menu of models, a note on the chosen one, and the button that loads it.
 
-    drafter: a published one for the target
-    question: shown while a choice waits for the visitor to agree to a download
+    drafter: menu of published drafters for the target
+    question: row that is visible until the visitor agrees to a download
     """
 
     box: gr.Accordion
@@ -53,7 +54,7 @@ class ModelMenu:
 
     @property
     def told(self) -> list[Any]:
-        """What `ModelHandlers.look` updates."""
+        """Components that `ModelHandlers.look` updates."""
         return [self.pair, self.drafter, self.note, self.load, self.question]
 
 
@@ -98,7 +99,10 @@ def create_model_menu(studio: Door) -> ModelMenu | None:
 def wire_model_menu(
     menu: ModelMenu, handlers: ModelHandlers, status: gr.HTML, loaded: Sequence[Any]
 ) -> None:
-    """Connect the menu. loaded: (handler, inputs, outputs) each, for what depends on the loaded model"""
+    """Connect the menu.
+
+    loaded: (handler, inputs, outputs) of each event after loading
+    """
     look = (handlers.look, menu.chosen, menu.told)
     gr.on([menu.box.expand, menu.precision.input, menu.drafter.input], *look, **QUICK)
     menu.pair.input(handlers.another, menu.chosen, menu.told, **QUICK)
@@ -121,7 +125,7 @@ def wire_model_menu(
 
 
 class ModelHandlers:
-    """Handlers bound to one studio: what it can do now."""
+    """Handlers of the model menu and the status, bound to one studio."""
 
     def __init__(self, studio: Door) -> None:
         self.studio = studio
@@ -138,10 +142,7 @@ class ModelHandlers:
         return present.loading(self.studio.progress() or Progress("start"))
 
     def menu(self, name: str) -> tuple[object, ...]:
-        """What depends on the method and on the loaded pair.
-
-        returns: updates of `SettingsPanel.menu`, then the training card
-        """
+        """Return updates for the chosen method and the loaded pair: `SettingsPanel.menu`, then the training card."""
         methods = self.studio.methods()
         chosen = next((method for method in methods if method.name == name), methods[0])
         return (
@@ -153,7 +154,7 @@ class ModelHandlers:
         )
 
     def drawing(self, preset: str) -> tuple[object, ...]:
-        """returns: updates of `SettingsPanel.drawing`: what the preset stands for with the loaded target"""
+        """Return updates of `SettingsPanel.drawing` with the preset's values for the loaded target."""
         recommended, known = self.studio.recommended, self.studio.ready or preset != RECOMMENDED
         told = gr.update(info=present.drawing(preset, recommended) if known else "")
         if preset == OWN or not known:
@@ -185,7 +186,7 @@ class ModelHandlers:
     def look(
         self, target: str | None, precision: str | None, drafter: str | None
     ) -> tuple[object, ...]:
-        """A model of the menu is selected. returns: updates of `ModelMenu.told`: what loading it would mean"""
+        """Handle a choice in the menu. returns: updates of `ModelMenu.told` that describe the chosen model"""
         pairs, current = self.studio.pairs(), self.studio.settings
         precision = precision if precision in PRECISIONS else current.precision
         outlooks = self.studio.outlooks(precision)
@@ -233,7 +234,7 @@ class ModelHandlers:
         size = self._to_download(target or "", precision or "")
         titles = {pair.target: pair.title for pair in self.studio.pairs()}
         try:
-            # Only now, because someone wants to load it, is the hub asked of what the disk does not tell.
+            # The hub is queried only now, because the visitor wishes to load this pair.
             drafter = _named(drafter)
             published = None if drafter == NONE else self.studio.drafter(drafter, ask=True)
         except UserError as error:
@@ -244,15 +245,15 @@ class ModelHandlers:
         return gr.skip(), gr.skip(), question, gr.Button(visible=False), gr.Row(visible=True)
 
     def agree(self) -> tuple[object, ...]:
-        """The visitor agrees to a download. returns: the note and the question: what goes on, and nothing more is asked"""
+        """Handle the agreement to a download. returns: the note, and the question, which is hidden"""
         return present.coming(), gr.Row(visible=False)
 
     def switch(
         self, target: str | None, precision: str | None, drafter: str | None
     ) -> Iterator[object]:
-        """Load another pair, unless that needs a download, which `ask` asks about. yields: status, and the button, disabled meanwhile
+        """Load another pair, unless that needs a download, see `ask`. yields: status, and the button, disabled meanwhile
 
-        Whatever is not in the catalogue gets the same answer, and nothing is looked up.
+        All names outside the catalogue get the same answer, without a search.
         """
         yield from self._stream(target, precision, drafter, agreed=False)
 
@@ -275,7 +276,7 @@ class ModelHandlers:
         self, target: str, precision: str, drafter: str, loading: _Loading, *, agreed: bool
     ) -> Generator[None, None, None]:
         if not self._may_load(target, precision, drafter):
-            raise UserError(limits.SWITCH_OFF)
+            raise UserError("page.no_switch")
         if agreed or self._here(target, precision, drafter):
             for progress in self.studio.switch(target, self._draft(target), precision, drafter):
                 loading.status = present.loading(progress)
@@ -295,7 +296,7 @@ class ModelHandlers:
         return offered and any(pair.target == target for pair in self.studio.pairs())
 
     def _offered(self, drafter: str, offers: Sequence[Offer]) -> Offer | None:
-        """What is known of a drafter without the network; None for none, and for one that the visitor may not name."""
+        """Return the facts of a drafter without the network; None for "none" and for one that the visitor may not name."""
         if drafter == NONE:
             return None
         known = next((one for one in offers if one.name == drafter), None)
@@ -304,7 +305,7 @@ class ModelHandlers:
         return self.studio.drafter(drafter, ask=False)
 
     def _here(self, target: str, precision: str, drafter: str | None) -> bool:
-        """Whether all of it is on this disk. Only for what the visitor may load."""
+        """Return whether all files are on this disk. Call it only for pairs that the visitor may load."""
         drafter = _named(drafter)
         if drafter != NONE and not self.studio.drafter(drafter, ask=False).here:
             return False
@@ -327,7 +328,7 @@ class ModelHandlers:
 
 
 def _any_model(studio: Door) -> bool:
-    """Whether files and hub names may be loaded: where the operator says so, and nobody else reaches the page."""
+    """Return whether files and hub names may be loaded: only if the operator allows it and the page is not public."""
     return studio.settings.allow_model_switch == "any" and not studio.settings.public
 
 
@@ -337,7 +338,7 @@ def _named(drafter: str | None) -> str:
 
 
 class _Loading:
-    """How far loading another pair is. status: of the loaded pair when it is empty"""
+    """Progress of loading another pair. status: "" for the status of the loaded pair"""
 
     def __init__(self, handlers: ModelHandlers) -> None:
         self.handlers = handlers

@@ -1,4 +1,4 @@
-"""What the page's lines look like: pure functions from values to the text that the script reads."""
+"""Pure functions from values to the texts that the page's scripts read."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from specdemo.ui import words
 
 if TYPE_CHECKING:
     from specdemo.files.progress import Progress
-    from specdemo.models.offers import Offer
-    from specdemo.models.outlook import Outlook
     from specdemo.session.admission import Waiting
-    from specdemo.session.menu import MethodInfo, PairInfo
+    from specdemo.session.door import MethodInfo, Offer, Outlook, PairInfo
     from specdemo.session.work.batch import Answer, Totals
     from specdemo.trace.events import ModelInfo
 
 
 def open_line(
     source: str, key: str, *, title: str = "", waiting: str = "", run: str = ""
-) -> str:  # the script starts anew when the first line changes, so `key` must be new for each run
-    """First line of a stream. source: live or recorded; waiting: what the run waits for, if it does
+) -> str:  # the script restarts when the first line changes, so `key` must be new for each run
+    """Return the first line of a stream.
 
-    run: a recorded run, which the script fetches by this name
+    source: live or recorded; waiting: reason why the run waits, if it does
+    run: name of a recorded run, which the script fetches
     """
     opening = {"source": source, "key": key, "title": title, "waiting": waiting, "run": run}
     return _line({"type": "open", **opening})
@@ -52,30 +51,31 @@ def notice_line(error: UserError) -> str:
         {
             "type": "notice",
             "message": error.message,
-            "unharmed": error.unharmed,
+            "unharmed": error.unaffected,
             "advice": error.advice,
         }
     )
 
 
 def waiting_line(sentence: str) -> str:
-    """What a run waits for."""
     return _line({"type": "waiting", "text": sentence})
 
 
 def place(waiting: Waiting) -> str:
-    """A place in the line as a sentence. Seconds are told as roughly as they are known."""
+    """Return the position in the queue as a sentence. Seconds are rounded, since they are only an estimate."""
     if waiting.seconds is None:
-        return words.PLACE.format(place=waiting.place, of=waiting.of)
+        return str(words.PLACE.format(place=waiting.place, of=waiting.of))
     seconds = max(1, math.ceil(waiting.seconds))
     rough = next(step for least, step in ((60, 10), (10, 5), (0, 1)) if seconds > least)
-    return words.PLACE_SECONDS.format(
-        place=waiting.place, of=waiting.of, seconds=math.ceil(seconds / rough) * rough
+    return str(
+        words.PLACE_SECONDS.format(
+            place=waiting.place, of=waiting.of, seconds=math.ceil(seconds / rough) * rough
+        )
     )
 
 
 def status(state: str, text: str, done: float | None = None, more: Sequence[str] = ()) -> str:
-    """Value of the status component. state: loading, ready or failed; more: what stands behind the text"""
+    """Return the value of the status component. state: loading, ready or failed; more: notes after the text"""
     return json.dumps(
         {"state": state, "text": text, "done": done, "more": list(filter(None, more))}
     )
@@ -98,9 +98,9 @@ def ready(target: ModelInfo, chosen: str) -> str:
 def pair_choices(
     pairs: Sequence[PairInfo], outlooks: Mapping[str, Outlook], loaded: str, *, named: bool
 ) -> list[tuple[str, str]]:
-    """Entries of the menu of models, (label, target) each: one that is not there or does not fit says so.
+    """Return the entries of the menu of models as (label, target). A label names a missing or too large model.
 
-    loaded: the target of the settings; named: whether the menu lists it too where the catalogue does not: a file or a
+    loaded: the target of the settings; named: whether the menu lists it even if the catalogue does not: a file or a
         folder by its name alone
     """
     choices = []
@@ -119,7 +119,7 @@ def pair_choices(
 
 
 def pair_note(pair: PairInfo | None, found: Outlook | None, *, loaded: bool) -> str:
-    """Value of the note under the menu of models: what loading the chosen pair would mean on this machine."""
+    """Return the note under the menu of models: the needs of the chosen pair on this machine."""
     if pair is None or found is None:
         return json.dumps([])
     drafts = words.PAIR_DRAFT.format(draft=pair.draft_title) if pair.draft_title else words.NO_DRAFT
@@ -141,7 +141,7 @@ def pair_note(pair: PairInfo | None, found: Outlook | None, *, loaded: bool) -> 
 
 
 def _speed(found: Outlook) -> list[tuple[str, str]]:
-    """What speed is expected, and what that is made from."""
+    """Return the expected speed, and its source."""
     if found.plain is None:
         return [("rate", words.RATE_UNKNOWN)]
     made_from = ("basis", words.BY_PASSES if found.measured else words.BY_SIZE)
@@ -158,7 +158,7 @@ def _rate(rate: float) -> str:
 
 
 def download_question(title: str, size: int | None, drafter: Offer | None = None) -> str:
-    """Value of the note when a choice must be downloaded first. size: bytes, 0 for nothing, None where only the hub knows"""
+    """Return the note on a necessary download. size: bytes, 0 for none, None if only the hub has the number"""
     parts = []
     if size != 0:
         parts.append(("missing", _asked(title, size)))
@@ -170,17 +170,17 @@ def download_question(title: str, size: int | None, drafter: Offer | None = None
 
 def _asked(title: str, size: int | None) -> str:
     if size is None:
-        return words.ASK_UNKNOWN.format(title=title)
-    return words.ASK.format(title=title, size=megabytes(size))
+        return str(words.ASK_UNKNOWN.format(title=title))
+    return str(words.ASK.format(title=title, size=megabytes(size)))
 
 
 def refused(error: UserError) -> str:
-    """Value of the note when what was asked for cannot be had."""
+    """Return the note on a drafter that cannot be loaded."""
     return json.dumps([("missing", str(error))])
 
 
 def drafter_choices(offers: Sequence[Offer], loaded: str) -> list[tuple[str, str]]:
-    """Entries of the menu of published drafters, (label, name) each. loaded: listed too where the catalogue does not know it"""
+    """Return the entries of the menu of published drafters as (label, name). loaded: listed even if not in the catalogue"""
     choices = [(words.NO_DRAFTER, "none")]
     for one in offers:
         pattern = words.DRAFTER_HERE if one.here else words.DRAFTER_AWAY
@@ -192,7 +192,7 @@ def drafter_choices(offers: Sequence[Offer], loaded: str) -> list[tuple[str, str
 
 
 def with_drafter(note: str, drafter: Offer | None) -> str:
-    """Value of the note with what is known of the chosen drafter. note: of the model"""
+    """Return the note with the facts of the chosen drafter. note: of the model"""
     if drafter is None:
         return note
     name = PurePath(drafter.name).name if drafter.here and not drafter.family else drafter.name
@@ -207,42 +207,44 @@ def with_drafter(note: str, drafter: Offer | None) -> str:
 
 def _licence(drafter: Offer) -> str:
     if not drafter.licence:
-        return words.DRAFTER_UNNAMED
-    return words.DRAFTER_LICENCE.format(licence=drafter.licence)
+        return str(words.DRAFTER_UNNAMED)
+    return str(words.DRAFTER_LICENCE.format(licence=drafter.licence))
 
 
 def coming() -> str:
-    """Value of the note while what was agreed to is downloaded and loaded."""
+    """Return the note while a model is downloaded and loaded."""
     return json.dumps([("needs", words.COMING)])
 
 
 def visible(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
-    """Visibility of a setting: one that the method does not read keeps its value out of sight."""
+    """Return the visibility of a setting: hidden with its value if the method does not read it."""
     return True if option in method.options else "hidden"
 
 
 def exact_hint(method: MethodInfo) -> str:
-    """What the exact mode is, or why the method has none."""
+    """Return the description of the exact mode, or the reason why the method has none."""
     return method.no_exact or words.SETTING_HINTS["exact"]
 
 
 def drawing(preset: str, recommended: Recommended) -> str:
-    """Which values of sampling a preset stands for, as a sentence; empty for a visitor's own."""
+    """Describe the values of sampling of a preset; "" for own values."""
     if preset == OWN:
         return ""
     sampling, neutral = recommended.sampling, Sampling()
     if preset == GREEDY:
-        return words.DRAWN_GREEDY
+        return str(words.DRAWN_GREEDY)
     if not recommended.origin:
-        return words.DRAWN_NOTHING
+        return str(words.DRAWN_NOTHING)
     shown = {name: f"{getattr(sampling, name):g}" for name in DRAWN}
     off = {name for name in DRAWN[1:] if getattr(sampling, name) == getattr(neutral, name)}
     values = words.DRAWN.format(**{**shown, **dict.fromkeys(off, words.OFF)})
-    return words.DRAWN_PROJECT.format(values=values) if recommended.origin == PROJECT else values
+    return str(
+        words.DRAWN_PROJECT.format(values=values) if recommended.origin == PROJECT else values
+    )
 
 
 def method_choices(methods: Sequence[MethodInfo]) -> list[tuple[str, str]]:
-    """Entries of the menu of methods, (label, name) each; none is left out, what is amiss is said."""
+    """Return the entries of the menu of methods as (label, name), with marks for lossy and unavailable ones."""
     choices = []
     for method in methods:
         marks = [words.LOSSY] if method.lossy else []
@@ -253,7 +255,7 @@ def method_choices(methods: Sequence[MethodInfo]) -> list[tuple[str, str]]:
 
 
 def method_note(method: MethodInfo) -> str:
-    """Value of the note under the menu: what the method is, what it needs, and whether that is there."""
+    """Return the note under the menu of methods: summary, needs, and why the method is unavailable."""
     note = [("summary", method.summary)]
     note += [("needs", words.NEEDS.format(need=need)) for need in method.needs]
     if method.lossy:
@@ -283,7 +285,7 @@ def batch(
     waiting: str = "",
     error: UserError | None = None,
 ) -> str:
-    """Value of the batch view. waiting, error: what all of them wait for, or why none was begun"""
+    """Return the value of the batch view. waiting, error: of the whole batch"""
     together = totals and {
         "prompts": totals.prompts,
         "tokens": totals.new_tokens,
@@ -303,8 +305,8 @@ def batch(
 
 
 def _parts(error: UserError | None) -> list[str]:
-    """What an error says, part by part, so that each can be translated."""
-    parts = (error.message, error.unharmed, error.advice) if error else ()
+    """Return the sentences of an error one by one, so that each can be translated."""
+    parts = (error.message, error.unaffected, error.advice) if error else ()
     return [part for part in parts if part]
 
 

@@ -1,10 +1,12 @@
-"""How the page is served: the files that it loads, which of them first, its looks, and what must stay off."""
+"""Options of the server: files, preloads, first content, theme, health and metrics of the page."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
-from typing import Any
+from html import escape
+from importlib.util import find_spec
+from typing import Any, Protocol
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -14,20 +16,20 @@ from starlette.routing import Route
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
-from specdemo.models.doctor import installed
-from specdemo.trace.tables import SCRIPTS, modules, player_page, style_files
+from specdemo.session.meter import Meter
+from specdemo.trace.events import SPECULATIVE, Drafted, Event
+from specdemo.trace.replay import parse
+from specdemo.trace.tables import SCRIPTS, data_block, modules, player_page, style_files
 from specdemo.ui import words
-from specdemo.ui.files import address, files_route
-from specdemo.ui.first_words import first_words
+from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost
-from specdemo.ui.monitor import Watched, monitor_routes
-from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.site import NOTEBOOK, lesson_package
 from specdemo.ui.theme import create_theme
+from specdemo.ui.view import RUNS, recorded_runs
 
-THREADS = 40  # of Gradio's own accord
+THREADS = 40  # Gradio's default
 
-# Scripts of what is seen first.
+# Scripts of the first view.
 OPENING = (
     *("page/language.js", "play/view.js", "play/runs.js"),
     *("page/status.js", "methods/note.js", "page/teach.js"),
@@ -35,18 +37,15 @@ OPENING = (
 
 
 def launch_options(studio: Watched | None = None) -> dict[str, object]:
-    """What Gradio takes at launch: looks, files, the empty player and what must stay off.
+    """Return Gradio's options at launch: theme, files, the empty player and disabled features.
 
-    studio: whose settings say who may come in; its health and figures are served too
+    studio: its settings restrict access; its health and metrics are served too
     Raises UserError for an MCP server without its package.
     """
     watched = monitor_routes(studio) if studio else []
     settings = studio.settings if studio else AppSettings()
-    if settings.mcp and not installed("mcp"):
-        raise UserError(
-            "The MCP server needs the package mcp, which this installation does not have.",
-            advice="pip install -r requirements-mcp.txt, or start without --mcp and SPECDEMO_MCP.",
-        )
+    if settings.mcp and find_spec("mcp") is None:
+        raise UserError("cli.no_mcp")
     return {
         "theme": create_theme(),
         "css_paths": style_files(),
@@ -76,15 +75,14 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
 
 
 def _threads(settings: AppSettings) -> int:
-    """Whoever runs or waits needs a thread at times, in two parts of the page too; the rest is for what is quick."""
+    """Return the number of threads: each run and each waiting visitor may need two, the rest is for quick events."""
     return THREADS + 2 * (settings.runs_at_once + settings.waiting_visitors)
 
 
 class Head:
-    """Middleware: the page arrives with its styles and its first words, and names the files that come next.
+    """Middleware: adds styles and first content to the page, and preload headers for the next files.
 
-    Gradio's own `head` is put in by its scripts, long after the first paint. A browser fetches what is named while
-    Gradio starts.
+    Gradio's own `head` is inserted by its scripts, long after the first paint. Browsers preload files while Gradio starts.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
@@ -155,7 +153,7 @@ def _package(language: str) -> bytes:
 
 
 def _notebook(_request: Request) -> Response:
-    """The notebook, where it is: a wheel does not hold it."""
+    """Return the notebook of a checkout; a wheel does not contain it."""
     if not NOTEBOOK.is_file():
         return Response(status_code=404)
     return FileResponse(NOTEBOOK, media_type="application/x-ipynb+json")
@@ -167,3 +165,86 @@ def _words(request: Request) -> Response:
     if language not in words.languages():
         return Response(status_code=404)
     return JSONResponse(words.translations(language))
+
+
+SCRIPT = ASSETS / "view/page/first.js"
+BADGE, SENTENCE = "/VIEW/source/recorded", "/VIEW/tour/start"  # their paths in the words
+
+
+def first_words() -> str:
+    """Return the HTML at the start of the body: a recorded prompt with its first draft, and the script that removes it again.
+
+    The page's script and Plotly load later: Plotly takes a browser as long as all the rest.
+    """
+    english = words.texts("page", "en")
+    said = {language: words.texts("page", language) for language in words.languages()}
+    given = {
+        "languages": ["en", *said],
+        "words": {
+            language: {english[path]: texts.get(path, english[path]) for path in (BADGE, SENTENCE)}
+            for language, texts in said.items()
+        },
+        "plotly": address(PLOTLY_NAME),
+    }
+    script = SCRIPT.read_text(encoding="utf-8")
+    shown = _first_prompt(english[BADGE], english[SENTENCE])
+    return f"{shown}{data_block('sd-given', given)}<script>{script}</script>"
+
+
+def _first_prompt(badge: str, sentence: str) -> str:
+    for run in recorded_runs()[:1]:
+        events = parse((RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8")).trace.events
+        return (
+            f'<div id="sd-first"><h1>{words.TITLE}</h1><main><span class="sd-badge sd-badge-recorded">{escape(badge)}</span>'
+            f'<p class="sd-asked">{escape(run.prompt)}</p>'
+            f'<p class="sd-answer">{_guess(events)}</p><p class="sd-first-sentence">{escape(sentence)}</p></main></div>'
+        )
+    return ""
+
+
+def _guess(events: Iterable[Event]) -> str:
+    """The tokens of a run's first draft, marked as drafted; nothing of a run without drafts."""
+    drafts = (event for event in events if isinstance(event, Drafted))
+    nodes = next((draft.nodes for draft in drafts if draft.lane == SPECULATIVE), ())
+    return "".join(
+        f'<span class="sd-token sd-drafted"><span class="sd-mark">{escape(node.text)}</span></span>'
+        for node in nodes
+    )
+
+
+class Watched(Protocol):
+    """Attributes of a studio that health and metrics read."""
+
+    meter: Meter
+    error: UserError | None
+
+    @property
+    def settings(self) -> AppSettings: ...
+
+    @property
+    def ready(self) -> bool: ...
+
+    @property
+    def replay_only(self) -> UserError | None: ...
+
+
+def monitor_routes(studio: Watched) -> list[Route]:
+    """`/health` and `/metrics`: numbers and the models' names, nothing of a visitor."""
+
+    def health(_request: Request) -> Response:
+        state = _state(studio)
+        return JSONResponse({"status": state}, status_code=503 if state == "failed" else 200)
+
+    def metrics(_request: Request) -> Response:
+        return Response(studio.meter.text(), headers={"content-type": studio.meter.content_type})
+
+    return [Route("/health", health), Route("/metrics", metrics)]
+
+
+def _state(studio: Watched) -> str:
+    """Return ready, replay, loading or failed; only the last one needs an operator."""
+    if studio.replay_only:
+        return "replay"
+    if studio.ready:
+        return "ready"
+    return "failed" if studio.error else "loading"

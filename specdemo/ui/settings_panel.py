@@ -10,8 +10,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.settings import DRAWN, OWN, Widget, field, widget_order
-from specdemo.session.door import Door
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import Door, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
 
@@ -22,12 +21,12 @@ OPTIONS = ("policy", "lookahead", "nodes", "memory", "threshold", "fallback")
 
 @dataclass(frozen=True, slots=True)
 class SettingsPanel:
-    """The components of the settings.
+    """Components of the settings.
 
-    fields: by the name of the setting, in the order in which handlers get them
-    menu: what depends on the chosen method: the menu, its note, what shows or hides each of OPTIONS, and the exact mode,
-        whose hint says where a method has none
-    forget: the button that clears what was learned
+    fields: by the name of the setting, in the order of the handlers' inputs
+    menu: components that depend on the chosen method: the menu, its note, the containers of OPTIONS, and the exact mode,
+        whose hint explains why a method has none
+    forget: the button that clears the memory
     """
 
     fields: dict[str, Any]
@@ -37,7 +36,7 @@ class SettingsPanel:
 
     @property
     def drawing(self) -> list[Any]:
-        """The preset of sampling, and the values that it stands for in the order of `DRAWN`."""
+        """The preset of sampling, and its values in the order of `DRAWN`."""
         return [self.fields["preset"], *(self.fields[name] for name in DRAWN)]
 
     @property
@@ -51,7 +50,7 @@ class SettingsPanel:
 
 
 def create_method(studio: Door, **given: Any) -> Any:
-    """The menu of methods. given: what the component takes instead of its row's own"""
+    """Create the menu of methods. given: options of the component"""
     methods = studio.methods()
     chosen = _default(methods).name
     choices = present.method_choices(methods)
@@ -59,9 +58,9 @@ def create_method(studio: Door, **given: Any) -> Any:
 
 
 def create_settings(studio: Door, method: Any = None) -> SettingsPanel:
-    """What can be chosen for a run: a widget for each row of the table of settings that has one.
+    """Create a widget for each row of the table of settings that has one.
 
-    method: the menu of methods where it stands elsewhere
+    method: the menu of methods, if it exists already
     """
     methods = studio.methods()
     chosen = _default(methods)
@@ -102,10 +101,10 @@ def _default(methods: Sequence[MethodInfo]) -> MethodInfo:
 
 
 def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **given: Any) -> Any:
-    """The component of a setting, as its row in the table says.
+    """Create the component of a setting from its row in the table.
 
-    choices: of a dropdown, (label, value) each; the policies when there are none
-    given: what the component takes instead of the row's own
+    choices: of a dropdown, (label, value) each; default: the policies
+    given: options that override the row
     """
     row, widget = field(name), _widget(name)
     value = row.default if widget.begins is None else widget.begins
@@ -133,7 +132,6 @@ def _titled(titles: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _widget(name: str) -> Widget:
-    """How the page asks for a setting that it asks for."""
     widget = field(name).widget
     assert widget, f"the page does not ask for {name}"
     return widget

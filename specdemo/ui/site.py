@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
@@ -22,13 +25,12 @@ from specdemo.trace.tables import (
     plotly_path,
     style_files,
 )
-from specdemo.ui.scorm import scorm_package
 
 ASSETS = SCRIPTS.parent
 RUNS = ASSETS / "runs"
 NOTEBOOK = ASSETS.parent / "notebooks" / "speculative_decoding.ipynb"
 MARK = "specdemo-site"
-# Nothing is loaded from another place, whatever a trace holds; Plotly sets styles of its own.
+# No trace can load anything from another server; Plotly sets styles of its own.
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
 README = """---
 title: {title}
@@ -45,7 +47,7 @@ short_description: Speculative decoding, recorded and explained.
 
 {subtitle}
 
-Static files, written by `python -m specdemo export-site`. Any web server can hand them out
+Static files, written by `python -m specdemo export site`. Any web server can hand them out
 (`python -m http.server` in this folder, for one), and so does a static Space. Nothing is loaded from elsewhere.
 """
 
@@ -58,11 +60,7 @@ def write_site(folder: Path, *, lms: str = "") -> None:
     from specdemo.ui.words import VIEW, languages, translations
 
     if folder.exists() and any(folder.iterdir()) and not _is_site(folder):
-        raise UserError(
-            f"{folder} holds other things than a site of this program.",
-            unharmed="Nothing was written.",
-            advice="Name a new or an empty folder.",
-        )
+        raise UserError("cli.site_folder_in_use", folder=folder)
     for name, source in (("view", SCRIPTS), ("runs", RUNS), ("icons", ASSETS / "icons")):
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("*.d.ts"))
@@ -98,16 +96,22 @@ def lesson_package(language: str) -> bytes:
 
 
 def parts() -> dict[str, dict[str, Any]]:
-    """What the tabs show, by name: `words` beside the view's, and a `value`, or `choices` of a menu with a value each."""
+    """Return the content of the tabs by name: `words`, and a `value` or the `choices` of a menu."""
+    from specdemo.config.strings import strings
     from specdemo.ui.present import recorded_line
-    from specdemo.ui.race_lines import recorded_lines, recorded_title
-    from specdemo.ui.recorded import recorded_runs
     from specdemo.ui.tabs.lessons import lessons_value, lessons_words
     from specdemo.ui.tabs.methods import methods_value, methods_words
     from specdemo.ui.tabs.proposals import ProposalHandlers
-    from specdemo.ui.words.en.lab import WORDS as LAB
-    from specdemo.ui.words.en.proposals import WORDS as PROPOSALS
-    from specdemo.ui.words.en.race import WORDS as RACE
+    from specdemo.ui.tabs.race import recorded_lines, recorded_title
+    from specdemo.ui.view import recorded_runs
+
+    LAB = strings("lab").WORDS
+    from specdemo.config.strings import strings
+
+    PROPOSALS = strings("proposals").WORDS
+    from specdemo.config.strings import strings
+
+    RACE = strings("race").WORDS
 
     studio = Studio(AppSettings(replay=True))
     methods = studio.methods()
@@ -133,7 +137,7 @@ def parts() -> dict[str, dict[str, Any]]:
 
 
 def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
-    """The site's one page. What is needed first is named in its head, so that it all comes in one round."""
+    """Return the site's one page. Its head names all files of the first view, so that they load in parallel."""
     first, *_ = data["parts"]["play"]["choices"][0]
     styles = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
     head = [
@@ -170,3 +174,54 @@ def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
 def _is_site(folder: Path) -> bool:
     page = folder / "index.html"
     return page.is_file() and MARK in page.read_text(encoding="utf-8", errors="replace")
+
+
+CONTENT = "http://www.imsproject.org/xsd/imscp_rootv1p1p2"
+ADL = "http://www.adlnet.org/xsd/adlcp_rootv1p2"
+SCHEMAS = f"{CONTENT} imscp_rootv1p1p2.xsd {ADL} adlcp_rootv1p2.xsd"
+START = "index.html"
+_DATE = (1980, 1, 1, 0, 0, 0)  # the same site gives the same package
+
+
+def scorm_package(folder: Path, title: str) -> bytes:
+    """A folder with a site, and the manifest that a platform reads, as a zip archive."""
+    names = sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as package:
+        package.writestr(zipfile.ZipInfo("imsmanifest.xml", _DATE), manifest(title, names))
+        for name in names:
+            info = zipfile.ZipInfo(name, _DATE)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            package.writestr(info, (folder / name).read_bytes())
+    return out.getvalue()
+
+
+def manifest(title: str, names: list[str]) -> bytes:
+    """`imsmanifest.xml` of a package with one activity, which consists of these files (SCORM 1.2, content aggregation)."""
+    spaces = {
+        "xmlns": CONTENT,
+        "xmlns:adlcp": ADL,
+        "xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance",
+        "xsi:schemaLocation": SCHEMAS,
+    }
+    root = Element("manifest", {"identifier": "specdemo", "version": "1.2", **spaces})
+    about = SubElement(root, "metadata")
+    SubElement(about, "schema").text = "ADL SCORM"
+    SubElement(about, "schemaversion").text = "1.2"
+    organizations = SubElement(root, "organizations", {"default": "course"})
+    course = SubElement(organizations, "organization", {"identifier": "course"})
+    SubElement(course, "title").text = title
+    item = SubElement(course, "item", {"identifier": "lessons", "identifierref": "site"})
+    SubElement(item, "title").text = title
+    resources = SubElement(root, "resources")
+    site = SubElement(
+        resources,
+        "resource",
+        {"identifier": "site", "type": "webcontent", "adlcp:scormtype": "sco", "href": START},
+    )
+    for name in names:
+        SubElement(site, "file", {"href": name})
+    whole: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
+    return whole

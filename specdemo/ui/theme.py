@@ -1,4 +1,4 @@
-"""The page's looks for Gradio: calm greys, one blue, the fonts of the package."""
+"""Theme for Gradio: calm greys, one blue, the fonts of the package."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def create_theme() -> gr.themes.Base:
         radius_size="md",
         primary_hue="blue",
         neutral_hue="gray",
-        # Not 600: the semi-bold files in the package hold few of the letters.
+        # Not 600: the semi-bold files in the package contain few of the letters.
         font=(gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "system-ui", "sans-serif"),
         font_mono=(gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "monospace"),
     ).set(**light, **dark, **shape)

@@ -1,15 +1,18 @@
-"""HTML components with a static template; what they show arrives as text and is drawn by the script."""
+"""HTML components with a static template. Their content arrives as text and is drawn by scripts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 
 import gradio as gr
 
 from specdemo.config.paths import ASSETS
-from specdemo.ui import words
+from specdemo.config.strings import strings
+from specdemo.ui import present, words
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
 
@@ -41,11 +44,11 @@ def mounted(
     own_words: dict[str, object] | None = None,
     answers: Sequence[Callable[[str], object]] = (),
 ) -> gr.HTML:
-    """An element that a script of `assets/view` fills; the script reads the component's value, a text.
+    """Create an element that a script of `assets/view` fills; the script reads the component's value, a text.
 
-    What the script sends becomes the value and fires the component's event `sent`.
-    own_words: a part's own; else all of the view's
-    answers: functions that the script may ask, by name, each with one text
+    A value that the script sends becomes the component's value and fires its event `sent`.
+    own_words: strings of the part; default: all of the view's
+    answers: functions that the script may call by name, each with one text
     """
     return gr.HTML(
         value=value,
@@ -63,12 +66,12 @@ def run_view(value: str) -> gr.HTML:
 
 
 def status_view() -> gr.HTML:
-    """What the model is doing: one JSON object with state, text and done."""
+    """Create the status of the model: one JSON object with state, text and done."""
     return mounted("{}", "page/status.js", "mountStatus", "sd-model", own_words=_only("loading"))
 
 
 def note_view(value: str, elem_id: str = "sd-note") -> gr.HTML:
-    """What a choice is and needs, by default that of a method: a JSON list of [kind, sentence]."""
+    """Create a note on a choice, by default of a method: a JSON list of [kind, sentence]."""
     return mounted(value, "methods/note.js", "mountNote", elem_id, own_words=_only())
 
 
@@ -78,7 +81,7 @@ def audit_view() -> gr.HTML:
 
 
 def card_view() -> gr.HTML:
-    """How the chosen method's weights were trained: a JSON object with a `card`, or with a sentence as `none`."""
+    """Create the training card of the chosen method: a JSON object with a `card`, or with a sentence as `none`."""
     return mounted("{}", "methods/card.js", "mountCard", "sd-card", own_words=_only("card"))
 
 
@@ -110,3 +113,46 @@ def _mount(file: str, function: str, given: dict[str, object]) -> str:
         "words": json.dumps(given, ensure_ascii=True),
         "languages": json.dumps(["en", *words.languages()]),
     }
+
+
+WORDS = strings("teach").WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A trace of `assets/runs`: its name is the file's, without `.jsonl`."""
+
+    name: str
+    title: str
+    prompt: str = ""
+    method: str = ""
+
+
+def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
+    """The recorded runs in the order of the folder's index, without those whose file is missing."""
+    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
+    runs = [
+        RecordedRun(
+            entry["name"],
+            entry["title"],
+            entry.get("prompt", ""),
+            entry.get("settings", {}).get("method", ""),
+        )
+        for entry in index
+    ]
+    return [run for run in runs if (folder / f"{run.name}.jsonl").is_file()]
+
+
+def opening_line() -> str:
+    """The stream with which the page opens: the first recorded run, or nothing yet."""
+    for run in recorded_runs():
+        return present.recorded_line(run.name, run.title, "opening")
+    return present.open_line("live", "empty")
+
+
+def create_runs() -> gr.HTML:
+    """The menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
+    runs = [[run.name, run.title, run.prompt, run.method] for run in recorded_runs()]
+    return mounted(
+        "", "play/runs.js", "mountRuns", "sd-runs", own_words={"label": WORDS["runs"], "runs": runs}
+    )

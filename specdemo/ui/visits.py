@@ -1,4 +1,4 @@
-"""What the page knows of each visit: which model it was told of, and how many runs it began."""
+"""State of each visit: the model that its page shows, and its number of runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from gradio.context import LocalContext
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import loopback
+from specdemo.config.strings import strings
 from specdemo.session.door import Changed, Door
-from specdemo.ui.words.en import limits as words
 
-MOST_VISITS = 4096  # that are remembered; those that were not heard of for longest are forgotten
+words = strings("limits")
+
+MOST_VISITS = 4096  # visits in memory; the least recently active are dropped first
 MINUTE = 60.0
 
 
 @dataclass(slots=True)
 class Visit:
-    """One open page. told: name and precision of the model that it was told of last; begun: when its runs began"""
+    """One open page. told: name and precision of the model that it shows; begun: start times of its runs"""
 
     told: tuple[str, str] | None = None
     begun: deque[float] = field(default_factory=deque)
@@ -35,7 +37,7 @@ class Visits:
         self._visits: OrderedDict[str, Visit] = OrderedDict()
 
     def of(self, session: str) -> Visit:
-        """The visit of a session, made when it is first heard of."""
+        """Return the visit of a session, a new one for an unknown session."""
         visit = self._visits.setdefault(session, Visit())
         self._visits.move_to_end(session)
         while len(self._visits) > MOST_VISITS:
@@ -44,14 +46,14 @@ class Visits:
 
 
 def tell(studio: Door, visitor: str | None = None) -> None:
-    """A visitor is told which model is loaded. visitor: by default the session whose event is handled"""
+    """Note that a visitor sees the loaded model. visitor: default: the current session"""
     visits, visit = _here(visitor)
     if visits and studio.ready:
         visit.told = studio.target.name, studio.target.precision
 
 
 def begin_run(studio: Door, visitor: str | None = None) -> None:
-    """A visitor begins a run. Raises UserError for one too many, and for a model that they do not know of."""
+    """Count a run. Raises UserError for one too many, or if the visitor's page shows another model."""
     visits, visit = _here(visitor)
     if visits:
         _same_model(visit, studio)
@@ -59,7 +61,7 @@ def begin_run(studio: Door, visitor: str | None = None) -> None:
 
 
 def go_on(studio: Door, visitor: str | None = None) -> None:
-    """A part of a run begins anew. Raises UserError where another model was loaded since the part before it."""
+    """Check before the next part of a run. Raises UserError if the model has changed since the part before."""
     visits, visit = _here(visitor)
     if visits:
         _same_model(visit, studio)
@@ -73,9 +75,9 @@ def _same_model(visit: Visit, studio: Door) -> None:
 
 
 def switch_allowed(studio: Door) -> bool:
-    """Whether the visitor whose event is handled may load another model.
+    """Return whether the current visitor may load another model.
 
-    A page of this machine alone may have been shared by a link that the settings know nothing of; its name tells.
+    A private page may be shared through a tunnel that the settings do not mention; its host name shows it.
     """
     if studio.settings.allow_model_switch == "off":
         return False
@@ -93,11 +95,7 @@ def _count(visit: Visit, most: int, now: float) -> None:
         visit.begun.popleft()
     if len(visit.begun) >= most:
         seconds = math.ceil(MINUTE - (now - visit.begun[0]))
-        raise UserError(
-            words.OFTEN.format(most=most),
-            unharmed=words.NOTHING_RUN,
-            advice=words.OFTEN_ADVICE.format(seconds=seconds),
-        )
+        raise UserError("run.too_often", most=most, seconds=seconds)
     visit.begun.append(now)
 
 

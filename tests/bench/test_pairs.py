@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdemo.bench.pairs import PairResult, as_file
+from specdemo.bench.pairs import PairResult, pairs_result
 
 
 def rows(lane, speedups, **known):
@@ -26,9 +26,10 @@ def test_the_table_says_the_worst_task_and_what_the_best_single_method_gives():
             *rows("feature:constant:4", {"qa": 1.9, "rag": 1.9, "mean": 1.9}),
         ],
     )  # fmt: skip
-    line = dict(zip(as_file([found], 2, 128)["tables"][0]["columns"], found.choice(), strict=True))
+    choice = pairs_result([found], 2, 128).tables[0]
+    line = dict(zip(choice.columns, choice.rows[0], strict=True))
     assert line["worst task"] == "qa 1.10x"
     assert line["best single method"] == "ngram 1.60x"
     assert line["auto over it"] == "1.25"
-    assert [cells[-1] for cells in found.drafts()] == ["1/60"] * 3
-    assert found.by_task()[0] == ["heavy", "greedy", "auto", "1.10x", "2.90x"]
+    assert [cells[-1] for cells in found.draft_rows()] == ["1/60"] * 3
+    assert found.task_rows()[0] == ["heavy", "greedy", "auto", "1.10x", "2.90x"]

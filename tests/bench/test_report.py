@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from specdemo.bench.bounds import Oracle, policies_table
 from specdemo.bench.lanes import LaneResult, expand
-from specdemo.bench.policies import Oracle, regret_table
-from specdemo.bench.report import Report, by_position, summary
+from specdemo.bench.report import markdown
+from specdemo.bench.results import LaneTotals, positions_table, summary_table
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import CostProfile
 from specdemo.trace.events import Node, Status, Verified
@@ -58,7 +59,7 @@ def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():
 
 
 def test_policies_are_compared_with_the_best_constant():
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     results = [
         lane("nothing", 0, 0),
         lane("draft_model:constant:1", 1, 1),
@@ -66,23 +67,21 @@ def test_policies_are_compared_with_the_best_constant():
         lane("draft_model:cost", 2, 2),
     ]
     report.add("qa", results)
-    table = regret_table(report.rows(), 2.4)
+    table = markdown(policies_table(report.rows(), 2.4))
     assert "draft_model:constant:1 (best constant)" in table
     cost = next(line for line in table.splitlines() if "draft_model:cost" in line)
     expected = (3 / 0.026) / (2 / 0.023) - 1
     assert f"{100 * expected:+.1f} %" in cost
     assert "oracle (modelled)" in table
-    assert (
-        regret_table([row for row in report.rows() if "constant" not in str(row["lane"])], 2.0)
-        == ""
-    )
+    others = [row for row in report.rows() if "constant" not in row["lane"]]
+    assert policies_table(others, 2.0).rows == []
 
 
 def test_the_summary_names_the_worst_task_and_the_memory():
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     report.add("qa", [lane("nothing", 0, 0), lane("tree", 3, 4)])
     report.add("rag", [lane("nothing", 0, 0), lane("tree", 0, 4)])
-    text = summary(report.rows(), {"tree": 8.9})
+    text = markdown(summary_table(report.rows(), {"tree": 8.9}))
     row = next(line for line in text.splitlines() if line.startswith("| tree"))
     assert "rag 0.62x" in row
     assert "| 9 " in row
@@ -123,10 +122,10 @@ def test_acceptance_by_position_counts_only_what_was_tested():
 
 
 def test_the_report_tells_acceptance_by_position():
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     report.add("qa", [lane("nothing", 0, 0), judged(*DRAFTS)])
     report.add("rag", [lane("nothing", 0, 0), judged(DRAFTS[0])])
-    table = by_position(report.rows())
+    table = markdown(positions_table(report.rows()))
     assert "nothing" not in table
     row = next(line for line in table.splitlines() if line.startswith("| tree"))
     assert [cell.strip() for cell in row.split("|")[2:-1]] == ["83 %", "75 %", "0 %", "-", "-", "-"]
@@ -135,7 +134,7 @@ def test_the_report_tells_acceptance_by_position():
 def test_the_calibration_error_is_that_of_all_runs_together():
     """Half of the tokens of which .4 was said are kept, and all of those of which .8 was."""
     runs = [((KEPT, 0.4), (KEPT, 0.8)), ((REFUSED, 0.4), (KEPT, 0.8))]
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     for task, nodes in zip(("qa", "rag"), runs, strict=True):
         result = judged(tuple((-1, status) for status, _ in nodes))
         step = result.events[0]
@@ -149,13 +148,13 @@ def test_the_calibration_error_is_that_of_all_runs_together():
     means = {row["lane"]: row for row in report.rows() if row["task"] == "mean"}
     assert means["tree"]["survival_error"] == pytest.approx((2 * 0.1 + 2 * 0.2) / 4)
     assert means["nothing"]["survival_error"] is None
-    assert "15.0 %" in by_position(report.rows())
+    assert "15.0 %" in markdown(positions_table(report.rows()))
 
 
 def test_the_summary_names_the_minutes_of_training():
-    report = Report("nothing")
+    report = LaneTotals("nothing")
     report.add("qa", [lane("nothing", 0, 0), lane("tree:cost", 3, 4)])
-    text = summary(report.rows(), {"tree": 8.9}, {"tree": 45.2})
+    text = markdown(summary_table(report.rows(), {"tree": 8.9}, {"tree": 45.2}))
     rows = [line.split("|") for line in text.splitlines()]
     assert rows[0][-2].strip() == "training min"
     assert {row[1].strip(): row[-2].strip() for row in rows[2:]} == {
@@ -167,5 +166,5 @@ def test_the_summary_names_the_minutes_of_training():
 def test_trained_stands_for_methods_with_weights_of_their_own():
     here = [SimpleNamespace(name=name, available=name != "medusa") for name in METHODS]
     studio = SimpleNamespace(methods=lambda: here)
-    own = ["feature", "feature_tree", "exit", "medusa_static", "block", "block_tree", "jet"]
+    own = ["feature", "feature_tree", "exit", "block", "block_tree", "jet"]
     assert expand("trained,draft", studio) == [*own, "draft"]

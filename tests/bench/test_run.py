@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -10,12 +11,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import header, tiny_llama
+from errors import reported
 
-from specdemo.bench import floor, run
-from specdemo.bench.floor import FloorLane, pass_bytes
-from specdemo.bench.html_report import render
+from specdemo.bench import bounds, report, run
+from specdemo.bench.bounds import FloorLane, bandwidth, pass_bytes
 from specdemo.bench.lanes import FLOOR, PEERS, LaneLost, LaneResult, expand
-from specdemo.bench.report import Report, against, markdown, readme
+from specdemo.bench.report import markdown, text
+from specdemo.bench.results import LaneTotals, Result, against_table, lanes_table, tasks_table
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.bench.suite import Item
 from specdemo.bench.throughput import measure_throughput
@@ -23,8 +25,7 @@ from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
-from specdemo.drafters.nothing import Nothing
-from specdemo.drafters.oracle import Scripted
+from specdemo.drafters.plain import Plain, Scripted
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
@@ -32,7 +33,7 @@ from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 
@@ -67,11 +68,11 @@ class Studio:
 
     def run(self, prompt, settings, **_options):
         if "refused" in prompt:
-            raise UserError("The prompt is too long.")
+            raise reported("The prompt is too long.")
         ids = [ord(letter) % 60 for letter in prompt]
         yield from generate(
             CachedModel(self.weights),
-            Nothing() if settings.method == "nothing" else Scripted(two_zeros),
+            Plain() if settings.method == "nothing" else Scripted(two_zeros),
             ids,
             shaper=Shaper(settings.sampling),
             limits=Limits(settings.max_new_tokens),
@@ -107,7 +108,7 @@ def studio(monkeypatch, tmp_path):
     weights = tiny_llama(0)
     weights.save_pretrained(tmp_path / "tiny")
     monkeypatch.setattr(run, "target_folder", lambda _: tmp_path / "tiny")
-    monkeypatch.setattr(floor, "BYTES", 1 << 16)
+    monkeypatch.setattr(run, "BUFFER_BYTES", 1 << 16)
     return Studio(weights)
 
 
@@ -126,8 +127,8 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
     rates = iter(range(1, 99))
     monkeypatch.setattr(run, "open_peer", lambda _studio, name, *_: Canned(name, rates))
     found = bench(studio, lanes="script,peers", repeat=2)
-    assert found.report.lanes == ["nothing", "script", *PEERS, FLOOR]
-    rows = {(row["task"], row["lane"]): row for row in found.report.rows()}
+    assert found.totals.lanes == ["nothing", "script", *PEERS, FLOOR]
+    rows = {(row["task"], row["lane"]): row for row in found.totals.rows()}
     assert rows["count", "nothing"]["outputs"] == 2
     assert rows[HOSTILE, "script"]["outputs"] == 4  # two turns, twice
     assert rows["count", "script"]["same_output_rate"] == 1
@@ -135,10 +136,11 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
     assert rows["mean", FLOOR]["tokens_per_step"] == 1
     low, high = rows["count", "llama.cpp"]["speedup_quartiles"]
     assert low < rows["count", "llama.cpp"]["speedup"] < high
-    tables = found.tables()
+    tables = text(found.result())
     assert "over transformers:assisted" in tables
-    assert found.readme().startswith("Speedup over plain decoding of the same prompts: tiny, fp32")
-    assert json.loads(json.dumps(found.to_dict()))["floor_bytes"] > 0
+    about = "Speedup over plain decoding of the same prompts: tiny, fp32"
+    assert found.readme_result().about.startswith(about)
+    assert json.loads(json.dumps(found.result().to_dict()))["floor_bytes"] > 0
 
 
 def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypatch):
@@ -157,7 +159,7 @@ def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypat
 def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypatch):
     def open_peer(_studio, name, *_):
         if name == "llama.cpp":
-            raise UserError("It is not installed.", advice="Install it.")
+            raise reported("It is not installed.", advice="Install it.")
         return Canned(name, [5.0] * 99, lost=["abab"])
 
     monkeypatch.setattr(run, "open_peer", open_peer)
@@ -170,8 +172,8 @@ def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypa
         "three is left out",
     ]
     assert "Install it." in told[0]
-    assert found.report.lanes == ["nothing", "script"]  # a lane that broke is not half counted
-    assert all(sentence in render(found.to_dict()).replace("&#x27;", "'") for sentence in told)
+    assert found.totals.lanes == ["nothing", "script"]  # a lane that broke is not half counted
+    assert set(told) <= set(found.result().notes)
     with pytest.raises(UserError, match="No prompt"):
         bench(studio, items[2:])
 
@@ -187,7 +189,7 @@ def test_it_says_when_the_datastore_knows_the_prompts(studio, monkeypatch, tmp_p
     monkeypatch.setattr(run, "_open", lambda _studio, name, *_: Canned(name, [5.0] * 99))
     found = bench(studio, told=told, lanes="retrieval")
     assert "answers to these very prompts" in told[0]
-    assert found.to_dict()["notes"] == told
+    assert found.result().notes[1:] == told
     told.clear()
     bench(studio, told=told, lanes="retrieval", suite=tmp_path / "mine.jsonl")
     studio.settings = AppSettings(target="tiny", draft="none", store="none")
@@ -216,13 +218,18 @@ def test_processes_end_when_the_bench_is_interrupted(studio, monkeypatch):
     assert Peer.closed
 
 
-def test_the_report_is_one_file_whose_words_stay_text(studio):
-    document = bench(studio, repeat=2, concurrent=(2,), command_line="bench <b>").to_dict()
-    page = render(json.loads(json.dumps(document)))
+def test_page_is_one_file_whose_texts_are_escaped(studio, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bench", "<b>"])
+    result = bench(studio, repeat=2, concurrent=(2,)).result()
+    result = Result.from_dict(json.loads(json.dumps(result.to_dict())))
+    rows = result.values["rows"]
+    costs = report.pass_costs({HOSTILE: result.values["costs"]["verify"]})
+    charts = [report.speedups(rows), report.passes_and_time(rows), costs, report.time_split(rows)]
+    page = report.page(result, charts)
     body = page[page.index("<body>") :]
     assert HOSTILE not in page
     assert "&lt;/script&gt;&lt;script&gt;alert" in body
-    assert "bench &lt;b&gt;" in body
+    assert "&lt;b&gt;" in body
     assert body.count("Plotly.newPlot(") == 4
     assert "<script src" not in page
     assert "<link" not in page
@@ -232,43 +239,43 @@ def test_the_report_is_one_file_whose_words_stay_text(studio):
 
 
 def test_repetitions_give_medians_of_ratios_and_their_quartiles():
-    report = Report("nothing")
+    totals = LaneTotals("nothing")
     for number, (plain, fast) in enumerate([(10, 20), (10, 30), (20, 80), (5, 50), (10, 60)]):
-        report.add("qa", [result("nothing", plain), result("fast", fast)], number)
-        report.add("rag", [result("nothing", 10), result("fast", 10)], number)
-    rows = {(row["task"], row["lane"]): row for row in report.rows()}
+        totals.add("qa", [result("nothing", plain), result("fast", fast)], number)
+        totals.add("rag", [result("nothing", 10), result("fast", 10)], number)
+    rows = {(row["task"], row["lane"]): row for row in totals.rows()}
     assert rows["qa", "fast"]["speedup"] == pytest.approx(4)  # of 2, 3, 4, 10, 6
     assert rows["qa", "fast"]["speedup_quartiles"] == pytest.approx([3, 6])
     assert rows["qa", "fast"]["tokens_per_second"] == pytest.approx(50)
     assert rows["mean", "fast"]["speedup"] == pytest.approx(2.5)
     assert rows["mean", "fast"]["speedup_quartiles"] == pytest.approx([2, 3.5])
-    assert "3.00-6.00x" in markdown(report.rows())
-    once = Report("nothing")
+    assert "3.00-6.00x" in markdown(lanes_table(totals.rows()))
+    once = LaneTotals("nothing")
     once.add("qa", [result("nothing", 10), result("fast", 20)])
-    assert "quartiles" not in markdown(once.rows())
+    assert "quartiles" not in markdown(lanes_table(once.rows()))
 
 
 def test_our_lanes_are_compared_with_each_peer():
-    report = Report("nothing")
-    report.add("qa", [result("nothing", 10), result("auto", 30), result("llama.cpp", 20)])
-    table = against(report, PEERS)
+    totals = LaneTotals("nothing")
+    totals.add("qa", [result("nothing", 10), result("auto", 30), result("llama.cpp", 20)])
+    table = markdown(against_table(totals, PEERS))
     assert [line.split("|")[2].strip() for line in table.splitlines()] == [
         "over llama.cpp",
         "-" * 14,
         "0.50x",
         "1.50x",
     ]
-    assert against(report, ["transformers"]) == ""
+    assert against_table(totals, ["transformers"]).rows == []
 
 
 def test_the_readme_table_has_the_fastest_first():
-    report = Report("nothing")
+    totals = LaneTotals("nothing")
     for task in ("math_reasoning", "qa"):
-        report.add(task, [result("nothing", 10), result("slow", 5), result("fast", 25)])
-    lines = readme(report.rows(), "nothing").splitlines()
-    assert lines[0].startswith("| method | math reasoning | qa | mean |")
-    assert lines[2] == "| `fast` | 2.50x | 2.50x | **2.50x** | 1.00 | - |"
-    assert [line.split("`")[1] for line in lines[2:]] == ["fast", "slow"]
+        totals.add(task, [result("nothing", 10), result("slow", 5), result("fast", 25)])
+    table = tasks_table(totals.rows(), "nothing")
+    assert table.columns[:4] == ["method", "math reasoning", "qa", "mean"]
+    assert table.rows[0] == ["`fast`", "2.50x", "2.50x", "**2.50x**", "1.00", "-"]
+    assert [row[0] for row in table.rows] == ["`fast`", "`slow`"]
 
 
 def test_the_floor_reads_every_weight_once(tmp_path):
@@ -283,12 +290,12 @@ def test_the_floor_reads_every_weight_once(tmp_path):
 
 
 def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
-    monkeypatch.setattr(floor, "bandwidth", lambda _: 1000.0)
+    monkeypatch.setattr(bounds, "bandwidth", lambda _: 1000.0)
     said = FloorLane(50, torch.ones(1), 10, lambda work: work()).open().answer("anything")
     assert said.metrics.tokens_per_second == pytest.approx(1000 / 50)
     assert said.ids == ()
     monkeypatch.undo()
-    assert 1e8 < floor.bandwidth(torch.ones(1 << 20)) < 1e14
+    assert 1e8 < bandwidth(torch.ones(1 << 20)) < 1e14
 
 
 class Waiting:
@@ -330,8 +337,7 @@ def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio
         ("nothing", 3),
         ("script", 3),
     ]
-    assert "together, tokens/s" in found.tables()
-    assert "over plain together" in found.tables()
+    assert "over plain together" in found.result().tables[-1].columns
 
 
 def test_peers_stand_for_all_of_them(studio):

@@ -6,7 +6,6 @@ it says what it needs: `<!-- needs: network -->`. What needs something is read b
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import re
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from specdemo.cli import docs
-from specdemo.cli.parser import build_parser, main
+from specdemo.cli.parser import COMMANDS, command_parser, main, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -119,7 +118,7 @@ def test_the_commands_of_a_block_exist(block: Block, capsys: pytest.CaptureFixtu
             check_tool(command)
             continue
         try:
-            build_parser().parse_args(arguments)
+            parse(arguments)
         except SystemExit as stopped:
             if stopped.code:
                 pytest.fail(f"{command}\n{capsys.readouterr().err}")
@@ -154,23 +153,11 @@ INLINE = re.compile(r"`(?:\.venv/bin/)?(python -m specdemo [a-z][^`]*|python app
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_in_sentences_name_what_exists(path: Path) -> None:
     """A sentence may leave arguments out; the command and its options are those of the parser."""
-    commands = subcommands(build_parser())
     for command in INLINE.findall(path.read_text(encoding="utf-8")):
-        arguments = specdemo_arguments(command) or []
-        parser = commands[arguments[0]]
-        options = {option for action in parser._actions for option in action.option_strings}
-        nested = subcommands(parser)
-        if len(arguments) > 1 and arguments[1] in nested:
-            options |= set(nested[arguments[1]]._option_string_actions)
-        assert {word for word in arguments if word.startswith("--")} <= options, command
-
-
-def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Parsers of the commands below a parser, by name."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
+        words = specdemo_arguments(command) or []
+        name = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
+        options = command_parser(name)._option_string_actions
+        assert {word for word in words if word.startswith("--")} <= set(options), command
 
 
 def test_a_block_tells_its_needs_and_its_commands() -> None:

@@ -15,7 +15,7 @@ import pytest
 from specdemo.cli import commands
 from specdemo.cli.commands import app as app_command
 from specdemo.cli.options import add_settings, app_settings, lane_settings, run_settings
-from specdemo.cli.parser import COMMANDS, build_parser, main
+from specdemo.cli.parser import COMMANDS, command_parser, main, parse
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings, RunSettings, Sampling, fields
@@ -23,29 +23,17 @@ from specdemo.config.settings import AppSettings, RunSettings, Sampling, fields
 FOLDER = Path(commands.__file__).parent
 
 
-def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """All commands under a parser by the words that call them, kinds of training included."""
-    found = {}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, inner in action.choices.items():
-                found |= {name: inner}
-                found |= {f"{name} {word}": one for word, one in subparsers(inner).items()}
-    return found
-
-
-PARSERS = subparsers(build_parser())
+PARSERS = {name: command_parser(name) for name in COMMANDS}
 ACTIONS = [
     pytest.param(action, id=f"{name} {action.dest}")
     for name, parser in PARSERS.items()
     for action in parser._actions
-    if action.help is not argparse.SUPPRESS
-    and not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
+    if action.help is not argparse.SUPPRESS and not isinstance(action, argparse._HelpAction)
 ]
 
 
 def parsed(words: str) -> argparse.Namespace:
-    return build_parser().parse_args(words.split())
+    return parse(words.split())
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -62,10 +50,44 @@ def test_every_option_has_help_that_tells_its_default(action):
 NONE_BY_NATURE = {"prompts", "examples", "online_weights", "csv", "html"}
 
 
-def test_every_command_has_a_file_and_every_file_is_a_command():
-    files = {path.stem.replace("_", "-") for path in FOLDER.glob("*.py")} - {"--init--"}
-    assert set(COMMANDS) == files
-    assert all(summary and not summary.endswith(".") for summary in COMMANDS.values())
+def test_help_shows_twelve_commands(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    listed = capsys.readouterr().out.partition("commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == [name for name in COMMANDS if " " not in name]
+    assert len(listed) == 12
+    for command in COMMANDS.values():
+        assert not command["summary"].endswith(".")
+        module, _, function = command["run"].partition(".")
+        assert f"def {function}(" in (FOLDER / f"{module}.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        ("pairs --tokens 9", "bench pairs --tokens 9"),
+        ("gpu --minutes 2 --out x", "bench gpu --minutes 2 --out x"),
+        ("record one --takes 2", "bench record one --takes 2"),
+        ("counterexample --runs 40", "audit counterexample --runs 40"),
+        ("export-site folder", "export site folder"),
+        ("export-draft folder", "export draft folder"),
+        ("export-drafter a b --layout dflash", "export drafter a b --layout dflash"),
+        ("class-pack folder --language de", "export class-pack folder --language de"),
+        ("datastore a.txt --out b", "train datastore a.txt --out b"),
+    ],
+)
+def test_earlier_command_names_work_with_a_notice(earlier, now, capsys):
+    assert parsed(earlier) == parsed(now)
+    old, new = earlier.split()[0], " ".join(now.split()[:2])
+    assert capsys.readouterr().err == f"`{old}` is an earlier name of `{new}`.\n"
+
+
+def test_words_that_name_no_command_are_refused(capsys):
+    for words in ("nonsense", "", "heads"):
+        with pytest.raises(SystemExit) as stopped:
+            parsed(words)
+        assert stopped.value.code == 2
+    assert "there is no command 'nonsense'" in capsys.readouterr().err
 
 
 def test_commands_know_neither_the_parser_nor_each_other():
@@ -149,7 +171,7 @@ def test_earlier_names_of_options_still_work_and_are_not_shown(words, name, valu
     options = parsed(words)
     assert getattr(options, name) == value
     flag = next((word for word in words.split() if word in ("--method", "--words")), "")
-    shown = PARSERS[options.command if options.command == "audit" else "train draft"].format_help()
+    shown = PARSERS[options.command].format_help()
     assert not flag or f"{flag} " not in shown
 
 
@@ -160,7 +182,6 @@ def test_a_renamed_setting_keeps_its_earlier_flag_unseen():
             default=1,
             metadata={
                 "row": {
-                    "label": "count",
                     "group": "drafting",
                     "help": "how many",
                     "flag": "--count",
@@ -235,7 +256,7 @@ def test_a_command_imports_its_own_file_and_no_other():
     code = (
         "import sys; from specdemo.cli.parser import main; main(['replay', sys.argv[1]]);"
         "loaded = [name for name in sys.modules if name.startswith('specdemo.cli.commands.')];"
-        "assert loaded == ['specdemo.cli.commands.replay'], loaded;"
+        "assert loaded == ['specdemo.cli.commands.run'], loaded;"
         "assert 'numpy' not in sys.modules"
     )
     run = ASSETS / "runs" / "01-guess-and-check.jsonl"

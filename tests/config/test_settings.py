@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.config.paths import ASSETS
 from specdemo.config.settings import (
     DRAWN,
@@ -122,12 +122,13 @@ def test_a_value_that_a_setting_cannot_have_is_told_by_name_and_range(row, value
     with pytest.raises(UserError) as refused:
         RunSettings.from_values({row.name: value})
     error = refused.value
-    assert error.message.startswith(f"The {row.label} is ")
-    assert row.range in error.message
-    assert error.unharmed == "Nothing was run."
+    label = str(Phrase(f"label.{row.name}"))
+    assert error.message.startswith(f"The {label} is ")
+    assert str(row.range) in error.message
+    assert error.unaffected == "Nothing was run."
     assert error.advice
     assert len(error.message) < 300
-    with pytest.raises(UserError, match=row.label):
+    with pytest.raises(UserError, match=label):
         made(row.name, value).checked()
 
 

@@ -10,7 +10,7 @@ from conftest import reference_greedy, run_lane
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.policies.lookahead import Confidence, Constant
-from specdemo.trace.events import Drafted
+from specdemo.trace.events import Drafted, Reason
 from specdemo.trace.metrics import measure, output_ids
 
 
@@ -135,7 +135,10 @@ def test_copying_goes_on_with_its_own_copy():
     assert proposal.token_ids == (1, 2, 3, 1, 2, 3, 1)
     assert proposal.confidences[:2] == (4 / 6, 5 / 7)
     assert proposal.source == "ngram"
-    assert "the last 3 tokens stood 3 tokens before; constant: always 7" in proposal.reason
+    assert proposal.reasons == (
+        Reason("ngram", {"matched": 3, "distance": 3}),
+        Reason("constant", {"lookahead": 7}),
+    )
     assert ngram.match(text) == (3, [*[1, 2, 3] * 10, 1, 2])
 
 
@@ -157,7 +160,7 @@ def test_ngram_leaves_short_matches_alone_and_drafts_from_earlier_texts():
     assert ngram.match([8, 2, 3]) == (0, [])
     proposal = ngram.propose([8, 2, 3, 1, 2, 3], 8)
     assert proposal.token_ids == (4, 5)
-    assert "in an earlier text" in proposal.reason
+    assert proposal.reasons[0].code == "ngram_earlier"
 
 
 def test_greedy_text_with_ngram_is_the_targets_own_and_a_second_run_is_recalled(target_weights):
@@ -168,4 +171,9 @@ def test_greedy_text_with_ngram_is_the_targets_own_and_a_second_run_is_recalled(
     assert [output_ids(run) for run in runs] == [expected, expected]
     first, second = map(measure, runs)
     assert second.steps < first.steps  # the first answer is copied
-    assert any("earlier text" in event.reason for event in runs[1] if isinstance(event, Drafted))
+    assert any(
+        reason.code == "ngram_earlier"
+        for event in runs[1]
+        if isinstance(event, Drafted)
+        for reason in event.reasons or ()
+    )

@@ -20,11 +20,11 @@ from specdemo.drafters.auto import Auto
 from specdemo.drafters.copy_through import CopyThrough, Through
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import NGRAM
-from specdemo.drafters.oracle import Scripted
+from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict
-from specdemo.trace.events import Drafted, Origin, Status
+from specdemo.trace.events import Drafted, Origin, Reason, Status
 from specdemo.trace.metrics import output_ids
 
 TEXT = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]
@@ -44,7 +44,7 @@ class Says(Scripted):
                 token_ids[:budget],
                 confidences=sure[:budget],
                 lookahead=4,
-                reason="script",
+                reasons=(Reason("script"),),
                 **fields,
             )
         )
@@ -69,7 +69,8 @@ def test_what_followed_the_end_of_a_draft_is_copied_behind_it():
     assert proposal.source == "copy_through"
     assert proposal.lookahead == 4 + len(proposal) - 2
     assert (
-        f"{len(proposal) - 2} copied after 2 drafted: that stood 7 tokens before" in proposal.reason
+        Reason("copied", {"count": len(proposal) - 2, "drafted": 2, "distance": 7})
+        in proposal.reasons
     )
     assert list(proposal.survivals) == sorted(proposal.survivals, reverse=True)
     assert proposal.expected_tokens == pytest.approx(1 + sum(proposal.survivals))

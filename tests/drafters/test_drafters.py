@@ -12,14 +12,13 @@ from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.methods import make_drafter
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.fallback import WINDOW, Fallback
-from specdemo.drafters.policies.forecast import survivals
+from specdemo.drafters.policies.guard import WINDOW, Fallback, survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.passes import Sharing
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
-from specdemo.trace.events import Status
+from specdemo.trace.events import Reason, Status
 
 
 def outcome(confidences, kept, *, seconds=0.01):
@@ -61,7 +60,7 @@ def test_confidence_stops_below_its_threshold_and_the_threshold_adapts():
         policy.observe(outcome([0.95, 0.8], 1))
     assert not policy.go_on(0.8)
     assert policy.go_on(0.95)
-    assert f"{policy.threshold:.2f}" in policy.reason
+    assert policy.reason == Reason("confidence", {"threshold": policy.threshold})
 
 
 def test_ngram_takes_the_longest_and_latest_match():
@@ -91,7 +90,7 @@ class Guess(Drafter):
     """Proposes one token each time."""
 
     def propose(self, committed, budget):
-        return Proposal.chain([1], confidences=(0.5,), lookahead=1, reason="guess")
+        return Proposal.chain([1], confidences=(0.5,), lookahead=1, reasons=(Reason("guess"),))
 
 
 def step(drafter, drafting_seconds, plain_seconds, kept):
@@ -113,7 +112,7 @@ def test_cost_aware_drafts_on_only_while_it_pays():
     for _ in range(200):  # nothing is ever kept
         calibration.observe(outcome([0.3], 0))
     assert not policy.go_on(0.3)
-    assert "would give" in policy.reason
+    assert policy.reason.code == "cost_stop"
 
 
 def test_cost_aware_asks_more_of_a_draft_when_the_run_is_fast():
@@ -170,9 +169,10 @@ def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
     assert min(plain) >= WINDOW
     assert len(plain) > 150
     assert any(len(proposal) for proposal in steps[100:])  # it probes again
-    assert (
-        "30 ms a token drafting, 10 ms plain" in steps[100].reason or "guess" in steps[100].reason
-    )
+    rested = next(proposal for proposal in steps[20:] if not len(proposal)).reasons[0]
+    assert rested.code == "fallback_rest"
+    assert rested.values["drafting_seconds"] == pytest.approx(0.030)
+    assert rested.values["plain_seconds"] == pytest.approx(0.010)
     drafter.start([1])
     assert len(drafter.propose([1], 4)) == 1
 

@@ -8,9 +8,9 @@ from conftest import PROFILE, VOCABULARY, reference_greedy, run_lane
 from torch.nn import functional as F
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.depths import best_paths, depth_tree
 from specdemo.drafters.medusa import Medusa, static_shape
 from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.tree import best_paths, depth_tree
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.features import Features
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
@@ -33,7 +33,7 @@ def weights(target_weights):
 
     def block():
         matrix = torch.randn(32, 32, generator=generator) * 0.1
-        return (lambda x: F.linear(x, matrix)), torch.zeros(32)
+        return lambda x: F.linear(x, matrix)
 
     head = target_weights.lm_head.weight[words]
     return MedusaWeights(
@@ -41,6 +41,7 @@ def weights(target_weights):
         lambda x: F.linear(x, head),
         ReducedVocabulary(words, VOCABULARY),
         (LAST,),
+        torch.float32,
     )
 
 

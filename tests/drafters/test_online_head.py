@@ -18,8 +18,8 @@ from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights
+from specdemo.models.networks.chain import CompactModel, CompactWeights
+from specdemo.models.networks.parts import CompactConfig
 from specdemo.trace.metrics import Metrics, measure, output_ids
 
 HIDDEN, VOCABULARY = 32, 64

@@ -15,8 +15,9 @@ from specdemo.config.errors import UserError
 from specdemo.drafters.memory.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
 from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.drafters.retrieval import Retrieval, most_frequent
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.trace.codec import encode
-from specdemo.trace.events import ModelInfo
+from specdemo.trace.events import ModelInfo, Reason
 from specdemo.trace.metrics import measure, output_ids
 from specdemo.training.datastore import (
     DRAWN,
@@ -183,7 +184,7 @@ def test_retrieval_drafts_the_most_frequent_and_keeps_to_policy_and_budget(tmp_p
     assert proposal.parents == (-1, 0, 1)
     assert proposal.draft_probs is None
     assert (proposal.source, proposal.lookahead) == ("retrieval", 5)
-    assert "the last 2 tokens stand at 3 places" in proposal.reason
+    assert proposal.reasons[0] == Reason("retrieval", {"matched": 2, "count": 3})
     assert retrieval.match([7, 1, 2]) == (2, list(proposal.token_ids))
     assert retrieval.propose([7, 1, 2], 1).token_ids == (3,)
     assert len(retrieval.propose([7, 1, 2], 0)) == 0
@@ -248,7 +249,8 @@ def test_a_store_of_a_targets_own_answers(tmp_path, target_weights):
         out = build_from_prompts(
             tmp_path / "prompts.txt",
             Letters(),
-            target_weights,
+            LeanDecoder(target_weights),
+            (),
             ModelInfo("tiny"),
             tmp_path / name,
             examples=prompts[:1],

@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+from errors import reported
 from tiny_gguf import KINDS, tiny_gguf
 
 from specdemo.config.errors import UserError
@@ -221,7 +222,7 @@ def test_a_folder_is_used_as_it_is_where_no_copy_can_be_made(tiny_folder, tmp_pa
     assert made.folder == tiny_folder.resolve()
     already = shutil.copytree(resolve(tiny_folder, tmp_path, pack_as=BF16).folder, tmp_path / "nf4")
     assert resolve(already, tmp_path, pack_as=BF16).folder == already.resolve()
-    monkeypatch.setattr(packed, "check_space", lambda *_: (_ for _ in ()).throw(UserError("full")))
+    monkeypatch.setattr(packed, "check_space", lambda *_: (_ for _ in ()).throw(reported("full")))
     shutil.rmtree(tmp_path / "models")
     assert resolve(tiny_folder, tmp_path, pack_as=BF16).folder == tiny_folder.resolve()
 

@@ -108,7 +108,7 @@ def test_a_read_only_cache_is_told(monkeypatch, tmp_path, number):
         store.alone(tmp_path / "cache" / "model"),
     ):
         pass
-    assert caught.value.unharmed
+    assert caught.value.unaffected
     assert caught.value.advice
     with (
         pytest.raises(UserError, match="cannot be written to"),

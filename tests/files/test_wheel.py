@@ -105,7 +105,7 @@ def test_a_dead_index_is_not_one_without_the_package(only_wheelhouse, monkeypatc
         monkeypatch.setenv("PIP_RETRIES", "0")
         with pytest.raises(UserError, match=sentence) as caught:
             source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
-    assert caught.value.unharmed
+    assert caught.value.unaffected
     assert caught.value.advice
 
 

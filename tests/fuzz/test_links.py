@@ -11,9 +11,11 @@ from fuzz.odd import COUNT, SEED, text, value
 
 from specdemo.cli.commands.app import make_page
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import strings
 from specdemo.session.studio import Studio
 from specdemo.ui.links import follow, read_link
-from specdemo.ui.words.en import teach
+
+teach = strings("teach")
 
 
 @pytest.fixture(scope="module")

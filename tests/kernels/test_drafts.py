@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.draft_model import DraftModel
-from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.policies.lookahead import make_lookahead
+from specdemo.drafters.reader import DraftReader
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.draft_plan import DraftPlan, StopRule
 from specdemo.engine.features import Features
@@ -23,9 +23,8 @@ from specdemo.engine.prefix import FeatureReader, PrefixReader
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Proposal
 from specdemo.kernels import runtime
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_weights import Injection, MixedEmbedding
+from specdemo.models.networks.chain import CompactDecoder, CompactModel
+from specdemo.models.networks.parts import Injection, MixedEmbedding
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
@@ -112,7 +111,7 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
     near = (2e-3, 1e-4) if reads == "mixed" else (1e-5, 1e-6)
     for one, other in pairs:
         assert one.token_ids == other.token_ids
-        assert one.reason == other.reason
+        assert one.reasons == other.reasons
         torch.testing.assert_close(one.confidences, other.confidences, rtol=near[0], atol=near[1])
         for row, wanted in zip(one.draft_probs, other.draft_probs, strict=True):
             torch.testing.assert_close(row, wanted, rtol=near[0], atol=near[1] / 10)

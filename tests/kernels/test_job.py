@@ -15,8 +15,7 @@ from tiny_compact import compact, features_of, feeding, injecting
 from specdemo.engine.draft_plan import DraftPlan, StopRule
 from specdemo.kernels import check, runtime
 from specdemo.kernels import job as jobs
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
+from specdemo.models.networks.chain import CompactDecoder, CompactModel
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"

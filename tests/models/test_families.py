@@ -167,7 +167,7 @@ def test_what_cannot_be_taken_back_is_refused_before_weights_are_read(tmp_path, 
     with pytest.raises(UserError, match=kind) as refused:
         resolve(tmp_path, tmp_path / "cache")
     assert "cannot be rolled back" in str(refused.value)
-    assert refused.value.unharmed
+    assert refused.value.unaffected
     assert refused.value.advice
 
 

@@ -65,5 +65,5 @@ def test_a_tokenizer_with_more_words_than_its_model_is_refused(files):
     check_vocabulary(files, tokenizer, len(tokenizer))
     with pytest.raises(UserError, match="its model only") as caught:
         check_vocabulary(files, tokenizer, len(tokenizer) - 1)
-    assert caught.value.unharmed
+    assert caught.value.unaffected
     assert caught.value.advice

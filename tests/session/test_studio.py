@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import header, nonsense_store
+from errors import reported
 from letters import tiny_pair
 from passes import driven
 
@@ -109,8 +110,8 @@ def test_a_published_drafter_stays_with_its_target_unless_another_is_named(studi
 
 def test_a_failure_leaves_the_old_pair_and_says_why(studio, loader):
     old, before = studio.loaded, said(studio)
-    loader.error = UserError(
-        "It does not fit.", unharmed="The old one works.", advice="Take another."
+    loader.error = reported(
+        "It does not fit.", unaffected="The old one works.", advice="Take another."
     )
     with pytest.raises(UserError, match="does not fit") as error:
         list(studio.switch("new", "none", "fp32"))
@@ -245,7 +246,7 @@ def test_the_old_pair_is_freed_when_nobody_runs_on_it(studio):
 
 
 def test_a_first_load_that_fails_is_kept_as_an_error(loader):
-    loader.error = UserError("It is not there.")
+    loader.error = reported("It is not there.")
     studio = Studio(AppSettings(target="old"))
     studio.load()
     assert not studio.ready

@@ -21,13 +21,12 @@ import pytest
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
+from specdemo.config.strings import load
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import LARGEST_FILE
 from specdemo.trace.metrics import calibration_error, measure, output_ids, timeline
 from specdemo.trace.replay import parse, read
 from specdemo.trace.tables import csv_table
-from specdemo.ui.words import de as german
-from specdemo.ui.words import en as english
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -183,7 +182,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
         file.truncate(50 * 2**20)
     with pytest.raises(UserError, match="is larger than 16 MB") as raised:
         read(large)
-    assert raised.value.unharmed
+    assert raised.value.unaffected
     if Path("/dev/zero").exists():
         with pytest.raises(UserError, match="is larger than 16 MB"):
             read("/dev/zero")
@@ -192,9 +191,11 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
 
 
 def test_the_page_says_the_limit_before_and_in_the_sentence():
-    for words in (english, german):
-        assert "16 MB" in words.VIEW["open"]
-        assert "16 MB" in words.VIEW["trace"]["large"]
+    for language in ("en", "de"):
+        view = load("page", language)["VIEW"]
+        assert "16 MB" in view["open"]
+        assert "16 MB" in view["trace"]["large"]
+        assert "16 MB" in load("lab", language)["WORDS"]["run"]["large"]
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")

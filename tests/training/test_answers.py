@@ -13,8 +13,8 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.engine.cache import RollbackCache
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.training.answers import Joined, Writer, Writing, read_shards, states_path
-from specdemo.training.data import Answer, Prompt, save_answers
+from specdemo.training.answers import AnswerText, AnswerWriter
+from specdemo.training.data import Answer, read_shards, save_answers, states_path
 
 LAYERS, MOST = (1, 2), 9
 BEGIN = [7, 8, 9, 10]
@@ -24,14 +24,14 @@ PROMPTS = [[*BEGIN, 3], [*BEGIN, 11, 12, 13], [5], [*BEGIN, *range(20, 60)], [*B
 def texts(sampling: Sampling):
     for number, ids in zip(count(), PROMPTS, strict=False):
         random = np.random.default_rng(number)
-        yield Writing(Prompt("made", number, ""), ids, sampling, RollbackCache(2), random)
+        yield AnswerText("made", number, ids, RollbackCache(2), sampling, random)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_texts_are_written_together_as_alone(temperature):
     model = tiny_llama(0)
-    writer = Writer(LeanDecoder(model), LAYERS, (), MOST)
-    found = {one.prompt.row_id: one for one in writer.write(texts(Sampling(temperature)))}
+    writer = AnswerWriter(LeanDecoder(model), LAYERS, (), MOST)
+    found = {one.row_id: one for one in writer.write(texts(Sampling(temperature)))}
     assert len(found) == len(PROMPTS)
     for number in (0, 1, 2, 3, 4, 59):
         one, ids = found[number], PROMPTS[number]
@@ -51,11 +51,25 @@ def test_texts_are_written_together_as_alone(temperature):
         assert found[0].answer_ids != found[5].answer_ids
 
 
+def test_answer_writer_reads_a_given_answer_as_the_written_one():
+    """Read in large parts, a given answer has the states and distributions of the one that was written token by token."""
+    decoder = LeanDecoder(tiny_llama(0))
+    written = next(AnswerWriter(decoder, LAYERS, (), MOST).write(texts(Sampling())))
+    given = AnswerText(
+        "made", 0, written.prompt_ids, RollbackCache(2), answer_ids=written.answer_ids, given=True
+    )
+    (read,) = AnswerWriter(decoder, LAYERS, (), MOST).write(iter([given]))
+    states = [np.concatenate(one.states) for one in (read, written)]
+    found, wanted = (torch.from_numpy(one).view(torch.bfloat16).float() for one in states)
+    torch.testing.assert_close(found, wanted, rtol=0.02, atol=0.02)
+    assert (read.answer().top_ids[:, 0] == written.answer().answer_ids).all()
+
+
 def test_a_text_ends_at_a_stop_token():
     model = tiny_llama(0)
     stop = reference_greedy(model, PROMPTS[0], MOST)[3]
-    writer = Writer(LeanDecoder(model), LAYERS, {stop}, MOST)
-    ended = next(one for one in writer.write(texts(Sampling())) if one.prompt.row_id == 0)
+    writer = AnswerWriter(LeanDecoder(model), LAYERS, {stop}, MOST)
+    ended = next(one for one in writer.write(texts(Sampling())) if one.row_id == 0)
     assert ended.answer_ids.index(stop) == len(ended.answer_ids) - 1 < MOST - 1
 
 
@@ -72,9 +86,10 @@ def test_shards_are_read_as_one_and_others_are_refused(tmp_path):
         np.save(states_path(paths[-1]), np.full((12, 2, 5), shard, np.int16))
     _, rows, hidden = read_shards(paths, LAYERS, 100)
     assert [row.start for row in rows] == [0, 6, 12, 18, 24, 30]
-    assert hidden.arrays[1][np.array([0, 35, 12, 11])][:, 0].tolist() == [0, 2, 1, 0]
-    assert (hidden.arrays[2][12:18] == 1).all()
-    assert hidden.arrays[2].shape == Joined([np.zeros((36, 5))]).shape
+    cpu = torch.device("cpu")
+    found = hidden.rows(1, np.array([0, 35, 12, 11]), cpu).view(torch.int16)
+    assert found[:, 0].tolist() == [0, 2, 1, 0]
+    assert (hidden.texts(rows[2:4], (2,), cpu).view(torch.int16) == 1).all()
     assert hidden.word_mass[2] == pytest.approx(2 * 4 * 8 * 0.1, rel=1e-3)
     assert rows[2].likeliest.tolist() == [2, 2, 2, 2]
     with pytest.raises(UserError, match="of other answers"):

@@ -27,8 +27,7 @@ from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
 from specdemo.files.progress import Progress
 from specdemo.files.sources import resolve
-from specdemo.models.networks.compact_files import export, read_config
-from specdemo.models.networks.layouts.writing import write_published
+from specdemo.models.networks.folders import export, read_config
 from specdemo.models.pair import load_pair
 from specdemo.session.caches import Caches
 from specdemo.session.loaded import Loaded
@@ -47,6 +46,7 @@ from specdemo.training.data import (
 from specdemo.training.options import TrainOptions
 from specdemo.training.student import EVERYWHERE, KL, L1, DistilledHead, spread
 from specdemo.training.train import train
+from specdemo.training.writing import write_published
 
 WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
 
@@ -112,9 +112,9 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
 
     with pytest.raises(KeyboardInterrupt):
         train(options, interrupt)
-    assert list(dict.fromkeys(stages)) == ["load", "answer", "read answers", "train"]
+    assert list(dict.fromkeys(stages))[-2:] == ["answer", "train"]
     shard = next(options.work_dir.rglob("answers-*.npz"))
-    states = next(options.work_dir.rglob("state-004.npy"))
+    states = next(options.work_dir.rglob("states-*.npy"))
     before = shard.stat().st_mtime_ns, states.stat().st_mtime_ns
     report = train(options, lambda progress: stages.append(progress.stage))
     assert report.resumed_at == 12
@@ -349,7 +349,7 @@ def test_the_head_has_the_gradient_of_its_loss(along: bool):
 def test_positions_line_up_with_the_cache():
     # Prompt "a b", answer "x y z": b predicts x, x predicts y, y predicts z.
     answer = Answer("made", 0, 0.0, np.array([10, 11]), np.array([20, 21, 22]))
-    rows = to_rows([answer, answer], 100)
+    rows = to_rows([answer, answer])
     assert rows[1].token_ids.tolist() == [10, 11, 20, 21]
     here, there = positions([rows[1]], answers_only=True)
     assert (here.tolist(), there.tolist()) == ([1, 2, 3], [5, 6, 7])
@@ -359,7 +359,7 @@ def test_prompts_are_learned_from_behind_what_all_of_them_begin_with():
     # The template begins every prompt with 1 2; the prompts' own words follow it.
     prompts = ([1, 2, 7, 8, 3], [1, 2, 9, 3])
     answers = [Answer("made", i, 0.0, np.array(p), np.array([5, 6])) for i, p in enumerate(prompts)]
-    learned = from_prompts_too(to_rows(answers, 100))
+    learned = from_prompts_too(to_rows(answers))
     here, there = positions([learned[1]], answers_only=True)
     assert here.tolist() == [1, 2, 3, 4]  # 2 predicts the prompt's first word
     assert there.tolist() == [7, 8, 9, 10]
@@ -367,7 +367,7 @@ def test_prompts_are_learned_from_behind_what_all_of_them_begin_with():
 
 def test_batches_and_held_out_prompts_share_nothing():
     answers = [Answer("made", i // 2, 0.0, np.arange(3 + i), np.arange(4)) for i in range(40)]
-    rows = to_rows(answers, 1000)
+    rows = to_rows(answers)
     kept, held = hold_out(rows, 3, 0)
     assert len({row.key for row in held}) == 3
     assert not {row.key for row in kept} & {row.key for row in held}

@@ -6,7 +6,7 @@ import json
 
 from specdemo.config.settings import AUTHORS, AppSettings, Recommended, RunSettings, Sampling
 from specdemo.session.admission import Admission
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.trace.events import (
     FinishReason,
     ModelInfo,

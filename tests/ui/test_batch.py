@@ -6,12 +6,13 @@ import json
 import threading
 
 import pytest
+from errors import reported
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio
 
 from specdemo.config.errors import UserError
 from specdemo.session.work.batch import State
 from specdemo.ui import words
-from specdemo.ui.streaming import leave
+from specdemo.ui.run_tab import leave
 from specdemo.ui.tabs.batch import BatchHandlers
 
 
@@ -41,7 +42,7 @@ def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
 
 
 def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
-    handlers.studio.open = lambda *_: ScriptedConversation(UserError("Happened.", advice="Do."))
+    handlers.studio.open = lambda *_: ScriptedConversation(reported("Happened.", advice="Do."))
     last = batch_of(handlers, "a\nb")[-1]
     assert [(row["state"], row["error"]) for row in last["rows"]] == [
         ("failed", ["Happened.", "Do."])
@@ -49,9 +50,12 @@ def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
     assert last["error"] == []
 
 
+EMPTY = UserError("batch.empty").message
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, words.BATCH_EMPTY), (" \n", words.BATCH_EMPTY), ("a\n" * 17, "17 prompts")],
+    [(None, EMPTY), (" \n", EMPTY), ("a\n" * 17, "17 prompts")],
 )
 def test_a_batch_of_none_or_too_many_is_a_sentence(handlers, text, message):
     last = batch_of(handlers, text)[-1]
@@ -67,7 +71,7 @@ def test_a_batch_with_a_setting_out_of_range_is_a_sentence(handlers):
 
 def test_a_batch_is_shown_at_most_ten_times_a_second(handlers, monkeypatch):
     ticks = iter(range(10**6))
-    monkeypatch.setattr("specdemo.ui.streaming.time.monotonic", lambda: next(ticks) / 100)
+    monkeypatch.setattr("specdemo.ui.run_tab.time.monotonic", lambda: next(ticks) / 100)
     values = batch_of(handlers, "\n".join("abcd"))
     looks = 4 * 5  # each prompt: started, three steps, finished
     assert len(values) - 2 <= looks * 2 / 10 + 1  # a look and perhaps a value take a hundredth each
@@ -99,7 +103,7 @@ def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
 
 
 def test_a_batch_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
-    monkeypatch.setattr("specdemo.ui.streaming.LOADING_SECONDS", 0.01)
+    monkeypatch.setattr("specdemo.ui.run_tab.LOADING_SECONDS", 0.01)
     handlers.studio.ready = False
     task, first = handlers.begin(None, "a")
     assert json.loads(first)["waiting"] == words.WAIT_LOADING

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from errors import reported
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.files.progress import Progress
-from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.door import MethodInfo, PairInfo
 from specdemo.session.studio import Studio
 from specdemo.trace.events import (
     Drafted,
@@ -40,7 +40,7 @@ class HostileConversation:
 
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         if prompt == "fail":
-            raise UserError("It happened.", unharmed="All is well.", advice="Try again.")
+            raise reported("It happened.", unaffected="All is well.", advice="Try again.")
         info = ModelInfo("tiny", precision="fp32")
         for lane in ("plain", "speculative") if settings.baseline else ("speculative",):
             method = "draft_model" if lane == "speculative" else "nothing"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from errors import reported
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
 from specdemo.session.studio import Studio
@@ -48,7 +48,7 @@ def a_perfect_draft(_studio, cancel):
 
 
 def fails(_studio, _cancel):
-    raise UserError("It <b>broke</b>.", unharmed="All is well.", advice="Try again.")
+    raise reported("It <b>broke</b>.", unaffected="All is well.", advice="Try again.")
     yield
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import strings
 from specdemo.session.studio import Studio
 from specdemo.ui.app import create_app, launch_options
-from specdemo.ui.words.en.lessons import WORDS
+
+WORDS = strings("lessons").WORDS
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdemo.config.settings import AppSettings
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.studio import Studio
 from specdemo.session.work.proposals import Comparison, Guess, Text
 from specdemo.trace.events import (

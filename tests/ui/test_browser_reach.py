@@ -6,10 +6,12 @@ import pytest
 from ui.test_browser import ReadyStudio
 
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import strings
 from specdemo.ui import words
 from specdemo.ui.app import create_app, launch_options
-from specdemo.ui.recorded import recorded_runs
-from specdemo.ui.words.en import race
+from specdemo.ui.view import recorded_runs
+
+race = strings("race")
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = pytest.mark.browser

@@ -9,10 +9,10 @@ import shutil
 import threading
 
 import pytest
-from export.test_export import HOSTILE, hostile_trace
 
 from specdemo.cli import parser as cli
 from specdemo.ui import site
+from tests.trace.test_tables import HOSTILE, hostile_trace
 
 pytestmark = pytest.mark.browser
 

@@ -27,8 +27,7 @@ from specdemo.cli import parser as cli
 from specdemo.cli.commands import class_pack
 from specdemo.config.errors import UserError
 from specdemo.ui import words
-from specdemo.ui.scorm import ADL, CONTENT, scorm_package
-from specdemo.ui.site import ASSETS, RUNS
+from specdemo.ui.site import ADL, ASSETS, CONTENT, RUNS, scorm_package
 from specdemo.ui.tabs.lessons import lessons_words
 
 needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")

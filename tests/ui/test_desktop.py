@@ -6,7 +6,6 @@ import importlib.util
 import os
 import shutil
 import socket
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -44,35 +43,6 @@ def opened(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setenv("DISPLAY", ":0")
     return Opened(tmp_path, monkeypatch)
-
-
-def browser_at(path: Path, code: int = 0) -> Path:
-    """A stand-in that writes what it was asked for."""
-    path.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {path}.seen\nexit {code}\n')
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in browser is a shell script")
-def test_a_browser_shows_the_page_as_an_app_with_a_profile_of_its_own(
-    opened, monkeypatch, tmp_path
-):
-    browser = browser_at(tmp_path / "browser")
-    monkeypatch.setattr(shutil, "which", lambda name: str(browser) if name == "msedge" else None)
-    opened.open()
-    options = Path(f"{browser}.seen").read_text().splitlines()
-    assert f"--app={URL}" in options
-    profile = next(option for option in options if option.startswith("--user-data-dir="))
-    assert not Path(profile.partition("=")[2]).exists()
-    assert [opened.said, opened.waited, opened.browser] == [[], [], []]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in browser is a shell script")
-def test_a_browser_that_cannot_start_gives_way_to_the_default_one(opened, monkeypatch, tmp_path):
-    browser = browser_at(tmp_path / "browser", code=1)
-    monkeypatch.setattr(shutil, "which", lambda name: str(browser) if name == "chromium" else None)
-    opened.open()
-    assert opened.browser == [URL]
 
 
 def test_without_such_a_program_the_default_browser_is_used_and_it_is_said(opened):

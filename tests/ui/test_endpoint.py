@@ -16,8 +16,9 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 from ui.served import API, served
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings, RunSettings, fields
+from specdemo.config.strings import strings
 from specdemo.models.doctor import installed
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import decode
@@ -25,7 +26,8 @@ from specdemo.trace.events import ModelInfo, Node, RunStarted, Trace, Verified
 from specdemo.trace.metrics import measure, output_text
 from specdemo.ui import serving
 from specdemo.ui.serving import launch_options
-from specdemo.ui.words.en import limits
+
+limits = strings("limits")
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 EXAMPLE = re.compile(r"<!-- needs: page -->\n```(\w+)\n(.*?)```", re.S)
@@ -102,7 +104,7 @@ def test_what_is_not_possible_is_told(client, values, told):
 
 
 def test_settings_are_a_group(client):
-    with pytest.raises(AppError, match=limits.A_GROUP):
+    with pytest.raises(AppError, match=str(Phrase("page.group"))):
         client.predict(prompt="a", settings=[1], api_name="/answer")
 
 

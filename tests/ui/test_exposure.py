@@ -13,18 +13,23 @@ import pytest
 from gradio.context import LocalContext
 from ui.served import API, Visitor, served
 
+from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import load, strings
 from specdemo.models.offers import Offer
 from specdemo.ui import words
 from specdemo.ui.checks import MOST_CHARACTERS, check_values
 from specdemo.ui.gate import Gate
 from specdemo.ui.visits import MOST_VISITS, Visits
-from specdemo.ui.words.en import limits
+
+limits = strings("limits")
 
 JSON = {"content-type": "application/json"}
 EVIL = "http://evil.example"
 FIRST, OTHER = "smollm2-135m-instruct", "smollm2-360m-instruct"
-NOT_POSSIBLE = re.compile(limits.WRONG_VALUE.split("{")[0])
+TOO_LONG = UserError("prompt.too_long", length="70 tokens", reader="this page", room="60 tokens")
+TOO_OFTEN = UserError("run.too_often", most=2, seconds=7)
+NOT_POSSIBLE = re.compile(load("errors")["page.wrong_value"]["message"].split("{")[0])
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +91,7 @@ def told_by_switch(visitor, target, precision="bf16", drafter="none"):
 def test_whatever_is_not_in_the_catalogue_gets_one_answer_and_nothing_is_looked_up(local, target):
     before = local.studio.loaded
     told = told_by_switch(Visitor(local), target)
-    assert told in (limits.SWITCH_OFF, wrong_choice(words.PAIR))
+    assert told in (str(UserError("page.no_switch")), wrong_choice(words.PAIR))
     assert "shadow" not in told
     assert local.studio.loaded is before
 
@@ -102,7 +107,7 @@ def test_a_drafter_that_the_catalogue_does_not_know_for_the_target_is_looked_up_
     wrong, values = Visitor(local).send(call, [FIRST, "bf16", drafter])
     if call in ("switch", "download"):
         told = wrong or json.loads(values[0])["text"]
-        assert told in (limits.SWITCH_OFF, wrong_choice(words.DRAFTER))
+        assert told in (str(UserError("page.no_switch")), wrong_choice(words.DRAFTER))
     assert not looked
     assert local.studio.loaded is before
 
@@ -139,7 +144,7 @@ def test_who_came_through_a_shared_link_looks_at_no_disk():
         for call in (handlers.look, handlers.ask, handlers.settle, handlers.another):
             call(FIRST, "bf16", "/etc")
         assert (
-            limits.SWITCH_OFF
+            str(UserError("page.no_switch"))
             in json.loads(list(handlers.switch(FIRST, "bf16", "/etc"))[-1][0])["text"]
         )
     finally:
@@ -150,7 +155,7 @@ def test_who_came_through_a_shared_link_looks_at_no_disk():
 
 
 def wrong_choice(name):
-    return limits.WRONG_VALUE.format(name=name, range=limits.A_CHOICE)
+    return str(UserError("page.wrong_value", name=name, range=Phrase("page.choice")))
 
 
 def test_files_and_hub_names_need_the_operator_and_a_page_that_nobody_else_reaches():
@@ -184,7 +189,7 @@ def test_another_visitor_is_asked_before_the_new_model_answers_and_the_old_one_i
     assert model_of(mine.ask()[1]) == OTHER  # who has loaded it has asked for it
     lines = other.ask()[1]
     assert model_of(lines) is None
-    assert limits.CHANGED.format(model=OTHER, precision="bf16") in messages(lines)
+    assert UserError("run.model_changed", model=OTHER, precision="bf16").message in messages(lines)
     assert model_of(other.ask()[1]) == OTHER
     mine.send("download", [FIRST, "nf4", "none"])
 
@@ -223,7 +228,7 @@ def test_calls_that_run_answer_wrong_values_in_a_sentence(local, name):
     visitor = Visitor(local)
     known = visitor.values(name)
     if name in ("show_answer", "run", "run_1", "write", "ask"):
-        assert visitor.send(name, known)[0] == limits.NOT_BEGUN
+        assert visitor.send(name, known)[0] == str(UserError("page.not_begun"))
     for value in VALUES:
         assert visitor.send(name, [value] * (len(known) + 1))[0]
         wrong = visitor.send(name, [None, *[value] * (len(known) - 1)])[0]
@@ -452,11 +457,11 @@ def test_files_are_kept_by_a_browser_for_as_long_as_they_are_the_same(local):
 
 def test_an_answer_and_a_prompt_have_a_length(public):
     lines = Visitor(public).ask(**{"sd-max_new_tokens": 17})[1]
-    assert limits.LONG_ANSWER.format(most=16, given=17) in messages(lines)
+    assert UserError("page.long_answer", most=16, given=17).message in messages(lines)
     lines = Visitor(public).ask("a" * 70)[1]
-    sentence = limits.LONG_PROMPT.format(length="70 tokens", room="60 tokens")
+    sentence = TOO_LONG.message
     assert sentence in messages(lines)
-    assert limits.LONG_PROMPT_ADVICE in messages(lines)
+    assert TOO_LONG.advice in messages(lines)
     slider = next(
         part
         for part in public.config["components"]
@@ -470,7 +475,7 @@ def test_a_batch_has_so_many_prompts(public):
     begin, run = (name for name in visitor.calls if "sd-batch-prompts" in names(visitor, name))
     visitor.send(begin, visitor.values(begin, **{"sd-batch-prompts": "a"}))
     _, values = visitor.send(run, visitor.values(run, **{"sd-batch-prompts": "a\nb\nc"}))
-    assert words.BATCH_MANY.format(count=3, most=2) in json.loads(values[0])["error"]
+    assert UserError("batch.too_many", count=3, most=2).message in json.loads(values[0])["error"]
 
 
 def names(visitor, call):
@@ -482,17 +487,17 @@ def test_a_visitor_begins_so_many_runs_a_minute(public):
     for _ in range(2):
         assert model_of(visitor.ask()[1]) == FIRST
     told = messages(visitor.ask()[1])
-    assert limits.OFTEN.format(most=2) in told
-    assert limits.OFTEN_ADVICE.split("{")[0] in told
+    assert TOO_OFTEN.message in told
+    assert TOO_OFTEN.advice.split("7")[0] in told
     assert model_of(Visitor(public).ask()[1]) == FIRST
 
 
 def test_the_limits_hold_for_the_public_call_and_count_an_address_whatever_session_it_names(public):
     assert "complete" in called(public, prompt="abc", session_hash="one")
     long = called(public, prompt="a" * 70, session_hash="two")
-    assert limits.LONG_PROMPT.format(length="70 tokens", room="60 tokens") in long
-    assert limits.OFTEN.format(most=2) in called(public, prompt="abc")
-    assert limits.LONG_ANSWER.format(most=16, given=17) in called(
+    assert TOO_LONG.message in long
+    assert TOO_OFTEN.message in called(public, prompt="abc")
+    assert UserError("page.long_answer", most=16, given=17).message in called(
         public, prompt="abc", settings={"max_new_tokens": 17}
     )
 
@@ -509,7 +514,7 @@ def test_a_task_is_done_once(local):
     visitor = Visitor(local)
     assert model_of(visitor.ask()[1]) == FIRST
     again = visitor.send("show_answer", visitor.values("show_answer", **{"sd-prompt": "abc"}))
-    assert again == (limits.NOT_BEGUN, None)
+    assert again == (str(UserError("page.not_begun")), None)
 
 
 def test_visits_are_forgotten_at_last():
@@ -522,5 +527,5 @@ def test_visits_are_forgotten_at_last():
 
 def test_every_sentence_of_a_limit_exists_in_german():
     german = words.translations("de")
-    said = words.texts(".limits", "en").values()
+    said = words.texts("limits", "en").values()
     assert [text for text in said if text not in german and text != "prompt"] == []

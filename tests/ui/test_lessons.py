@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from specdemo.config.strings import strings
 from specdemo.ui import words
 from specdemo.ui.tabs.lessons import lessons_value, lessons_words
 from specdemo.ui.view import RUNS
-from specdemo.ui.words.en.lessons import WORDS
+
+WORDS = strings("lessons").WORDS
 
 needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
 GUIDE = Path(__file__).parents[2] / "docs" / "teachers-guide.md"

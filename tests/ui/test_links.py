@@ -11,10 +11,9 @@ import pytest
 from ui.scripted import ScriptedStudio, lines
 
 from specdemo.config.settings import AppSettings
-from specdemo.ui.address import QUIET, others_reach, qr
-from specdemo.ui.links import follow, read_link
-from specdemo.ui.recorded import RecordedRun, opening_line, recorded_runs
+from specdemo.ui.links import QUIET, follow, others_reach, qr, read_link
 from specdemo.ui.tabs.play import create_play
+from specdemo.ui.view import RecordedRun, opening_line, recorded_runs
 
 
 def test_the_menu_lists_the_runs_that_are_there(tmp_path):

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import strings
 from specdemo.drafters.methods import METHODS
 from specdemo.session.studio import Studio
 from specdemo.ui.tabs.methods import last_audit, methods_value
 from specdemo.ui.tabs.race import MOST, against_plain
 from specdemo.ui.view import RUNS
-from specdemo.ui.words.en.methods import WORDS
+
+WORDS = strings("methods").WORDS
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,16 @@ from pathlib import PurePath
 
 import gradio as gr
 import pytest
+from errors import reported
 from ui.scripted import METHODS, ScriptedStudio
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import POLICIES, PROJECT, AppSettings, Recommended, Sampling
 from specdemo.drafters import methods as drafters
 from specdemo.files.progress import Progress
 from specdemo.models.offers import Offer
 from specdemo.models.outlook import Outlook
-from specdemo.session.menu import PairInfo
-from specdemo.training.card import TITLES
+from specdemo.session.door import PairInfo
+from specdemo.training.package import TITLES
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu
 from specdemo.ui.settings_panel import OPTIONS
@@ -197,13 +197,13 @@ def test_another_pair_is_loaded_with_its_draft_and_the_button_waits():
     assert button.interactive
 
 
-@pytest.mark.parametrize("breaks", [UserError("No room.", advice="Free some."), OSError("oh")])
+@pytest.mark.parametrize("breaks", [reported("No room.", advice="Free some."), OSError("oh")])
 def test_a_pair_that_cannot_be_loaded_is_a_sentence_and_the_button_is_free(breaks):
     handlers = ModelHandlers(SwitchingStudio())
     handlers.studio.breaks = breaks
     *_, (status, button) = handlers.switch("big", "fp32", None)
     assert json.loads(status)["state"] == "failed"
-    assert breaks.args[0] in json.loads(status)["text"]
+    assert str(breaks) in json.loads(status)["text"]
     assert button.interactive
 
 
@@ -313,7 +313,7 @@ def test_a_drafter_that_the_hub_does_not_know_is_a_sentence_and_no_question():
 
     def unknown(name, *, ask):
         if ask:
-            raise UserError(f"The hub knows no model {name}.")
+            raise reported(f"The hub knows no model {name}.")
         return Offer(name)
 
     handlers.studio.drafter = unknown

@@ -5,15 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from errors import reported
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
-from specdemo.ui.monitor import monitor_routes
-from specdemo.ui.serving import launch_options
+from specdemo.ui.serving import launch_options, monitor_routes
 
 
 def asked(studio, path):
@@ -26,8 +25,8 @@ def asked(studio, path):
     [
         ({"ready": True}, "ready", 200),
         ({}, "loading", 200),
-        ({"error": UserError("It is not there.")}, "failed", 503),
-        ({"replay_only": UserError("Off."), "error": UserError("Off.")}, "replay", 200),
+        ({"error": reported("It is not there.")}, "failed", 503),
+        ({"replay_only": reported("Off."), "error": reported("Off.")}, "replay", 200),
     ],
 )
 def test_health_says_what_the_page_can_do(known, status, code):

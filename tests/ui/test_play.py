@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import gradio as gr
 import pytest
+from errors import reported
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 
-from specdemo.config.errors import UserError
-from specdemo.config.settings import field
+from specdemo.config.errors import Phrase
 from specdemo.trace.events import FinishReason, RunFinished
-from specdemo.ui.recorded import recorded_runs
 from specdemo.ui.tabs.play import PlayHandlers, Visitor
+from specdemo.ui.view import recorded_runs
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
 
 
 @pytest.mark.parametrize(
-    "error", [UserError("Happened.", unharmed="Unharmed.", advice="Do."), RuntimeError("boom")]
+    "error", [reported("Happened.", unaffected="Unharmed.", advice="Do."), RuntimeError("boom")]
 )
 def test_an_error_is_a_sentence_and_the_next_run_works(handlers, error):
     visitor = Visitor(ScriptedConversation(error))
@@ -91,7 +91,7 @@ def test_a_run_gives_way_to_a_recorded_one_and_shows_nothing_more(handlers):
 
 
 def test_a_run_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
-    monkeypatch.setattr("specdemo.ui.streaming.LOADING_SECONDS", 0.01)
+    monkeypatch.setattr("specdemo.ui.run_tab.LOADING_SECONDS", 0.01)
     handlers.studio.ready = False
     visitor, first = handlers.begin(None)
     assert "loading" in lines(first)[0]["waiting"]
@@ -133,7 +133,7 @@ def test_a_setting_out_of_range_is_a_sentence_that_names_it(handlers):
         *_, last = handlers.run(visitor, "a", "", {**VALUES, name: value})
         notice = lines(last)[-1]
         assert notice["type"] == "notice"
-        assert field(name).label in notice["message"]
+        assert str(Phrase(f"label.{name}")) in notice["message"]
 
 
 def test_the_box_of_the_exact_mode_is_a_setting_of_the_run(handlers):

@@ -14,10 +14,8 @@ from gradio.queueing import Queue
 from specdemo.trace.tables import SCRIPTS, style_files
 from specdemo.ui import words
 from specdemo.ui.files import version
-from specdemo.ui.first_words import first_words
-from specdemo.ui.recorded import recorded_runs
-from specdemo.ui.serving import Head
-from specdemo.ui.view import RUNS
+from specdemo.ui.serving import Head, first_words
+from specdemo.ui.view import RUNS, recorded_runs
 
 PAGE = b"<html><head><title>a</title></head>\n<body class='b'>\n<gradio-app></gradio-app></body></html>"
 

@@ -1,4 +1,4 @@
-"""Serves the page, and makes the page that `app.py` exports."""
+"""Serve the page, and create the page that `app.py` exports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 from specdemo.cli.console import reporting
-from specdemo.cli.options import add_option, add_settings, app_settings
+from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.session.door import Door
@@ -23,21 +23,12 @@ if TYPE_CHECKING:
     from specdemo.session.remote.remote import RemoteStudio
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to serve, which window to open, which models to load."""
-    add_option(
-        parser, "--desktop", action="store_true", about="open the page in a window of its own"
-    )
-    add_option(parser, "--no-browser", action="store_true", about="do not open a browser")
-    add_settings(parser, AppSettings)
-
-
 def run(options: argparse.Namespace) -> int:
     """Serve the page until it is closed."""
     settings = app_settings(options)
     _stay_silent()
     studio = open_door(settings)
-    if on_zero_gpu():  # its weights must be there before the page, and come in this thread
+    if on_zero_gpu():  # weights must be loaded in this thread, before the page is served
         with reporting() as report:
             studio.load(report)
     page = make_page(studio)
@@ -55,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         )
     except OSError as error:
         raise _taken(settings) from error
-    studio.start()  # after the page is there: loading would hold it up
+    studio.start()  # after the page is served: loading would delay it
     print(f"specdemo is at {url} (Ctrl+C ends it)", flush=True)
     if options.desktop:
         kept = settings.cache_dir / "window"
@@ -67,26 +58,25 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _taken(settings: AppSettings) -> UserError:
-    """Who has the port: specdemo itself, or another program."""
+    """Return the error for a port that specdemo itself or another program uses."""
     url = f"http://{settings.host}:{settings.port}"
     try:
         with urlopen(f"{url}/health", timeout=2) as answer:  # noqa: S310
             ours = "status" in json.load(answer)
     except (OSError, ValueError, TypeError, HTTPException):
         ours = False
-    return UserError(
-        f"specdemo already runs at {url}." if ours else f"Port {settings.port} is taken.",
-        advice=f"{'Use its window, or start' if ours else 'Choose'} another: --port {settings.port + 1}.",
-    )
+    if ours:
+        return UserError("cli.already_running", url=url, port=settings.port + 1)
+    return UserError("cli.port_taken", port=settings.port, free=settings.port + 1)
 
 
 def on_zero_gpu() -> bool:
-    """Whether this is a ZeroGPU Space, by the variable that Hugging Face sets there."""
+    """Return whether this is a ZeroGPU Space, by the variable that Hugging Face sets there."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
 def open_door(settings: AppSettings) -> Studio | RemoteStudio:
-    """An engine in this process, on a borrowed GPU or on a cluster; nothing is loaded yet. Raises UserError."""
+    """Return an engine in this process, on a ZeroGPU or on a cluster; nothing is loaded yet. Raises UserError."""
     if settings.replay:
         return Studio(settings)
     if on_zero_gpu():
@@ -101,7 +91,7 @@ def open_door(settings: AppSettings) -> Studio | RemoteStudio:
 
 
 def make_page(studio: Door | None = None) -> Blocks:
-    """The page; nothing is loaded yet. studio: by default one with the settings of the environment"""
+    """Create the page; nothing is loaded yet. studio: by default one with the settings of the environment"""
     _stay_silent()
     from specdemo.ui.app import create_app
 
@@ -109,6 +99,6 @@ def make_page(studio: Door | None = None) -> Blocks:
 
 
 def _stay_silent() -> None:
-    """Before Gradio is imported."""
+    """Switch telemetry off; this must happen before Gradio is imported."""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

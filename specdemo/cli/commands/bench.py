@@ -1,101 +1,207 @@
-"""Measures lanes on a suite of prompts, with peers beside them."""
+"""Measure methods on a prompt or on a suite, pairs of models and graphics cards; record the runs that the page plays."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import sys
-from dataclasses import fields
+import time
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
+from specdemo.bench.lanes import PLAIN
 from specdemo.cli import console
-from specdemo.cli.options import (
-    add_models,
-    add_option,
-    add_run_settings,
-    add_suite,
-    check_folders,
-    lane_settings,
-)
+from specdemo.cli.options import app_settings, check_folders, lane_settings, run_settings
+from specdemo.cli.show import percent
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
+from specdemo.files.progress import Progress, ProgressCallback
 
-LANES = "draft_model:constant:4,draft_model:confidence,ngram"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to measure, how often, and what to write."""
-    add_suite(parser)
-    add_option(
-        parser,
-        "--lanes",
-        default=LANES,
-        metavar="A,B",
-        about="what to measure beside plain decoding: METHOD[:POLICY[:LOOKAHEAD[:VERIFICATION]]]; `methods` for every method, "
-        "`trained` for those with trained weights, `policies` for every lookahead policy, the best constant "
-        "lookahead and the oracle; transformers[:assisted|:lookup], llama.cpp[:lookup] and floor, or `peers` "
-        "for all of these",
-    )
-    add_option(
-        parser, "--repeat", type=int, default=1, metavar="N", about="times to go through the suite"
-    )
-    add_option(
-        parser,
-        "--concurrent",
-        type=_counts,
-        default=(),
-        metavar="N,M",
-        about="also measure so many conversations at once, against one after the other and against as many plain ones",
-    )
-    add_option(
-        parser,
-        "--first-turns",
-        action="store_true",
-        about="take only the first turn of each prompt",
-    )
-    add_option(parser, "--json", type=Path, metavar="FILE", about="also write the rows to a file")
-    add_option(parser, "--html", type=Path, metavar="FILE", about="also write a report with charts")
-    add_option(
-        parser, "--readme", action="store_true", about="print one small table, as a README shows it"
-    )
-    add_option(
-        parser, "--traces", type=Path, metavar="FOLDER", about="also save the trace of every run"
-    )
-    add_run_settings(parser, without=("method", "baseline"))
-    add_models(parser)
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them."""
-    return tuple(int(part) for part in text.split(",") if int(part))
+if TYPE_CHECKING:
+    from specdemo.bench.lanes import LaneResult
+    from specdemo.session.studio import Studio
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the tables."""
-    from specdemo.bench.html_report import render
+    """Measure variants on a suite and print the tables."""
+    from specdemo.bench import report
     from specdemo.bench.run import BenchOptions, run_bench
     from specdemo.bench.suite import EXAMPLES, read_suite
 
     options.suite = options.suite or EXAMPLES
-    options.command_line = shlex.join(["python", "-m", "specdemo", *sys.argv[1:]])
     check_folders(options.json, options.html)
     items = read_suite(options.suite, options.limit)
     studio = console.open_studio(options)
     asked = {part.name: getattr(options, part.name) for part in fields(BenchOptions)}
-    with console.reporting() as report:
-        result = run_bench(
+    with console.reporting() as progress:
+        bench = run_bench(
             studio,
             items,
             BenchOptions(**asked),
             lambda lane: lane_settings(options, lane).drawn(studio.pair.recommended.sampling),
             listen=lambda sentence: console.note(sentence, style="yellow"),
-            progress=report,
+            progress=progress,
         )
+    result = bench.result()
     if options.json:
-        text = json.dumps(result.to_dict(), indent=1)
-        options.json.write_text(text + "\n", encoding="utf-8")
+        _write_json(options.json, result.to_dict())
     if options.html:
-        options.html.write_text(render(result.to_dict()), encoding="utf-8")
-    console.write(result.readme() if options.readme else result.tables())
+        rows, costs = result.values["rows"], result.values["costs"]["verify"]
+        charts = [
+            report.speedups(rows),
+            report.passes_and_time(rows),
+            report.pass_costs({"as measured at loading": costs}),
+            report.time_split(rows),
+        ]
+        options.html.write_text(report.page(result, charts), encoding="utf-8")
+    shown = bench.readme_result() if options.readme else result
+    console.write(report.text(shown))
+    if options.readme:
+        console.write(f"\n{shown.about}\n\n```sh\n{shown.command}\n```")
     kernel = studio.pair.target.info.kernel
-    console.note(f"{result.facts['machine']}; {len(items)} prompts; {kernel}")
+    console.note(f"{result.machine}; {len(items)} prompts; {kernel}")
     return 0
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    """Print a table of methods on one prompt: medians of several runs in turn."""
+    from specdemo.bench import report
+    from specdemo.bench.results import Table, as_factor
+
+    studio = console.open_studio(options)
+    repeat = max(1, options.repeat)
+    results: dict[str, list[LaneResult]] = {}
+    with console.reporting() as progress:
+        for attempt, result in _compared(studio, options, repeat, progress):
+            counted = results.setdefault(result.name, [])
+            if attempt:  # the first round warms up
+                counted.append(result)
+    plain, rows = _rate(results[PLAIN]), []
+    for name, runs in results.items():
+        metrics, rate = runs[-1].metrics, _rate(runs)
+        rows.append([
+            name,
+            f"{rate:.0f}",
+            as_factor(rate / plain) if plain else "-",
+            percent(metrics.first_accept_rate),
+            percent(metrics.drafted_accept_rate),
+            f"{metrics.tokens_per_step or 0:.2f}",
+            "yes" if runs[-1].ids == results[PLAIN][-1].ids else "no",
+        ])  # fmt: skip
+    columns = ["method", "tokens/s", "speedup", "first accepted", "drafts accepted", "tokens/step", "same output"]  # fmt: skip
+    console.write(report.markdown(Table(columns, rows)))
+    console.note(f"{options.prompt[:60]!r}, medians of {repeat} runs, measured")
+    return 0
+
+
+def _compared(
+    studio: Studio, options: argparse.Namespace, repeat: int, report: ProgressCallback
+) -> Iterator[tuple[int, LaneResult]]:
+    """Run every method in turn, `repeat` + 1 times. yields: the round, from 0, and the result"""
+    from specdemo.bench.lanes import run_once
+
+    named = [name.strip() for name in options.methods.split(",") if name.strip()]
+    available = [method.name for method in studio.methods() if method.available]
+    lanes = {
+        name: run_settings(options, name) for name in dict.fromkeys([PLAIN, *(named or available)])
+    }
+    for attempt in range(repeat + 1):
+        for index, (name, settings) in enumerate(lanes.items()):
+            done = (attempt * len(lanes) + index) / ((repeat + 1) * len(lanes))
+            report(Progress("compare", done, f"{name}, round {attempt} of {repeat}"))
+            conversation = studio.open()
+            conversation.memory.saved_head = options.online_weights
+            yield attempt, run_once(conversation, name, options.prompt, settings, options.system)
+
+
+def _rate(runs: list[LaneResult]) -> float:
+    return median(result.metrics.tokens_per_second or 0 for result in runs)
+
+
+def run_pairs(options: argparse.Namespace) -> int:
+    """Print the tables of `auto` next to single methods on several pairs."""
+    from specdemo.bench.pairs import compare_methods, pairs_result
+    from specdemo.bench.report import text
+    from specdemo.bench.suite import EXAMPLES, read_suite
+
+    check_folders(options.json)
+    items, results = read_suite(options.suite or EXAMPLES, options.limit), []
+    for target in options.targets.split(","):
+        studio = console.load_studio(AppSettings.from_environment(target=target))
+        for preset in options.presets.split(","):
+            with console.reporting() as progress:
+                results.append(
+                    compare_methods(
+                        studio, items, options.tokens, preset, listen=console.note, progress=progress
+                    )
+                )  # fmt: skip
+    result = pairs_result(results, len(items), options.tokens)
+    console.write(text(result))
+    if options.json:
+        _write_json(options.json, result.to_dict())
+    return 0
+
+
+def run_card(options: argparse.Namespace) -> int:
+    """Print the tables of a graphics card, or of the processor, and write both files."""
+    from specdemo.bench import report
+    from specdemo.bench.card import card_result, charts, measure_pair
+    from specdemo.bench.suite import EXAMPLES, read_suite
+
+    started, allowed = time.monotonic(), 60 * options.minutes
+    page, file = (options.out.with_name(options.out.name + end) for end in (".html", ".json"))
+    check_folders(page, file)
+    items = read_suite(options.suite or EXAMPLES, options.limit)
+    settings, found, notes = app_settings(options), [], list[str]()
+    targets = options.targets.split(",") if options.targets else _present_targets(settings)
+    for number, target in enumerate(targets):
+        try:
+            studio = console.load_studio(replace(settings, target=target))
+        except UserError as error:
+            notes.append(f"{target} is left out: {error.message}")
+            console.note(notes[-1], style="yellow")
+            continue
+        left = allowed - (time.monotonic() - started)
+        with console.reporting() as progress:
+            found.append(measure_pair(studio, items, left / (len(targets) - number), progress))
+    seconds = time.monotonic() - started
+    result = card_result(found, minutes=options.minutes, seconds=seconds, notes=notes)
+    _write_json(file, result.to_dict())
+    page.write_text(report.page(result, charts(found)), encoding="utf-8")
+    console.write(report.text(result))
+    console.note(f"{result.machine}; {seconds:.0f} s; {file} and {page}")
+    return 0 if found else 1
+
+
+def _present_targets(settings: AppSettings) -> list[str]:
+    """Return the embedded target, and the largest one of the catalogue that is on this disk and fits."""
+    from specdemo.files.catalogue import DEFAULT_TARGET
+    from specdemo.models.outlook import choose
+
+    return list(dict.fromkeys([DEFAULT_TARGET, choose(settings)[0].name]))
+
+
+def run_record(options: argparse.Namespace) -> int:
+    """Record the runs that the page plays."""
+    from specdemo.bench.recordings import RUNS, record_all
+
+    named = options.target
+
+    def open_studio(target: str, precision: str) -> Studio:
+        options.target, options.precision = target or named, precision
+        return console.open_studio(options)
+
+    record_all(
+        open_studio,
+        options.folder or RUNS,
+        names=tuple(options.names),
+        takes=options.takes,
+        listen=console.note,
+    )
+    return 0
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

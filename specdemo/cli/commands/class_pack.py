@@ -1,6 +1,6 @@
-"""Writes what a teacher takes home: worksheets, answers, questions for a learning platform, figures, SCORM, notebook.
+"""Write material for teachers: worksheets, answers, questions for a learning platform, figures, SCORM, notebook.
 
-The page's own scripts make it, in Chromium without a window: what is printed is what the page shows.
+The page's own scripts create it in Chromium without a window, so that sheets look like the page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from specdemo.config.errors import UserError
 
 ORIGIN = "http://class-pack.invalid/"  # nothing is served: Chromium's requests are answered here
 FLAGS = ["--no-sandbox", "--disable-background-networking"]
-INSTALL = "pip install -r requirements-class-pack.txt; without a Chromium also: playwright install chromium"
 _MAKE = """async ([language, png]) => {
   const { data } = await import("/view/site/data.js");
   const { packFiles } = await import("/view/lessons/pack/pack.js");
@@ -30,32 +29,18 @@ _MAKE = """async ([language, png]) => {
 }"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to, and in which language."""
-    from specdemo.ui.words import languages
-
-    parser.add_argument("folder", type=Path, help="folder to write to, a new or an empty one")
-    parser.add_argument(
-        "--language", choices=["en", *languages()], default="en", help="default: en"
-    )
-
-
 def run(options: argparse.Namespace) -> int:
     """Write the pack."""
     folder: Path = options.folder
     if folder.exists() and any(folder.iterdir()):
-        raise UserError(
-            f"{folder} holds other things.",
-            unharmed="Nothing was written.",
-            advice="Name a new or an empty folder.",
-        )
+        raise UserError("cli.folder_in_use", folder=folder)
     written = write_class_pack(folder, options.language)
     console.note(f"Wrote {written} files to {folder}.")
     return 0
 
 
 def write_class_pack(folder: Path, language: str, *, png: bool = True) -> int:
-    """Write the pack into a folder. png: figures as pixels too; returns: how many files
+    """Write the pack into a folder. png: figures as pixels too; returns: number of files
 
     Raises UserError without Playwright or a Chromium.
     """
@@ -76,23 +61,17 @@ def write_class_pack(folder: Path, language: str, *, png: bool = True) -> int:
 
 
 def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
-    """What the page's scripts make of a site's lessons, by name, its sheets as PDF too."""
+    """Return the files that the page's scripts create from the lessons, by name, with the sheets as PDF too."""
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError as error:
-        raise UserError(
-            "The class pack is printed by Chromium, which Playwright drives; it is not installed.",
-            unharmed="Nothing was written.",
-            advice=INSTALL,
-        ) from error
+        raise UserError("cli.no_playwright") from error
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")  # else Playwright's
     with sync_playwright() as play:
         try:
             browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
         except Error as error:
-            raise UserError(
-                "Chromium did not start.", unharmed="Nothing was written.", advice=INSTALL
-            ) from error
+            raise UserError("cli.no_chromium") from error
         page = browser.new_page(color_scheme="light")
         page.route(f"{ORIGIN}**", lambda route: _answer(route, site))
         page.goto(f"{ORIGIN}?lang={language}#lessons")
@@ -111,7 +90,7 @@ def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
 
 
 def _answer(route: Any, site: Path) -> None:
-    """A file of the site, as a server would send it."""
+    """Send a file of the site, as a server would."""
     name = route.request.url.removeprefix(ORIGIN).partition("?")[0].partition("#")[0]
     path = (site / (name or "index.html")).resolve()
     if not path.is_file() or not path.is_relative_to(site.resolve()):

@@ -1,36 +1,25 @@
-"""Writes a saved trace in other forms."""
+"""Write saved traces, the static site and models in other forms."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from specdemo.cli.options import add_option, check_folders
+from specdemo.cli import console
+from specdemo.cli.options import app_settings, check_folders
 from specdemo.config.errors import UserError
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which trace, and what to write."""
-    parser.add_argument("file", type=Path, help="trace as JSON lines")
-    add_option(parser, "--csv", type=Path, metavar="FILE", about="table with one row per token")
-    add_option(
-        parser,
-        "--html",
-        type=Path,
-        metavar="FILE",
-        about="page that plays the run; it opens without a network",
-    )
+from specdemo.config.settings import AppSettings
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files."""
+    """Write a saved trace as a table or as a page."""
     from specdemo.trace.codec import dumps
     from specdemo.trace.replay import read
     from specdemo.trace.tables import csv_table, html_replay
     from specdemo.ui.words import VIEW
 
     if not (options.csv or options.html):
-        raise UserError("export takes --csv FILE, --html FILE or both.")
+        raise UserError("cli.export_nothing")
     check_folders(options.csv, options.html)
     trace = dumps(read(options.file).trace.events)
     if options.csv:
@@ -38,4 +27,45 @@ def run(options: argparse.Namespace) -> int:
     if options.html:
         page = html_replay(trace, options.file.stem, VIEW)
         options.html.write_text(page, encoding="utf-8")
+    return 0
+
+
+def run_site(options: argparse.Namespace) -> int:
+    """Write recorded runs, lab and lessons as a static site."""
+    from specdemo.ui.site import write_site
+
+    folder = options.folder
+    write_site(folder)
+    console.note(f"Wrote {folder}. Look at it: python -m http.server -d {folder}")
+    return 0
+
+
+def run_draft(options: argparse.Namespace) -> int:
+    """Write a compact draft as an ordinary transformers model."""
+    from specdemo.files.catalogue import partner
+    from specdemo.files.sources import resolve
+    from specdemo.models.networks.folders import export, is_compact
+
+    settings = app_settings(options)
+    name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
+    folder = Path(name) if is_compact(Path(name)) else resolve(name, settings.cache_dir).folder
+    if not is_compact(folder):
+        raise UserError("cli.not_a_draft", name=name)
+    with console.reporting() as report:
+        target = resolve(settings.target, settings.cache_dir, report)
+    export(folder, target.folder, options.out)
+    console.note(f"Wrote {options.out}; load it with AutoModelForCausalLM.from_pretrained.")
+    return 0
+
+
+def run_drafter(options: argparse.Namespace) -> int:
+    """Write a drafter that `train` made in a published layout."""
+    from specdemo.files.sources import resolve
+    from specdemo.training.writing import trained_for, write_published
+
+    name = trained_for(options.drafter) if options.target is None else options.target
+    with console.reporting() as report:
+        target = resolve(name, AppSettings.from_environment().cache_dir, report)
+    write_published(options.drafter, target, options.out, options.layout, options.licence)
+    console.note(f"Wrote {options.out}; it runs here with --drafter {options.out}.")
     return 0

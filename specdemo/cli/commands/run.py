@@ -1,79 +1,49 @@
-"""Answers one prompt, or a file of prompts."""
+"""Answer one prompt or a file of prompts, and show saved traces."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
 
 from specdemo.cli import console
-from specdemo.cli.batch import answer_prompts, read_prompts
-from specdemo.cli.options import (
-    add_models,
-    add_option,
-    add_run_settings,
-    check_folders,
-    run_settings,
-)
+from specdemo.cli.options import check_folders, run_settings
 from specdemo.cli.show import show_event, show_metrics
 from specdemo.config.errors import UserError
-from specdemo.config.settings import RECOMMENDED
-from specdemo.engine.runner import LOOK_SECONDS
-from specdemo.session.work.batch import AT_ONCE
+from specdemo.config.settings import RunSettings
+from specdemo.files.progress import Progress
 from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import SPECULATIVE, Event, RunFailed, Trace
+from specdemo.trace.metrics import measure
+from specdemo.trace.replay import read
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to answer, and what to print and keep."""
-    parser.add_argument("prompt", nargs="?", help="the prompt; --prompts takes a file of them")
-    add_option(
-        parser,
-        "--prompts",
-        type=Path,
-        metavar="FILE",
-        about="answer all prompts of a file together, without a baseline: one per line, or JSON lines with "
-        "`prompt` or `turns`",
-    )
-    add_option(
-        parser,
-        "--at-once",
-        type=int,
-        default=AT_ONCE,
-        metavar="N",
-        about="prompts of --prompts that are answered at the same time, at most",
-    )
-    add_option(
-        parser,
-        "--json",
-        action="store_true",
-        about="print the trace as JSON lines; with --prompts, one line per answer",
-    )
-    add_option(parser, "--save", type=Path, metavar="FILE", about="also write the trace to a file")
-    add_option(
-        parser,
-        "--online-weights",
-        type=Path,
-        metavar="FILE",
-        about="what `online` has learned is read from this file and written back to it",
-    )
-    add_run_settings(parser, preset=RECOMMENDED)
-    add_models(parser)
+if TYPE_CHECKING:
+    from specdemo.session.studio import Studio
+    from specdemo.session.work.batch import Answer, Totals
 
 
 def run(options: argparse.Namespace) -> int:
     """returns: 1 when a run broke off"""
     if bool(options.prompts) == bool(options.prompt):
-        raise UserError("run takes either one prompt or --prompts FILE.")
+        raise UserError("cli.run_source")
     check_folders(options.save, options.online_weights)
     if options.prompts:
         if options.save or options.online_weights:
-            raise UserError("--save and --online-weights take one prompt, not --prompts FILE.")
+            raise UserError("cli.run_one_prompt")
         prompts, settings = read_prompts(options.prompts), run_settings(options)
         return answer_prompts(console.open_studio(options), prompts, settings, options)
     return _run_one(options)
 
 
 def _run_one(options: argparse.Namespace) -> int:
+    from specdemo.engine.runner import LOOK_SECONDS
+
     settings = run_settings(options)
     conversation = console.open_studio(options).open()
     conversation.memory.saved_head = options.online_weights
@@ -94,3 +64,90 @@ def _run_one(options: argparse.Namespace) -> int:
         console.out.print()
         show_metrics(Trace(tuple(events)), "measured")
     return int(any(isinstance(event, RunFailed) for event in events))
+
+
+def answer_prompts(
+    studio: Studio, prompts: Sequence[str], settings: RunSettings, options: argparse.Namespace
+) -> int:
+    """Answer prompts with shared passes. returns: 1 if one of them failed"""
+    from specdemo.session.work.batch import Answer, Totals, answer_all
+
+    batch: Any = answer_all(
+        studio, prompts, settings, at_once=options.at_once, system=options.system
+    )
+    show = _show_json if options.json else _show
+    done = failed = 0
+    with console.reporting() as report, closing(batch):
+        report(Progress("answer", 0.0, f"{len(prompts)} prompts"))
+        for item in batch:
+            if isinstance(item, Answer) and not item.ended:
+                continue
+            with report.paused():  # the bar and standard output may be one terminal
+                show(item)
+            if isinstance(item, Totals):
+                failed = item.failed
+            else:
+                done += 1
+                report(Progress("answer", done / len(prompts), f"{done} of {len(prompts)} prompts"))
+    return int(failed > 0)
+
+
+def read_prompts(path: Path) -> list[str]:
+    """Prompts of a suite, the first turn of each, or of a text file with one a line. Raises UserError."""
+    from specdemo.bench.suite import read_suite
+
+    if path.suffix in (".json", ".jsonl"):
+        items = read_suite(path)
+        if any(len(item.turns) > 1 for item in items):
+            console.note("Only the first turn of each prompt is answered.", style="yellow")
+        prompts = [item.turns[0] for item in items]
+    else:
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise UserError("cli.prompts_unread", path=path, error=error) from error
+        prompts = [line.strip() for line in lines if line.strip()]
+    if not prompts:
+        raise UserError("cli.no_prompts", path=path)
+    return prompts
+
+
+def _show_json(item: Answer | Totals) -> None:
+    values = asdict(item) | {"tokens_per_second": item.tokens_per_second}
+    if values.get("error"):
+        values["error"] = str(values["error"])
+    console.write(json.dumps(values))
+
+
+def _show(item: Answer | Totals) -> None:
+    from specdemo.session.work.batch import Totals
+
+    out, rate = console.out, f"{item.tokens_per_second or 0:.0f} tokens/s"
+    if isinstance(item, Totals):
+        sums = f"{item.prompts} prompts, {item.new_tokens} tokens in {item.seconds:.1f} s"
+        out.print(f"{sums}, {rate} together", soft_wrap=True, markup=False)
+        return
+    out.print(Text(console.printable(item.prompt), style="bold"), soft_wrap=True)
+    out.print(Text(console.printable(item.text)), soft_wrap=True)
+    if item.error:
+        console.note(str(item.error), style="red")
+    facts = f"{item.state}, {item.new_tokens} tokens, {rate}"
+    out.print(Text(facts, style="dim"), end="\n\n")
+
+
+def run_replay(options: argparse.Namespace) -> int:
+    """Print the answer and the figures of a saved trace; needs no model and no torch."""
+    replayed = read(options.file)
+    trace = replayed.trace
+    if options.json:
+        found = {lane: measure(trace.lane(lane)).values() for lane in trace.lanes}
+        console.write(json.dumps(found, indent=1))
+    else:
+        shown = SPECULATIVE if SPECULATIVE in trace.lanes else trace.lanes[0]
+        for event in trace.lane(shown).events:
+            show_event(event)
+        console.out.print()
+        show_metrics(trace, "recorded")
+    if replayed.problem:
+        console.note(replayed.problem, style="yellow")
+    return 0

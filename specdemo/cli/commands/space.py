@@ -1,4 +1,4 @@
-"""Makes a Hugging Face Space of this program or brings one up to date; shows its log; deletes it."""
+"""Create or update a Hugging Face Space of this program, show its log, or delete it."""
 
 from __future__ import annotations
 
@@ -8,51 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from specdemo.cli import console
-from specdemo.cli.options import add_option, app_settings
+from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 
 ACTIONS = ("logs", "delete")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which Space, on which hardware, and how far to go."""
-    add_option(
-        parser,
-        "action",
-        nargs="?",
-        choices=ACTIONS,
-        about="show what the Space has said, or delete it; without either it is made or updated",
-    )
-    add_option(parser, "name", metavar="OWNER/NAME", about="the Space")
-    add_option(
-        parser,
-        "--hardware",
-        default="zero",
-        metavar="NAME",
-        about="zero (ZeroGPU), cpu, static (recorded runs, the lab and lessons, without a model) "
-        "or the hub's name of a GPU, such as t4-small",
-    )
-    add_option(
-        parser,
-        "--target",
-        default=None,
-        about="the model that the page loads; by default its own default",
-    )
-    add_option(
-        parser, "--private", action="store_true", about="only you and your organisation see it"
-    )
-    add_option(
-        parser,
-        "--dry-run",
-        action="store_true",
-        about="print the plan; the hub is not asked anything",
-    )
-    add_option(
-        parser,
-        "--wait",
-        action="store_true",
-        about="follow the build, then open the page and run a prompt",
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,10 +19,7 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.cli.space.plan import check_name
 
     if not options.action and options.name in ACTIONS:
-        raise UserError(
-            f"`space {options.name}` does not say which Space.",
-            advice=f"Name it: python -m specdemo space {options.name} OWNER/NAME.",
-        )
+        raise UserError("cli.space_unnamed", command=options.name)
     check_name(options.name)
     if options.action == "logs":
         _logs(options.name)
@@ -115,8 +71,6 @@ def _delete(name: str) -> None:
         f"This deletes the Space {name} with its history for good. Type its name to go on:"
     )
     if sys.stdin.readline().strip() != name:
-        raise UserError(
-            "That is not its name.", unharmed="The Space is as it was.", advice="Type OWNER/NAME."
-        )
+        raise UserError("cli.space_name_differs")
     delete(name, api)
     console.note(f"{name} is deleted.")

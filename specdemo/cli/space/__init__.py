@@ -1,1 +1,1 @@
-"""A Hugging Face Space from one command: a plan, what carries it out on the hub, and a first visit."""
+"""Create a Hugging Face Space: a plan, its upload, and a first visit."""

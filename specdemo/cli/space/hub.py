@@ -1,4 +1,4 @@
-"""Carries a plan out with the hub's own client, follows the build, and says each failure as a sentence."""
+"""Upload a plan with the hub's client, follow the build, and explain each failure in a sentence."""
 
 from __future__ import annotations
 
@@ -18,31 +18,17 @@ if TYPE_CHECKING:
 
 KIND = "space"
 NOTHING_CHANGED = "Nothing on the hub was changed."
-AGAIN = "Check the network and give the same command again; it goes on where it stopped."
-WAIT_SECONDS = 30 * 60.0  # the hub itself gives up starting a Space after 30 minutes
+WAIT_SECONDS = 30 * 60.0  # the hub stops starting a Space after 30 minutes
 POLL_SECONDS = 3.0
 AT_WORK = {"BUILDING", "RUNNING_BUILDING", "APP_STARTING", "RUNNING_APP_STARTING"}
 REACHABLE = {"RUNNING", "SLEEPING"}  # a visit wakes a sleeping one
-REFUSALS = {
-    401: ("The hub refuses the token", "It may be mistyped, expired or revoked. Make a new one."),
-    402: (
-        "The hub asks for a paid plan",
-        "Without one there are --hardware static, and zero for accounts with a verified e-mail address after 30 days.",
-    ),
-    403: (
-        "The hub does not allow this",
-        "The token must be allowed to write, and OWNER must be you or an organisation of yours.",
-    ),
-    409: ("The name is taken", "Choose another name."),
-    413: ("The hub finds this too large", "The plan (--dry-run) says what is large."),
-    429: ("The hub has had too many requests", "Try again in a few minutes."),
-}
+REFUSED = (401, 402, 403, 409, 413, 429)  # statuses of the hub with an error of their own
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A Space that holds a plan's files. address: its page on the hub; commit: what it should run"""
+    """A Space with the files of a plan. address: its page on the hub; commit: the uploaded commit"""
 
     repo: str
     address: str
@@ -54,16 +40,12 @@ def connect() -> HfApi:
     from huggingface_hub import HfApi, get_token
 
     if not get_token():
-        raise UserError(
-            "There is no token of the hub on this machine.",
-            unharmed=NOTHING_CHANGED,
-            advice="Make one that may write, then set HF_TOKEN to it, or run: hf auth login.",
-        )
+        raise UserError("space.no_token")
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
 
 
 def publish(plan: SpacePlan, api: HfApi, report: Report) -> Published:
-    """Make the Space or bring it up to date; what is already as planned is left alone. Raises UserError."""
+    """Create or update the Space; parts that agree with the plan stay unchanged. Raises UserError."""
     with told(NOTHING_CHANGED):
         user = _who(api)
         space = _find(api, plan.repo)
@@ -98,11 +80,7 @@ def _who(api: HfApi) -> str:
     """The token's owner. Raises UserError for a token that may only read."""
     found = api.whoami()
     if found.get("auth", {}).get("accessToken", {}).get("role") == "read":
-        raise UserError(
-            "The token may only read.",
-            unharmed=NOTHING_CHANGED,
-            advice="Make one that may write at the hub's settings, under Access Tokens.",
-        )
+        raise UserError("space.read_only_token")
     return str(found["name"])
 
 
@@ -120,17 +98,13 @@ def _check_ours(api: HfApi, space: SpaceInfo) -> None:
     tags = (space.card_data.tags if space.card_data else None) or []
     if TAG in tags or len(api.list_repo_commits(space.id, repo_type=KIND)) <= 1:
         return  # the first commit is the hub's own
-    raise UserError(
-        f"{space.id} is a Space already, and not one of this program.",
-        unharmed=NOTHING_CHANGED,
-        advice="Choose another name, or delete that Space first.",
-    )
+    raise UserError("space.taken", repo=space.id)
 
 
 def _upload(plan: SpacePlan, api: HfApi) -> str:
-    """All files in one commit, so that no visitor meets half a Space. returns: the commit that holds them
+    """Upload all files in one commit, so that no visitor sees half a Space. returns: the commit
 
-    The client sends what the hub does not have; what is there and not planned is deleted.
+    The client sends only new files; other files on the hub are deleted.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -165,9 +139,9 @@ def _set_up(plan: SpacePlan, api: HfApi, report: Report) -> None:
 def follow(
     published: Published, api: HfApi, report: Report, poll: float = POLL_SECONDS
 ) -> SpaceInfo:
-    """Wait until the Space runs what was uploaded. Raises UserError.
+    """Wait until the Space runs the uploaded commit. Raises UserError.
 
-    poll: seconds between two questions
+    poll: seconds between requests
     """
     until, last = time.monotonic() + WAIT_SECONDS, ""
     while True:
@@ -190,15 +164,11 @@ def follow(
 
 
 def _not_running(repo: str, state: str) -> NoReturn:
-    raise UserError(
-        f"{repo} does not run: {state}.",
-        unharmed="The files are uploaded.",
-        advice=f"Its log says why: python -m specdemo space logs {repo}.",
-    )
+    raise UserError("space.not_running", repo=repo, state=state)
 
 
 def log_lines(repo: str, api: HfApi) -> Iterator[str]:
-    """What a Space has said so far: of its build while it is built or cannot be, else of its run. Raises UserError."""
+    """Return the log of a Space: of its build while it is built or if that failed, else of its run. Raises UserError."""
     with told():
         stage = api.get_space_runtime(repo).stage
         build = "BUILD" in stage or stage in ("CONFIG_ERROR", "NO_APP_FILE")
@@ -212,8 +182,8 @@ def delete(repo: str, api: HfApi) -> None:
 
 
 @contextmanager
-def told(unharmed: str = "") -> Iterator[None]:
-    """Turn the errors of the hub's client into sentences. unharmed: what is as it was when one is raised here"""
+def told(unaffected: str = "") -> Iterator[None]:
+    """Convert the errors of the hub's client. unaffected: sentence about the state after an error"""
     from huggingface_hub import errors
 
     try:
@@ -221,39 +191,32 @@ def told(unharmed: str = "") -> Iterator[None]:
     except UserError:
         raise
     except errors.RepositoryNotFoundError as error:
-        raise UserError(
-            "The hub knows no such Space, or the token may not see it.",
-            unharmed=unharmed,
-            advice="Check the name and the token.",
-        ) from error
+        raise UserError("space.unknown", unaffected=unaffected) from error
     except errors.HfHubHTTPError as error:
-        raise _refusal(error, unharmed) from error
+        raise _refusal(error, unaffected) from error
     except ValueError as error:
         if not isinstance(error.__cause__, errors.BadRequestError):
             raise
-        raise UserError(
-            f"The hub refuses the Space's README.md: {_line(error)}.",
-            unharmed=unharmed,
-            advice="Correct the front matter at the top of README.md.",
-        ) from error
+        raise UserError("space.readme", error=_line(error), unaffected=unaffected) from error
     except Exception as error:
         if is_connection_error(error):
             raise UserError(
-                f"The connection to the hub broke: {_line(error)}.", unharmed=unharmed, advice=AGAIN
+                "space.connection", error=_line(error), unaffected=unaffected
             ) from error
         raise
 
 
-def _refusal(error: Exception, unharmed: str) -> UserError:
-    """What the hub answered, in its own words where it has some."""
+def _refusal(error: Exception, unaffected: str) -> UserError:
+    """Return the hub's message, if it has one."""
     response = getattr(error, "response", None)
     status = getattr(response, "status_code", 0)
-    what, advice = REFUSALS.get(status, (f"The hub answered {status}", "Try again later."))
     words = _line(getattr(error, "server_message", None) or "")
     said = f": {words}" if words else ""
-    return UserError(f"{what}{said}.", unharmed=unharmed, advice=advice)
+    if status in REFUSED:
+        return UserError(f"space.refused_{status}", said=said, unaffected=unaffected)
+    return UserError("space.status", status=status, said=said, unaffected=unaffected)
 
 
 def _line(words: object) -> str:
-    """Somebody else's words as the end of a sentence of ours."""
+    """Format another program's message as the end of a sentence."""
     return " ".join(str(words).split()).rstrip(".")

@@ -1,4 +1,4 @@
-"""What a Hugging Face Space is made of: its files in a folder, its front matter, requirements and variables, as one value."""
+"""The plan of a Hugging Face Space: its files in a folder, front matter, requirements and variables."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ ZERO = "zero-a10g"  # the hub's name for ZeroGPU
 HARDWARE = {"zero": ZERO, "cpu": "cpu-basic", STATIC: STATIC}
 TAG = "specdemo"  # in the front matter of every Space of this program, which recognises them by it
 LEFT_OUT = ("__pycache__", "*.pyc", "*.pyi", "*.d.ts", "screenshots", ".*")
-LARGE = ("*.npy", "*.safetensors")  # what the hub keeps outside of git
+LARGE = ("*.npy", "*.safetensors")  # suffixes of files that the hub stores outside of git
 MANAGED = {
     "gradio",
     "spaces",
     "huggingface-hub",
-}  # a Space brings these; asking for them can break its build
-ZERO_TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")  # what ZeroGPU may bring
+}  # preinstalled on a Space; requiring them can break its build
+ZERO_TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")  # versions that ZeroGPU may install
 ZERO_PYTHON = ("3.10", "3.12")
 COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
 DESCRIPTION_LETTERS = 60
-NOTHING_SENT = "Nothing was uploaded."
 ABOUT = """
 # specdemo
 
@@ -45,10 +44,10 @@ Written by `python -m specdemo space`.
 
 @dataclass(frozen=True, slots=True)
 class SpacePlan:
-    """What would be uploaded, and how the Space is set up.
+    """The files and settings of a Space.
 
     repo: OWNER/NAME; hardware: the hub's name, or `static`
-    folder: holds exactly the Space's files; sizes: bytes of each, by its path in the Space
+    folder: contains only the Space's files; sizes: bytes of each, by its path in the Space
     variables: of the Space's environment
     """
 
@@ -61,14 +60,14 @@ class SpacePlan:
 
     @property
     def sdk(self) -> str:
-        """What serves the page."""
+        """Program that serves the page."""
         return STATIC if self.hardware == STATIC else "gradio"
 
 
 def make_plan(
     repo: str, hardware: str, folder: Path, *, target: str = "", private: bool = False
 ) -> SpacePlan:
-    """Lay the Space out in an empty folder and check it; asks nobody. Raises UserError.
+    """Write the files of the Space to an empty folder and check them, without a network. Raises UserError.
 
     hardware: zero, cpu, static or the hub's name of a GPU; target: the model that the page loads
     """
@@ -132,67 +131,43 @@ def _megabytes(count: int) -> str:
 
 
 def check_name(repo: str) -> None:
-    """Raises UserError for what is not OWNER/NAME."""
+    """Raise UserError if a name is not OWNER/NAME."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported, not listed
 
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
-        raise UserError(
-            f"{repo!r} is no name of a Space.",
-            unharmed=NOTHING_SENT,
-            advice="It looks like OWNER/NAME: letters, digits, single hyphens, underscores and dots.",
-        ) from error
+        raise UserError("space.bad_name", repo=repo) from error
     if "/" not in repo:
-        raise UserError(
-            f"{repo!r} does not say whose Space it is.",
-            unharmed=NOTHING_SENT,
-            advice=f"Put your name on the hub before it: OWNER/{repo}.",
-        )
+        raise UserError("space.no_owner", repo=repo)
 
 
 def _hardware(name: str) -> str:
-    """The hub's name of hardware. Raises UserError for one that the hub's client does not know."""
+    """Return the hub's name of hardware. Raises UserError if the hub's client does not list it."""
     from huggingface_hub import SpaceHardware
 
     known = sorted(item.value for item in SpaceHardware)
     found = HARDWARE.get(name, name)
     if found == STATIC or found in known:
         return found
-    raise UserError(
-        f"There is no hardware {name!r}.",
-        unharmed=NOTHING_SENT,
-        advice=f"Choose zero, cpu, static or the hub's name of a GPU: {', '.join(known)}.",
-    )
+    raise UserError("space.hardware", name=name, names=", ".join(known))
 
 
 def _check_target(target: str) -> None:
-    """Raises UserError for what a Space cannot load. Whether the hub has a model is not asked."""
+    """Raise UserError for a target that a Space cannot load. The hub is not asked whether it has the model."""
     from specdemo.files.catalogue import find
 
     if Path(target).exists():
-        raise UserError(
-            f"The target {target} is a file or folder of this machine; a Space cannot read it.",
-            unharmed=NOTHING_SENT,
-            advice="Name a model of the catalogue or of the hub: --target smollm2-135m-instruct.",
-        )
+        raise UserError("space.local_target", target=target)
     if target != "auto" and "/" not in target and not find(target):
-        raise UserError(
-            f"There is no model called {target!r}.",
-            unharmed=NOTHING_SENT,
-            advice="Name one of the catalogue, which `python -m specdemo models` lists, or of the hub: owner/name.",
-        )
+        raise UserError("space.unknown_target", target=target)
 
 
 def _copy_program(folder: Path, hardware: str) -> None:
-    """What `python app.py` reads, and nothing else; requirements.txt as this hardware wants it."""
+    """Copy the files that `python app.py` reads, with a requirements.txt for the hardware."""
     if not (ROOT / "app.py").is_file():
-        raise UserError(
-            "This is an installed package, and a Space is made from a checkout.",
-            unharmed=NOTHING_SENT,
-            advice="Run the command in a checkout, or use --hardware static.",
-        )
+        raise UserError("space.not_a_checkout")
     for name in ("specdemo", "assets"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for name in ("app.py", "LICENSE"):
@@ -202,9 +177,9 @@ def _copy_program(folder: Path, hardware: str) -> None:
 
 
 def space_requirements(text: str, hardware: str) -> str:
-    """A requirements.txt without what a Space manages itself; ZeroGPU also chooses torch.
+    """Return a requirements.txt without the packages that a Space manages itself; ZeroGPU also chooses torch.
 
-    Raises UserError when the program does not take each torch that ZeroGPU may bring.
+    Raises UserError unless the program accepts each version of torch that ZeroGPU may install.
     """
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
@@ -227,11 +202,7 @@ def space_requirements(text: str, hardware: str) -> str:
 def _check_torch(requirement: Requirement) -> None:
     refused = [version for version in ZERO_TORCH if not requirement.specifier.contains(version)]
     if refused:
-        raise UserError(
-            f"requirements.txt asks for {requirement}, and ZeroGPU may bring torch {', '.join(refused)}.",
-            unharmed=NOTHING_SENT,
-            advice="Widen the range, or choose other hardware.",
-        )
+        raise UserError("space.torch_range", requirement=requirement, names=", ".join(refused))
 
 
 def space_card(folder: Path, hardware: str) -> SpaceCard:
@@ -254,11 +225,7 @@ def check_card(card: SpaceCard, folder: Path, hardware: str) -> None:
     told = {name: str(value) for name, value in matter.to_dict().items()}
     faults = list(_faults(told, folder, hardware))
     if faults:
-        raise UserError(
-            f"The front matter of README.md does not make a Space: {'; '.join(faults)}.",
-            unharmed=NOTHING_SENT,
-            advice="Correct it at the top of README.md.",
-        )
+        raise UserError("space.front_matter", faults="; ".join(faults))
 
 
 def _faults(matter: Mapping[str, str], folder: Path, hardware: str) -> Iterator[str]:

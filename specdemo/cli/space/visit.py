@@ -37,9 +37,10 @@ def visit(space: SpaceInfo, report: Report, poll: float = POLL_SECONDS) -> None:
             report(f"The page is at {page} and answers: {_ask(page, token, poll)}")
     except (AppError, httpx.HTTPError, ValueError) as error:
         raise UserError(
-            f"A first visit to {page} failed: {' '.join(str(error).split()) or type(error).__name__}",
-            unharmed="The Space runs.",
-            advice=f"Open it in a browser, and read its log: python -m specdemo space logs {space.id}.",
+            "space.visit_failed",
+            page=page,
+            error=" ".join(str(error).split()) or type(error).__name__,
+            repo=space.id,
         ) from error
 
 

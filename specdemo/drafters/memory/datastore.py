@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 
 FORMAT = 1
 CARD, TOKENS, SUFFIXES = "card.json", "tokens.npy", "suffixes.npy"
@@ -45,15 +45,11 @@ class Datastore:
         """
         card = _read_card(folder)
         if tokenizer and card.get("tokenizer") != tokenizer:
-            raise UserError(
-                f"The datastore {folder.name} holds the tokens of another tokenizer.",
-                unharmed="Nothing was loaded; other methods work.",
-                advice="Build one for this target: python -m specdemo datastore.",
-            )
+            raise UserError("datastore.other_tokenizer", folder=folder.name)
         tokens, suffixes = (_map(folder, name) for name in (TOKENS, SUFFIXES))
         size = card.get("vocabulary_size")
         if not isinstance(size, int):
-            raise _damaged(folder, "its card names no size of the vocabulary")
+            raise _damaged(folder, Phrase("datastore.no_vocabulary"))
         _check(folder, tokens, suffixes, size, card)
         return cls(tokens, suffixes, size, card)
 
@@ -129,13 +125,12 @@ def _read_card(folder: Path) -> dict[str, Any]:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(
-            f"{folder} is no datastore: {error.strerror or error}.",
-            advice="Check the path, or build one: python -m specdemo datastore.",
+            "datastore.not_one", folder=folder, error=error.strerror or error
         ) from error
     except ValueError as error:
-        raise _damaged(folder, "its card cannot be read") from error
+        raise _damaged(folder, Phrase("datastore.card_unreadable")) from error
     if not isinstance(card, dict) or card.get("format") != FORMAT:
-        raise _damaged(folder, f"its card is not of format {FORMAT}")
+        raise _damaged(folder, Phrase("datastore.card_format", format=FORMAT))
     return card
 
 
@@ -143,9 +138,9 @@ def _map(folder: Path, name: str) -> np.ndarray:
     try:
         array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise _damaged(folder, f"{name} cannot be read") from error
+        raise _damaged(folder, Phrase("datastore.array_unreadable", name=name)) from error
     if not isinstance(array, np.ndarray):
-        raise _damaged(folder, f"{name} is no array")
+        raise _damaged(folder, Phrase("datastore.not_an_array", name=name))
     return array.view(np.ndarray)  # the mapping stays; single elements are read much faster
 
 
@@ -154,20 +149,16 @@ def _check(
 ) -> None:
     """Kinds, sizes, and a sample of the values. A wrong value that is missed costs speed, never text."""
     if tokens.dtype not in (np.uint16, np.int32) or suffixes.dtype != np.int32:
-        raise _damaged(folder, "its arrays are of the wrong kind")
+        raise _damaged(folder, Phrase("datastore.array_kind"))
     if tokens.ndim != 1 or tokens.shape != suffixes.shape or card.get("tokens") != len(tokens):
-        raise _damaged(folder, "its arrays and its card differ in size")
+        raise _damaged(folder, Phrase("datastore.size"))
     if not len(tokens) or tokens[-1] < size:
-        raise _damaged(folder, "its last text has no end")
+        raise _damaged(folder, Phrase("datastore.no_end"))
     step = max(1, len(tokens) // CHECKED)
     places = suffixes[::step]
     if tokens[::step].min() < 0 or places.min() < 0 or places.max() >= len(tokens):
-        raise _damaged(folder, "its arrays hold values out of range")
+        raise _damaged(folder, Phrase("datastore.range"))
 
 
-def _damaged(folder: Path, what: str) -> UserError:
-    return UserError(
-        f"The datastore {folder.name} is damaged: {what}.",
-        unharmed="Nothing was loaded; other methods work.",
-        advice="Build it again: python -m specdemo datastore.",
-    )
+def _damaged(folder: Path, reason: Phrase) -> UserError:
+    return UserError("datastore.damaged", folder=folder.name, reason=reason)

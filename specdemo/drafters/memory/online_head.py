@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.config.errors import UserError
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_weights import CompactWeights
+from specdemo.models.networks.chain import CompactModel, CompactWeights
 
 RANK = 16
 MOST_PAIRS = 4096  # verdicts that are remembered, the newest
@@ -161,14 +160,10 @@ class OnlineHead:
         try:
             state = load_file(path, device=str(self.up.device))
         except (OSError, SafetensorError) as error:
-            raise UserError(f"{path} holds no learned head: {error}.") from error
+            raise UserError("online.no_head", path=path, error=error) from error
         wanted = {"down": self.down.shape, "up": self.up.shape}
         if {name: tensor.shape for name, tensor in state.items()} != wanted:
-            raise UserError(
-                f"{path} was not learned with this draft model.",
-                unharmed="Nothing was changed.",
-                advice="Name another file, or delete it to begin anew.",
-            )
+            raise UserError("online.other_head", path=path)
         self.down, self.up = (state[name].float() for name in ("down", "up"))
 
 

@@ -11,7 +11,7 @@ from specdemo.config.errors import UserError
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.memory.markov import MarkovCounts
 from specdemo.drafters.memory.online_head import HeadBias, OnlineHead
-from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.chain import CompactModel
 from specdemo.trace.metrics import Metrics
 
 MOST_RUNS = 50  # whose acceptance is kept
@@ -80,10 +80,7 @@ class Memory:
     def save_head(self, path: Path) -> None:
         """Learn from the last run too, and write the head. Raises UserError where no run has used one."""
         if self._head is None:
-            raise UserError(
-                "No run has learned online: nothing was saved.",
-                advice="Use --method online, with a trained draft model and without --no-memory.",
-            )
+            raise UserError("cli.nothing_learned")
         self._head.learn()
         self._head.save(path)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.trace.events import Reason
 
 WINDOW = 12  # drafting steps that a judgement compares
 PROBE = 4  # drafting steps after a pause before the next judgement
@@ -142,7 +143,7 @@ class Fallback(Wrapper):
         self._pause = 0
         self._next_pause = FIRST_PAUSE
         self._judge_after = WINDOW
-        self._reason = ""
+        self._reasons: tuple[Reason, ...] = ()
         self._runs = 1
 
     def start(self, prompt_ids: Sequence[int]) -> None:
@@ -153,7 +154,7 @@ class Fallback(Wrapper):
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Return the drafter's proposal, or an empty one during a pause."""
         if self._pause:
-            return Proposal(reason=self._reason)
+            return Proposal(reasons=self._reasons)
         return self.drafter.propose(committed, budget)
 
     def verifying(self, proposal: Proposal) -> None:
@@ -189,7 +190,7 @@ class Fallback(Wrapper):
     def _judge(self) -> None:
         if not self._plain:
             self._pause, self._judge_after = 1, 0
-            self._reason = "fallback: one plain step, to compare with"
+            self._reasons = (Reason("fallback_probe"),)
             return
         seconds, tokens = (sum(column) for column in zip(*self._drafting, strict=True))
         drafting, plain = seconds / tokens, sorted(self._plain)[len(self._plain) // 2]
@@ -200,4 +201,5 @@ class Fallback(Wrapper):
             self._next_pause,
             min(LONGEST_PAUSE, 2 * self._next_pause),
         )
-        self._reason = f"fallback: {drafting * 1000:.0f} ms a token drafting, {plain * 1000:.0f} ms plain; rests"
+        numbers = {"drafting_seconds": drafting, "plain_seconds": plain}
+        self._reasons = (Reason("fallback_rest", numbers),)

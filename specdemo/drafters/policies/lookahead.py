@@ -13,11 +13,11 @@ from typing import Protocol
 from specdemo.config.errors import UserError
 from specdemo.config.settings import MAX_LOOKAHEAD, RunSettings
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.learned import Learned, LookaheadWeights
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.draft_plan import StopRule
 from specdemo.engine.types import Outcome
+from specdemo.trace.events import Reason
 
 REFRESH_STEPS = 4  # after which `cost` reads the costs again: they drift slowly
 
@@ -28,7 +28,7 @@ class Lookahead(Protocol):
     rule: what `go_on` will say in this step, in numbers, once `allowed` was called; None where it must be asked
     """
 
-    reason: str
+    reason: Reason
 
     @property
     def rule(self) -> StopRule | None:
@@ -49,7 +49,7 @@ class Constant:
 
     def __init__(self, lookahead: int) -> None:
         self.lookahead = lookahead
-        self.reason = f"constant: always {lookahead}"
+        self.reason = Reason("constant", {"lookahead": lookahead})
         self.rule = StopRule.never(lookahead)
 
     def allowed(self, committed: Sequence[int]) -> int:
@@ -69,7 +69,7 @@ class Heuristic:
 
     def __init__(self, lookahead: int) -> None:
         self.lookahead = lookahead
-        self.reason = f"heuristic: starts at {lookahead}"
+        self.reason = Reason("heuristic", {"lookahead": lookahead})
         self.rule = StopRule.never(MAX_LOOKAHEAD)
 
     def allowed(self, committed: Sequence[int]) -> int:
@@ -88,7 +88,7 @@ class Heuristic:
         self.lookahead = (
             min(MAX_LOOKAHEAD, self.lookahead + 2) if whole else max(1, self.lookahead - 1)
         )
-        self.reason = "heuristic: all kept, +2" if whole else "heuristic: some refused, -1"
+        self.reason = Reason("heuristic_more" if whole else "heuristic_fewer")
 
 
 class Confidence:
@@ -104,7 +104,7 @@ class Confidence:
     def __init__(self, threshold: float, most: int = 20) -> None:
         self.threshold = threshold
         self.most = most
-        self.reason = f"confidence: stops below {threshold:.2f}"
+        self.reason = Reason("confidence", {"threshold": threshold})
         self.rule = StopRule.never(most, threshold)
         self._seen: deque[tuple[float, bool]] = deque(maxlen=256)
 
@@ -128,7 +128,7 @@ class Confidence:
         if tested and len(self._seen) >= self.MIN_SAMPLES:
             self.threshold = self._best_threshold()
             self.rule = StopRule.never(self.most, self.threshold)
-        self.reason = f"confidence: stops below {self.threshold:.2f}"
+        self.reason = Reason("confidence", {"threshold": self.threshold})
 
     def _best_threshold(self) -> float:
         """The candidate with the least cost: (refused at or above it) + 3 x (accepted below it)."""
@@ -165,7 +165,7 @@ class CostAware:
         self.stopping = StoppingRule(costs)
         self.calibration = calibration
         self.token_seconds = token_seconds
-        self.reason = "cost-aware"
+        self.reason = Reason("cost")
         self._floors: list[float] = []
         self._rule = StopRule.never(most)
         self._known = 0  # steps for which these hold
@@ -176,7 +176,7 @@ class CostAware:
     def allowed(self, committed: Sequence[int]) -> int:
         """At most this many, however sure the drafter is."""
         self._drafted, self._survival = 0, 1.0
-        self.reason = f"cost-aware: paid up to {self.most} tokens"
+        self.reason = Reason("cost_whole", {"most": self.most})
         self._steps += 1
         return self.most
 
@@ -207,7 +207,9 @@ class CostAware:
             return True
         gain = self._survival * self.calibration.mean
         cost = self.costs.rate() * (self._step + self.costs.row_seconds(self._drafted))
-        self.reason = f"cost-aware: token {self._drafted + 1} would give {gain:.2f} tokens and cost the time of {cost:.2f}"
+        self.reason = Reason(
+            "cost_stop", {"position": self._drafted + 1, "gain": gain, "cost": cost}
+        )
         return False
 
     def observe(self, outcome: Outcome) -> None:
@@ -218,7 +220,6 @@ def make_lookahead(
     settings: RunSettings,
     costs: Costs,
     calibration: Calibration,
-    weights: LookaheadWeights | None = None,
     token_seconds: float | None = None,
 ) -> Lookahead:
     """The policy that the settings name; see `CostAware` for `token_seconds`."""
@@ -231,11 +232,4 @@ def make_lookahead(
             return Confidence(settings.threshold, settings.lookahead)
         case "cost":
             return CostAware(settings.lookahead, costs, calibration, token_seconds)
-        case "learned":
-            if weights is None:
-                raise UserError(
-                    "There is no learned lookahead for this pair.",
-                    advice="Choose another policy, or train one: python -m specdemo train lookahead.",
-                )
-            return Learned(weights, settings.lookahead, greedy=settings.sampling.greedy)
-    raise UserError(f"There is no lookahead policy {settings.policy!r}.")
+    raise UserError("policy.unknown", policy=settings.policy)

@@ -17,13 +17,13 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.models.decoders import graphs, heads, packed
-from specdemo.models.decoders.compiled import CompiledDecoder
+from specdemo.models.decoders.compiled import COMPILED, CompiledDecoder
 from specdemo.models.decoders.heads import AUTO
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Stack, rms_norm
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
-from specdemo.models.decoders.verdicts import Verdict, Verdicts
 from specdemo.models.devices import DEVICES
+from specdemo.models.measurements import Verdict, Verdicts
 from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
 
 KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
@@ -32,7 +32,7 @@ PROBE = 24  # tokens on which both passes are compared
 WIDE_ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # at which the two kinds of product are compared
 WIDE_SHARE = 0.25  # of the free memory that the wide copy may take
 TRIES = 4
-COMPILED, MODULE = "compiled pass", "transformers' own pass"
+MODULE = "transformers' own pass"
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
 
 

@@ -13,6 +13,8 @@ from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.kernels.packing import Packed
 from specdemo.kernels.runtime import CompiledLayers, Rows, SequenceRows
 
+COMPILED = "compiled pass"  # in descriptions of how a model is computed
+
 
 class CompiledDecoder:
     """Implements `Decoder`. A row's answer is the same, bit for bit, in whatever passes and company it is read.

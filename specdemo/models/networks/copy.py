@@ -33,10 +33,9 @@ def no_copy_why(precision: str) -> str:
 
 
 class QuantisedCopy:
-    """The NF4 copy of a loaded target: made when first asked for, once, whoever asks (gpt-fast drafts like this).
+    """The NF4 copy of a loaded target, made once, at first use (the method of gpt-fast).
 
-    Input embedding, output head, norms and biases are the target's own tensors, so only the quantised
-    matrices take memory.
+    Input embedding, output head, norms and biases are the target's own tensors, so only the quantised matrices need memory.
     """
 
     def __init__(self, target: LoadedModel) -> None:
@@ -49,7 +48,7 @@ class QuantisedCopy:
         return CachedModel(self._loaded().decoder)
 
     def memory_bytes(self) -> int:
-        """What the copy takes beside the target, whether it is made yet or not."""
+        """Memory that the copy needs, made or not."""
         return needed_bytes(self._target)
 
     def info(self) -> ModelInfo:
@@ -64,7 +63,7 @@ class QuantisedCopy:
 
 
 def make_copy(target: LoadedModel) -> LoadedModel:
-    """Quantise a target's matrices beside it. Raises UserError before taking memory that is not there."""
+    """Quantise a target. Raises UserError if the free memory is too small, before any is used."""
     name = f"The quantised copy of {target.info.name}"
     loading.check_room(name, PRECISION, needed_bytes(target), target.device)
     with loading.one_at_a_time, loading.reporting_out_of_memory(name, PRECISION):
@@ -120,7 +119,7 @@ def _quantised(linear: nn.Linear) -> nn.Linear:
 
 
 def needed_bytes(target: LoadedModel) -> int:
-    """Memory that the copy takes beside the target: its quantised matrices."""
+    """Memory of the copy's quantised matrices."""
     model = target.model
     linear: list[Any] = [model.get_submodule(path) for path in matrices(model)]
     weights = sum(layer.weight.numel() for layer in linear)

@@ -1,11 +1,11 @@
-"""Drafters that guess a block beside the target's own states and read nothing else of a text (DFlash 2602.06036).
+"""Drafters that guess a block from the target's hidden states alone (DFlash 2602.06036).
 
-What the target knew of each token becomes keys and values, in every layer from the same numbers. A block has queries
-too: the pending token and a mask for each place that is guessed. "on" is pending and two places are guessed:
+The target's states of each token become keys and values, in every layer from the same numbers. A block has queries
+too: the pending token and a mask for each guessed position. "on" is pending and two positions are guessed:
 
     text      the  cat  sat                states of the target: keys and values alone
-    block                    on   #   #    sees the text, and all of the block or, causal, what is before it
-    guesses                       a  mat   a mask guesses its own place
+    block                    on   #   #    sees the text, and all of the block or, if causal, the rows before it
+    guesses                       a  mat   a mask guesses its own position
 """
 
 from __future__ import annotations
@@ -33,32 +33,29 @@ from specdemo.engine.target import CachedModel
 from specdemo.models.decoders import layer as layers
 from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm
-from specdemo.models.decoders.rotary import RotaryTables
-from specdemo.models.networks.compact_decoder import tables
-from specdemo.models.networks.compact_weights import CompactConfig, Corrector
-from specdemo.models.networks.dflash2 import Convolution
 from specdemo.models.networks.four_bit import Linear
+from specdemo.models.networks.parts import CompactConfig, Corrector
 
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """Numbers that some targets multiply with. embedding: of what goes in; logits, and cap: of what comes out, 0 for none"""
+    """Factors of some targets. embedding: of the input; logits: of the output; cap: soft limit of the output, 0 for none"""
 
     embedding: float = 1.0
     logits: float = 1.0
     cap: float = 0.0
 
     def of(self, logits: Tensor) -> Tensor:
-        """Logits as they are meant, float32."""
+        """Return the scaled logits, float32."""
         logits = logits.float() * self.logits
         return (logits / self.cap).tanh() * self.cap if self.cap else logits
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Layers that see only what is near. near: which; rows: how many a row looks back at, itself included
+    """Layers with a sliding window. near: which layers; rows: length of the window, the row itself included
 
-    causal: whether rows of a block see only those before them in these layers
+    causal: rows of a block see only those before them in these layers
     """
 
     near: tuple[bool, ...] = ()
@@ -67,17 +64,53 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
+class Convolution:
+    """Two convolutions around a part of a layer: of its input, and of its output with kernels from the same rows.
+
+    A kernel reads a row and the ones before it in the block (DFlash 2). With two taps, k0 and k1, of each position:
+
+        out(mask) = k0(mask) x mask + k1(mask) x on
+        out(on)   = k0(on) x on           nothing precedes the pending token
+
+    base: (2, taps, H), of input and output; project: H to 2 x taps x groups, added to the base by each row
+    """
+
+    base: Tensor
+    project: Linear
+
+    def before(self, x: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the convolved input, and the kernels of the output. x: (rows, H), blocks of `counts` rows"""
+        _, taps, hidden = self.base.shape
+        added = self.project(x).view(len(x), 2, taps, -1)
+        kernels = self.base + added.repeat_interleave(hidden // added.shape[-1], dim=-1)
+        return _along(x, kernels[:, 0], counts), kernels[:, 1]
+
+    @staticmethod
+    def after(x: Tensor, kernels: Tensor, counts: Sequence[int]) -> Tensor:
+        """Return the convolved output. kernels: (rows, taps, H), from `before`"""
+        return _along(x, kernels, counts)
+
+
+def _along(x: Tensor, kernels: Tensor, counts: Sequence[int]) -> Tensor:
+    """Sum each row and those before it in its block, times their taps. x: (rows, H); kernels: (rows, taps, H)"""
+    out = kernels[:, 0] * x
+    place = torch.cat([torch.arange(count) for count in counts]).to(x.device)[:, None]
+    for tap in range(1, kernels.shape[1]):
+        out += kernels[:, tap] * x.roll(tap, dims=0) * (place >= tap)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
 class DFlashWeights:
     """Shared, immutable weights.
 
-    norm: (H,) of what goes into the head; embedding: (V, H); words: what the head speaks
-    reads: hidden states of the target that go in, by layer; mix: those of a token to H; mix_norm: (H,) of the result
+    norm: (H,) before the head; embedding: (V, H); words: the reduced vocabulary of the head
+    reads: hidden states of the target that are read, by layer; mix: those of a token to H; mix_norm: (H,) of the result
     rows: of a block, the pending token and masks; mask: token id
-    anchored: the pending token's row guesses the next place, and each mask the one after its own
-    causal: whether rows of a block see only those before them, in layers that see all
-    windows: layers that do not see all
-    markov: what the token before a place says of it; None for nothing
-    convolutions: around attention and gates of each layer; none for no layer
+    anchored: the pending token's row guesses the next position, and each mask the one after its own
+    causal: rows of a block see only those before them, in layers without a window
+    markov: corrects a position by the token before it
+    convolutions: around attention and gates of each layer; empty for none
     """
 
     config: CompactConfig
@@ -100,23 +133,23 @@ class DFlashWeights:
 
     @property
     def depth(self) -> int:
-        """Places that a block guesses."""
+        """Number of positions that a block guesses."""
         return self.rows if self.anchored else self.rows - 1
 
     @torch.inference_mode()
     def mixed(self, states: Tensor) -> Tensor:
-        """(rows, H): what becomes keys and values. states: (rows, states x H)"""
+        """(rows, H): the source of keys and values. states: (rows, states x H)"""
         mixed = self.mix(states.to(self.norm.device, self.norm.dtype))
         return rms_norm(mixed, self.mix_norm, self.config.rms_norm_eps)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockInput(ForwardInput):
-    """A block of one conversation behind new tokens of its text; no answers for such tokens without a block.
+    """A block of one conversation after new tokens of its text; a pass without a block only stores new tokens.
 
     states: (new, H), `DFlashWeights.mixed` of the new tokens; positions: of the new tokens, then of the block
-    token_ids: of the block, or one for each new token, whichever the pass is about
-    near: (block, keys) bool, what `seen` is to layers that see only what is near
+    token_ids: of the block; one for each new token in a pass without a block
+    near: (block, keys) bool, the mask of layers with a window
     """
 
     states: Tensor = field(kw_only=True)
@@ -124,7 +157,7 @@ class BlockInput(ForwardInput):
 
 
 class DFlashDecoder:
-    """Implements `Decoder`. An answer's `states` are one tensor, (answers, H), of what goes into the head."""
+    """Implements `Decoder`. A pass's `states` are one tensor, (answers, H): the head's input."""
 
     def __init__(self, weights: DFlashWeights) -> None:
         self.weights = weights
@@ -134,7 +167,7 @@ class DFlashDecoder:
         # New tokens go through the first product of a layer alone.
         device = weights.embedding.device.type
         self.chunk = chunk_rows(device, len(weights.layers), weights.config.hidden_size, 0)
-        self._rotary = RotaryTables(tables(weights.config, weights.embedding))
+        self._rotary = weights.config.rotary_tables(weights.embedding)
 
     def open(self, target: CachedModel) -> FeatureReader:
         """Start one conversation next to the target that it drafts for."""
@@ -142,7 +175,7 @@ class DFlashDecoder:
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
-        """Answer passes of different conversations together."""
+        """Run passes of different conversations as one."""
         inputs = [one for one in passes if isinstance(one, BlockInput)]
         assert len(inputs) == len(passes), "only a block can be asked for"
         if silent := [one for one in inputs if not one.answers]:
@@ -161,7 +194,7 @@ class DFlashDecoder:
             layers.keep(layer, index, self.weights.config.sizes, x, angles, rows)
 
     def _guess(self, inputs: Sequence[BlockInput]) -> list[ForwardOutput]:
-        """Blocks through all layers, and new tokens of their texts through what they need of each."""
+        """Run blocks through all layers; new tokens of their texts only get keys and values."""
         weights, sizes = self.weights, self.weights.config.sizes
         angles, far = self._angles(inputs), self._rows(inputs, [one.seen for one in inputs])
         near = self._rows(inputs, [one.near for one in inputs]) if weights.windows.rows else far
@@ -208,7 +241,7 @@ class DFlashDecoder:
     def _rows(
         self, inputs: Sequence[BlockInput], masks: Sequence[Tensor | None]
     ) -> list[CacheRows]:
-        """Where rows lie, and what blocks look at. masks: (block, keys) bool of each; None for all"""
+        """Return where rows are stored and which keys blocks see. masks: (block, keys) bool of each; None for all"""
         sizes, found, begin = self.weights.config.sizes, [], 0
         for one, seen in zip(inputs, masks, strict=True):
             new, block = len(one.states), len(one.token_ids)
@@ -229,19 +262,19 @@ class DFlashModel:
     """One conversation of such a drafter; implements `BlockModel`.
 
     features: the target's states of this conversation
-    states: (depth, H), what went into the head in the last block
+    states: (depth, H), the head's input in the last block
     """
 
     def __init__(self, decoder: DFlashDecoder, features: Features) -> None:
         self.decoder, self.weights, self.features = decoder, decoder.weights, features
         self.states = torch.empty(0)
         self._cache = RollbackCache(len(self.weights.layers))
-        # Tokens of the text. Fewer are cached: nothing can be said of a token before the target has read it.
+        # Tokens of the text. Fewer are cached: a token has no states before the target has read it.
         self._length = 0
 
     @property
     def words(self) -> ReducedVocabulary:
-        """What it can say."""
+        """Its vocabulary."""
         return self.weights.words
 
     @property
@@ -251,7 +284,7 @@ class DFlashModel:
 
     @property
     def memory_bytes(self) -> int:
-        """Of the cache."""
+        """Memory of the cache."""
         return self._cache.memory_bytes
 
     def rollback(self, length: int) -> None:
@@ -260,14 +293,14 @@ class DFlashModel:
         self._cache.rollback(min(length, self._cache.length))
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens, as far as the target has read them. returns: (0,), for only a block says what follows"""
+        """Append tokens, as far as the target has read them. returns: (0,), because only a block is a guess"""
         self._length += len(token_ids)
         for part in self._new(self._length):
             self._keep(part)
         return torch.empty(0)
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens and guess what follows the last. returns: (depth, W) float32 logits"""
+        """Append tokens and guess the next ones. returns: (depth, W) float32 logits"""
         self._length += len(token_ids)
         weights, pending = self.weights, self._length - 1
         *ahead, last = self._new(pending) or [range(0)]
@@ -291,13 +324,13 @@ class DFlashModel:
         return output.logits
 
     def _seen(self, before: int, *, causal: bool) -> Tensor:
-        """(block, keys) bool: what rows of a block see behind so many tokens."""
+        """(block, keys) bool: the keys that rows of a block see, `before` of them in front of the block."""
         rows = self.weights.rows
         seen = torch.ones(rows, before + rows, dtype=torch.bool)
         return seen.tril_(before) if causal else seen
 
     def _new(self, end: int) -> list[range]:
-        """Positions before `end` that the target has read and this has not, in chunks."""
+        """Return positions before `end` that the target has read and this has not, in chunks."""
         begin = self._cache.length
         parts = chunks(begin, min(end, self.features.length) - begin, self.decoder.chunk)
         return [range(begin + part.start, begin + part.stop) for part in parts]

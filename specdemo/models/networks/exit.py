@@ -15,9 +15,7 @@ from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_weights import CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 
 
 class ExitDecoder(CompactDecoder):
@@ -31,9 +29,9 @@ class ExitDecoder(CompactDecoder):
 class ExitModel:
     """One conversation of the target's first layers and an adapter; implements `LanguageModel`.
 
-    Drive it by a `FeatureReader`, and only while the target is idle: both write into the same rows.
+    Use it through a `FeatureReader`, and only while the target is idle: both write into the same rows.
 
-    target: keeps the states that the adapter reads, see `CachedModel.record`
+    target: stores the states that the adapter reads, see `CachedModel.record`
     weights: `reads` names the one layer whose states are the adapter's input
     """
 
@@ -50,16 +48,16 @@ class ExitModel:
 
     @property
     def memory_bytes(self) -> int:
-        """Of the adapter's cache; the first layers write into the target's."""
+        """Memory of the adapter's cache; the first layers write into the target's."""
         return self.adapter.memory_bytes
 
     @property
     def words(self) -> ReducedVocabulary:
-        """What it can say after the text that it has read."""
+        """Its vocabulary after the text that it has read."""
         return self.adapter.words
 
     def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on, and what was grown."""
+        """Forget every cached token from position `length` on, and grown nodes."""
         self._grown.clear()
         self.adapter.rollback(length)
 
@@ -80,7 +78,7 @@ class ExitModel:
         return self.adapter.read_states(token_ids, self._fit(torch.cat(states)))
 
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Read nodes of a tree that hangs on the cached text; nothing of it is counted.
+        """Read nodes of a tree after the cached text, without counting them.
 
         parents: index among all nodes grown so far, -1 = follows the text
         returns: (N, W) float32 logits, row i follows node i
@@ -93,11 +91,11 @@ class ExitModel:
         return self.adapter.grow(token_ids, parents, self._fit(states))
 
     def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
-        """Nothing: it is asked token by token."""
+        """Return None: it drafts token by token."""
         return None
 
     def _ahead(self, position: int) -> int:
-        """How many tokens before a position the target has not read: they are in its first layers' spare rows."""
+        """Number of tokens before a position that the target has not read; they use its first layers' spare rows."""
         ahead = position - self.target.length
         if ahead < 0:
             raise ValueError("the target has read on without keeping its states: see `record`")

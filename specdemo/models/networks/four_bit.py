@@ -13,7 +13,7 @@ from specdemo.kernels import packing, runtime
 from specdemo.kernels.packing import Packed
 
 GROUP = 32  # weights that share a scale
-PARTS = (".scale", ".zero")  # of a matrix on disk, beside its levels
+PARTS = (".scale", ".zero")  # tensors of a matrix on disk in addition to its levels
 Linear = Callable[[Tensor], Tensor]
 
 
@@ -40,12 +40,12 @@ class FourBit:
 
     @classmethod
     def stored(cls, parts: Mapping[str, Tensor]) -> FourBit:
-        """What `parts` gave."""
+        """Read the tensors of `parts`."""
         levels = torch.stack([parts[""] & 15, parts[""] >> 4], dim=-1).flatten(1)
         return cls(levels, *(parts[part] for part in PARTS))
 
     def parts(self) -> dict[str, Tensor]:
-        """As it is kept on disk: two levels a byte, and PARTS."""
+        """Return the tensors for the disk: two levels per byte, and PARTS."""
         even, odd = self.levels.view(len(self.levels), -1, 2).unbind(-1)
         return {"": even | odd << 4, ".scale": self.scale, ".zero": self.zero}
 
@@ -101,11 +101,13 @@ def pack_linear(
     return FourBitLinear(FourBit.of(weight), bias, weight.dtype, in_pass=in_pass)
 
 
-def stacked(parts: Sequence[Tensor | FourBit], device: torch.device) -> Tensor | FourBit:
-    """Matrices with the same inputs as one: in 4 bits if all are, else in bfloat16."""
+def stacked(
+    parts: Sequence[Tensor | FourBit], device: torch.device, dtype: torch.dtype = torch.bfloat16
+) -> Tensor | FourBit:
+    """Join matrices with the same inputs: in 4 bits if all are, else in `dtype`."""
     coarse = [part for part in parts if isinstance(part, FourBit)]
     if len(coarse) < len(parts):
-        return torch.cat([dense(part) for part in parts]).to(device, torch.bfloat16)
+        return torch.cat([dense(part) for part in parts]).to(device, dtype)
     return FourBit(
         torch.cat([part.levels for part in coarse]).to(device),
         torch.cat([part.scale for part in coarse]).to(device),
@@ -119,7 +121,7 @@ def dense(weight: Tensor | FourBit) -> Tensor:
 
 
 def fits(weight: Tensor) -> bool:
-    """Whether a matrix (out, in) is of a shape that 4 bits are kept for."""
+    """Whether the 4-bit format supports the shape of a matrix (out, in)."""
     return not (weight.shape[1] % GROUP or weight.shape[0] % 32)
 
 

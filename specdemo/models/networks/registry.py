@@ -1,4 +1,4 @@
-"""The one table of draft networks that `train` makes: how each is read, and what the training must know of it.
+"""The one table of draft networks that `train` makes: how each is read, and how it is trained.
 
 To add a network: its module, one row of `NETWORKS`, and one row of the test of this table.
 """
@@ -10,18 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import torch
-from torch import Tensor
-
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.target import CachedModel
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_files import load_compact
-from specdemo.models.networks.compact_weights import CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.dflash import DFlashDecoder
-from specdemo.models.networks.dflash_files import load_dflash
 from specdemo.models.networks.exit import ExitDecoder
-from specdemo.models.networks.medusa import MedusaWeights, load_medusa
+from specdemo.models.networks.folders import load_compact, load_dflash, load_medusa
+from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.medusa import MedusaWeights
 
 OpenedNetwork = FeatureReader | MedusaWeights
 """A draft network in one conversation: a reader of texts, or Medusa's heads, which read one state of the target."""
@@ -34,21 +30,6 @@ class DraftNetwork(Protocol):
         """Start one conversation next to the target that it drafts for."""
 
 
-@dataclass(frozen=True, slots=True)
-class TargetTensors:
-    """Tensors of a loaded target that its drafters share, and how drafters compute next to it.
-
-    embedding: (V, H); output: (V, H), the head if that is another matrix; None for the embedding
-    four_bit: whether matrices have 4 bits where the processor's kernel supports their shape
-    """
-
-    embedding: Tensor
-    device: torch.device
-    dtype: torch.dtype = torch.bfloat16
-    four_bit: bool = True
-    output: Tensor | None = None
-
-
 Load = Callable[[Path, TargetTensors, CompactWeights | None], DraftNetwork]
 """Reads a folder. The last argument is the draft model below, for networks that extend one."""
 
@@ -58,13 +39,12 @@ class NetworkKind:
     """One network.
 
     kind: name of its folder, and the need of the methods that use it; form: "own", or that of published drafters
-    load: reads its folder; recipe: how it is trained, see `training.networks.RECIPES`
+    load: reads its folder; recipe: its training, see `training.recipes.RECIPES`
     facts: keys of its config.json under `specdemo`, in addition to those of every drafter
     states: which of the stored hidden states of the target it reads, see `stored_states`
-    layers: number of its decoder layers, 0 if the training options say how many
+    layers: number of its decoder layers, 0 if the training options give it
     extends: it runs on top of a draft model
-    own_layer: it needs no layer and no tied head of the target, so targets with Qwen2 layers or a head of their own
-        can have it too
+    own_layer: it needs no tied head of the target, so targets with Qwen2 layers or a head of their own can have it too
     layout: the published layout that it can be written in, "" for none
     """
 
@@ -81,28 +61,19 @@ class NetworkKind:
 
 
 def _chain(folder: Path, target: TargetTensors, base: CompactWeights | None) -> CompactDecoder:
-    return CompactDecoder(_chain_weights(folder, target, base))
+    return CompactDecoder(load_compact(folder, target, base))
 
 
 def _exit(folder: Path, target: TargetTensors, base: CompactWeights | None) -> ExitDecoder:
-    return ExitDecoder(_chain_weights(folder, target, base))
-
-
-def _chain_weights(
-    folder: Path, target: TargetTensors, base: CompactWeights | None
-) -> CompactWeights:
-    return load_compact(
-        folder, target.embedding, device=target.device, base=base, output=target.output
-    )
+    return ExitDecoder(load_compact(folder, target, base))
 
 
 def _dflash(folder: Path, target: TargetTensors, _: CompactWeights | None) -> DFlashDecoder:
-    weights = load_dflash(folder, target.embedding, device=target.device, output=target.output)
-    return DFlashDecoder(weights)
+    return DFlashDecoder(load_dflash(folder, target))
 
 
 def _medusa(folder: Path, target: TargetTensors, _: CompactWeights | None) -> MedusaWeights:
-    return load_medusa(folder, target.embedding, device=target.device)
+    return load_medusa(folder, target)
 
 
 ALL, LOWEST, FINAL, INNER = slice(None), slice(1), slice(-1, None), slice(-1)
@@ -120,7 +91,7 @@ NETWORKS: tuple[NetworkKind, ...] = (
     NetworkKind("exit", _exit, "exit", ("reads",), LOWEST),
     NetworkKind("medusa", _medusa, "medusa", ("reads", "depth"), FINAL, layers=0),
     NetworkKind("block", _chain, "block", BLOCK_FACTS, ALL, layers=2, extends=True),
-    NetworkKind("jet", _chain, "block", BLOCK_FACTS, ALL, layers=2, extends=True),
+    NetworkKind("jet", _chain, "jet", BLOCK_FACTS, ALL, layers=2, extends=True),
     *(
         NetworkKind(
             kind, _dflash, "dflash", DFLASH_FACTS, INNER,

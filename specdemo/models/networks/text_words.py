@@ -1,7 +1,7 @@
-"""Words of a conversation's own text beside a drafter's reduced vocabulary.
+"""Additional tokens of a conversation's own text for a drafter with a reduced vocabulary.
 
-A head over few words (FR-Spec 2502.14856) cannot say the rare ones, and these are names above all: three of four are
-in the text already when the target says them. So what a text has said can be said again, by rows of the target's own head.
+A head over a reduced vocabulary (FR-Spec 2502.14856) lacks rare tokens, mostly those of names, and three of four are
+already in the text when the target writes them. So tokens of the text are added, with rows of the target's own head.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.kernels.packing import BLOCK, Packed
 from specdemo.kernels.runtime import ExtraHead
 
-MOST = 512  # words of a text; later ones are left out
+MOST = 512  # added tokens of a text; later ones are left out
 
 
 class TextWords:
-    """What a drafter of one conversation can say. It is the same for the same text, however that was read.
+    """The vocabulary of a drafter in one conversation. It depends on the text only, not on how that was read.
 
-    words: the reduced vocabulary, then what the text has beside it
+    words: the reduced vocabulary, then the added tokens
     embedding: (V, H), whose rows are the head's; rounded: to the values that the head computes with
-    pack: rows as the compiled pass reads them; None where that does not run
-    most: words of a text; none for a drafter whose head is not the target's
+    pack: rows for the compiled pass; None if that is not used
+    most: number of added tokens; 0 for a drafter whose head is not the target's
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TextWords:
 
     @property
     def memory_bytes(self) -> int:
-        """Of the added rows, as the head reads them."""
+        """Memory of the added rows."""
         return self._rows.nbytes
 
     @property
@@ -53,11 +53,11 @@ class TextWords:
         return ExtraHead(self._packed, len(self._met)) if self._packed and self._met else None
 
     def logits(self, states: Tensor) -> Tensor:
-        """(rows, added) of the added words. states: (rows, H), what goes into the head"""
+        """(rows, added) logits of the added tokens. states: (rows, H), the head's input"""
         return F.linear(states, self._rows[: len(self._met)])
 
     def read(self, start: int, token_ids: Sequence[int]) -> None:
-        """The text goes on at position `start`."""
+        """Add the tokens of the text from position `start` on."""
         known = self.words.column_of
         new: dict[int, int] = {}
         for position, token in enumerate(token_ids, start):
@@ -74,7 +74,7 @@ class TextWords:
         self._enter(begin, rows)
 
     def forget(self, length: int) -> None:
-        """The text ends at position `length`: what was met later was not met."""
+        """Shorten the text to `length` tokens, and remove tokens that only occurred later."""
         kept = len(self._met)
         while kept and self._met[kept - 1] >= length:
             kept -= 1
@@ -83,7 +83,7 @@ class TextWords:
             self._met, self.words = self._met[:kept], self._reduced.extended(added)
 
     def _enter(self, begin: int, rows: Tensor) -> None:
-        """Rows from number `begin` on, whole blocks of them."""
+        """Write rows from number `begin` on, in whole blocks."""
         if not len(self._rows):
             empty = rows.new_zeros(MOST, rows.shape[1])
             self._rows, self._packed = empty, self._pack(empty) if self._pack else None

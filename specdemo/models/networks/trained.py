@@ -1,4 +1,4 @@
-"""Drafters that were trained for a target and lie in assets/ beside its draft model: found at loading, read at first use."""
+"""Drafters that were trained for a target: found at loading, read at first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from specdemo.models.loading import LoadedModel
-    from specdemo.models.networks.compact_weights import CompactWeights
+    from specdemo.models.networks.chain import CompactWeights
     from specdemo.models.networks.registry import DraftNetwork
 
 
@@ -36,7 +36,7 @@ class Trained:
 
     @property
     def card(self) -> Mapping[str, Any]:
-        """How it was trained, see `training.card`."""
+        """Facts of its training, see `training.package.Card`."""
         card: Mapping[str, Any] = self.config["specdemo"].get("card", {})
         return card
 
@@ -59,20 +59,20 @@ class Trained:
 def find_trained(
     target: LoadedModel, draft: CompactWeights | None, wanted: str = "auto"
 ) -> dict[str, Trained]:
-    """Find the drafters of a target that read its hidden states, by kind.
+    """Find the drafters of a target that read its hidden states, by kind; those that extend a draft model only with it.
 
-    Those that extend a draft model are found only together with it.
-    wanted: a folder with one subfolder per kind of drafter; "auto" for what is shipped; "none"
+    wanted: a folder with one subfolder per kind of drafter; "auto" for the shipped ones; "none"
     Raises UserError for a named folder that does not exist, and for drafters of another target.
     """
-    from specdemo.models.networks.compact_files import is_compact, read_config
-    from specdemo.models.networks.registry import TargetTensors, find_network
+    from specdemo.models.networks.folders import is_compact, read_config
+    from specdemo.models.networks.loader import TargetTensors
+    from specdemo.models.networks.registry import find_network
 
     if wanted == "none":
         return {}
     folder = trained_folder(target.info.name, wanted)
     if wanted != "auto" and not folder.is_dir():
-        raise UserError(f"There is no folder {folder}.", advice="Check the path of --trained.")
+        raise UserError("drafter.no_folder", folder=folder)
     embedding: Any = target.model.get_input_embeddings().weight
     head: Any = target.model.get_output_embeddings().weight
     tensors = TargetTensors(embedding, target.device, output=None if head is embedding else head)
@@ -85,11 +85,7 @@ def find_trained(
         if network is None or not facts.get("reads"):
             continue
         if config["hidden_size"] != embedding.shape[1]:
-            raise UserError(
-                f"The drafter in {path} was trained for another target.",
-                unharmed="Methods without it work.",
-                advice=f"Train one: python -m specdemo train {kind} --target {target.info.name}.",
-            )
+            raise UserError("drafter.other_target", path=path, kind=kind, target=target.info.name)
         if extends and (draft is None or len(draft.layers) != extends):
             continue
         load = partial(network.load, path, tensors, draft if extends else None)

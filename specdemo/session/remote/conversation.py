@@ -199,4 +199,4 @@ class _LaneSoFar:
 
 
 def _failed(lane: str, error: UserError) -> RunFailed:
-    return RunFailed(lane, error.message, error.unharmed, error.advice)
+    return RunFailed(lane, error.message, error.unaffected, error.advice)

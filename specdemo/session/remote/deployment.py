@@ -252,17 +252,14 @@ def _meaning(error: Exception) -> Exception:
     if isinstance(error, BackPressureError):
         return Full()
     if isinstance(error, DeploymentUnavailableError):
-        return UserError("No engine can be started.", advice="See the log of Ray Serve.")
+        return UserError("cluster.no_engine")
     return error
 
 
 def cluster_door(settings: AppSettings) -> RemoteStudio:
     """A door to the engines that the settings ask for; nothing is started yet. Raises UserError without Ray."""
     if not installed("ray"):
-        raise UserError(
-            "Engines on a cluster need Ray, which is not installed.",
-            advice="Run pip install -r requirements-cluster.txt, then start again.",
-        )
+        raise UserError("cluster.no_ray")
     return RemoteStudio(settings, partial(connect, settings))
 
 
@@ -280,9 +277,7 @@ def _deploy(settings: AppSettings, report: Callable[[Progress], None]) -> Any:
     try:
         return serve.run(_application(settings), name=NAME, route_prefix=None)
     except RuntimeError as error:
-        raise UserError(
-            f"The engines did not start: {error}.", advice="Run python -m specdemo doctor there."
-        ) from error
+        raise UserError("cluster.engines_failed", error=error) from error
 
 
 def processors(settings: AppSettings) -> int:
@@ -302,10 +297,7 @@ def _join(settings: AppSettings) -> bool:
     if local:  # and asks for a token that nobody else has
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     if "://" in settings.cluster:
-        raise UserError(
-            "Answers cannot be streamed through Ray's client.",
-            advice="Join this machine to the cluster with ray start --address=HOST:6379 --num-cpus=0, then give --cluster HOST:6379.",
-        )
+        raise UserError("cluster.no_streaming")
     import ray
 
     if ray.is_initialized():
@@ -323,10 +315,7 @@ def _join(settings: AppSettings) -> bool:
             ray.init(address=settings.cluster, **quiet)
     except Exception as error:
         where = "here" if local else f"at {settings.cluster}"
-        raise UserError(
-            f"Ray did not answer {where}: {error}.",
-            advice="docs/scaling.md says how a cluster is started.",
-        ) from error
+        raise UserError("cluster.no_answer", where=where, error=error) from error
     return True
 
 

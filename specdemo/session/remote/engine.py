@@ -11,7 +11,7 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
 from specdemo.session.conversation import Conversation
 from specdemo.session.door import Plain, Work
@@ -110,7 +110,7 @@ def reporting(lines: Callable[[], Iterator[str]]) -> Generator[str, None, None]:
     try:
         yield from lines()
     except UserError as error:
-        yield line(REFUSED, message=error.message, unharmed=error.unharmed, advice=error.advice)
+        yield line(REFUSED, **encode_error(error))
     except Exception as error:  # noqa: BLE001 - raised again where the run is looked at
         yield line(BROKE, message=str(error))
 
@@ -126,7 +126,7 @@ def raise_reported(line: str) -> None:
         return
     report = json.loads(line)
     if report["type"] == REFUSED:
-        raise UserError(report["message"], unharmed=report["unharmed"], advice=report["advice"])
+        raise decode_error(report)
     raise RuntimeError(report["message"])
 
 
@@ -144,7 +144,4 @@ def find_work(name: str) -> Work:
             known = list(inspect.signature(found).parameters)
             if known[:2] == ["conversation", "cancel"]:
                 return found
-    raise UserError(
-        "This engine does not know the work that it is asked for.",
-        advice="Let the page and its engines be of the same version.",
-    )
+    raise UserError("engine.unknown_work")

@@ -84,8 +84,4 @@ def pieces(stream: Stream, cancel: threading.Event) -> Generator[str, None, None
 
 def gone() -> UserError:
     """The sentence for an engine that is lost."""
-    return UserError(
-        "The engine that answered has gone.",
-        unharmed="What was said so far is kept.",
-        advice="Run again: another engine answers.",
-    )
+    return UserError("engine.gone")

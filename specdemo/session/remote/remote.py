@@ -11,12 +11,11 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, Sampling
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.admission import page_line
-from specdemo.session.door import Plain
-from specdemo.session.menu import MethodInfo, PairInfo
+from specdemo.session.door import MethodInfo, PairInfo, Plain
+from specdemo.session.loaded import Starting
 from specdemo.session.meter import Meter
 from specdemo.session.remote.conversation import RemoteConversation
 from specdemo.session.remote.link import Link
-from specdemo.session.starting import Starting
 from specdemo.session.studio import Studio
 from specdemo.trace.events import ModelInfo
 
@@ -32,7 +31,7 @@ class RemoteStudio(Starting):
     """
 
     thread_name = "specdemo-connect"
-    failed = "The engines could not be reached"
+    failed = "engine.unreachable"
 
     def __init__(
         self, settings: AppSettings, connect: Callable[[Callable[[Progress], None]], Link]
@@ -61,9 +60,7 @@ class RemoteStudio(Starting):
     def link(self) -> Link:
         """The way to the engines; raises UserError while there is none."""
         if self._link is None:
-            raise self.error or UserError(
-                "The engines are still starting.", advice="Wait until they are ready."
-            )
+            raise self.error or UserError("engine.starting")
         return self._link
 
     def replicas(self) -> int:
@@ -110,11 +107,7 @@ class RemoteStudio(Starting):
         self, target: str, draft: str, precision: str, drafter: str | None = None
     ) -> Iterator[Progress]:
         """Raises UserError: the engines' model is chosen when they are started."""
-        raise UserError(
-            "The model of engines on a cluster is chosen when they are started.",
-            unharmed="The loaded one stays.",
-            advice="Start the page again with another --target.",
-        )
+        raise UserError("engine.fixed_model")
         yield
 
     def methods(self) -> list[MethodInfo]:

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,22 +41,6 @@ TOKEN_SECONDS = 1 / 40  # of plain decoding, before a worker has measured it
 STEPS = 8  # tokens' worth of time for one method at one position
 CROWD = 2  # how much longer a token takes that several prompts share a pass for
 TOKENS = 1024  # of work whose length is not known
-
-UNHARMED = "Recorded runs, the lessons and the cost model need no GPU."
-QUOTA = "This run asks for {requested} s of GPU time, and you have {left} s left."
-QUOTA_ADVICE = "Ask for fewer tokens, or run again after {wait}. Who is signed in to Hugging Face has more GPU time."
-RUNS = "You have begun as many runs on a GPU as you may for now."
-RUNS_ADVICE = "Run again later. Who is signed in to Hugging Face has more GPU time."
-LONG = "This run asks for {requested} s of GPU time, which is more than one run may have."
-LONG_ADVICE = "Ask for fewer tokens and run again."
-NOBODY = "Hugging Face does not know whose GPU time this run would use."
-NOBODY_ADVICE = "Open the page on huggingface.co and sign in."
-BUSY = "No GPU was free within a minute."
-BUSY_ADVICE = "Run again in a while."
-ABORTED = "The GPU was taken away before the run ended."
-ABORTED_UNHARMED = "What was said so far is kept."
-ABORTED_ADVICE = "Ask for fewer tokens and run again."
-UNREACHED = "The GPU could not be had: {error}."
 
 
 def zero_door(settings: AppSettings) -> RemoteStudio:
@@ -238,22 +222,17 @@ def meaning(error: Exception) -> Exception:
     """What an error of `spaces` means to a visitor; `gr.Error` is the only kind that it raises on purpose."""
     said, kind = str(getattr(error, "message", "")), str(getattr(error, "title", ""))
     number = re.search(r"\((\d+)s", said)
-    values = {"requested": number[1] if number else "?"}
+    requested = number[1] if number else "?"
     if "aborted" in said or kind == "ZeroGPU worker error":
-        return Lost(UserError(ABORTED, unharmed=ABORTED_UNHARMED, advice=ABORTED_ADVICE))
+        return Lost(UserError("gpu.aborted"))
     if left := re.search(r"(\d+)s left\)\. Try again in (.+?)\. ?", said):
-        values |= {"left": left[1], "wait": left[2]}
-        return _refused(QUOTA, QUOTA_ADVICE, values)
+        return UserError("gpu.quota", requested=requested, left=left[1], wait=left[2])
     if "runs limit" in said:
-        return _refused(RUNS, RUNS_ADVICE, values)
+        return UserError("gpu.runs")
     if "larger than the maximum" in said:
-        return _refused(LONG, LONG_ADVICE, values)
+        return UserError("gpu.long", requested=requested)
     if "No GPU was available" in said:
-        return _refused(BUSY, BUSY_ADVICE, values)
+        return UserError("gpu.busy")
     if "reached its GPU limit" in said:
-        return _refused(NOBODY, NOBODY_ADVICE, values)
-    return _refused(UNREACHED, BUSY_ADVICE, {"error": (said or str(error)).strip(" .")})
-
-
-def _refused(message: str, advice: str, values: Mapping[str, str]) -> UserError:
-    return UserError(message.format(**values), unharmed=UNHARMED, advice=advice.format(**values))
+        return UserError("gpu.not_signed_in")
+    return UserError("gpu.unreachable", error=(said or str(error)).strip(" ."))

@@ -12,7 +12,7 @@ from enum import StrEnum
 from queue import SimpleQueue
 from typing import Any
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.admission import Turn, Waiting
@@ -32,11 +32,11 @@ from specdemo.trace.events import (
 )
 from specdemo.trace.metrics import output_ids
 
-AT_ONCE = 8  # runs that share a pass; more rows make it dearer without making it fuller
+AT_ONCE = 8  # runs that share a pass; more rows cost more without filling it better
 
 
 class State(StrEnum):
-    """How far a prompt has come."""
+    """State of a prompt."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -47,13 +47,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What has become of one prompt so far.
+    """The state of one prompt.
 
-    number: among the prompts, from 0
-    seconds: decoding time of its run, in which it shared the device with the others
-    error: what broke it, kept with what there is of its text
-    waiting: its place in the line, where there is one
-    events: of its run, those since the answer before this one
+    number: index among the prompts; waiting: position in the queue, if any
+    seconds: decoding time of its run, which shared the device with the others
+    error: cause of a failure; the text so far stays
+    events: events of its run since the previous answer
     """
 
     number: int
@@ -79,7 +78,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """All prompts together; seconds on the wall clock, reading the prompts included and waiting in a line left out."""
+    """Sums over all prompts. seconds: wall clock, with prefill, without waiting in the queue"""
 
     prompts: int
     failed: int
@@ -102,18 +101,18 @@ def answer_all(
     cancel: threading.Event | None = None,
     turn: Callable[[], Turn] | None = None,
 ) -> Generator[Answer | Totals, None, None]:
-    """Answer prompts, at most `at_once` together, without plain decoding beside them.
+    """Answer prompts, at most `at_once` at the same time, without baselines.
 
-    yields: an Answer whenever one has grown, each prompt's last one `ended`; then Totals
-    cancel: stops all of them; set here too when the generator is closed, which waits for its threads
-    turn: a place in a line for one prompt, where others want to run too
+    yields: an Answer whenever one has grown, the last one of each prompt `ended`; then Totals
+    cancel: stops all runs; also set when the generator is closed, which waits for its threads
+    turn: creates a request for a slot, if other users compete
 
-    A prompt that fails keeps its error, and the others go on. So does one whose turn comes after another model was
-    loaded: it fails with `Changed`. Raises UserError before the first answer.
+    A failed prompt stores its error and does not affect the others. If another model was loaded meanwhile, a prompt
+    fails with `Changed`. Raises UserError before the first answer.
     """
     settings = replace(settings, baseline=False).checked()
     if at_once < 1:
-        raise UserError(f"{at_once} prompts at once is not possible.", advice="Take 1 or more.")
+        raise UserError("batch.concurrent_runs", at_once=at_once)
     cancel = cancel or threading.Event()
     if studio.whole:
         yield from _answer_there(studio, prompts, settings, at_once, system, cancel, turn)
@@ -143,7 +142,7 @@ def _answer_here(
                 with clock:
                     for grown in _answer(studio, asked, answer, settings, system, cancel):
                         reported.put(grown)
-        except UserError as error:  # nobody else can wait
+        except UserError as error:  # the queue is full
             reported.put(replace(answer, state=State.FAILED, error=error))
 
     clock = _Clock()
@@ -157,7 +156,7 @@ def _answer_here(
                 latest[answer.number] = answer
                 left -= answer.ended
                 yield answer
-        except BaseException:  # also GeneratorExit: nobody looks any more
+        except BaseException:  # also GeneratorExit: the consumer has left
             cancel.set()
             raise
     yield _totals(latest, clock.seconds)
@@ -195,7 +194,7 @@ def _answer_there(
                     return
                 counted.add(part["number"], [decode(line) for line in part.pop("events")])
                 error, state = part.pop("error"), State(part.pop("state"))
-                answer = Answer(**part, state=state, error=UserError(**error) if error else None)
+                answer = Answer(**part, state=state, error=decode_error(error) if error else None)
                 latest[answer.number] = answer
                 yield answer
     for answer in latest:  # it was cancelled
@@ -214,7 +213,7 @@ def answers(
     at_once: int,
     system: str,
 ) -> Iterator[Plain]:
-    """What `answer_all` yields, where the models are: the fields of an Answer, its events as lines, or those of Totals."""
+    """Answer prompts where the models are. yields: the fields of an Answer with its events as lines, or those of Totals"""
     run = RunSettings.from_values(settings)
     host = conversation.host
     asked = host.loaded.pair.target.info
@@ -224,8 +223,7 @@ def answers(
             if isinstance(item, Totals):
                 yield asdict(item)
                 continue
-            names = ("message", "unharmed", "advice")
-            told = item.error and {name: getattr(item.error, name) for name in names}
+            told = item.error and encode_error(item.error)
             lines = [encode(event) for event in item.events]
             yield {**asdict(replace(item, error=None, events=())), "error": told, "events": lines}
 
@@ -242,14 +240,14 @@ class _Counted:
         for event in events:
             if isinstance(event, RunStarted):
                 self._runs[number] = self._meter.begin(event.prefill_seconds)
-            if number not in self._runs:  # it failed before it began, and is no run
+            if number not in self._runs:  # it failed before its header and is not counted
                 continue
             self._runs[number].count(event)
             if isinstance(event, RunFinished | RunFailed):
                 self._runs.pop(number).end()
 
     def close(self) -> None:
-        """Nobody looks any more, or there is nothing more to come: runs that go on were stopped."""
+        """End the runs that are still open as cancelled."""
         for run in self._runs.values():
             run.reason = "abort"
             run.end()
@@ -257,7 +255,7 @@ class _Counted:
 
 
 class _Clock:
-    """Seconds in which at least one block of it went on, whichever threads they are in."""
+    """Measures the seconds in which at least one thread was inside a block."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -292,7 +290,7 @@ def _answer(
     system: str,
     cancel: threading.Event,
 ) -> Iterator[Answer]:
-    """One prompt's answer each time that it has grown; the last one has ended, whatever happened. asked: the target, if it was known"""
+    """Yield a prompt's answer whenever it has grown; the last one has ended, also after an error. asked: the expected target"""
     if cancel.is_set():
         yield replace(answer, state=State.STOPPED)
         return
@@ -315,12 +313,12 @@ def _answer(
                     answer = grown
                     yield replace(answer, events=tuple(passed))
                     passed = []
-        if not answer.ended:  # cancelled before it began
+        if not answer.ended:  # cancelled before the header
             yield replace(answer, state=State.STOPPED)
     except UserError as error:
         yield replace(answer, state=State.FAILED, error=error)
     except Exception as error:  # noqa: BLE001 - one prompt must not take the others with it
-        broke = UserError(f"The run broke: {error}.", advice="Run again.")
+        broke = UserError("run.failed", error=error)
         yield replace(answer, state=State.FAILED, error=broke)
     finally:
         conversation.close()

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GreedyAudit:
-    """How far greedy outputs equal plain decoding's.
+    """Comparison of greedy outputs with plain decoding.
 
-    same_share: share of plain decoding's tokens that stand before the outputs part
-    median_margin: where they part, the gap between the target's probabilities of the two tokens
-    required: fp32, where they must be equal; a pass of several rows rounds differently in less
+    same_share: fraction of plain decoding's tokens before the first difference
+    median_margin: gap between the target's probabilities of the two tokens at the first difference
+    required: fp32, in which the outputs must be equal; at lower precision a pass of several rows rounds differently
     """
 
     outputs: int
@@ -38,12 +38,12 @@ class GreedyAudit:
 
 @dataclass(frozen=True, slots=True)
 class SamplingAudit:
-    """Whether tokens came from the target's own distributions, each given the tokens before it.
+    """Test of sampled tokens against the target's distributions, each given the tokens before it.
 
-    samples: tokens judged; impossible: those among them that the target, read again, rules out
+    samples: tested tokens; impossible: those to which the target, read again, gives no probability
     p_uniform, p_independent: p-values of the values of `specdemo.session.work.statistics.transform`
-    p_draft: the same in the order of what the pair's draft overrates, None without a draft
-    held: none is below the limit
+    p_draft: the same, ordered by how much the draft overrates a token; None without a draft
+    held: no p-value is below the limit
     """
 
     condition: str
@@ -97,8 +97,8 @@ def judge_sampling(
 ) -> SamplingAudit:
     """Test sampled outputs against the target's own distributions.
 
-    reader: a fresh one of the target's weights, so that nothing of the engine's own passes is believed
-    draft: a fresh one of the pair's draft; a fault of drafting is most likely a lean towards it
+    reader: a new one of the target's weights, independent of the engine's own passes
+    draft: a new one of the pair's draft; the most likely error of drafting is a bias towards it
     answers: prompt ids and new ids of each run
     """
     import torch
@@ -130,9 +130,9 @@ def judge_sampling(
 def reread(
     reader: PrefixReader, prompt_ids: Sequence[int], ids: Sequence[int], sampling: Sampling
 ) -> Tensor:
-    """The distribution that each token of an output should have been drawn from, in one pass over the output.
+    """Return the distribution from which each token of an output should have been sampled, in one pass over the output.
 
-    reader: of a CachedModel, whose cache keeps what prompts share
+    reader: of a CachedModel, whose cache is reused for a shared prompt
     returns: (len(ids), V) float32 — row t follows the prompt and the first t new tokens
     """
     from specdemo.engine.sampling import Shaper

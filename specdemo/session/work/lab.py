@@ -1,4 +1,4 @@
-"""Experiments on the loaded pair: what a perfect and a random draft are worth, and what taking drawn tokens back does."""
+"""Experiments on the loaded pair: the value of perfect and of random drafts, and the bias from dropping drawn tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specdemo.config.settings import RunSettings, Sampling
 from specdemo.session.caches import Caches, failure
 from specdemo.session.conversation import Conversation, Host
 from specdemo.session.door import Door, Plain, perform
-from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, RunStarted, Verified
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event, Reason, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import measure, output_ids
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from specdemo.models.pair import LoadedPair
 
 LOOKAHEADS = range(1, 9)
-TOKENS = 64  # of one run; all runs are equally long
+TOKENS = 64  # new tokens of each run
 PROMPT = "Explain photosynthesis to a ten-year-old."
-ATTEMPTS = 3  # of a perfect draft to learn what the target chooses in passes of its width, before refusals stand
+ATTEMPTS = 3  # corrections of a perfect draft to the target's choices in passes of its width
 TOY_RUNS = 2_000
-POSITIONS = 48  # of the real model's text
+POSITIONS = 48  # tokens of the real model's text
 SHOWN = 3  # tokens of the position where most is moved
 
 
@@ -35,10 +35,10 @@ class Lane:
     """One measured run of TOKENS tokens.
 
     lookahead: 0 for plain decoding; drafted, accepted: tokens
-    seconds, verify_seconds: decoding as a whole, and of it the target's passes
-    same: tokens that stand before the text first differs from plain decoding's
-    retold: whether the perfect draft had to learn anew what passes of this width choose
-    runs: most runs that shared one of its passes
+    seconds, verify_seconds: total decoding time, and the part in the target's passes
+    same: tokens before the first difference from plain decoding
+    retold: whether the perfect draft was corrected by the choices of passes of this width
+    runs: largest number of runs that shared one of its passes
     """
 
     lookahead: int
@@ -55,7 +55,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """How often the first of two words came first. share: measured; p: of such counts if the target drew it"""
+    """Frequency of the first of two words. share: measured; p: probability of such counts under the target"""
 
     share: float
     runs: int
@@ -64,7 +64,7 @@ class Scheduler:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What one token's probability becomes when unlikely drafts are taken back."""
+    """Change of one token's probability when unlikely drafts are dropped."""
 
     text: str
     target: float
@@ -73,11 +73,11 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What dropping a drawn token does to the next one, by exact sums over the vocabulary at each position of a text.
+    """Effect of dropping a drawn token on the next one: exact sums over the vocabulary at each position of a text.
 
     moved, most: total variation from the target's distribution, mean and largest
-    kept: the largest when what was drawn is kept
-    before: the end of the text at the position where most is moved; tokens: what changes most there
+    kept: the largest if nothing is dropped
+    before: end of the text at the position of the largest; tokens: those whose probability changes most there
     """
 
     positions: int
@@ -90,10 +90,10 @@ class TakenBack:
 
 
 def perfect(door: Door, cancel: threading.Event) -> Iterator[Lane]:
-    """Drafts that know the greedy answer, at each lookahead; plain decoding first and last.
+    """Run drafts that contain the greedy answer, at each lookahead; plain decoding first and last.
 
-    A pass of several rows rounds differently from one of one row, so near-ties may fall the other way and the
-    draft is refused there. It then learns what this width chooses, and the run is repeated.
+    A pass of several rows rounds differently from a pass of one row, so a near tie may refuse a draft. The draft is then
+    corrected to the choice at this width, and the run is repeated.
     """
     return (Lane(**lane) for lane in perform(door, perfect_lanes, cancel))
 
@@ -104,7 +104,7 @@ def at_random(door: Door, cancel: threading.Event) -> Iterator[Lane]:
 
 
 def two_words() -> dict[str, Scheduler]:
-    """DSpark's counter-example through the real loop: `stop` after an unlikely word, or take it `back`."""
+    """Run DSpark's counter-example through the real loop: `stop` after an unlikely word, or drop it (`back`)."""
     from specdemo.session.work.two_words import demonstrate
 
     stop, _, back = demonstrate(TOY_RUNS)
@@ -123,8 +123,8 @@ def taken_back(door: Door, cancel: threading.Event) -> TakenBack | None:
 
 
 def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
-    """The lanes of `perfect`, where the models are."""
-    from specdemo.drafters.oracle import always_right
+    """Run the variants of `perfect` where the models are."""
+    from specdemo.drafters.plain import always_right
 
     bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
     yield asdict(bench.lane(0))
@@ -143,7 +143,7 @@ def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterat
 
 
 def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
-    """The lanes of `at_random`, where the models are."""
+    """Run the variants of `at_random` where the models are."""
     bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
     yield asdict(bench.lane(0))
     for lookahead in LOOKAHEADS:
@@ -155,7 +155,7 @@ def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterato
 
 
 def places_taken_back(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
-    """What `taken_back` finds, where the models are."""
+    """Compute the result of `taken_back` where the models are."""
     host = conversation.host
     pair = host.loaded.pair
     if pair.open_draft is None:
@@ -234,20 +234,20 @@ class _Bench:
 
 
 def _evenly(lookahead: int, vocabulary_size: int) -> Drafter:
-    from specdemo.drafters.oracle import Scripted
+    from specdemo.drafters.plain import Scripted
     from specdemo.engine.types import Proposal
 
     words = random.Random(lookahead)
 
     def script(_committed: Sequence[int], budget: int) -> Proposal:
         ids = [words.randrange(vocabulary_size) for _ in range(min(budget, lookahead))]
-        return Proposal.chain(ids, lookahead=lookahead, reason="random")
+        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("random"),))
 
     return Scripted(script)
 
 
 def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> TakenBack:
-    """Read the text again with both models, and sum up what taking back does at each position."""
+    """Read the text again with both models, and sum up the effect of dropping at each position."""
     import torch
 
     from specdemo.engine.prefix import PrefixReader
@@ -255,7 +255,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
 
     threshold = RunSettings().threshold
     target = reread(PrefixReader(pair.open_target()), prompt_ids, ids, Sampling(temperature=1.0))
-    assert pair.open_draft is not None  # taken_back has looked
+    assert pair.open_draft is not None  # positions that taken_back has examined
     reader = PrefixReader(pair.open_draft())
     draft = torch.zeros_like(target)
     for position in range(len(ids)):
@@ -281,12 +281,12 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
 
 
 def next_token(target: Tensor, draft: Tensor, threshold: float) -> Tensor:
-    """How the next token is distributed when one is drafted and dropped again if the draft gave it less than the threshold.
+    """Distribution of the next token if a drafted token is dropped when its draft probability is below the threshold.
 
-    target, draft: (T, V) float32 — a row a position; returns: (T, V)
+    target, draft: (T, V) float32 — one row per position; returns: (T, V)
 
-        target (.7, .3)   draft (.5, .5)   nothing dropped:   (.5, .3) + .2 x (1, 0) = (.7, .3)
-        draft (.6, .4), threshold .5       word 1 is dropped: (.6, 0) + .4 x (.7, .3) = (.88, .12)
+        target (.7, .3)  draft (.5, .5)  nothing dropped: (.5, .3) + .2 x (1, 0) = (.7, .3)
+                         draft (.6, .4), threshold .5  word 1 is dropped: (.6, 0) + .4 x (.7, .3) = (.88, .12)
     """
     shown = draft * (draft >= threshold)
     accepted = shown.minimum(target)

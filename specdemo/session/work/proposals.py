@@ -1,4 +1,4 @@
-"""What would each have drafted here? Every drafter's proposal at the same position of the same text, judged by the target."""
+"""Drafts of every method at the same position of the same text, verified by the target."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from specdemo.trace.events import (
 )
 
 ANSWER = "nothing"  # the method that writes the text: the target's own
-TAKES = 2  # of each step; the first warms up, and the last is reported
+TAKES = 2  # tokens of each step; the first step is a warm-up, the last is reported
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """One method's proposal at a position, before and after the target judged it; or a sentence why there is none."""
+    """One method's proposal at a position, before and after verification; or the reason why there is none."""
 
     method: str
     drafted: Drafted | None = None
@@ -43,7 +43,7 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A prompt and what the target answered, token by token, without the token that ends an answer."""
+    """A prompt and the target's answer, token by token, without the token that ends an answer."""
 
     prompt: str
     tokens: tuple[Node, ...]
@@ -51,12 +51,12 @@ class Text:
 
 
 class Comparison:
-    """A text of the target's, and what drafter after drafter would draft at a position of it."""
+    """A text by the target, and the drafts of each method at a position of it."""
 
     def __init__(self, studio: Door, visitor: str = "") -> None:
         self._studio = studio
         self._conversation = studio.open(visitor)
-        self._written_with: ModelInfo | None = None  # what the text was written with
+        self._written_with: ModelInfo | None = None  # pair that wrote the text
 
     def close(self) -> None:
         """Free the caches."""
@@ -71,9 +71,9 @@ class Comparison:
         sampling: Sampling | None = None,
         cancel: threading.Event | None = None,
     ) -> Generator[Text, None, None]:
-        """The target's own answer. most: tokens. yields: the text, longer each time
+        """Write the target's own answer. most: tokens. yields: the text, longer each time
 
-        Raises UserError for a prompt that cannot be answered, and for what breaks later.
+        Raises UserError for a prompt that cannot be answered, and for later errors.
         """
         self._conversation.reset()
         settings = RunSettings(
@@ -97,18 +97,14 @@ class Comparison:
         *,
         cancel: threading.Event | None = None,
     ) -> Generator[Guess, None, None]:
-        """What each method drafts after the first `position` tokens of an answer, in the order of the menu.
+        """Draft with each method after the first `position` tokens of an answer, in the order of the menu.
 
-        Each is alone, begins anew at this position and remembers nothing; a method that breaks reports it, and the
-        others go on. cancel: asked between two methods
-        Raises UserError for settings out of range, and when another pair was loaded since the text was written.
+        Each method runs alone, from scratch and without memory. A method that fails reports it; the others continue.
+        cancel: checked between two methods
+        Raises UserError for settings out of range, and if another pair was loaded since the text was written.
         """
         if self._written_with is not self._studio.target:
-            raise UserError(
-                "Another model was loaded since this text was written.",
-                unharmed="The text is kept.",
-                advice="Write the text anew.",
-            )
+            raise UserError("run.other_model")
         cancel = cancel or threading.Event()
         settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
         settings = settings.checked()
@@ -161,7 +157,7 @@ def steps_of_all(
     settings: Mapping[str, object],
     methods: Sequence[str],
 ) -> Iterator[Plain]:
-    """Each method's step after the first tokens of an answer, where the models are.
+    """Run one step of each method after the first tokens of an answer, where the models are.
 
     yields: {"method": name, "line": an event}, or "why_not" in place of "line"
     """
@@ -210,7 +206,7 @@ def _takes(
 
 
 def _first_step(lane: Lane) -> list[Event]:
-    """The events of a lane's first step."""
+    """Yield the events of the first step of a run."""
     events: list[Event] = []
     with closing(lane):
         for event in lane:
@@ -221,7 +217,7 @@ def _first_step(lane: Lane) -> list[Event]:
 
 
 def _guess_of(method: str, parts: Iterable[Plain]) -> Guess:
-    """What the events of one step say."""
+    """Convert the events of one step."""
     guess = Guess(method)
     for part in parts:
         match decode(part["line"]) if "line" in part else part["why_not"]:

@@ -1,4 +1,4 @@
-"""A race: lanes on the same prompt, each really run and alone, for a view that replays them on one clock."""
+"""A race: variants on the same prompt, run one after the other, for a view that replays them on one clock."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event
 
 NOTHING = "nothing"  # plain decoding, as a method
-LEAST, MOST = 2, 4  # lanes
-WARM_UP = 8  # tokens of the pass before a lane, whose times are dropped
+LEAST, MOST = 2, 4  # number of variants
+WARM_UP = 8  # tokens of the warm-up before a variant, which is not timed
 
 
 def run_race(
@@ -33,13 +33,13 @@ def run_race(
     cancel: threading.Event | None = None,
     every: float = 0.0,
 ) -> Generator[tuple[int, Event | None], None, None]:
-    """Run the lanes one after the other: at once they would disturb each other.
+    """Run the variants one after the other: concurrent runs would disturb each other.
 
-    Each has a conversation of its own, and first a short pass that warms up what it uses.
-    yields: (number of the lane, event); None for the event when the lane's turn comes
-    cancel: ends the lane that runs within a step; those after it are not begun
-    every: seconds between two looks at what has come, see `Runner.run`
-    Raises UserError for lanes that cannot be run, before the first, and for a prompt that cannot.
+    Each has its own conversation, and first a short pass as warm-up.
+    yields: (number of the variant, event); None for the event when a variant starts
+    cancel: ends the active variant within a step; later ones do not start
+    every: polling interval in seconds, see `Runner.run`
+    Raises UserError before the first variant if one cannot be run, and for an invalid prompt.
     """
     lanes = [replace(settings, baseline=False).checked() for settings in lanes]
     _check(studio, lanes)
@@ -82,7 +82,7 @@ def _race_there(
     cancel: threading.Event,
     every: float,
 ) -> Generator[tuple[int, Event | None], None, None]:
-    """The same as one request, so that all lanes have the same engine."""
+    """Run the race as one request, so that all variants use the same engine."""
     asked = [settings.values() for settings in lanes]
     parts = perform(
         studio, race_lanes, cancel, prompt=prompt, lanes=asked, system=system, every=every
@@ -103,7 +103,7 @@ def race_lanes(
     system: str,
     every: float,
 ) -> Iterator[Plain]:
-    """The lanes of a race, where the models are. yields: {"lane": its number, "line": an event, empty at its turn}"""
+    """Run the variants of a race where the models are. yields: {"lane": number, "line": an event, empty when it starts}"""
     settings = [RunSettings.from_values(values) for values in lanes]
     race = _race(conversation.host.open, prompt, settings, system, cancel, every)
     with closing(race):
@@ -113,23 +113,19 @@ def race_lanes(
 
 def _check(studio: Door, lanes: Sequence[RunSettings]) -> None:
     if not LEAST <= len(lanes) <= MOST:
-        raise UserError(f"A race has {LEAST} to {MOST} lanes, not {len(lanes)}.")
+        raise UserError("race.lanes", least=LEAST, most=MOST, count=len(lanes))
     methods = {method.name: method for method in studio.methods()}
     for settings in lanes:
         method = methods.get(settings.method)
         if method is None:
-            raise UserError(f"There is no drafting method {settings.method!r}.")
+            raise UserError("method.unknown", method=settings.method, names=", ".join(methods))
         if not method.available:
-            raise UserError(
-                f"{method.title} cannot race. {method.why_not}",
-                unharmed="Nothing was run.",
-                advice="Choose another method for its lane.",
-            )
+            raise UserError("race.unsupported", method=method.title, why_not=method.why_not)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedLane:
-    """A lane of a recorded run. run: the file's name without `.jsonl`; settings: what the run was given"""
+    """One variant of a recorded run. run: file name without `.jsonl`; settings: those of the run"""
 
     run: str
     lane: str
@@ -140,7 +136,7 @@ class RecordedLane:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRace:
-    """A race that is put together from recorded runs. precisions: whether it compares those of the target"""
+    """A race assembled from recorded runs. precisions: whether it compares precisions of the target"""
 
     prompt: str
     lanes: tuple[RecordedLane, ...]
@@ -148,9 +144,9 @@ class RecordedRace:
 
 
 def recorded_together(folder: Path) -> list[list[RecordedLane]]:
-    """The drafting lanes of a folder's recorded runs, together where a text, a target and a rule of drawing are the same.
+    """Group the drafted variants of a folder's recorded runs by text, target and sampling.
 
-    In the order of the folder's index; runs whose file is missing are left out.
+    In the order of the folder's index; runs without a file are skipped.
     """
     groups: dict[tuple[str, str, str], list[RecordedLane]] = {}
     for run in _index(folder):
@@ -163,7 +159,7 @@ def recorded_together(folder: Path) -> list[list[RecordedLane]]:
 
 
 def recorded_races(folder: Path) -> list[RecordedRace]:
-    """What can be raced from recordings: several methods on a prompt, and a prompt in several precisions."""
+    """Return the races that recordings allow: several methods on a prompt, and a prompt in several precisions."""
     prompts = {run["name"]: run["prompt"] for run in _index(folder)}
     together = recorded_together(folder)
     races = [
@@ -193,5 +189,5 @@ def _index(folder: Path) -> list[dict[str, Any]]:
 
 
 def _plain(lane: RecordedLane) -> RecordedLane:
-    """The plain lane of the same run."""
+    """Return the plain variant of the same run."""
     return replace(lane, lane=PLAIN, method=NOTHING)

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-LEAST_EXPECTED = 5.0  # the chi-square approximation wants at least this many expected in a cell
+LEAST_EXPECTED = 5.0  # smallest expected count per cell for the chi-square approximation
 
 
 def chi_square_p(observed: Sequence[float], expected: Sequence[float], *, fitted: int = 0) -> float:
     """Probability of counts at least as far from the expected ones, if these are right.
 
-    observed, expected: counts a cell, in the same order; small cells are pooled, smallest first
-    fitted: numbers that `expected` took from the observed counts themselves
-    returns: 0 when something was seen that cannot happen; 1 when there is too little to judge
+    observed, expected: counts per cell, in the same order; small cells are pooled, smallest first
+    fitted: number of parameters of `expected` that were estimated from the observed counts
+    returns: 0 if an impossible cell was observed; 1 with too few counts for a test
     """
     cells = sorted(zip(expected, observed, strict=True))
     if any(seen > 0 for wanted, seen in cells if wanted <= 0):
@@ -46,10 +46,10 @@ def uniformity_p(samples: Sequence[float], cells: int = 10) -> float:
 
 
 def independence_p(samples: Sequence[float], cells: int = 5) -> float:
-    """Probability of neighbours at least this dependent, if each value is independent of the one before.
+    """Probability of neighbours at least this dependent, if each value is independent of the previous one.
 
-    Counts every consecutive pair and compares with the product of its margins; the pairs overlap, and the
-    chi-square law of independent pairs holds all the same (Anderson and Goodman 1957, order 0 against order 1).
+    Counts every consecutive pair and compares with the product of the margins. The pairs overlap, but the chi-square law
+    of independent pairs applies (Anderson and Goodman 1957, order 0 against order 1).
     """
     cells = max(2, min(cells, math.isqrt(int(len(samples) / (2 * LEAST_EXPECTED)))))
     where = _cells(samples, cells)
@@ -62,16 +62,16 @@ def independence_p(samples: Sequence[float], cells: int = 5) -> float:
 
 
 def transform(probs: Tensor, token_id: int, uniform: float, rank: Tensor | None = None) -> float:
-    """Where a token falls in its own distribution, as a number that is uniform if it was drawn from it.
+    """Transform a token to a number that is uniform if the token was sampled from its distribution.
 
-    probs: (V,) — the distribution that the token should come from; uniform: a number drawn from 0 to 1
-    rank: (V,) — an order of the tokens, highest first, that does not depend on the token; None is the likeliest first
+    probs: (V,) — the expected distribution; uniform: a random number from 0 to 1
+    rank: (V,) — an order of the tokens, highest first, that does not depend on the token; None: most likely first
     returns: probability of all tokens before this one + `uniform` x its own probability
 
-    The values of all tokens of a text are then independent too, each row being the one that follows the
-    tokens before it (Rosenblatt 1952): one test of the whole joint distribution, whatever the vocabulary.
+    The values of all tokens of a text are then independent too, because each row follows the tokens before it
+    (Rosenblatt 1952): one test of the whole joint distribution, whatever the size of the vocabulary.
 
-        probs (.5, .3, .2)   token 1   uniform .5   ->   .5 + .5 x .3 = .65
+        probs (.5, .3, .2)  token 1  uniform .5  ->  .5 + .5 x .3 = .65
     """
     probs = probs.double()
     rank = probs if rank is None else rank
@@ -81,13 +81,13 @@ def transform(probs: Tensor, token_id: int, uniform: float, rank: Tensor | None 
 
 
 def overrated(probs: Tensor, draft_probs: Tensor) -> Tensor:
-    """Tokens by how much a draft overrates them, the order in which a lean towards the draft shows best.
+    """Rank tokens by how much the draft overrates them, the order that reveals a bias towards the draft best.
 
-    probs, draft_probs: (V,) — the target's and the draft's distribution
-    returns: (V,) — draft / target; tokens that the target rules out come last
+    probs, draft_probs: (V,) — distributions of the target and the draft
+    returns: (V,) — draft / target; tokens that are impossible for the target come last
 
-    Ordered by probability alone, a lean to the draft can average out: here it says too much of a likely
-    token, there too little. Ordered by the ratio it cannot (Neyman and Pearson).
+    In the order of probability alone a bias can average out: one likely token is drawn too often, another too rarely.
+    In the order of the ratio it cannot (Neyman and Pearson).
     """
     return torch.where(probs > 0, draft_probs / probs, -1.0)
 

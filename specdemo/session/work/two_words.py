@@ -1,17 +1,17 @@
-"""Why a drafted token may end a draft but must not be taken back: DSpark's counter-example, run and enumerated.
+"""Why a drafted token may end a draft but must not be dropped: DSpark's counter-example, run and enumerated.
 
-Two words. The target says word 0 with .7 and word 1 with .3, the draft draws each with .5. A drawn word x
-survives the target's test with min(1, target[x] / draft[x]): word 0 always, word 1 with .3 / .5 = .6.
+The target gives word 0 probability .7 and word 1 .3; the draft draws each with .5. A drawn word x is accepted with
+min(1, target[x] / draft[x]): word 0 always, word 1 with .3 / .5 = .6.
 
-Stop after: draw until after a word that may fail. Word 0 is drawn first with .5 and kept. Word 1 is drawn
-with .5, kept with .6, else word 0 takes its place: word 0 comes with .5 + .5 x .4 = .7, as it should.
+Stop after: draw up to and including a word that may fail. Word 0 is drawn first with .5 and accepted. Word 1 is drawn
+with .5 and accepted with .6, else replaced by word 0: word 0 comes with .5 + .5 x .4 = .7, as it should.
 
-Look back: the same draws, but a last word that may fail is dropped. Word 0 is drawn with .5 and kept. Word
-1 is drawn with .5 and dropped, and the target draws for itself, word 0 with .7: word 0 comes with
-.5 + .5 x .7 = .85. The target never saw the draws that would have evened it out.
+Look back: the same draws, but a last word that may fail is dropped. Word 0 is drawn with .5 and accepted. Word 1 is
+drawn with .5 and dropped, and the target samples by itself, word 0 with .7: word 0 comes with .5 + .5 x .7 = .85. The
+target never saw the draws that would have balanced this.
 
-First non-improvement: how far to draft is decided before each draw, from what a draw survives with on
-average (.5 x 1 + .5 x .6 = .8): draft on while tokens a second grow. No drawn word has a say: exact again.
+First non-improvement: the length is decided before each draw, from the mean acceptance (.5 x 1 + .5 x .6 = .8): draft
+while tokens per second grow. No drawn word influences the decision: exact again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.look_back import LookBack
+from specdemo.drafters.draft_model import LookBack
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw
@@ -40,16 +40,16 @@ TARGET: Distribution = (Fraction(7, 10), Fraction(3, 10))
 DRAFT: Distribution = (Fraction(1, 2), Fraction(1, 2))
 SURVIVAL = tuple(min(Fraction(1), p / q) for p, q in zip(TARGET, DRAFT, strict=True))
 MEAN_SURVIVAL = sum(q * chance for q, chance in zip(DRAFT, SURVIVAL, strict=True))
-DRAFT_COST = Fraction(3, 10)  # of a drafted word, in target passes
+DRAFT_COST = Fraction(3, 10)  # cost of a drafted word, in target passes
 LOOKAHEAD = 4
 THRESHOLD = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one scheduler does to the first word.
+    """Effect of one scheduler on the first word.
 
-    exact: probability of each word, by listing every draft; measured: its share in `runs` runs of the loop
+    exact: probability of each word, by enumeration of every draft; measured: its frequency in `runs` runs of the loop
     p_target, p_exact: probability of such counts if the first word came from the target, or from `exact`
     """
 
@@ -67,7 +67,7 @@ class Row:
 
 
 def demonstrate(runs: int = 4_000) -> list[Row]:
-    """Run the three schedulers through the real loop, beside what they must give."""
+    """Run the three schedulers through the real loop, next to their exact results."""
     return [
         _row("stop after an unlikely word", after_unlikely, runs),
         _row("stop at the first non-improvement", first_non_improvement, runs),
@@ -81,7 +81,7 @@ def after_unlikely(drawn: Sequence[int]) -> bool:
 
 
 def first_non_improvement(drawn: Sequence[int]) -> bool:
-    """Draw on while one more word raises the expected tokens a second; looks at the number of words alone."""
+    """Draft while one more word raises the expected tokens per second, from the number of words alone."""
 
     def speed(words: int) -> Fraction:
         expected = 1 + sum(MEAN_SURVIVAL**depth for depth in range(1, words + 1))
@@ -150,7 +150,7 @@ def _first_word_of_a_run(drafter: Drafter, seed: int) -> int:
 
 
 class Draws(Drafter):
-    """Draws words from the draft while `go_on` says so; a word's confidence is its chance of surviving."""
+    """Draws words from the draft while `go_on` allows it; the confidence of a word is its acceptance probability."""
 
     def __init__(self, go_on: GoOn, seed: int) -> None:
         self.go_on = go_on
@@ -167,12 +167,11 @@ class Draws(Drafter):
             draft_probs=_tensor(DRAFT).expand(len(drawn), -1),
             confidences=tuple(float(SURVIVAL[word]) for word in drawn),
             lookahead=LOOKAHEAD,
-            reason=self.go_on.__name__.replace("_", " "),
         )
 
 
 class FixedTarget:
-    """Answers every text with the target's two probabilities; stands where the loop wants a cached model."""
+    """A target with two fixed probabilities for every text, in place of a cached model."""
 
     def __init__(self) -> None:
         self.length = 0

@@ -1,4 +1,4 @@
-"""Several prompts at once, folded away under the first tab's run."""
+"""Several concurrent prompts, folded below the first tab's run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import gradio as gr
 
@@ -14,17 +15,17 @@ from specdemo.session.door import Changed, Door
 from specdemo.session.work.batch import Answer, State, Totals, answer_all
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
+from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task, leave
 from specdemo.ui.settings_panel import SettingsPanel, by_name
-from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, leave, stream
 from specdemo.ui.view import batch_view
 from specdemo.ui.visits import tell
 
-BATCH_SECONDS = 1 / 10  # between two looks at a batch
+BATCH_SECONDS = 1 / 10  # seconds between two values of a batch
 
 
 @dataclass(slots=True)
 class Table:
-    """The prompts, their answers so far, and what all came to or went wrong."""
+    """The prompts, their answers so far, the totals and the error of a batch."""
 
     rows: list[Answer] = field(default_factory=list)
     totals: Totals | None = None
@@ -35,7 +36,7 @@ class Table:
         return present.batch(self.rows, totals=self.totals, waiting=self.line(), error=self.error)
 
     def line(self) -> str:
-        """Where in the line the first of the prompts is, while none of them has begun."""
+        """Return the queue position of the first prompt, until one has started."""
         waiting = [row.waiting for row in self.rows if row.waiting]
         if not waiting or any(row.state is not State.WAITING for row in self.rows):
             return ""
@@ -45,29 +46,26 @@ class Table:
         """Nothing: each prompt waits for itself."""
 
     def fail(self, error: UserError) -> None:
-        """Say what went wrong."""
         self.error = error
 
 
-class BatchHandlers:
-    """Handlers bound to one studio; a visitor's batch is a `Task`."""
+class BatchHandlers(RunTab[Task]):
+    """Handlers of several prompts; a visitor's batch is a `Task`."""
 
-    def __init__(self, studio: Door) -> None:
-        self.studio = studio
+    def renewed(self, visitor: Task | None) -> Task:
+        """Return the task of the next batch."""
+        return Task() if visitor is None else visitor.replace()
 
-    def begin(self, task: Task | None, text: str | None) -> tuple[Task, str]:
-        """Run all was pressed; answered at once. returns: task, the prompts without answers"""
-        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
-        task = Task() if task is None else task.replace()
-        return task, present.batch(_rows(prompt_lines(text)), waiting=waiting)
+    def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
+        """Return the prompts without answers. asked: the text of the box"""
+        return present.batch(_rows(prompt_lines(*asked)), waiting=waiting)
 
     def run(
         self, task: Task, text: str | None, system: str | None, values: Mapping[str, object]
     ) -> Iterator[object]:
-        """All prompts together. yields: value of the batch view, at most ten a second"""
+        """Answer all prompts concurrently. yields: value of the batch view, at most ten per second"""
         prompts, table = prompt_lines(text), Table()
-        yield from stream(
-            self.studio,
+        yield from self.stream(
             task,
             self._answers(task, table, prompts, system or "", values),
             table,
@@ -104,14 +102,9 @@ class BatchHandlers:
                         tell(self.studio)
                 yield
 
-    def stop(self, task: Task | None) -> None:
-        """Stop all was pressed: each run ends within one step and keeps what there is."""
-        if task is not None:
-            task.stop()
-
 
 def create_batch(studio: Door, settings: SettingsPanel) -> None:
-    """The box of several prompts and what it does. settings: what they are run with"""
+    """Create the box of several prompts. settings: of the runs"""
     handlers = BatchHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
     with gr.Accordion(words.BATCH, open=False, elem_id="sd-batch-box"):
@@ -148,10 +141,9 @@ def prompt_lines(text: str | None) -> list[str]:
 def _checked(prompts: list[str], most: int) -> list[str]:
     """The prompts; raises UserError for none and for more than `most`."""
     if not prompts:
-        raise UserError(words.BATCH_EMPTY, advice=words.BATCH_EMPTY_ADVICE)
+        raise UserError("batch.empty")
     if len(prompts) > most:
-        message = words.BATCH_MANY.format(count=len(prompts), most=most)
-        raise UserError(message, advice=words.BATCH_MANY_ADVICE)
+        raise UserError("batch.too_many", count=len(prompts), most=most)
     return prompts
 
 

@@ -1,4 +1,4 @@
-"""The cost model with sliders, beside what this machine measured, and experiments on the real model."""
+"""The cost model with sliders, next to the measurements of this machine, and experiments on the real model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
 from specdemo.session.work import lab
-from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream
+from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task
 from specdemo.ui.view import mounted
-from specdemo.ui.words.en.lab import WORDS
+
+WORDS = strings("lab").WORDS
 
 LANES = 2 + len(lab.LOOKAHEADS)  # with a draft: plain decoding comes first and last
 RUNNING = {"state": "running", "done": 0.0}
@@ -27,10 +29,10 @@ Measured = Generator[dict[str, Any], None, None]  # parts of a result, fuller ea
 
 @dataclass(slots=True)
 class LabVisitor:
-    """What one visitor has tried, and the experiment that was asked for last.
+    """Results of one visitor, and the latest experiment.
 
-    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` say how far it is,
-        `place` where in the line
+    tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` are its progress,
+        `place` its position in the queue
     """
 
     tried: Tried = field(default_factory=dict)
@@ -38,7 +40,7 @@ class LabVisitor:
 
 
 def create_lab(studio: Door) -> None:
-    """The tab's components and what they do. Called inside its tab."""
+    """Create the tab's components and their events. Call it inside the tab."""
     words: Any = WORDS
     handlers = LabHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
@@ -74,53 +76,48 @@ def create_lab(studio: Door) -> None:
     stop.click(handlers.stop, visitor, None, **QUICK)
 
 
-class LabHandlers:
-    """Handlers bound to one studio; what a visitor has tried is in `LabVisitor`."""
-
-    def __init__(self, studio: Door) -> None:
-        self.studio = studio
+class LabHandlers(RunTab[LabVisitor]):
+    """Handlers of the experiments."""
 
     def machine(self, _asked: str) -> dict[str, Any] | None:
-        """What the script asks: this machine's costs, None while nothing is loaded."""
+        """Return this machine's costs for the script, None until a model is loaded."""
         return self.studio.machine()
 
-    def begin(self, visitor: LabVisitor | None, name: str) -> tuple[LabVisitor, str]:
-        """A button was pressed; answered at once. returns: visitor, value of the results"""
+    def renewed(self, visitor: LabVisitor | None) -> LabVisitor:
+        """Return the visitor with a new task."""
         visitor = visitor or LabVisitor()
         visitor.task = visitor.task.replace()
-        visitor.tried = {**visitor.tried, name: {"state": "waiting"}}
-        return visitor, json.dumps(visitor.tried)
+        return visitor
+
+    def opening(self, visitor: LabVisitor, waiting: str, *asked: Any) -> str:
+        """Return the value of the results. asked: name of the experiment"""
+        visitor.tried = {**visitor.tried, **{name: {"state": "waiting"} for name in asked}}
+        return json.dumps(visitor.tried)
 
     def run(self, visitor: LabVisitor, name: str) -> Iterator[object]:
-        """The experiment itself. yields: value of the results, fuller each time, until another one takes its place"""
+        """Run the experiment. yields: value of the results, fuller each time, until another one replaces it"""
         found = _Found(visitor, name)
-        yield from stream(
-            self.studio,
-            found.task,
+        yield from self.stream(
+            visitor,
             self._measure(found),
             found,
             kind=TIMED,
             waiting=json.dumps(found.tried),
             seconds=0,
-            unexpected=_unexpected,
+            unexpected=lambda error: UserError("lab.failed", error=error),
         )
 
     def _measure(self, found: _Found) -> Generator[None, None, None]:
-        """Run the experiment; what is measured goes into `found`."""
+        """Run the experiment; its results are stored in `found`."""
         with closing(EXPERIMENTS[found.name](self.studio, found.task.cancel)) as measured:
             for part in measured:
                 found.one = {**found.one, **part}
                 yield
         found.end("stopped" if found.task.cancel.is_set() else "done")
 
-    def stop(self, visitor: LabVisitor | None) -> None:
-        """Stop was pressed: the experiment ends within one step and keeps what there is."""
-        if visitor is not None:
-            visitor.task.stop()
-
 
 class _Found:
-    """What an experiment has found so far, beside what the visitor tried before."""
+    """Results of an experiment so far, next to the visitor's earlier results."""
 
     def __init__(self, visitor: LabVisitor, name: str) -> None:
         self.visitor, self.name = visitor, name
@@ -132,18 +129,17 @@ class _Found:
         return json.dumps({**self.tried, self.name: self.one})
 
     def wait(self, sentence: str) -> None:
-        """Say where in the line the experiment is."""
         self.one = {"state": "waiting", "place": sentence} if sentence else RUNNING
 
     def end(self, state: str, **more: object) -> None:
-        """The experiment has ended; the visitor keeps it, unless another one has taken its place."""
+        """Store the final result for the visitor, unless another experiment has replaced this one."""
         self.one = {**self.one, "state": state, **more}
         if not self.task.replaced:
             self.visitor.tried = {**self.tried, self.name: self.one}
 
     def fail(self, error: UserError) -> None:
         """The experiment broke."""
-        parts = {"message": error.message, "unharmed": error.unharmed, "advice": error.advice}
+        parts = {"message": error.message, "unharmed": error.unaffected, "advice": error.advice}
         self.end("failed", error=parts)
 
 
@@ -181,13 +177,6 @@ EXPERIMENTS = {
     "random": _lanes(lab.at_random),
     "look_back": _look_back,
 }
-
-
-def _unexpected(error: Exception) -> UserError:
-    words: Any = WORDS["unexpected"]
-    return UserError(
-        words["message"].format(error=error), unharmed=words["unharmed"], advice=words["advice"]
-    )
 
 
 def _leave(visitor: LabVisitor | None) -> None:

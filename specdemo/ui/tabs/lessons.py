@@ -7,10 +7,12 @@ from pathlib import Path
 
 import gradio as gr
 
+from specdemo.config.strings import strings
 from specdemo.session.door import Door
 from specdemo.ui import words
 from specdemo.ui.view import RUNS, mounted
-from specdemo.ui.words.en.lessons import WORDS
+
+WORDS = strings("lessons").WORDS
 
 
 def create_lessons(studio: Door) -> gr.HTML:
@@ -22,7 +24,7 @@ def create_lessons(studio: Door) -> gr.HTML:
 
 
 def lessons_value(folder: Path, *, live: bool) -> str:
-    """What the script reads: recorded runs by name, those whose file is there, and whether there is a model."""
+    """Return the script's input: available recorded runs by name, and whether there is a model."""
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
     runs = {
         run["name"]: {

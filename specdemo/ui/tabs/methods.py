@@ -1,4 +1,4 @@
-"""All methods as a table, what the last audit proved, and how the chosen method was trained."""
+"""Table of all methods, results of the last audit, and the training card of the chosen method."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.paths import ASSETS
+from specdemo.config.strings import strings
 from specdemo.session.door import Door
 from specdemo.ui import words
-from specdemo.ui.streaming import QUICK
+from specdemo.ui.run_tab import QUICK
 from specdemo.ui.view import RUNS, audit_view, card_view, mounted
-from specdemo.ui.words.en.methods import WORDS
+
+WORDS = strings("methods").WORDS
 
 MOST = 4  # recorded runs of a method that are shown
-RECORDED_AUDITS = ASSETS.parent / "docs" / "measured"  # of a checkout
+RECORDED_AUDITS = ASSETS.parent / "docs" / "measured"  # in a checkout only
 
 
 @dataclass(frozen=True, slots=True)
 class Methods:
-    """What other parts of the page need of the tab. table: its event `sent` leaves `race NAME`; card: the chosen method's"""
+    """Components of the tab for other parts of the page. table: its event `sent` leaves `race NAME`; card: the chosen method's"""
 
     table: Any
     card: gr.HTML
@@ -55,9 +57,9 @@ def methods_words() -> dict[str, object]:
 
 
 def methods_value(studio: Door, folder: Path) -> str:
-    """What the table shows: every method, whether it is there, and its recorded runs; whether there is a model.
+    """Return the content of the table: every method, its availability and its recorded runs; and whether there is a model.
 
-    A run names the target that it was recorded on; targets are listed largest first.
+    A run names its target; targets are listed largest first.
     """
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
     runs: dict[str, list[dict[str, str]]] = {}
@@ -89,12 +91,12 @@ def methods_value(studio: Door, folder: Path) -> str:
 
 
 def _plain_settings(settings: Mapping[str, Any]) -> bool:
-    """Whether a recorded run shows a method as it is: greedy, and not with a lookahead that is meant to be wrong."""
+    """Return whether a recorded run is typical of its method: greedy, and without a deliberately wrong lookahead."""
     return not settings.get("sampling") and settings.get("policy", "cost") == "cost"
 
 
 def last_audit(studio: Door, folder: Path = RECORDED_AUDITS) -> str:
-    """Value of the view of the last audit: this machine's, else the recorded one, which says so, where there is one."""
+    """Return the value of the audit view: the last audit of this machine, else the recorded one, marked as such."""
     found = studio.last_audit()
     if found is None:
         for path in sorted(folder.glob("*-audit.json"))[-1:]:

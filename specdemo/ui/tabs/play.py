@@ -21,19 +21,18 @@ from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.files import address
 from specdemo.ui.model import ModelMenu, create_model_menu
-from specdemo.ui.recorded import create_runs, opening_line, recorded_runs
-from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
-from specdemo.ui.streaming import (
+from specdemo.ui.run_tab import (
     IN_LINE,
     QUICK,
     VISITOR_SECONDS,
     YIELD_SECONDS,
     Lines,
+    RunTab,
     Task,
-    stream,
     whose,
 )
-from specdemo.ui.view import run_view
+from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
+from specdemo.ui.view import create_runs, opening_line, recorded_runs, run_view
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
@@ -41,7 +40,7 @@ DETAIL = 5  # alternatives of both models that the inspector shows
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What other parts of the page need of the tab. answered: the event of the run itself; fields: what a link holds, by name"""
+    """Components of the tab for other parts of the page. answered: the event of the run; fields: contents of a link, by name"""
 
     settings: SettingsPanel
     model: ModelMenu | None
@@ -51,7 +50,7 @@ class Play:
 
 @dataclass(slots=True)
 class Visitor:
-    """One visitor's conversation, its earlier turns as (prompt, answer), and the run that was asked for last.
+    """Conversation of one visitor, its earlier turns as (prompt, answer), and the latest run.
 
     opening: the first lines of that run's stream
     """
@@ -62,16 +61,13 @@ class Visitor:
     opening: str = ""
 
     def close(self) -> None:
-        """Stop what runs, and free the caches."""
+        """Stop the run, and free the caches."""
         self.task.stop()
         self.conversation.close()
 
 
-class PlayHandlers:
-    """Handlers bound to one studio; they hold nothing of a visitor, that is what `Visitor` is for."""
-
-    def __init__(self, studio: Door) -> None:
-        self.studio = studio
+class PlayHandlers(RunTab[Visitor]):
+    """Handlers of the first tab."""
 
     def arrive(self) -> Visitor:
         """The page was opened."""
@@ -79,24 +75,24 @@ class PlayHandlers:
         return Visitor(self.studio.open(whose()))
 
     def play(self, visitor: Visitor | None, name: str) -> str:
-        """A recorded run was chosen; it replaces a live one that still goes on. returns: stream"""
+        """Handle the choice of a recorded run, which replaces a live one. returns: stream"""
         if visitor is not None:
             visitor.task.replace()
         run = next((run for run in recorded_runs() if run.name == name), None)
         if run is None:
-            raise UserError(words.NO_SUCH_RUN)
+            raise UserError("run.not_recorded")
         return present.recorded_line(run.name, run.title, uuid.uuid4().hex)
 
-    def begin(self, visitor: Visitor | None) -> tuple[Visitor, object]:
-        """Run was pressed; answered at once, before the run has its turn. returns: visitor, stream"""
+    def renewed(self, visitor: Visitor | None) -> Visitor:
+        """Return the visitor with a new task; one who has just come gets a conversation."""
         visitor = visitor or Visitor(self.studio.open(whose()))
         visitor.task = visitor.task.replace()
-        if self.studio.replay_only:
-            gr.Info(str(self.studio.replay_only), duration=None)
-            return visitor, gr.skip()
-        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
+        return visitor
+
+    def opening(self, visitor: Visitor, waiting: str, *asked: Any) -> str:
+        """Return the first lines of the stream."""
         visitor.opening = _opening(visitor, waiting)
-        return visitor, visitor.opening
+        return visitor.opening
 
     def run(
         self,
@@ -105,16 +101,13 @@ class PlayHandlers:
         system: str | None,
         values: Mapping[str, object],
     ) -> Iterator[object]:
-        """The run itself. yields: the stream, longer each time, until something else takes its place
+        """Answer the prompt. yields: the stream, longer each time, until it is replaced
 
-        prompt, system: None where the browser has never sent a box's text
+        prompt, system: None if the browser has never sent a box's text
         """
-        if self.studio.replay_only:  # `begin` has said why
-            yield gr.skip()
-            return
-        task, lines = visitor.task, Lines(visitor.opening)
-        work = self._answer(visitor, task, lines, prompt or "", system or "", values)
-        yield from stream(self.studio, task, work, lines, waiting=visitor.opening)
+        lines = Lines(visitor.opening)
+        work = self._answer(visitor, visitor.task, lines, prompt or "", system or "", values)
+        yield from self.stream(visitor, work, lines, waiting=visitor.opening)
 
     def _answer(
         self,
@@ -132,7 +125,7 @@ class PlayHandlers:
         settings = replace(asked_settings(values, self.studio.settings), detail=DETAIL)
         prompt, system = asked_text(prompt), asked_system(system)
         answer: list[Event] = []
-        turns = visitor.turns  # Clear begins others
+        turns = visitor.turns  # Clear assigns another list
         events = visitor.conversation.run(
             prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
         )
@@ -144,11 +137,6 @@ class PlayHandlers:
             yield
         turns.append((prompt, output_text(answer)))
 
-    def stop(self, visitor: Visitor | None) -> None:
-        """Stop was pressed: the run ends within one step and keeps what there is."""
-        if visitor is not None:
-            visitor.task.stop()
-
     def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
         """Clear was pressed. returns: visitor, empty stream, empty prompt"""
         visitor = visitor or Visitor(self.studio.open(whose()))
@@ -158,14 +146,14 @@ class PlayHandlers:
         return visitor, _opening(visitor), ""
 
     def forget(self, visitor: Visitor | None) -> None:
-        """Forget was pressed: what earlier runs of this visit taught is dropped."""
+        """Drop everything that earlier runs of this visit taught."""
         if visitor is not None:
             visitor.conversation.forget()
         gr.Info(words.FORGOTTEN)
 
 
 def create_play(studio: Door) -> Play:
-    """The tab's components and what they do. Called inside its tab."""
+    """Create the tab's components and their events. Call it inside the tab."""
     handlers = PlayHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
     with gr.Row(elem_id="sd-ask"):
@@ -248,7 +236,7 @@ def read_examples(path: Path) -> list[dict[str, str]]:
 
 
 def _opening(visitor: Visitor, waiting: str = "") -> str:
-    """The first lines of a new stream: what it waits for, and the earlier turns."""
+    """Return the first lines of a new stream: the reason why it waits, and the earlier turns."""
     first = present.open_line("live", uuid.uuid4().hex, waiting=waiting)
     return first + present.earlier_lines(visitor.turns)
 

@@ -1,4 +1,4 @@
-"""What every method would have drafted at the same position of the same text."""
+"""Drafts of every method at the same position of the same text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import Door
 from specdemo.session.work.proposals import ANSWER, Comparison, Guess, Text
@@ -20,17 +21,27 @@ from specdemo.session.work.race import recorded_together
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
+from specdemo.ui.run_tab import (
+    IN_LINE,
+    QUICK,
+    VISITOR_SECONDS,
+    RunTab,
+    Task,
+    create_ask,
+    create_recorded,
+    whose,
+)
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.streaming import IN_LINE, QUICK, VISITOR_SECONDS, Task, stream, whose
 from specdemo.ui.view import RUNS, mounted
-from specdemo.ui.words.en import proposals as words
+
+words = strings("proposals")
 
 TOKENS, LOOKAHEAD = 64, 6
 
 
 @dataclass(slots=True)
 class ProposalVisitor:
-    """One visitor's text, the position in it that is looked at, and what was asked for last."""
+    """Text of one visitor, the chosen position in it, and the latest task."""
 
     comparison: Comparison
     text: Text | None = None
@@ -38,16 +49,18 @@ class ProposalVisitor:
     task: Task = field(default_factory=Task)
 
     def leave(self) -> None:
-        """Nobody is there any more: free the caches."""
+        """Free the caches after the visitor has left."""
         self.task.replace()
         self.comparison.close()
 
 
-class ProposalHandlers:
-    """Handlers bound to one studio; they hold nothing of a visitor, that is what `ProposalVisitor` is for."""
+class ProposalHandlers(RunTab[ProposalVisitor]):
+    """Handlers of the tab of drafts."""
+
+    words = words
 
     def __init__(self, studio: Door, folder: Path = RUNS) -> None:
-        self.studio = studio
+        super().__init__(studio)
         self.recorded = [runs for runs in recorded_together(folder) if len(runs) > 1]
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
         self._prompts = {run["name"]: run["prompt"] for run in index}
@@ -65,7 +78,7 @@ class ProposalHandlers:
         ]
 
     def first(self) -> str:
-        """What the tab shows before anything was written: the first recorded text."""
+        """Return the tab's first view: the first recorded text."""
         return self.recording(0) if self.recorded else self.view()
 
     def recording(self, index: int) -> str:
@@ -74,21 +87,15 @@ class ProposalHandlers:
         names = [lane.run for lane in runs]
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
 
-    def replay(self, visitor: ProposalVisitor | None, index: int | None) -> object:
-        """A recorded text was chosen. returns: value of the view"""
-        if visitor is not None:
-            visitor.task.replace()
-        return gr.skip() if index is None else self.recording(index)
-
-    def begin(self, visitor: ProposalVisitor | None) -> tuple[ProposalVisitor, object]:
-        """Generate was pressed; answered at once. returns: visitor, value of the view"""
+    def renewed(self, visitor: ProposalVisitor | None) -> ProposalVisitor:
+        """Return the visitor with a new task."""
         visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
         visitor.task = visitor.task.replace()
-        if self.studio.replay_only:
-            gr.Info(str(self.studio.replay_only), duration=None)
-            return visitor, gr.skip()
-        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
-        return visitor, self.view(phase="writing", waiting=waiting)
+        return visitor
+
+    def opening(self, visitor: ProposalVisitor, waiting: str, *asked: Any) -> str:
+        """Return the value of the view until the text starts."""
+        return self.view(phase="writing", waiting=waiting)
 
     def write(
         self,
@@ -98,13 +105,10 @@ class ProposalHandlers:
         values: Mapping[str, Any],
     ) -> Iterator[object]:
         """The target writes the text. values: settings by name. yields: value of the view"""
-        if self.studio.replay_only:  # `begin` has said why
-            yield gr.skip()
-            return
         visitor.text = None
         shown = _Shown(self, visitor, "writing")
         work = self._write(shown, prompt or "", system or "", values)
-        yield from stream(self.studio, visitor.task, work, shown, kind=TIMED)
+        yield from self.stream(visitor, work, shown, kind=TIMED)
 
     def _write(
         self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
@@ -123,19 +127,16 @@ class ProposalHandlers:
             for visitor.text in text:
                 yield
         if not (visitor.text and visitor.text.tokens):
-            raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
+            raise UserError("proposals.empty")
         shown.end()
         if not shown.task.cancel.is_set():
-            visitor.task = Task(shown.task.visitor)  # the drafters, who are asked next
+            visitor.task = Task(shown.task.visitor)  # next task: the drafters
 
     def choose(self, visitor: ProposalVisitor | None, sent: str) -> tuple[ProposalVisitor, object]:
-        """A position was chosen on the page; answered at once. sent: {"position": n}. returns: visitor, value of the view"""
-        visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
-        visitor.task = visitor.task.replace()
+        """Handle the choice of a position immediately. sent: {"position": n}. returns: visitor, value of the view"""
+        visitor = self.renewed(visitor)
         if not visitor.text:
-            return visitor, self.view(
-                error=str(UserError(words.NO_TEXT, advice=words.NO_TEXT_ADVICE))
-            )
+            return visitor, self.view(error=str(UserError("proposals.no_text")))
         visitor.position = max(0, min(len(visitor.text.tokens), _position(sent)))
         shown = _Shown(self, visitor, "asking", waiting=words.WAIT_TURN)
         return visitor, shown.value()
@@ -147,9 +148,7 @@ class ProposalHandlers:
             return
         shown = _Shown(self, visitor, "asking")
         work = self._ask(shown, visitor.text, values)
-        yield from stream(
-            self.studio, visitor.task, work, shown, kind=TIMED, counts=False, seconds=0
-        )
+        yield from self.stream(visitor, work, shown, kind=TIMED, counts=False, seconds=0)
 
     def _ask(
         self, shown: _Shown, text: Text, values: Mapping[str, Any]
@@ -173,11 +172,6 @@ class ProposalHandlers:
         shown.asking = ""
         shown.end()
 
-    def stop(self, visitor: ProposalVisitor | None) -> None:
-        """Stop was pressed: what is there is kept."""
-        if visitor is not None:
-            visitor.task.stop()
-
     def view(self, source: str = "live", **shown: object) -> str:
         """Value of the view, see proposals.js."""
         methods = [
@@ -191,9 +185,9 @@ class ProposalHandlers:
 
 
 class _Shown:
-    """A visitor's text and position, and the rows of the drafters that were asked there.
+    """Text and position of a visitor, and one row per drafter.
 
-    asking: title of the drafter whose turn it is
+    asking: title of the drafter that runs now
     """
 
     def __init__(
@@ -220,11 +214,10 @@ class _Shown:
         )
 
     def wait(self, sentence: str) -> None:
-        """Say where in the line the work is."""
         self.waiting = sentence
 
     def end(self) -> None:
-        """The work has ended: a text stands at its first quarter, and rows stay."""
+        """Set the final phase: after writing, the position is the text's first quarter; rows remain."""
         if self.phase == "asking":
             self.phase = "stopped" if self.task.cancel.is_set() else "done"
             return
@@ -233,7 +226,6 @@ class _Shown:
             self.visitor.position = len(text.tokens) // 4 if text else 0
 
     def fail(self, error: UserError) -> None:
-        """Say what went wrong."""
         self.end()
         self.error = str(error)
 
@@ -245,12 +237,12 @@ def _position(sent: str) -> int:
     except (ValueError, TypeError, KeyError, RecursionError):
         position = None
     if type(position) is not int:
-        raise UserError(words.NO_POSITION)
+        raise UserError("proposals.no_position")
     return position
 
 
 def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
-    """One method's row: its two events as they stand in a trace, or why there are none."""
+    """Return one method's row: its two events as in a trace, or the reason why there are none."""
     events = [json.loads(encode(event)) for event in (guess.drafted, guess.verified) if event]
     return {
         "method": guess.method,
@@ -261,38 +253,16 @@ def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
 
 
 def create_proposals(studio: Door) -> None:
-    """The tab's components and what they do. Called inside its tab."""
+    """Create the tab's components and their events. Call it inside the tab."""
     handlers = ProposalHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
-    with gr.Row(elem_classes="sd-race-ask"):
-        prompt = gr.Textbox(
-            words.EXPLAIN,
-            label=words.PROMPT,
-            show_label=False,
-            container=False,
-            lines=1,
-            max_lines=3,
-            scale=8,
-            elem_id="sd-proposals-prompt",
-        )
-        write = gr.Button(
-            words.WRITE,
-            variant="primary",
-            scale=1,
-            elem_id="sd-proposals-write",
-            interactive=not studio.replay_only,
-        )
-        stop = gr.Button(words.STOP, scale=1, elem_id="sd-proposals-stop")
+    live = not studio.replay_only
+    prompt, write, stop = create_ask(
+        "proposals", words.EXPLAIN, words.PROMPT, ("write", words.WRITE), words.STOP, live=live
+    )
     with gr.Row(elem_classes="sd-race-presets"):
-        recorded = gr.Dropdown(
-            handlers.choices(),
-            value=0 if handlers.recorded else None,
-            label=words.RECORDED_LABEL,
-            show_label=False,
-            container=False,
-            elem_id="sd-proposals-recorded",
-        )
+        recorded = create_recorded("proposals", handlers.choices(), words.RECORDED_LABEL)
     with gr.Accordion(words.SETTINGS, open=False), gr.Row():
         drafting = {
             "policy": create_widget("policy", value="constant"),

@@ -1,9 +1,10 @@
-"""Two to four lanes on the same prompt and clock, each really run, replayed together."""
+"""Two to four runs of the same prompt, one after the other, replayed on one clock."""
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,35 +13,38 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door
-from specdemo.session.work.race import LEAST, MOST, recorded_races, run_race
+from specdemo.session.door import Door, MethodInfo
+from specdemo.session.work.race import LEAST, MOST, RecordedRace, recorded_races, run_race
 from specdemo.trace.codec import encode
 from specdemo.ui import present
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_text
-from specdemo.ui.race_lines import RACED, lane_line, lane_title, recorded_lines, recorded_title
-from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.streaming import (
+from specdemo.ui.run_tab import (
     IN_LINE,
     QUICK,
     VISITOR_SECONDS,
     YIELD_SECONDS,
     Lines,
+    RunTab,
     Task,
+    create_ask,
+    create_recorded,
     leave,
-    stream,
 )
+from specdemo.ui.settings_panel import by_name, create_widget
 from specdemo.ui.view import RUNS, mounted
 from specdemo.ui.visits import go_on
-from specdemo.ui.words.en import race as words
+
+words = strings("race")
 
 TOKENS = 96
-OWN = ("method", "policy", "lookahead")  # what each lane has for itself
+OWN = ("method", "policy", "lookahead")  # settings of each single run
 
 
 class RaceLines(Lines):
-    """The stream of a race; its last line says that no lane runs any more."""
+    """Stream of a race; its last line marks the end of all runs."""
 
     def fail(self, error: UserError) -> None:
         """Append a notice; the race is over."""
@@ -48,15 +52,17 @@ class RaceLines(Lines):
         self.add(RACED)
 
 
-class RaceHandlers:
-    """Handlers bound to one studio; a visitor's race is a `Task`."""
+class RaceHandlers(RunTab[Task]):
+    """Handlers of the race; a visitor's race is a `Task`."""
+
+    words = words
 
     def __init__(self, studio: Door, folder: Path = RUNS) -> None:
-        self.studio = studio
+        super().__init__(studio)
         self.recorded = recorded_races(folder)
 
     def first(self) -> str:
-        """What the tab shows before anything was run: the first recorded race."""
+        """Return the tab's first view: the first recorded race."""
         return self.recording(0) if self.recorded else present.open_line("live", "empty")
 
     def choices(self) -> list[tuple[str, int]]:
@@ -67,12 +73,6 @@ class RaceHandlers:
         """The stream of a recorded race."""
         return recorded_lines(self.recorded[index], self.studio.methods())
 
-    def replay(self, task: Task | None, index: int | None) -> object:
-        """A recorded race was chosen; it replaces one that still runs or waits for its turn. returns: stream"""
-        if task is not None:
-            task.replace()
-        return gr.skip() if index is None else self.recording(index)
-
     def watch_loading(self, *methods: str) -> tuple[object, ...]:
         """returns: the timer, off once there is nothing to wait for, and the menus of methods"""
         choices = present.method_choices(self.studio.methods())
@@ -81,40 +81,36 @@ class RaceHandlers:
         )
 
     def options(self, name: str) -> tuple[object, ...]:
-        """A lane's method was chosen. returns: updates of its policy and its lookahead"""
+        """Handle the choice of a method. returns: updates of its policy and its lookahead"""
         chosen = next(method for method in self.studio.methods() if method.name == name)
         return tuple(
             gr.update(visible=present.visible(chosen, option)) for option in ("policy", "lookahead")
         )
 
-    def begin(self, task: Task | None) -> tuple[Task, object]:
-        """Race was pressed; answered at once. returns: task, stream"""
-        task = Task() if task is None else task.replace()
-        if self.studio.replay_only:
-            gr.Info(str(self.studio.replay_only), duration=None)
-            return task, gr.skip()
-        waiting = words.WAIT_TURN if self.studio.ready else words.WAIT_LOADING
-        return task, present.open_line("live", uuid.uuid4().hex, waiting=waiting)
+    def renewed(self, visitor: Task | None) -> Task:
+        """Return the task of the next race."""
+        return Task() if visitor is None else visitor.replace()
+
+    def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
+        """Return the first line of the stream."""
+        return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
     def run(
         self, task: Task, prompt: str | None, count: int, values: Mapping[str, object]
     ) -> Iterator[object]:
-        """The race itself. count: lanes; values: see `read_lanes`. yields: the stream, longer each time"""
-        if self.studio.replay_only:  # `begin` has said why
-            yield gr.skip()
-            return
+        """Run the race. count: of runs; values: see `read_lanes`. yields: the stream, longer each time"""
         lines = RaceLines(present.open_line("live", uuid.uuid4().hex, waiting=words.WAIT_TURN))
         work = self._race(task, lines, prompt or "", count, values)
-        yield from stream(self.studio, task, work, lines, kind=TIMED)
+        yield from self.stream(task, work, lines, kind=TIMED)
 
     def _race(
         self, task: Task, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
     ) -> Generator[None, None, None]:
-        """Run the lanes; their events become lines."""
+        """Run the race; its events become lines."""
         lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt))
         lanes, prompt = read_lanes(values, self.studio.settings)[:count], asked_text(prompt)
         if not prompt.strip():
-            raise UserError(words.EMPTY, advice=words.EMPTY_ADVICE)
+            raise UserError("race.no_prompt")
         methods = self.studio.methods()
         named = [lane_title(methods, lane.method, lane.to_dict()) for lane in lanes]
         lines.add(*(lane_line(index, title) for index, title in enumerate(named)))
@@ -127,16 +123,11 @@ class RaceHandlers:
                 yield
         lines.add(RACED)
 
-    def stop(self, task: Task | None) -> None:
-        """Stop was pressed: the lane ends within one step, and what has run is kept."""
-        if task is not None:
-            task.stop()
-
 
 def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettings]:
-    """Settings of all lanes. Raises UserError.
+    """Return the settings of all runs. Raises UserError.
 
-    values: settings of all lanes by name, and a lane's own with its number, as `method 1`
+    values: common settings by name, and a run's own with its number, as `method 1`
     """
     shared = {name: value for name, value in values.items() if " " not in name}
     numbers = sorted({name.split()[1] for name in values if " " in name})
@@ -150,39 +141,17 @@ def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettin
 
 
 def create_race(studio: Door) -> list[Any]:
-    """The tab's components and what they do; called inside its tab. returns: what `against_plain` sets"""
+    """Create the tab's components and their events. Call it inside the tab. returns: the outputs of `against_plain`"""
     handlers = RaceHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
-    with gr.Row(elem_classes="sd-race-ask"):
-        prompt = gr.Textbox(
-            words.EXPLAIN,
-            label=words.PROMPT,
-            show_label=False,
-            container=False,
-            lines=1,
-            max_lines=3,
-            scale=8,
-            elem_id="sd-race-prompt",
-        )
-        start = gr.Button(
-            words.START,
-            variant="primary",
-            scale=1,
-            elem_id="sd-race-start",
-            interactive=not studio.replay_only,
-        )
-        stop = gr.Button(words.STOP, scale=1, elem_id="sd-race-stop")
+    live = not studio.replay_only
+    prompt, start, stop = create_ask(
+        "race", words.EXPLAIN, words.PROMPT, ("start", words.START), words.STOP, live=live
+    )
     with gr.Row(elem_classes="sd-race-presets"):
         presets = [gr.Button(title, size="sm") for title, *_ in words.PRESETS]
-        recorded = gr.Dropdown(
-            handlers.choices(),
-            value=0 if handlers.recorded else None,
-            label=words.RECORDED_LABEL,
-            show_label=False,
-            container=False,
-            elem_id="sd-race-recorded",
-        )
+        recorded = create_recorded("race", handlers.choices(), words.RECORDED_LABEL)
     with gr.Accordion(words.PRESETS_LABEL, open=False, elem_id="sd-race-setup"):
         with gr.Row():
             count = gr.Radio(list(range(LEAST, MOST + 1)), value=LEAST, label=words.COUNT)
@@ -232,7 +201,7 @@ def create_race(studio: Door) -> list[Any]:
 
 
 def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, dict[str, Any]]:
-    """A lane's column and its own settings by name, as the first set-up that has so many lanes wants them."""
+    """Create the column of one run, with its own settings by name. Defaults are from the first set-up with that many runs."""
     known = {method.name: method for method in handlers.studio.methods()}
     wanted = next(lanes[number - 1] for *_, lanes in words.PRESETS if len(lanes) >= number)
     name, policy, lookahead = wanted
@@ -269,8 +238,55 @@ def against_plain(method: str) -> list[object]:
 
 
 def _preset(preset: tuple[Any, ...]) -> list[object]:
-    """Values of prompt, temperature, seed, count and the lanes; lanes that are not used stay as they are."""
+    """Return values of prompt, temperature, seed, count and the runs' settings; settings of unused runs stay unchanged."""
     _, prompt, temperature, seed, lanes = preset
     used = [value for lane in lanes for value in lane]
     unused = [gr.skip()] * (3 * (MOST - len(lanes)))
     return [prompt, temperature, seed, len(lanes), *used, *unused]
+
+
+RACED = json.dumps({"type": "raced"}) + "\n"  # all runs have ended
+
+
+def lane_line(index: int, title: str, **recorded: str) -> str:
+    """Return the line before the events of a run. recorded: `run` and `lane` if the events are in a recorded run"""
+    return json.dumps({"type": "lane", "index": index, "title": title, **recorded}) + "\n"
+
+
+def recorded_lines(race: RecordedRace, methods: Sequence[MethodInfo]) -> str:
+    """A recorded race; its runs are fetched by the script."""
+    lanes = []
+    for lane in race.lanes:
+        title = lane_title(methods, lane.method, lane.settings)
+        if race.precisions:
+            title = words.TITLE_PRECISION.format(precision=lane.precision, title=title)
+        lanes.append({"title": title, "run": lane.run, "lane": lane.lane})
+    opening = present.open_line("recorded", uuid.uuid4().hex, title=race.prompt)
+    return opening + "".join(lane_line(i, **lane) for i, lane in enumerate(lanes)) + RACED
+
+
+def lane_title(methods: Sequence[MethodInfo], name: str, settings: Mapping[str, Any]) -> str:
+    """Return the title of a run: its method, and its lookahead by the settings that the method reads."""
+    method = next((one for one in methods if one.name == name), None)
+    options = method.options if method else ("policy", "lookahead")
+    if "lookahead" not in options:
+        pattern = "{method}"
+    elif "policy" not in options:
+        pattern = words.TITLE_DEPTH
+    else:
+        fixed = settings.get("policy") == "constant"
+        pattern = words.TITLE_FIXED if fixed else words.TITLE_POLICY
+    policy = settings.get("policy", RunSettings().policy)
+    return pattern.format(
+        method=method.title if method else name,
+        policy=words.POLICIES.get(policy, policy),
+        lookahead=settings.get("lookahead", RunSettings().lookahead),
+    )
+
+
+def recorded_title(race: RecordedRace) -> str:
+    """A recorded race in the menu."""
+    if race.precisions:
+        names = " / ".join(dict.fromkeys(lane.precision for lane in race.lanes))
+        return str(words.RECORDED_PRECISIONS.format(precisions=names, prompt=race.prompt))
+    return str(words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt))

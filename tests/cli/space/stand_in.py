@@ -275,6 +275,6 @@ def _blob(data):
 def sentences(error: UserError) -> str:
     """What is told, once it is sure that all three parts are there."""
     assert error.message.endswith(".")
-    assert error.unharmed.endswith(".")
+    assert error.unaffected.endswith(".")
     assert error.advice.endswith(".")
     return error.message

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli.space.stand_in import NAME, sentences
 from huggingface_hub import SpaceCard
 from packaging.requirements import Requirement
-from space.stand_in import NAME, sentences
 from test_project import project_files, requirements
 
 from specdemo.cli.space import plan as plan_module

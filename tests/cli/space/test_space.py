@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli.space.stand_in import GOOD, NAME, Space, hub, sentences
 from huggingface_hub import SpaceInfo, constants
 from huggingface_hub.utils import _xet
-from space.stand_in import GOOD, NAME, Space, hub, sentences
 from ui.served import served
 
 from specdemo.cli.parser import main
@@ -18,7 +18,7 @@ from specdemo.cli.space.hub import connect, follow, publish
 from specdemo.cli.space.plan import ZERO, SpacePlan
 from specdemo.cli.space.visit import visit
 from specdemo.config.errors import UserError
-from specdemo.ui import monitor
+from specdemo.ui import serving
 
 ROOT = Path(__file__).resolve().parents[3]
 README = "---\ntitle: specdemo\nsdk: gradio\ntags:\n- specdemo\n---\n"
@@ -278,7 +278,7 @@ def test_a_private_site_is_visited_with_the_token_and_one_of_something_else_is_t
 
 def test_a_visit_waits_for_the_model_and_has_a_prompt_answered(monkeypatch):
     states, reports = ["loading", "loading", "ready"], []
-    monkeypatch.setattr(monitor, "_state", lambda _: states.pop(0))
+    monkeypatch.setattr(serving, "_state", lambda _: states.pop(0))
     with served(answer_tokens=64) as client:
         space = SpaceInfo(id=NAME, host=str(client.base_url), sdk="gradio", private=False)
         visit(space, reports.append, poll=0)

@@ -17,7 +17,7 @@ from specdemo.models.decoders import choose, heads, packed
 from specdemo.models.decoders.choose import compile_pass, open_decoder
 from specdemo.models.decoders.compiled import CompiledDecoder
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.decoders.verdicts import Verdicts, kept_seconds
+from specdemo.models.measurements import Verdicts, timed_passes
 
 pytestmark = pytest.mark.skipif(
     not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
@@ -119,7 +119,7 @@ def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tm
         assert "transformers" in way if wrong == "layers" else way == "lean pass"
         got = passes_of(decoder)[0]
         assert (got - want).float().norm() < 0.03 * want.float().norm()
-    assert json.loads(next(tmp_path.iterdir()).read_text())["agrees"] is False
+    assert json.loads(next(tmp_path.rglob("*.json")).read_text())["agrees"] is False
 
 
 def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
@@ -141,15 +141,14 @@ def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
         for other in (
             ("16", sample, verdicts),
             ("auto", sample, Verdicts(tmp_path, "other")),
-            ("auto", sample, Verdicts(tmp_path, "")),
             ("auto", sample, None),
         ):
             with pytest.raises(AssertionError, match="it ran"):
                 open_decoder(fresh(), *other)
         patch.setattr("specdemo.kernels.cpu_features.target", lambda: ["another processor"])
         assert verdicts.read("auto") is None
-    (file,) = tmp_path.iterdir()
-    for damaged in ("", "[]", '{"agrees": true}', '{"agrees": 1, "bits": "x", "divergence": 3}'):
+    (file,) = tmp_path.rglob("*.json")
+    for damaged in ("", "[]", '{"bits": 16}', '{"agrees": 1, "bits": "x", "divergence": 3}'):
         file.write_text(damaged)
         assert verdicts.read("auto") is None
 
@@ -177,8 +176,8 @@ def test_where_bitsandbytes_has_a_fused_kernel_the_faster_pass_is_taken(
         got = passes_of(decoder)[0]
         assert (got - want).float().norm() < 0.03 * want.float().norm()
     assert asked == [LeanDecoder, CompiledDecoder]
-    assert kept_seconds(tmp_path, "weights") == verdicts.read("auto").seconds
-    assert kept_seconds(tmp_path, "other") is None
+    assert timed_passes(tmp_path, "weights") == verdicts.read("auto").seconds
+    assert timed_passes(tmp_path, "other") is None
 
 
 def test_a_processor_without_that_kernel_times_nothing(monkeypatch):

@@ -174,6 +174,6 @@ def test_costs_that_cannot_be_measured_are_not_hidden(tiny_folder, tmp_path, mon
     def fail(*_):
         raise RuntimeError("no clock")
 
-    monkeypatch.setattr(pair, "costs_of", fail)
+    monkeypatch.setattr(pair.PairPasses, "costs", fail)
     with pytest.raises(RuntimeError, match="no clock"):
         loaded_pair(tiny_folder, tmp_path, "fp32")

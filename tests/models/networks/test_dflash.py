@@ -31,9 +31,9 @@ from specdemo.engine.features import Features
 from specdemo.models.networks.dflash import DFlashModel
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.families import FAMILIES
-from specdemo.models.networks.layouts.family import Loader, TargetFacts
+from specdemo.models.networks.layouts.family import TargetFacts, loader_of
 from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
 
 COMMITTED = [12, 3, 55]
 Z_LAB = {"theta": 1e6}
@@ -185,9 +185,9 @@ def test_a_head_in_4_bits_is_packed_part_by_part(tmp_path, monkeypatch):
     files = drafter_files(str(write_flat(tmp_path / "drafter", make())), tmp_path)
     shared = TargetTensors(EMBEDDING, torch.device("cpu"), torch.bfloat16, True, HEAD)
     row = torch.randn(3, HIDDEN).bfloat16()
-    whole = Loader(files, shared).head()(row)
-    monkeypatch.setattr("specdemo.models.networks.layouts.family.HEAD_ROWS", 32)
-    assert Loader(files, shared).head()(row).equal(whole)
+    whole = loader_of(files, shared).head()(row)
+    monkeypatch.setattr("specdemo.models.networks.loader.HEAD_ROWS", 32)
+    assert loader_of(files, shared).head()(row).equal(whole)
     torch.testing.assert_close(whole.float(), row.float() @ HEAD.T, atol=2.5, rtol=0)
 
 

@@ -20,7 +20,7 @@ from opened_dflash import (
 from tiny_dflash import Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
-from specdemo.models.networks.layouts import dflash2
+from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 
@@ -125,4 +125,4 @@ def test_dflash_2_under_the_name_of_dflash_is_dflash_2(tmp_path):
     assert opened(folder).weights.convolutions
     other = drafter_files(str(folder), tmp_path)
     with pytest.raises(UserError, match="states of 32 numbers, and this target's have 48"):
-        dflash2.read(other, TargetFacts("tiny", 48, VOCABULARY, LAYERS))
+        dflash.read_second(other, TargetFacts("tiny", 48, VOCABULARY, LAYERS))

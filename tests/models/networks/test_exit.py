@@ -13,8 +13,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.drafters.draft_model import DraftModel
-from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.policies.lookahead import Constant
+from specdemo.drafters.reader import DraftReader
 from specdemo.engine.cost import Costs
 from specdemo.engine.module_decoder import first_layers
 from specdemo.engine.prefix import FeatureReader
@@ -22,8 +22,9 @@ from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights
+from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.exit import ExitModel
+from specdemo.models.networks.parts import CompactConfig
 from specdemo.trace.metrics import measure, output_ids
 
 TEXT = [1, 9, 20, 33, 7, 7, 12, 40, 2, 18]

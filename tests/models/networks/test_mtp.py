@@ -15,11 +15,11 @@ from tiny_mtp import KINDS, LAYERS, Reference, write_target
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.engine.features import Features
-from specdemo.models.networks.compact import CompactModel
+from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.layouts import mtp
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.pair import load_pair
 from specdemo.trace.events import Verified
 from specdemo.trace.metrics import output_ids

@@ -12,7 +12,7 @@ import torch
 from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_files import make_tiny_model, make_tiny_tokenizer
 
-from specdemo.bench.audit_result import load_last
+from specdemo.bench.audit import FILE
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
@@ -153,8 +153,8 @@ def test_the_audit_judges_a_drafter_of_a_folder(
     models = ["--target", str(target), "--drafter", str(folder), "--device", "cpu"]
     assert main([*command, *models]) == 0
     assert f"{target.name} with drafter, fp32" in capsys.readouterr().out
-    found = load_last(tmp_path)
-    assert (found.drafter, found.held) == ("drafter", True)
-    assert [(row.name, row.verdict) for row in found.methods] == [
+    found = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
+    assert (found["drafter"], found["held"]) == ("drafter", True)
+    assert [(row["name"], row["verdict"]) for row in found["methods"]] == [
         ("nothing", "held"), (method, "held"),
     ]  # fmt: skip

@@ -13,20 +13,18 @@ from transformers import LlamaConfig
 
 from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
-from specdemo.models.networks.compact import CompactModel
-from specdemo.models.networks.compact_files import load_compact, read_state, save_compact
+from specdemo.models.networks.chain import CompactModel
+from specdemo.models.networks.folders import load_compact, load_medusa, read_state, save_compact
 from specdemo.models.networks.four_bit import dense, pack_linear, rounded, stacked
-from specdemo.models.networks.medusa import load_medusa
+from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.trained import find_trained
 from specdemo.training.block import plan_blocks
-from specdemo.training.card import Card
 from specdemo.training.data import Row
-from specdemo.training.eagle3_network import Eagle3Network
-from specdemo.training.feature_network import FeatureNetwork
+from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
 from specdemo.training.medusa import MedusaHeads
-from specdemo.training.package import draft_config, package
+from specdemo.training.package import Card, draft_config, package
 from specdemo.training.student import Student
-from specdemo.training.trainer import trained_state
+from specdemo.training.task import trained_state
 
 HIDDEN, WORDS, READS, DEPTH = 64, 96, (1, 3), 4
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8, 70, 11]
@@ -57,6 +55,11 @@ def make_student(**options) -> Student:
     return student
 
 
+def exact(embedding: torch.Tensor) -> TargetTensors:
+    """A target on the CPU whose drafters keep their matrices in 16 bits."""
+    return TargetTensors(embedding, torch.device("cpu"), four_bit=False)
+
+
 def as_stored(network: torch.nn.Module) -> None:
     """Round a network's own matrices to 4 bits."""
     for name, tensor in trained_state(network).items():
@@ -66,14 +69,13 @@ def as_stored(network: torch.nn.Module) -> None:
 
 def stored(student, kind, target_folder, folder, **facts):
     """Write and load with its draft, and round the student as its files are; the draft is in 8 bits."""
-    options = {"device": torch.device("cpu"), "four_bit": False}
-    embedding, base = student.embed_tokens.weight.data, None
+    target, base = exact(student.embed_tokens.weight.data), None
     for part, name in ((student.base, "draft"), (student, kind)):
         card = Card("target", "bf16", name, (0, 1), WORDS, (), 0, 0, 0.0, 0)
         more = {} if part is student.base else {"extends": 2, **facts}
         out = folder / name
         package(trained_state(part), torch.arange(WORDS), target_folder, out, card, more)
-        base = load_compact(out, embedding, base=base, **options)
+        base = load_compact(out, target, base)
     as_stored(student)
     return base
 
@@ -133,10 +135,10 @@ def test_a_feature_drafter_without_a_draft_model_goes_on_from_its_own_states(
     facts = {"reads": list(READS), "feedback": True}
     out = tmp_path / "feature"
     package(
-        network.folded(), torch.arange(WORDS), target_folder, out, card, facts, alone=True
+        network.folded(), torch.arange(WORDS), target_folder, out, card, facts
     )  # fmt: skip
     as_stored(network)
-    weights = load_compact(out, embedding, device=torch.device("cpu"), four_bit=False)
+    weights = load_compact(out, exact(embedding))
     states = states_of(len(TEXT) - 3)
     model = CompactModel(weights, kept(states))
     model.read(TEXT[:-2])
@@ -205,7 +207,7 @@ def test_medusa_guesses_as_it_was_trained(tmp_path, target_folder):
     package(heads.state_dict(), torch.arange(WORDS), target_folder, tmp_path / "o", card, facts)
     as_stored(heads)
     embedding = torch.randn(WORDS, HIDDEN)
-    weights = load_medusa(tmp_path / "o", embedding, device=torch.device("cpu"), four_bit=False)
+    weights = load_medusa(tmp_path / "o", exact(embedding))
     state = torch.randn(1, HIDDEN).bfloat16()
     with torch.no_grad():
         wanted = torch.cat(heads(state.float())) @ embedding.T

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 
 import pytest
 from conftest import loaded
+from errors import reported
 from letters import tiny_pair
 
 from specdemo.config.errors import UserError
@@ -252,7 +253,7 @@ def test_what_the_user_can_mend_and_what_nobody_foresaw_are_told_as_here(remote,
         list(remote.open().run(" ", PLAIN))
     with pytest.raises(UserError) as own:
         list(here.open().run(" ", PLAIN))
-    assert (told.value.unharmed, told.value.advice) == (own.value.unharmed, own.value.advice)
+    assert (told.value.unaffected, told.value.advice) == (own.value.unaffected, own.value.advice)
     monkeypatch.setattr(here, "open", lambda _visitor: 1 / 0)
     with pytest.raises(RuntimeError, match="division"):
         list(remote.open().run("abc", PLAIN))
@@ -303,7 +304,7 @@ def test_no_engine_is_a_sentence_and_an_engine_that_returns_is_noticed(link):
         report(Progress("load", None, "2 engines"))
         said.append(studio.progress())
         if len(said) == 1:
-            raise UserError("There is no Ray here.", advice="Start one.")
+            raise reported("There is no Ray here.", advice="Start one.")
         if len(said) == 2:
             raise ValueError("odd")
         return link

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from specdemo.config.strings import strings
 from specdemo.models.doctor import installed
-from specdemo.ui import words
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -42,24 +42,8 @@ def test_a_page_on_zero_gpu():
     assert "skipped" not in done.stdout
 
 
-def test_sentences_are_the_very_words_of_the_page():
-    from specdemo.session.remote import zero
-    from specdemo.ui.words.en import gpu
-
-    own = {
-        name: text for name, text in vars(zero).items() if name.isupper() and isinstance(text, str)
-    }
-    own = {name: text for name, text in own.items() if name not in ("ABOUT", "LEFT")}
-    assert own == {
-        name: text for name, text in vars(gpu).items() if name.isupper() and name != "REPORTED"
-    }
-    assert set(own.values()) <= set(words.translations("de"))
-
-
 def test_what_spaces_reports_is_said_in_german():
     import spaces
 
-    from specdemo.ui.words.en import gpu
-
     source = (Path(spaces.__file__).parent / "zero" / "client.py").read_text(encoding="utf-8")
-    assert all(f'"{text}"' in source for text in gpu.REPORTED)
+    assert all(f'"{text}"' in source for text in strings("gpu").REPORTED)

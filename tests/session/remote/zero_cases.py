@@ -194,7 +194,7 @@ def test_a_killed_worker_is_a_sentence_and_what_was_said_is_kept(door):
         events.append(event)
     failed = events[-1]
     assert isinstance(failed, RunFailed)
-    assert (failed.message, failed.advice) == (zero.ABORTED, zero.ABORTED_ADVICE)
+    assert failed.message == UserError("gpu.aborted").message
     until(lambda: service.released, "the GPU is not given back")
     assert service.released == ["true"]
     last = list(conversation.run(PROMPT, SHORT))
@@ -222,8 +222,13 @@ class Headers(dict):
 
 REFUSED = [
     ({"left": 5, "wait": 3 * 3600}, {}, "and you have 5 s left.", "run again after 3:00:00."),
-    ({"left": 5, "wait": 0}, {}, zero.RUNS, zero.RUNS_ADVICE),
-    ({"left": 500, "wait": -1}, {}, "more than one run may have", zero.LONG_ADVICE),
+    ({"left": 5, "wait": 0}, {}, UserError("gpu.runs").message, UserError("gpu.runs").advice),
+    (
+        {"left": 500, "wait": -1},
+        {},
+        "more than one run may have",
+        UserError("gpu.long", requested=0).advice,
+    ),
 ]
 
 
@@ -234,14 +239,18 @@ def test_a_refused_quota_is_a_sentence(door, body, headers, message, advice):
         as_visitor(door.open().run(PROMPT, SHORT))
     assert message in told.value.message
     assert advice in told.value.advice
-    assert told.value.unharmed == zero.UNHARMED
+    assert "need no GPU" in told.value.unaffected
     assert service.asked[0]["token"] == TOKEN
     assert not service.allowed
 
 
 def test_a_visitor_whom_nobody_knows_and_a_service_that_is_down_are_sentences(door):
     service.answers += [(429, {"left": 0, "wait": 1}, {}), (503, {}, {}), (500, {}, {})]
-    for message in (zero.NOBODY, zero.BUSY, zero.UNREACHED.split("{")[0]):
+    for message in (
+        UserError("gpu.not_signed_in").message,
+        UserError("gpu.busy").message,
+        "The GPU could not be had",
+    ):
         with pytest.raises(UserError) as told:
             as_visitor(door.open().run(PROMPT, SHORT), token="")
         assert told.value.message.startswith(message)
@@ -273,7 +282,7 @@ def test_a_visitor_reads_that_a_run_waits_for_a_gpu(door):
     ]
     with pytest.raises(UserError) as told:
         as_visitor(door.open().run(PROMPT, SHORT), blocks=page)
-    assert told.value.message == zero.BUSY
+    assert told.value.message == UserError("gpu.busy").message
 
 
 def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, monkeypatch):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import loaded
+from errors import reported
 from letters import tiny_pair
 
 from specdemo.cli import console
@@ -58,7 +59,7 @@ class ScriptedStudio:
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         assert not settings.baseline
         if prompt == "refused":
-            raise UserError("It is too long.", advice="Shorten it.")
+            raise reported("It is too long.", advice="Shorten it.")
         if prompt == "broken":
             raise ValueError("no such token")
         yield RunStarted("speculative", settings.method, prompt, {}, self.target)
@@ -99,7 +100,7 @@ def test_one_that_fails_keeps_its_error_and_the_others_go_on():
         "",
         "It is too long. Shorten it.",
         "No memory. All is well. Shorten it.",
-        "The run broke: no such token. Run again.",
+        "The run broke: no such token. The text so far is kept, and other visitors are not affected. Run again.",
         "",
     ]
     assert (totals.prompts, totals.failed, totals.new_tokens) == (5, 3, 6 + 2 + 6)

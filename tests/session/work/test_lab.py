@@ -9,9 +9,9 @@ from dataclasses import asdict
 import pytest
 import torch
 from conftest import PROFILE, loaded, tiny_llama
+from errors import reported
 from letters import tiny_pair
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.session.studio import Studio
 from specdemo.session.work import lab
@@ -174,7 +174,7 @@ def test_a_second_experiment_ends_the_first_without_its_last_word(studio):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (UserError("No.", unharmed="All is well.", advice="Wait."), "No."),
+        (reported("No.", unaffected="All is well.", advice="Wait."), "No."),
         (ValueError("oh"), "The experiment broke: oh."),
     ],
 )
@@ -185,7 +185,7 @@ def test_an_experiment_that_breaks_says_so(error, message):
             raise error
 
     studio = Broken(AppSettings())
-    studio.error = UserError("No.")
+    studio.error = reported("No.")
     visitor = LabVisitor()
     last = told(LabHandlers(studio).run(visitor, "perfect"))[-1]["perfect"]
     assert last["state"] == "failed"

@@ -7,16 +7,16 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from errors import reported
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.admission import Admission
-from specdemo.session.menu import MethodInfo
+from specdemo.session.door import MethodInfo
 from specdemo.session.work.race import WARM_UP, recorded_races, recorded_together, run_race
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
-from specdemo.ui.race_lines import lane_title
-from specdemo.ui.streaming import Task
-from specdemo.ui.tabs.race import RaceHandlers, read_lanes
+from specdemo.ui.run_tab import Task
+from specdemo.ui.tabs.race import RaceHandlers, lane_title, read_lanes
 from specdemo.ui.view import RUNS
 
 LANES = [RunSettings(method="nothing"), RunSettings(method="tree")]
@@ -52,7 +52,7 @@ class ScriptedStudio:
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         assert not settings.baseline
         if prompt == "refused":
-            raise UserError("It is too long.")
+            raise reported("It is too long.")
         self.ran.append((settings.method, settings.max_new_tokens))
         yield RunStarted("speculative", settings.method, prompt, {}, ModelInfo("tiny"))
         for step in range(settings.max_new_tokens):

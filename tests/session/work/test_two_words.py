@@ -8,9 +8,10 @@ from fractions import Fraction
 import pytest
 from conftest import run_lane
 
-from specdemo.cli.commands.counterexample import as_table
-from specdemo.drafters.look_back import LookBack
-from specdemo.drafters.oracle import always_right, always_wrong
+from specdemo.bench.report import markdown
+from specdemo.cli.commands.audit import counterexample_table
+from specdemo.drafters.draft_model import LookBack
+from specdemo.drafters.plain import always_right, always_wrong
 from specdemo.engine.types import Drafter
 from specdemo.session.work.two_words import (
     TARGET,
@@ -45,7 +46,7 @@ def test_the_real_loop_gives_what_was_listed():
     assert rows[0].p_target > 0.001
     assert rows[1].p_target > 0.001
     assert rows[2].p_target < 1e-12
-    table = as_table(rows).splitlines()
+    table = markdown(counterexample_table(rows)).splitlines()
     assert len(table) == 5
     assert table[-1].startswith("| look back")
     assert "0.85 / 0.15" in table[-1]
@@ -57,7 +58,7 @@ def test_looking_back_says_what_it_dropped_and_that_it_is_lossy():
         proposal = drafter.propose([0], 4)
         assert 1 not in proposal.token_ids[-1:]
         assert len(proposal.confidences) == len(proposal.draft_probs) == len(proposal)
-        assert "lossy" in proposal.reason
+        assert proposal.reasons[0].code == "look_back_lossy"
 
 
 @pytest.mark.parametrize("oracle", ["right", "wrong"])
@@ -72,7 +73,7 @@ def test_dropping_chosen_tokens_changes_nothing(target_weights, oracle):
     dropping = LookBack(Unsure(inner), 0.5)
     events = run_lane(target_weights, dropping, prompt)
     assert output_ids(events) == plain
-    assert "lossy" not in dropping.propose(prompt, 4).reason
+    assert dropping.propose(prompt, 4).reasons[0].code == "look_back"
     assert len(dropping.propose(prompt, 4)) == 2
 
 

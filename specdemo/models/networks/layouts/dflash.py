@@ -1,23 +1,36 @@
-"""DFlash (2602.06036) as z-lab, SpecForge and speculators write it, and JetSpec (2606.18394), which is the same with a causal block.
+"""DFlash (2602.06036) as z-lab, SpecForge and speculators write it, and its relatives.
 
-Embedding and head are the target's. A mask stands for each place that is guessed.
+Embedding and head are the target's. A mask marks each guessed position.
 
-    z-lab, SpecForge    sizes at the top; states counted by the layer that gives them; the rest in `dflash_config`
+    z-lab, SpecForge    sizes at the top; states counted by their layer; the rest in `dflash_config`
     speculators         sizes of the layers in `transformer_layer_config`; states counted as transformers does
+
+JetSpec (2606.18394) is DFlash with a causal block. DFlash 2 (Inco and Z Lab, 2026) adds convolutions along the block
+around attention and gates of each layer, and a selector that chooses among the most likely tokens of a position by
+the token before it. DSpark (DeepSeek-AI and Peking University, 2026) adds a Markov head, which corrects a position by
+the token before it, and a confidence head; its pending token guesses too, so a block of seven rows guesses seven positions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from specdemo.models.networks.compact_weights import CompactConfig
-from specdemo.models.networks.dflash import DFlashDecoder, DFlashWeights, Scales, Windows
+import torch
+from torch import Tensor
+
+from specdemo.config.errors import Phrase
+from specdemo.models.networks.dflash import (
+    Convolution,
+    DFlashDecoder,
+    DFlashWeights,
+    Scales,
+    Windows,
+)
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
-    Loader,
     Reading,
     TargetFacts,
     check_layers,
@@ -26,32 +39,42 @@ from specdemo.models.networks.layouts.family import (
     layer_config,
     layer_extras,
     layer_shapes,
+    loader_of,
     offset_words,
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.parts import CompactConfig, MarkovHead, Selector
 
 ARCHITECTURES = (
     "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
     "dsparkdraftmodel",
 )  # fmt: skip
-# Of `dflash_config`: what is read here; `num_anchors` and `loss_decay_gamma` are of training alone.
+# Supported keys of `dflash_config`; `num_anchors` and `loss_decay_gamma` are only used in training.
 KNOWN = frozenset({
     "attention_mode", "block_size", "causal", "causal_head", "final_logit_softcapping", "input_embedding_scale",
     "loss_decay_gamma", "mask_token", "mask_token_id", "num_anchors", "num_target_layers", "output_multiplier",
     "projector_type", "sample_from_anchor", "shift_label", "target_hidden_size", "target_layer_ids",
 })  # fmt: skip
+SECOND_KNOWN = KNOWN | {
+    "conv_group_size", "conv_kernel_size", "selector_rank", "selector_top_k",
+}  # fmt: skip
+DSPARK_KNOWN = KNOWN | {
+    "confidence_head_alpha", "confidence_head_with_markov", "enable_confidence_head", "markov_head_type", "markov_rank",
+}  # fmt: skip
+PARTS = ("attention_conv", "mlp_conv")
+CODEBOOKS = ("predecessor_codebook", "successor_codebook")
 
 
 @dataclass(frozen=True, slots=True)
 class DFlashConfig:
-    """What a config says, whichever layout it has.
+    """The config of a drafter, read from any layout.
 
-    layers: their sizes; inner: of their gates; count: how many
+    layers: their sizes; inner: width of their gates; count: number of layers
     reads: the target's hidden states, as transformers counts them
-    rows, mask, anchored, causal, scales, windows: as of `DFlashWeights`
-    words: that the head speaks, of `vocabulary`
+    rows, mask, anchored, causal, scales, windows: see `DFlashWeights`
+    words: size of the head's vocabulary, of `vocabulary`
     """
 
     layers: CompactConfig
@@ -80,12 +103,12 @@ def takes(config: Mapping[str, Any], name: str = "dflash") -> bool:
 
 
 def is_second(config: Mapping[str, Any]) -> bool:
-    """Whether a config is one of DFlash 2, which some servers want to be named DFlash."""
+    """Whether a config is of DFlash 2; some servers need the name DFlash for it."""
     return "dflash2" in kind_of(config) or bool(facts_of(config).get("selector_rank"))
 
 
 def is_causal(config: Mapping[str, Any], *, otherwise: bool = False) -> bool:
-    """Whether rows of a block see only those before them. otherwise: where nothing is said"""
+    """Whether rows of a block see only those before them. otherwise: the default"""
     own = own_facts(config)
     said = (own.get("causal"), own.get("causal_head"), config.get("is_causal"))
     return bool(next((one for one in said if one is not None), otherwise))
@@ -99,11 +122,10 @@ def read_config(
     known: frozenset[str] = KNOWN,
     anchored: bool = False,
 ) -> DFlashConfig:
-    """The config of either layout. Raises UserError for what is not computed here.
+    """Read the config of either layout. Raises UserError for one that is not supported.
 
-    target: for the states that are read where none are named
-    corrector: the `projector_type` that is read; known: keys of `dflash_config`
-    anchored: where the config does not say
+    target: for the default of the states that are read
+    corrector: the supported `projector_type`; known: keys of `dflash_config`; anchored: the default
     """
     config = files.config
     nested = "speculators_model_type" in config
@@ -125,7 +147,7 @@ def read_config(
     if files.number(said, "num_target_layers", target.layers) != target.layers:
         raise refuse(
             files, target,
-            f"it is for one of {said['num_target_layers']} layers, and this target has {target.layers}",
+            Phrase("drafter.target_layers", own=said["num_target_layers"], theirs=target.layers),
         )  # fmt: skip
     mask = said.get("mask_token_id")
     if type(mask) is not int or not 0 <= mask < vocabulary:
@@ -172,14 +194,14 @@ def check_target(files: DrafterFiles, target: TargetFacts, config: DFlashConfig)
     if mixes != count * hidden:
         raise refuse(
             files, target,
-            f"it mixes {mixes:,} numbers of states, and the {count} that it names have {count * hidden:,}",
+            Phrase("drafter.mixes", own=f"{mixes:,}", count=count, theirs=f"{count * hidden:,}"),
         )  # fmt: skip
 
 
 def shapes(
     files: DrafterFiles, config: DFlashConfig
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-    """What must be there, and what may be."""
+    """Return the shapes of required and of optional tensors."""
     hidden, layers = config.layers.hidden_size, config.layers
     needed: dict[str, tuple[int, ...]] = {
         "fc.weight": (hidden, len(config.reads) * hidden),
@@ -201,8 +223,8 @@ def shapes(
 
 
 def load(files: DrafterFiles, config: DFlashConfig, shared: TargetTensors) -> DFlashWeights:
-    """What runs. Raises UserError for words that are not the target's."""
-    loader = Loader(files, shared)
+    """Load the weights. Raises UserError for token ids that are not the target's."""
+    loader = loader_of(files, shared)
     return DFlashWeights(
         config=config.layers,
         layers=tuple(loader.layer(f"layers.{number}.") for number in range(config.count)),
@@ -228,13 +250,13 @@ def kind_of(config: Mapping[str, Any]) -> str:
 
 
 def own_facts(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the layout adds to a config."""
+    """Return the layout's own part of a config."""
     own = config.get("dflash_config")
     return own if isinstance(own, Mapping) else {}
 
 
 def facts_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said at the top, and before that what is said in `dflash_config`."""
+    """Return the values at the top of a config, replaced by those of `dflash_config`."""
     own = own_facts(config)
     return {**config, **{key: one for key, one in own.items() if one is not None}}
 
@@ -278,9 +300,9 @@ def _reads(
 def _windows(
     files: DrafterFiles, sizes: Mapping[str, Any], *, nested: bool, count: int, second: bool
 ) -> Windows:
-    """Layers that forget what is far back. Raises UserError where they are named otherwise than one by one.
+    """Return the layers with a sliding window. Raises UserError if they are not named one by one.
 
-    second: of DFlash 2, where such a layer of speculators sees all of the block if nothing is said
+    second: DFlash 2, where such a layer of speculators sees all of the block by default
     """
     kinds = sizes.get("layer_types") or ()
     if "sliding_attention" not in kinds:
@@ -290,7 +312,7 @@ def _windows(
     if nested:
         said = files.config.get("sliding_window_non_causal")
         causal = not (second if said is None else said)
-    else:  # such layers are causal where nothing else is said
+    else:  # such layers are causal by default
         causal = is_causal(files.config, otherwise=True)
     near = tuple(one == "sliding_attention" for one in kinds)
     return Windows(near, files.number(sizes, "sliding_window"), causal)
@@ -305,5 +327,154 @@ def _scale(files: DrafterFiles, said: Mapping[str, Any], key: str, default: floa
     return float(value)
 
 
+@dataclass(frozen=True, slots=True)
+class SecondSizes:
+    """Sizes of DFlash 2. taps: rows that a kernel reads; group: channels that share a kernel; rank, most: of the selector"""
+
+    taps: int
+    group: int
+    rank: int
+    most: int
+
+
+def read_second(files: DrafterFiles, target: TargetFacts) -> Reading:
+    """Check a drafter against its own config and the target. Raises UserError."""
+    config = read_config(files, target, corrector="dflash2", known=SECOND_KNOWN)
+    added = _added(files, config)
+    check_target(files, target, config)
+    needed, optional = shapes(files, config)
+    hidden = config.layers.hidden_size
+    for layer in range(config.count):
+        for part in PARTS:
+            begin = f"layers.{layer}.{part}."
+            needed[f"{begin}base_kernel"] = (2, added.taps, hidden)
+            rows = 2 * added.taps * hidden // added.group
+            needed[f"{begin}kernel_projection.weight"] = (rows, hidden)
+    needed["candidate_selector.hidden_projection.weight"] = (added.rank, hidden)
+    for name in CODEBOOKS:
+        needed[f"candidate_selector.{name}"] = (config.vocabulary, added.rank)
+    check_tensors(files, needed, optional)
+    return Reading(
+        ("block",),
+        config.reads,
+        False,
+        lambda shared: DFlashDecoder(load_second(files, config, added, shared)),
+    )
+
+
+def load_second(
+    files: DrafterFiles, config: DFlashConfig, added: SecondSizes, shared: TargetTensors
+) -> DFlashWeights:
+    """Load the weights."""
+    loader = loader_of(files, shared)
+
+    def convolution(name: str) -> Convolution:
+        base = loader.vector(f"{name}.base_kernel")
+        return Convolution(base, loader.matrix(f"{name}.kernel_projection"))
+
+    before, after = (loader.vector(f"candidate_selector.{name}") for name in CODEBOOKS)
+    project = loader.matrix("candidate_selector.hidden_projection")
+    return replace(
+        load(files, config, shared),
+        markov=Selector(before, after, project, added.most),
+        convolutions=tuple(
+            (
+                convolution(f"layers.{layer}.attention_conv"),
+                convolution(f"layers.{layer}.mlp_conv"),
+            )
+            for layer in range(config.count)
+        ),
+    )
+
+
+def _added(files: DrafterFiles, config: DFlashConfig) -> SecondSizes:
+    """Return the sizes. Raises UserError for unsupported ones."""
+    said = facts_of(files.config)
+    added = SecondSizes(
+        files.number(said, "conv_kernel_size"),
+        files.number(said, "conv_group_size"),
+        files.number(said, "selector_rank"),
+        files.number(said, "selector_top_k"),
+    )
+    if config.layers.hidden_size % added.group:
+        raise files.wrong(f"its rows do not divide into groups of {added.group}")
+    if config.anchored or config.words != config.vocabulary or added.most > config.vocabulary:
+        raise files.wrong("its selector speaks another vocabulary, or from the anchor")
+    return added
+
+
+@dataclass(frozen=True, slots=True)
+class DSparkHeads:
+    """Sizes of DSpark's heads. rank: of the Markov head, 0 for none; sure: inputs of the confidence head, 0 for none"""
+
+    rank: int
+    sure: int
+
+
+def read_dspark(files: DrafterFiles, target: TargetFacts) -> Reading:
+    """Check a drafter against its own config and the target. Raises UserError."""
+    config = read_config(files, target, corrector="dspark", known=DSPARK_KNOWN, anchored=True)
+    check_target(files, target, config)
+    heads = _heads(files, config)
+    needed, optional = shapes(files, config)
+    if heads.rank:
+        needed["markov_head.markov_w1.weight"] = (config.vocabulary, heads.rank)
+        needed["markov_head.markov_w2.weight"] = (config.words, heads.rank)
+    if heads.sure:
+        needed["confidence_head.proj.weight"] = (1, heads.sure)
+        needed["confidence_head.proj.bias"] = (1,)
+    check_tensors(files, needed, optional)
+    kinds = ("block",) if heads.rank else ("block", "jet")
+    return Reading(
+        kinds,
+        config.reads,
+        False,
+        lambda shared: DFlashDecoder(load_dspark(files, config, heads, shared)),
+    )
+
+
+def load_dspark(
+    files: DrafterFiles, config: DFlashConfig, heads: DSparkHeads, shared: TargetTensors
+) -> DFlashWeights:
+    """Load the weights. Raises UserError for token ids that are not the target's."""
+    weights, loader = load(files, config, shared), loader_of(files, shared)
+    if not heads.rank:
+        return weights
+    confidence: Tensor | None = None
+    constant = 0.0
+    if heads.sure:
+        constant = float(loader.vector("confidence_head.proj.bias"))
+        confidence = torch.zeros(config.layers.hidden_size + heads.rank, device=shared.device)
+        confidence[: heads.sure] = loader.vector("confidence_head.proj.weight")[0]
+    markov = MarkovHead(
+        token=loader.vector("markov_head.markov_w1.weight"),
+        bias=loader.wide(loader.vector("markov_head.markov_w2.weight")),
+        confidence=confidence,
+        constant=constant,
+        temperatures=(1.0,) * weights.depth,
+        by_token=True,
+    )
+    return replace(weights, markov=markov)
+
+
+def _heads(files: DrafterFiles, config: DFlashConfig) -> DSparkHeads:
+    """Return the sizes of the heads. Raises UserError for unsupported ones."""
+    said = facts_of(files.config)
+    rank = said.get("markov_rank", 0)
+    if type(rank) is not int or rank < 0:
+        raise files.wrong("its markov_rank is no number")
+    kind = said.get("markov_head_type") or "vanilla"
+    if rank and kind != "vanilla":
+        raise files.wrong(f"its Markov head is {kind}, which is not read yet")
+    if not said.get("enable_confidence_head", False):
+        return DSparkHeads(rank, 0)
+    if not rank:
+        raise files.wrong("it has a confidence head and no Markov head, which is not read yet")
+    with_markov = said.get("confidence_head_with_markov", False)
+    return DSparkHeads(rank, config.layers.hidden_size + (rank if with_markov else 0))
+
+
 DFLASH = Family("DFlash", lambda config: takes(config) and not is_causal(config), read)
 JETSPEC = Family("JetSpec", lambda config: takes(config) and is_causal(config), read)
+DFLASH2 = Family("DFlash 2", lambda config: takes(config, "dflash2"), read_second)
+DSPARK = Family("DSpark", lambda config: takes(config, "dspark"), read_dspark)

@@ -1,10 +1,10 @@
 """EAGLE-3 (Li 2503.01840) as speculators, SafeAILab and SpecForge write it.
 
-One layer, or a few, reads a token's embedding beside a mix of three of the target's states before it, and its own
-state where the target has not read that far. The head speaks a reduced vocabulary.
+One or a few layers read a token's embedding next to a mix of three of the target's states before it, or next to the
+drafter's own state if the target has not read that far. The head has a reduced vocabulary.
 
     speculators             sizes of the layers in `transformer_layer_config`; states counted as transformers does
-    SafeAILab, SpecForge    sizes at the top; `midlayer`; states counted by the layer that gives them
+    SafeAILab, SpecForge    sizes at the top; `midlayer`; states counted by their layer
 """
 
 from __future__ import annotations
@@ -15,18 +15,12 @@ from typing import Any
 
 import torch
 
-from specdemo.models.networks.compact_decoder import CompactDecoder
-from specdemo.models.networks.compact_weights import (
-    Beside,
-    CompactConfig,
-    CompactWeights,
-    Injection,
-)
+from specdemo.config.errors import Phrase
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
     TIED,
     Family,
-    Loader,
     Reading,
     TargetFacts,
     check_layers,
@@ -35,11 +29,13 @@ from specdemo.models.networks.layouts.family import (
     layer_config,
     layer_extras,
     layer_shapes,
+    loader_of,
     offset_words,
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors, TensorLoader
+from specdemo.models.networks.parts import CompactConfig, ConcatInput, Injection
 
 SPECULATORS = "eagle3"
 # Any of these in a config means that its drafter guesses a block (P-EAGLE), which is not computed here.
@@ -49,14 +45,14 @@ STATES = "eagle_aux_hidden_state_layer_ids"
 
 @dataclass(frozen=True, slots=True)
 class Eagle3Config:
-    """What a config says, whichever layout it has.
+    """The config of a drafter, read from either layout.
 
-    layers: their sizes; inner: of their gates; names: how each layer's tensors begin
+    layers: their sizes; inner: width of their gates; names: prefix of each layer's tensors
     reads: the target's hidden states, as transformers counts them
-    words: that the head speaks; target_hidden: numbers of a state of the target
-    normed_residual: what goes past the first attention has passed the norm of states (`norm_before_residual`)
-    normed_feedback: a state that is fed back has passed the last norm (`norm_output`, EAGLE 3.1)
-    norms: of queries and keys, as Qwen3 has them
+    words: size of the head's vocabulary; target_hidden: width of a state of the target
+    normed_residual: the residual path of the first attention has passed the norm of states (`norm_before_residual`)
+    normed_feedback: the drafter's own state has passed the last norm (`norm_output`, EAGLE 3.1)
+    norms: of queries and keys, as in Qwen3
     """
 
     layers: CompactConfig
@@ -82,7 +78,7 @@ def takes(config: Mapping[str, Any]) -> bool:
 
 
 def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
-    """The config of either layout. target: for the states that are read where none are named"""
+    """Read the config of either layout. target: for the default of the states that are read"""
     config = files.config
     nested = "speculators_model_type" in config
     sizes = config.get("transformer_layer_config") if nested else config
@@ -134,7 +130,7 @@ def check_target(files: DrafterFiles, target: TargetFacts, config: Eagle3Config)
     if files.shapes.get("fc.weight", (0, width))[1] != width:
         raise refuse(
             files, target,
-            f"it mixes {files.shapes['fc.weight'][1]:,} numbers of states, and the {count} that it names have {width:,}",
+            Phrase("drafter.mixes", own=f"{files.shapes['fc.weight'][1]:,}", count=count, theirs=f"{width:,}"),
         )  # fmt: skip
     if "embed_tokens.weight" not in files.shapes and hidden != target.hidden_size:
         raise files.wrong("it has no embedding of its own, and the target's is of another width")
@@ -143,7 +139,7 @@ def check_target(files: DrafterFiles, target: TargetFacts, config: Eagle3Config)
 def shapes(
     files: DrafterFiles, config: Eagle3Config
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-    """What must be there, and what may be."""
+    """Return the shapes of required and of optional tensors."""
     hidden, count, layers = config.layers.hidden_size, len(config.reads), config.layers
     needed: dict[str, tuple[int, ...]] = {
         "fc.weight": (hidden, count * config.target_hidden),
@@ -171,8 +167,8 @@ def shapes(
 
 
 def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> CompactWeights:
-    """What runs. Raises UserError for words that are not the target's."""
-    loader, first = Loader(files, shared), config.names[0]
+    """Load the weights. Raises UserError for token ids that are not the target's."""
+    loader, first = loader_of(files, shared), config.names[0]
     embedding = loader.embedding()
     return CompactWeights(
         config=config.layers,
@@ -187,20 +183,20 @@ def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> Co
             config.layers.hidden_size, device=embedding.device, dtype=embedding.dtype
         ),
         feeds_normed=config.normed_feedback,
-        beside=Beside(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
+        concat=ConcatInput(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
         skips_first=True,
         own_head=True,
     )
 
 
-def _injection(loader: Loader, config: Eagle3Config) -> Injection:
-    """How states are mixed: as they are, behind a norm each (`fc_norm`), or behind one over all (`norm_before_fc`)."""
+def _injection(loader: TensorLoader, config: Eagle3Config) -> Injection:
+    """Return the mix of states: unchanged, with a norm each (`fc_norm`), or with one over all (`norm_before_fc`)."""
     mix, epsilon = loader.matrix("fc"), config.layers.rms_norm_eps
     if loader.has("fc_norm.0.weight"):
         parts = [loader.vector(f"fc_norm.{index}.weight") for index in range(len(config.reads))]
         return Injection(torch.cat(parts), mix, epsilon=epsilon)
     if loader.has("input_norm.weight"):
-        return Injection(loader.vector("input_norm.weight"), mix, together=True, epsilon=epsilon)
+        return Injection(loader.vector("input_norm.weight"), mix, joint=True, epsilon=epsilon)
     return Injection(None, mix)
 
 

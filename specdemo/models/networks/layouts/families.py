@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.files.folder import TOKENIZERS, read_config
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles
-from specdemo.models.networks.layouts import dflash, dflash2, dspark, eagle3, mtp
-from specdemo.models.networks.layouts.family import OTHER, Family, Reading, TargetFacts
+from specdemo.models.networks.layouts import dflash, eagle3, mtp
+from specdemo.models.networks.layouts.family import Family, Reading, TargetFacts
 from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.trained import Trained
 from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
 
@@ -30,8 +30,8 @@ FAMILIES: tuple[Family, ...] = (
     eagle3.EAGLE3,
     dflash.DFLASH,
     dflash.JETSPEC,
-    dflash2.DFLASH2,
-    dspark.DSPARK,
+    dflash.DFLASH2,
+    dflash.DSPARK,
     mtp.MTP,
 )
 
@@ -46,7 +46,7 @@ class Published:
 
     @property
     def title(self) -> str:
-        """What it is, in words, with its licence."""
+        """Name, family and licence, for people."""
         licence = self.files.licence or "its card names none"
         return f"{self.files.name} ({self.family.title}, licence: {licence})"
 
@@ -98,9 +98,10 @@ def find_published(
     if family is None:
         kind = ", ".join(map(str, files.config.get("architectures") or ["unknown"]))
         raise UserError(
-            f"{files.name} is no drafter of a family that is known here (it is {kind}).",
-            unharmed="Nothing was read of its weights.",
-            advice=f"The families are {', '.join(one.title for one in FAMILIES)}; a draft model is named by --draft.",
+            "drafter.unknown_family",
+            drafter=files.name,
+            kind=kind,
+            families=", ".join(one.title for one in FAMILIES),
         )
     found = Published(files, family, family.read(files, target_facts(target)))
     _check_tokenizer(files, target, tokenizer)
@@ -128,8 +129,7 @@ def _check_tokenizer(
         return
     own = load_tokenizer(ModelFiles(files.folder, files.name, files.revision, "folder"))
     if not same_tokenizer(own, tokenizer):
+        reason = Phrase("drafter.tokenizer")
         raise UserError(
-            f"The drafter {files.name} is not for {target.name}: it comes with another tokenizer.",
-            unharmed="No weights were read.",
-            advice=OTHER,
+            "drafter.not_for_target", drafter=files.name, target=target.name, reason=reason
         )

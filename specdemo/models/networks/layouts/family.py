@@ -1,4 +1,4 @@
-"""What each family of published drafters is to the program: told apart, checked against the target, read."""
+"""The common reader of published drafters: their families, the checks against a target, and their tensors."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.models.networks.compact_weights import CompactConfig, Rope
-from specdemo.models.networks.four_bit import Linear, pack_linear
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.registry import DraftNetwork, TargetTensors
+from specdemo.models.networks.loader import TargetTensors, TensorLoader
+from specdemo.models.networks.parts import CompactConfig, Rope
+from specdemo.models.networks.registry import DraftNetwork
 
-TIED = ("verifier_norm.weight", "verifier_lm_head.weight")  # the target's own, kept for training
-HEAD_ROWS = 16_384  # of a head over all words that are packed together
-OTHER = "Choose a drafter that was made for this target, or the target that it was made for."
+TIED = (
+    "verifier_norm.weight",
+    "verifier_lm_head.weight",
+)  # the target's own, only used in training
 
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """A target as its config.json tells. vocabulary: rows of its output head; layers: how many"""
+    """Sizes in a target's config.json. vocabulary: rows of its output head; layers: number of layers"""
 
     name: str
     hidden_size: int
@@ -34,12 +33,11 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A drafter that suits the target, its weights unread.
+    """A drafter that suits the target, before its weights are read.
 
-    kinds: of the methods that draft with it; reads: hidden states of the target that go in
-    alone: it stands for a draft model too
-    load: what runs
-    parameters: that are the drafter's; None for all in its files
+    kinds: of the methods that draft with it; reads: hidden states of the target that it reads
+    alone: it also replaces a draft model
+    parameters: number of the drafter's own; None for all in its files
     """
 
     kinds: tuple[str, ...]
@@ -62,30 +60,28 @@ class Family:
     read: Callable[[DrafterFiles, TargetFacts], Reading]
 
 
-def refuse(files: DrafterFiles, target: TargetFacts, why: str) -> UserError:
+def refuse(files: DrafterFiles, target: TargetFacts, reason: Phrase) -> UserError:
     """The sentence for a drafter of another target."""
     speculators = files.config.get("speculators_config") or {}
     verifier = (speculators.get("verifier") or {}).get("name_or_path")
     made_for = verifier or files.config.get("base_model_name_or_path")
-    origin = f" It was made for {made_for}." if made_for else ""
-    return UserError(
-        f"The drafter {files.name} is not for {target.name}: {why}.{origin}",
-        unharmed="No weights were read.",
-        advice=OTHER,
-    )
+    known = {"drafter": files.name, "target": target.name, "reason": reason}
+    if made_for:
+        return UserError("drafter.for_another", **known, origin=made_for)
+    return UserError("drafter.not_for_target", **known)
 
 
 def check_sizes(files: DrafterFiles, target: TargetFacts, *, hidden: int, vocabulary: int) -> None:
-    """Refuse a drafter of a target with other sizes. hidden, vocabulary: what it expects of its target"""
+    """Refuse a drafter of a target with other sizes. hidden, vocabulary: sizes that it expects"""
     if hidden != target.hidden_size:
         raise refuse(
             files, target,
-            f"it reads states of {hidden} numbers, and this target's have {target.hidden_size}",
+            Phrase("drafter.states", own=hidden, theirs=target.hidden_size),
         )  # fmt: skip
     if vocabulary != target.vocabulary:
         raise refuse(
             files, target,
-            f"it speaks a vocabulary of {vocabulary:,} tokens, and this target has {target.vocabulary:,}",
+            Phrase("drafter.vocabulary", own=f"{vocabulary:,}", theirs=f"{target.vocabulary:,}"),
         )  # fmt: skip
 
 
@@ -95,7 +91,7 @@ def check_layers(files: DrafterFiles, target: TargetFacts, reads: Sequence[int])
     if not reads or not inside or len(set(reads)) < len(reads):
         raise refuse(
             files, target,
-            f"it reads the states {', '.join(map(str, reads))}, and this target has those from 0 to {target.layers}",
+            Phrase("drafter.layers", states=", ".join(map(str, reads)), last=target.layers),
         )  # fmt: skip
 
 
@@ -104,7 +100,7 @@ def check_tensors(
     needed: Mapping[str, tuple[int, ...]],
     optional: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """Refuse files that lack a tensor, have one of another shape, or one that the reader does not know."""
+    """Refuse files with a missing tensor, one of another shape, or an unknown one."""
     for name, shape in files.shapes.items():
         if name.endswith(("rotary_emb.inv_freq", "num_batches_tracked")):
             continue
@@ -139,7 +135,7 @@ def layer_shapes(
 def layer_extras(
     prefix: str, config: CompactConfig, *, norms: bool, biases: bool
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes of what some layers have besides: norms of queries and keys, biases of attention."""
+    """Return the shapes of optional tensors of a layer: norms of queries and keys, biases of attention."""
     size = config.head_dim
     queries, keys = config.num_heads * size, config.num_key_value_heads * size
     found: dict[str, tuple[int, ...]] = {}
@@ -151,58 +147,13 @@ def layer_extras(
     return found
 
 
-class Loader:
-    """Reads a drafter's tensors as what runs."""
-
-    def __init__(self, files: DrafterFiles, shared: TargetTensors) -> None:
-        self.files, self.shared = files, shared
-
-    def has(self, name: str) -> bool:
-        """Whether there is such a tensor."""
-        return name in self.files.shapes
-
-    def vector(self, name: str) -> Tensor:
-        """A tensor in the dtype of the computation."""
-        return self.files.tensor(name).to(self.shared.device, self.shared.dtype)
-
-    def matrix(self, *names: str, biased: bool = True) -> Linear:
-        """Matrices by the names of their modules, side by side. biased: with their biases, where they have any"""
-        weight = torch.cat([self.vector(f"{name}.weight") for name in names])
-        biases = [self.vector(f"{name}.bias") for name in names if self.has(f"{name}.bias")]
-        bias = torch.cat(biases) if biases and biased else None
-        return pack_linear(weight, bias, four_bit=self.shared.four_bit)
-
-    def layer(self, prefix: str) -> LlamaLayer:
-        """One layer."""
-        normed = self.has(f"{prefix}self_attn.q_norm.weight")
-        return LlamaLayer.read(prefix, self.matrix, self.vector, normed=normed)
-
-    def embedding(self) -> Tensor:
-        """(V, H): the drafter's own embedding where it has one that is not the target's."""
-        return self._own("embed_tokens.weight", self.shared.embedding)
-
-    def head(self) -> Linear:
-        """H to words: the drafter's own head where it has one that is not the target's."""
-        output = self.shared.embedding if self.shared.output is None else self.shared.output
-        return self.wide(self._own("lm_head.weight", output))
-
-    def wide(self, weight: Tensor) -> Linear:
-        """A matrix with a row for each word, packed part by part: at once it takes several times its own memory."""
-        if not self.shared.four_bit:
-            return pack_linear(weight, four_bit=False)
-        parts = [pack_linear(part, four_bit=True) for part in weight.split(HEAD_ROWS)]
-        return lambda x: torch.cat([part(x) for part in parts], dim=-1)
-
-    def _own(self, name: str, target: Tensor) -> Tensor:
-        shared = target.to(self.shared.device, self.shared.dtype)
-        if not self.has(name):
-            return shared
-        own = self.vector(name)
-        return shared if own.shape == shared.shape and own.equal(shared) else own
+def loader_of(files: DrafterFiles, target: TargetTensors) -> TensorLoader:
+    """Return the reader of a drafter's tensors."""
+    return TensorLoader(files.tensor, files.shapes, target)
 
 
 def offset_words(files: DrafterFiles, words: int, vocabulary: int) -> ReducedVocabulary:
-    """The token of each row of a head: `d2t` holds how far each is from its own number. Raises UserError."""
+    """Return the token of each row of a head: `d2t` is its distance from the row's number. Raises UserError."""
     ids = torch.arange(words)
     if "d2t" in files.shapes:
         ids = ids + files.tensor("d2t").long()
@@ -219,9 +170,9 @@ def offset_words(files: DrafterFiles, words: int, vocabulary: int) -> ReducedVoc
 def layer_config(
     files: DrafterFiles, config: Mapping[str, Any], *, windows: bool = False
 ) -> CompactConfig:
-    """The shape of a drafter's layers. Raises UserError for layers that are not computed here.
+    """Return the sizes of a drafter's layers. Raises UserError for unsupported layers.
 
-    windows: layers that forget what is far back are looked after
+    windows: layers with a sliding window are supported
     """
     heads = files.number(config, "num_attention_heads")
     hidden = files.number(config, "hidden_size")

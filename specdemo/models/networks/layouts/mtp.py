@@ -1,41 +1,94 @@
-"""MTP layers in a target's own files (DeepSeek-V3 2412.19437), for the target that they come with.
+"""Layers for multi-token prediction (DeepSeek-V3 2412.19437) in a target's own files: one more layer after its last.
 
-    DeepSeek, GLM    `model.layers.N.`, N the target's count of layers: `enorm`, `hnorm`, `eh_proj`, the layer, `shared_head.norm`
+It reads the target's state of a token with the token after it. "sat" is pending:
+
+    token        cat   sat
+    state of     the   cat      of the target, after its last norm; its own state if the target has not read so far
+    predicts     sat   on
+
+    DeepSeek, GLM    `model.layers.N.`, N the target's number of layers: `enorm`, `hnorm`, `eh_proj`, the layer, `shared_head.norm`
     Mellum           `mtp.`: `pre_fc_norm_embedding`, `pre_fc_norm_hidden`, `fc`, `layers.0.`, `norm`
 
 The layer is one of the target's own kind, experts included, so transformers computes it. Embedding and head are the
-target's; some files repeat them. What is fed back is behind the last norm, as the target's own states are.
+target's; some files repeat them. The drafter's own state has passed the last norm, as the target's states have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from specdemo.config.errors import Phrase
 from specdemo.engine.attention import use_shared_heads
+from specdemo.engine.module_decoder import additive, finish
+from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.networks.compact_weights import CompactConfig, CompactWeights, Injection
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights, DraftInput
 from specdemo.models.networks.layouts.family import (
     Family,
-    Loader,
     Reading,
     TargetFacts,
     check_sizes,
+    loader_of,
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.mtp import MtpDecoder
-from specdemo.models.networks.registry import TargetTensors
+from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.parts import CompactConfig, Injection
 from specdemo.models.quiet import quiet_transformers
 
 COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")
-KINDS = ("deepseek_v3", "glm4_moe", "mellum")  # whose layers transformers computes as such
+KINDS = ("deepseek_v3", "glm4_moe", "mellum")  # targets whose MTP layers transformers computes
 WHOLE = (".weight", ".bias", "_bias", "_proj")  # ends of names of tensors as they were trained
 SHARED = ("embed_tokens.weight", "shared_head.head.weight")  # the target's, repeated
+
+
+Fuse = Callable[[Tensor, Tensor], Tensor]
+"""Embeddings and states, (rows, H) each, to the layer's input, (rows, H)."""
+
+
+class MtpDecoder(CompactDecoder):
+    """Implements `Decoder`, one conversation after the other.
+
+    weights: embedding and head, without layers; the head's input is the output of the layer
+    block: a transformers model of that one layer and the norm after it, without head
+    """
+
+    def __init__(self, weights: CompactWeights, fuse: Fuse, block: Any) -> None:
+        super().__init__(weights, compiled=False)
+        self.config = SimpleNamespace(num_hidden_layers=1, vocab_size=len(weights.embedding))
+        self.fuse, self.block = fuse, block
+
+    def normed(self, final: Tensor) -> Tensor:
+        """Return the head's input: the states have already passed the norm."""
+        return final
+
+    def _run_torch(self, inputs: Sequence[DraftInput], x: Tensor) -> list[ForwardOutput]:
+        rows = self.fuse(x, self._states(inputs, x)).split([len(one.token_ids) for one in inputs])
+        finals = [self._final(one, part) for one, part in zip(inputs, rows, strict=True)]
+        finish(x.device)
+        return [
+            ForwardOutput(self._logits(one, final), (final,))
+            for one, final in zip(inputs, finals, strict=True)
+        ]
+
+    def _final(self, one: DraftInput, rows: Tensor) -> Tensor:
+        """(answers, H): output of the layer."""
+        assert one.seen is not None
+        output = self.block(
+            inputs_embeds=rows[None],
+            position_ids=torch.tensor([list(one.positions)], device=rows.device),
+            attention_mask=additive(one.seen, rows.dtype, rows.device),
+            past_key_values=one.cache,
+            use_cache=True,
+        )
+        final: Tensor = output.last_hidden_state[0, -one.answers :]
+        return final
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +125,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     layers = files.number(config, "num_hidden_layers")
     if layers != target.layers:
         raise refuse(
-            files, target, f"it stands behind {layers} layers, and this target has {target.layers}"
+            files, target, Phrase("drafter.behind_layers", own=layers, theirs=target.layers)
         )  # fmt: skip
     layout = _layout(files, layers)
     row: tuple[int, ...] = (hidden,)
@@ -95,8 +148,8 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
 
 
 def load(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> MtpDecoder:
-    """What runs. Raises UserError for tensors that the layer has not, or does not have."""
-    loader, block = Loader(files, shared), _block(files, layout, shared)
+    """Load the decoder. Raises UserError for unexpected and for missing tensors of the layer."""
+    loader, block = loader_of(files, shared), _block(files, layout, shared)
     norms = [
         _norm(block, loader.vector(layout.begin + name))
         for name in (layout.embedding, layout.state)
@@ -127,12 +180,12 @@ def load(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> MtpDecod
 
 
 def _count(config: Mapping[str, Any]) -> int:
-    """How many such layers a config names."""
+    """Number of such layers in a config."""
     return next((one for key in COUNTS if type(one := config.get(key)) is int), 0)
 
 
 def _layout(files: DrafterFiles, layers: int) -> Layout:
-    """How its tensors are named."""
+    """Return the names of its tensors."""
     if "mtp.fc.weight" in files.shapes:
         return Layout(
             "mtp.", "layers.0.", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "fc.weight", "norm.weight",

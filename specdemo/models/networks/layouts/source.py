@@ -1,4 +1,4 @@
-"""The files of a published drafter: where they lie, what they say of themselves, and its tensors."""
+"""The files of a published drafter: folder, config, licence and tensors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.files.catalogue import find_drafter
 from specdemo.files.folder import broken_files, read_config, read_header
 from specdemo.files.hub import PICKLES, fetch_drafter
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import alone, file_sha256, is_complete, making
 from specdemo.models.offers import licence_of
-
-AGAIN = "Get its files again, or choose another drafter."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class DrafterFiles:
         raise self.wrong(f"it has no tensor {name}")
 
     def tensors(self, begin: str) -> dict[str, Tensor]:
-        """All tensors whose names begin so, as they are stored; each file is opened once."""
+        """Return all tensors with a prefix, as they are stored; each file is opened once."""
         found: dict[str, Tensor] = {}
         for path in self.weights:
             with safe_open(path, framework="pt") as file:
@@ -69,11 +67,7 @@ class DrafterFiles:
 
     def wrong(self, why: str) -> UserError:
         """The sentence for files that cannot be read as a drafter."""
-        return UserError(
-            f"The drafter {self.name} cannot be used: {why}.",
-            unharmed="Nothing was read of its weights.",
-            advice=AGAIN,
-        )
+        return UserError("drafter.unusable", drafter=self.name, reason=why)
 
 
 def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silent) -> DrafterFiles:
@@ -93,10 +87,7 @@ def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silen
     config = read_config(folder, title)
     weights = _weights(folder, title, cache_dir, progress)
     if broken := broken_files(list(weights)):
-        raise UserError(
-            f"The drafter {title} is incomplete: {broken[0].name} is missing or cut short.",
-            advice=AGAIN,
-        )
+        raise UserError("drafter.incomplete", drafter=title, file=broken[0].name)
     shapes = {
         key: tuple(row["shape"])
         for path in weights
@@ -114,14 +105,14 @@ def _weights(
         return tuple(found)
     pickled = next((folder / one for one in PICKLES if (folder / one).is_file()), None)
     if pickled is None:
-        raise UserError(f"The drafter {name} holds no weights.", advice=AGAIN)
+        raise UserError("drafter.empty", drafter=name)
     recipe = f"safetensors of {file_sha256(pickled, progress, pickled.name)}"
     made = cache_dir / "drafters" / recipe[-16:]
     with alone(made):
         if not is_complete(made, recipe):
             progress(Progress("convert", None, f"{name}: {pickled.name} to safetensors"))
             tensors = _unpickled(pickled, name)
-            with making(made, recipe, f"converting {name}") as content:
+            with making(made, recipe, Phrase("disk.while_converting", name=name)) as content:
                 save_file(tensors, content / "model.safetensors")
     return (made / "model.safetensors",)
 
@@ -131,9 +122,5 @@ def _unpickled(path: Path, name: str) -> dict[str, Tensor]:
     try:
         raw = torch.load(path, map_location="cpu", weights_only=True)
         return {str(key): one.contiguous().clone() for key, one in raw.items()}
-    except Exception as error:  # the loader raises errors of many kinds for what it does not read
-        raise UserError(
-            f"{path.name} of the drafter {name} holds more than tensors, or is damaged.",
-            unharmed="Code in a pickle is never run.",
-            advice="Choose a drafter with safetensors weights.",
-        ) from error
+    except Exception as error:  # the loader raises errors of many kinds for unsupported content
+        raise UserError("drafter.pickled", file=path.name, drafter=name) from error

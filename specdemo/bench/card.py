@@ -1,0 +1,498 @@
+"""Measure a machine with a pair of models within minutes, above all a graphics card.
+
+Passes by their rows, whether outputs stay the same, speed and memory. Each missing part is
+explained by a sentence.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import pairwise, takewhile
+from platform import platform, python_version
+from typing import TYPE_CHECKING, Any
+
+from specdemo.bench.lanes import PLAIN, Lane, OwnLane, run_lanes
+from specdemo.bench.peer import versions
+from specdemo.bench.report import pass_costs
+from specdemo.bench.results import COLUMNS, LaneTotals, Result, Row, Table, cell, means
+from specdemo.bench.run import WARM_UP
+from specdemo.bench.suite import Item
+from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
+from specdemo.engine.cost import ANY_ROWS, CONTEXT
+from specdemo.engine.exactness import read_in_passes
+from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.passes import Decoder
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.session.loaded import machine_name
+from specdemo.session.text import encode_conversation
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+    from torch import Tensor
+
+    from specdemo.models.pair import LoadedPair
+    from specdemo.session.studio import Studio
+
+ROWS = tuple(range(1, 18))  # row counts of the timed passes
+ROUNDS = 15  # timed passes, at most, after a warm-up
+FEWEST = 3  # rounds that must fit, else a backend is left out
+DRAFT_STEPS = 40
+GROUPS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
+TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
+PASSES_A_TOKEN = (
+    4.0  # passes per token of a text: it is written once and read again in each of GROUPS
+)
+SHORTEST = 16  # tokens, below which a text is too short to compare
+LANES = ("ngram", "draft_model", "auto")
+EXACT = "exact mode"  # one more variant, if the pair has an exact mode
+ANSWER = 128  # new tokens of an answer
+FIRST = ("code", "question", "edit", "story")  # tasks that are measured first
+
+
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """Medians of the seconds of a target pass by rows (ROWS) on one backend. rounds: number of timed rounds"""
+
+    way: str
+    seconds: tuple[float, ...]
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sameness:
+    """Greedy texts read in passes of `rows` rows, compared with the same texts read in passes of one row.
+
+    tokens: compared; same_bits, same_word: tokens with the same logits, and with the same most likely token
+    difference: largest difference of a logit; lead: smallest lead of the most likely token in passes of one row
+    overtaken: largest lead of a most likely token that was overtaken; None if none was
+    """
+
+    rows: int
+    tokens: int
+    same_bits: int
+    same_word: int
+    difference: float
+    lead: float
+    overtaken: float | None
+
+
+@dataclass(slots=True)
+class PairFindings:
+    """Findings about one pair. `left_out` has a sentence for each part that was not measured.
+
+    costs: the profile of the lookahead policies; draft_step: median seconds of a draft step
+    memory: bytes of a graphics card by time; rows: rows of the bench
+    """
+
+    target: Mapping[str, Any]
+    draft: Mapping[str, Any] | None
+    costs: Mapping[str, Any]
+    ladders: list[PassTimes] = field(default_factory=list)
+    draft_step: float | None = None
+    sameness: list[Sameness] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    memory: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+Part = Callable[[float], None]  # measures until then, by `time.monotonic`, and adds its findings
+
+
+def measure_pair(
+    studio: Studio, items: Sequence[Item], seconds: float, report: ProgressCallback = silent
+) -> PairFindings:
+    """Measure the loaded pair, the most important parts first: each may use a fraction of the remaining time."""
+    pair, ends = studio.pair, time.monotonic() + seconds
+    draft = asdict(pair.draft_info) if pair.draft_info else None
+    found = PairFindings(asdict(pair.target.info), draft, asdict(pair.costs))
+    items = sorted(items, key=lambda item: (*FIRST, item.task).index(item.task))
+
+    def on_engine(work: Callable[[LoadedPair, PairFindings, float], None]) -> Part:
+        return lambda until: studio.runner.call(partial(work, pair, found, until))
+
+    parts: dict[str, tuple[float, Part]] = {
+        "ladder": (0.3, on_engine(_ladders)),
+        "draft step": (1.0, on_engine(_draft_step)),
+        "same words": (0.4, on_engine(partial(_same_words, items))),
+        "tokens a second": (0.8, partial(_rates, studio, items, found)),
+        "memory": (1.0, on_engine(_memory)),
+    }
+    for name, (share, work) in parts.items():
+        report(Progress("measure", None, f"{found.target['name']}: {name}"))
+        left = ends - time.monotonic()
+        try:
+            if left < 0:
+                raise UserError("bench.out_of_time")
+            work(time.monotonic() + share * left)
+        except UserError as error:
+            found.left_out[name] = error.message
+        except Exception as error:  # noqa: BLE001 - on a card that nobody has tried the other parts go on
+            reason = (str(error).splitlines() or [""])[0]
+            found.left_out[name] = f"{type(error).__name__}: {reason}"
+    return found
+
+
+def ways(pair: LoadedPair) -> dict[str, Decoder]:
+    """Return the backends of a target's passes on its device: its own first, transformers' last."""
+    from specdemo.models.decoders.compiled import CompiledDecoder
+    from specdemo.models.decoders.graphs import GraphDecoder
+    from specdemo.models.decoders.lean import LeanDecoder
+
+    own = pair.target.decoder
+    named = {CompiledDecoder: "compiled pass", LeanDecoder: "lean pass"}
+    found = dict[str, Decoder]()
+    if isinstance(own, GraphDecoder):
+        found = {"CUDA graphs": own} if own.records else {}
+        found["lean pass"] = own.lean
+    elif type(own) in named:
+        found[named[type(own)]] = own
+    return found | {"transformers' own pass": ModuleDecoder(pair.target.model)}
+
+
+def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
+    """Time passes over each of ROWS, the backends in turn, up and down; the first round of each warms up."""
+    targets, why = dict[str, CachedModel](), "There was no time for it: a pass takes {:.0f} ms."
+    for way, decoder in ways(pair).items():
+        target = CachedModel(decoder)
+        target.read([0] * CONTEXT)
+        spent = min(_pass_seconds(target, 1) for _ in range(2))
+        if targets and (1 + FEWEST) * len(ROWS) * spent > until - time.monotonic():
+            found.left_out[way] = why.format(1e3 * spent)
+            continue
+        for rows in ROWS:
+            _pass_seconds(target, rows)
+        targets[way] = target
+    spent_by: dict[tuple[str, int], list[float]] = {}
+    rounds = 0
+    while rounds < ROUNDS and (not rounds or time.monotonic() < until):
+        for rows in ROWS if rounds % 2 == 0 else reversed(ROWS):
+            for way, target in targets.items():
+                spent_by.setdefault((way, rows), []).append(_pass_seconds(target, rows))
+        rounds += 1
+    found.ladders = [
+        PassTimes(way, tuple(statistics.median(spent_by[way, rows]) for rows in ROWS), rounds)
+        for way in targets
+    ]
+    if "CUDA graphs" not in targets:
+        found.left_out["CUDA graphs"] = _no_graphs(pair)
+
+
+def _no_graphs(pair: LoadedPair) -> str:
+    if pair.target.device.type != "cuda":
+        return "They need a CUDA device; this model runs on the processor."
+    return f"They do not run with this model: {pair.target.info.kernel}."
+
+
+def _pass_seconds(target: CachedModel, rows: int) -> float:
+    """Time one pass without keeping its tokens."""
+    guess = Proposal.chain([0] * (rows - 1))
+    begun = time.perf_counter()
+    float(target.forward(0, guess).logits[0, 0])  # sync: a GPU has computed it by now
+    return time.perf_counter() - begun
+
+
+def _draft_step(pair: LoadedPair, found: PairFindings, _until: float) -> None:
+    """Time single tokens of the draft model."""
+    if pair.open_draft is None:
+        raise UserError("bench.no_draft", why=pair.no_draft_why)
+    draft = pair.open_draft()
+    draft.read([0] * CONTEXT)
+    spent = []
+    for _ in range(DRAFT_STEPS):
+        begun = time.perf_counter()
+        float(draft.read([0])[0])  # sync: a GPU has computed it by now
+        spent.append(time.perf_counter() - begun)
+    found.draft_step = statistics.median(spent[DRAFT_STEPS // 4 :])
+
+
+def _same_words(items: Sequence[Item], pair: LoadedPair, found: PairFindings, until: float) -> None:
+    """Compare passes on greedy texts, one after the other while there is time."""
+    once = pair.costs.verify_seconds(1)
+    tokens = tokens_within(TOKENS, until, PASSES_A_TOKEN * once)
+    compared: dict[int, list[Sameness]] = {rows: [] for rows in GROUPS}
+    target = CachedModel(pair.target.decoder)
+    for number, item in enumerate(items[:TEXTS]):
+        if number and time.monotonic() > until:
+            break
+        messages = [{"role": "user", "content": item.turns[0]}]
+        prompt = encode_conversation(pair.tokenizer, messages, pair.context)
+        for one in same_words(target, prompt, pair.stop_ids(), tokens):
+            compared[one.rows].append(one)
+    found.sameness = [_together(several) for several in compared.values() if several]
+
+
+def tokens_within(most: int, until: float, each: float) -> int:
+    """Return the number of tokens that fit into the time, at most `most`. each: seconds
+
+    Raises UserError if there is no time for SHORTEST tokens.
+    """
+    tokens = min(most, int((until - time.monotonic()) / each))
+    if tokens < SHORTEST:
+        raise UserError("bench.too_slow", milliseconds=f"{1000.0 * each:.0f}")
+    return tokens
+
+
+def same_words(
+    target: CachedModel, prompt: Sequence[int], stop_ids: frozenset[int], tokens: int = TOKENS
+) -> list[Sameness]:
+    """Read a greedy text again in passes of each of GROUPS, each with the cache that such passes have written."""
+    import torch
+
+    text, wanted = [prompt[-1]], list[Any]()
+    target.rollback(0)
+    target.read(prompt[:-1])
+    while len(wanted) < tokens and text[-1] not in stop_ids:
+        wanted.append(target.forward(text[-1], Proposal.chain([])).logits[0])
+        target.keep([])
+        text.append(int(wanted[-1].argmax()))  # sync: one a pass
+    alone, found = torch.stack(wanted), []
+    for rows in GROUPS:
+        if rows <= len(wanted):
+            together = read_in_passes(target, prompt[:-1], text[: len(wanted)], rows)
+            found.append(compare(rows, alone[: len(together)], together))
+    return found
+
+
+def compare(rows: int, alone: Tensor, together: Tensor) -> Sameness:
+    """Compare logits of the same tokens, (tokens, V) each, from passes of one row and of several."""
+    best = alone.topk(2, dim=1)
+    theirs = together.argmax(dim=1)
+    word = best.indices[:, 0] == theirs
+    leads = best.values[:, 0] - alone.gather(1, theirs[:, None])[:, 0]
+    return Sameness(
+        rows,
+        len(alone),
+        int((alone == together).all(dim=1).sum()),
+        int(word.sum()),
+        float((alone - together).abs().max()),
+        float((best.values[:, 0] - best.values[:, 1]).min()),
+        None if bool(word.all()) else float(leads[~word].max()),
+    )
+
+
+def _together(several: Sequence[Sameness]) -> Sameness:
+    """Add up the comparisons of several texts."""
+    return Sameness(
+        several[0].rows,
+        sum(one.tokens for one in several),
+        sum(one.same_bits for one in several),
+        sum(one.same_word for one in several),
+        max(one.difference for one in several),
+        min(one.lead for one in several),
+        max((one.overtaken for one in several if one.overtaken is not None), default=None),
+    )
+
+
+def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: float) -> None:
+    """Run plain decoding and the methods of LANES greedily on first turns until the time is over."""
+    methods = {method.name: method for method in studio.methods()}
+    missing = {name: methods[name].why_not for name in LANES if not methods[name].available}
+    found.left_out |= missing
+    names = [PLAIN, *(name for name in LANES if name not in missing)]
+    # One warm-up and the first prompt; plain decoding bounds the time of each variant.
+    each = 2 * len(names) * studio.pair.costs.verify_seconds(1)
+    usual = RunSettings(max_new_tokens=tokens_within(ANSWER, until, each), memory=False)
+    lanes: dict[str, Lane] = {
+        name: OwnLane(studio, name, replace(usual, method=name)) for name in names
+    }
+    if 1 < studio.pair.costs.exact_rows < ANY_ROWS and "ngram" in lanes:
+        first = "draft_model" if "draft_model" in lanes else "ngram"
+        exact = replace(usual, method=first, exact=True)
+        lanes[f"{first}, {EXACT}"] = OwnLane(studio, f"{first}, {EXACT}", exact)
+    totals, longest = LaneTotals(PLAIN), 0.0
+    lost = found.left_out.__setitem__
+    list(run_lanes(lanes, [WARM_UP], lost=lost))  # not counted
+    for number, item in enumerate(items):
+        begun = time.monotonic()
+        if number and begun + longest > until:
+            found.left_out["prompts"] = f"There was time for {number} of {len(items)}."
+            break
+        for results in run_lanes(lanes, item.turns[:1], first=number, lost=lost):
+            totals.add(item.task, results)
+            found.rows = totals.rows()
+        longest = max(longest, time.monotonic() - begun)
+
+
+def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
+    """Read the memory of a graphics card: allocated after all measurements, peak, and reserved by torch."""
+    import torch
+
+    device = pair.target.device
+    if device.type != "cuda":
+        raise UserError("bench.cuda_only")
+    found.memory = {
+        "allocated": torch.cuda.memory_allocated(device),
+        "peak": torch.cuda.max_memory_allocated(device),
+        "reserved": torch.cuda.memory_reserved(device),
+        "total": torch.cuda.get_device_properties(device).total_memory,
+    }
+
+
+LANE = (
+    "tokens_per_second", "speedup", "first_accept_rate", "tokens_per_step", "draft_ms_per_token",
+    "same_output_rate", "same_prefix_rate", "flip_margin",
+)  # fmt: skip
+COMPARED = LANE[-3:]  # with plain decoding's text
+PACKAGES = ("torch", "transformers", "bitsandbytes", "triton", "numba")
+PASSES = (
+    "Passes by rows",
+    "Milliseconds of a pass of the target by its rows, medians of passes in turn, and what each further row adds. "
+    "Drafting k tokens takes a pass of k + 1 rows.",
+)
+DRAFT = (
+    "A step of the draft",
+    "One more token of the draft model, median, next to a pass of one row.",
+)
+SAME = (
+    "The same outputs in passes of several rows",
+    "Greedy texts that passes of one row have written, read again in passes of more rows. The lead is the most likely token's over "
+    "the next one, in logits. Where all bits are the same, greedy text with drafts of one token less than these rows cannot differ.",
+)
+RATES = (
+    "Tokens per second",
+    "First turns, greedy, in turn; means over tasks. Same output: texts equal to plain decoding's; same until: the part of the text "
+    "before the first difference; tie margin: the difference in probability of the two tokens there, a median.",
+)
+MEMORY = ("Memory", "Megabytes of the graphics card after these measurements.")
+MISSING = ("Not measured", "Parts that were not measured, with reasons.")
+
+
+def card_result(
+    pairs: Sequence[PairFindings], *, minutes: float, seconds: float, notes: Sequence[str] = ()
+) -> Result:
+    """Return the findings about all pairs.
+
+    minutes, seconds: allowed and used; notes: on pairs that are left out
+    """
+    device = device_facts()
+    card = device.get("graphics card")
+    named = [(str(pair.target["name"]), pair) for pair in pairs]
+    told = [f"{name}: {sentence}" for name, pair in named for sentence in findings(pair)]
+    return Result(
+        title=f"A pass by its rows on {card or machine_name()}",
+        about=" ".join(about for _, about in (PASSES, SAME, RATES)),
+        tables=[table for table in _tables(named) if table.rows],
+        facts={
+            **device,
+            "versions": ", ".join(f"{name} {one}" for name, one in versions(*PACKAGES).items()),
+            "time": f"{seconds:.0f} s of {minutes:g} minutes",
+            **{name: f"{one.target['precision']}: {one.target['kernel']}" for name, one in named},
+        },
+        notes=[*notes, *told],
+        values={"pairs": [asdict(pair) for pair in pairs]},
+        machine=", ".join(filter(None, (card, machine_name()))),
+    )
+
+
+def device_facts() -> dict[str, str]:
+    """Return the system, and the graphics card if there is one."""
+    import torch
+
+    facts = {"system": platform(), "python": python_version()}
+    if not torch.cuda.is_available():
+        return facts | {"CUDA": "none; the processor computes"}
+    card = torch.cuda.get_device_properties(0)
+    return facts | {
+        "CUDA": str(torch.version.cuda),
+        "graphics card": card.name,
+        "compute capability": f"{card.major}.{card.minor}",
+        "multiprocessors": str(card.multi_processor_count),
+        "memory": f"{card.total_memory / 1e9:.1f} GB",
+    }
+
+
+def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
+    rates = [(name, row) for name, pair in named for row in means(pair.rows)]
+    shown = [key for key in LANE if any(_lane_cell(row, key) != "-" for _, row in rates)]
+    same_columns = [
+        "target", "rows", "tokens", "same bits", "same most likely token", "largest difference",
+        "smallest lead", "largest lead overtaken",
+    ]  # fmt: skip
+    return [
+        *(_passes_table(name, pair.ladders) for name, pair in named if pair.ladders),
+        Table(("target", "draft", "ms", "of a pass"), [
+            [name, (pair.draft or {}).get("name", "-"), f"{1e3 * pair.draft_step:.2f}",
+             f"1/{pair.ladders[0].seconds[0] / pair.draft_step:.1f}" if pair.ladders else "-"]
+            for name, pair in named if pair.draft_step
+        ], *DRAFT),
+        Table(same_columns, [_same_row(name, one) for name, pair in named for one in pair.sameness], *SAME),
+        Table(["target", "lane", *(COLUMNS[key][0] for key in shown)], [
+            [name, row["lane"], *(_lane_cell(row, key) for key in shown)] for name, row in rates
+        ], *RATES),
+        Table(("target", "when", "MB"), [
+            [name, when, f"{count / 1e6:.0f}"] for name, pair in named for when, count in pair.memory.items()
+        ], *MEMORY),
+        Table(("target", "part", "why"), [
+            [name, part, why] for name, pair in named for part, why in pair.left_out.items()
+        ], *MISSING),
+    ]  # fmt: skip
+
+
+def _passes_table(name: str, ladders: Sequence[PassTimes]) -> Table:
+    """Return a line for each number of rows: for each backend, the milliseconds of the pass and of its last row."""
+    columns, rows = ["target", "rows"], [[name, str(count)] for count in ROWS]
+    for ladder in ladders:
+        columns += [f"{ladder.way}, ms", "more"]
+        times = [1e3 * seconds for seconds in ladder.seconds]
+        steps = ["-", *(f"{after - before:+.2f}" for before, after in pairwise(times))]
+        for row, ms, step in zip(rows, times, steps, strict=True):
+            row += [f"{ms:.2f}", step]
+    return Table(columns, rows, *PASSES)
+
+
+def _same_row(name: str, one: Sameness) -> list[str]:
+    shares = (f"{100 * count / one.tokens:.1f} %" for count in (one.same_bits, one.same_word))
+    overtaken = "-" if one.overtaken is None else f"{one.overtaken:.3g}"
+    leads = [f"{one.difference:.3g}", f"{one.lead:.3g}", overtaken]
+    return [name, str(one.rows), str(one.tokens), *shares, *leads]
+
+
+def _lane_cell(row: Row, key: str) -> str:
+    return "-" if key in COMPARED and row["lane"] == PLAIN else cell(row, key)
+
+
+def findings(pair: PairFindings) -> list[str]:
+    """Return the main findings, a sentence each."""
+    said = []
+    if pair.ladders:
+        best = min(pair.ladders, key=lambda one: one.seconds[0])
+        one, five = (1e3 * best.seconds[rows - 1] for rows in (1, 5))
+        said.append(
+            f"{best.way}: a pass of one row takes {one:.2f} ms; with four drafted tokens it takes {five / one:.2f} times that."
+        )
+    if pair.sameness:
+        equal = list(takewhile(lambda one: one.same_bits == one.tokens, pair.sameness))
+        said.append(
+            f"Passes of up to {equal[-1].rows} rows gave every bit of passes of one row."
+            if equal
+            else "Passes of two rows gave other bits than passes of one row: greedy texts may differ after a near-tie."
+        )
+    known = [row for row in means(pair.rows) if row["speedup"]]
+    if known:
+        fastest = max(known, key=lambda row: row["speedup"])
+        rate, lane = fastest["tokens_per_second"], fastest["lane"]
+        said.append(
+            "No lane is faster than plain decoding."
+            if lane == PLAIN
+            else f"Fastest: {lane} with {rate:.0f} tokens per second, {fastest['speedup']:.2f} times plain decoding."
+        )
+    return said
+
+
+def charts(pairs: Sequence[PairFindings]) -> list[Figure]:
+    """Return a chart of the passes for each pair."""
+    return [
+        pass_costs(
+            {one.way: list(zip(ROWS, one.seconds, strict=True)) for one in pair.ladders},
+            f"A pass of {pair.target['name']} by its rows",
+        )
+        for pair in pairs
+        if pair.ladders
+    ]

@@ -1,0 +1,50 @@
+"""Interface strings: one folder of JSON files per language, `assets/words/LANGUAGE/PART.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from specdemo.config.paths import ASSETS
+
+WORDS = ASSETS / "words"
+ENGLISH = "en"  # the language of the program; other languages may lack strings
+
+
+def languages() -> list[str]:
+    """Return the names of all languages except English."""
+    return sorted(folder.name for folder in WORDS.iterdir() if folder.name != ENGLISH)
+
+
+def parts(language: str = ENGLISH) -> list[str]:
+    """Return the names of a language's files without suffix."""
+    return sorted(file.stem for file in (WORDS / language).glob("*.json"))
+
+
+@cache
+def load(part: str, language: str = ENGLISH) -> dict[str, Any]:
+    """Read the strings of one part. They are shared: do not change them."""
+    loaded: dict[str, Any] = json.loads(
+        (WORDS / language / f"{part}.json").read_text(encoding="utf-8")
+    )
+    return loaded
+
+
+def strings(part: str) -> SimpleNamespace:
+    """Return the English strings of one part as attributes: `strings("race").LEAD`."""
+    return SimpleNamespace(**load(part))
+
+
+def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each string of nested values with its path, such as `/VIEW/phase/done`."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from flat(item, f"{path}/{name}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from flat(item, f"{path}/{index}")

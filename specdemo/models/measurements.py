@@ -1,0 +1,222 @@
+"""The one cache of what is measured once on this machine: costs of passes, checks of compiled passes, timed backends.
+
+Each value is a JSON file in a folder of its kind, named by a hash of all that it depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from pydantic import TypeAdapter
+
+from specdemo.engine.cost import ANY_ROWS, LADDER, REPEATS, ROWS, CostProfile, glance, measure_costs
+from specdemo.engine.exactness import exact_rows
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import LanguageModel
+from specdemo.kernels import runtime
+from specdemo.models.decoders.compiled import COMPILED
+from specdemo.models.decoders.heads import Divergence
+from specdemo.models.outlook import Measured, on_gpu
+from specdemo.trace.events import ModelInfo
+
+DAYS = 7  # after which passes are measured again
+FASTER = 0.9  # fraction of the cached seconds below which a pass is measured again
+LIBRARIES = ("transformers", "bitsandbytes")
+DECODERS = Path(__file__).with_name("decoders")  # code that a verdict depends on
+COSTS, VERDICTS, BACKENDS = "costs", "passes", "ways"  # folders of the cache
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement(Generic[Value]):
+    """A file with one measured value. kind: its dataclass"""
+
+    file: Path
+    kind: type[Value]
+
+    def read(self) -> Value | None:
+        """Return the value, or None if the file is missing or damaged."""
+        try:
+            return TypeAdapter(self.kind).validate_json(self.file.read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def write(self, value: Value, about: object = None) -> None:
+        """Store a value, and facts about it. If that fails, the next start measures again."""
+        values: dict[str, Any] = TypeAdapter(self.kind).dump_python(value, mode="json")
+        with suppress(OSError):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            part = self.file.with_suffix(".part")
+            part.write_text(json.dumps({**values, "of": about}), encoding="utf-8")
+            part.replace(self.file)
+
+    @property
+    def is_recent(self) -> bool:
+        """True if the file was written during the last DAYS."""
+        return 0 <= time.time() - self.file.stat().st_mtime < DAYS * 24 * 3600
+
+
+def measurement(cache_dir: Path, folder: str, kind: type[Value], key: object) -> Measurement[Value]:
+    """Return the measurement that depends on `key`, whose representation names its file."""
+    name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+    return Measurement(cache_dir / folder / f"{name}.json", kind)
+
+
+def stored(cache_dir: Path, folder: str, kind: type[Value]) -> Iterator[tuple[Any, Value]]:
+    """Yield the facts and the value of each readable file in a folder, the oldest first."""
+    dated = [(file.stat().st_mtime, file) for file in (cache_dir / folder).glob("*.json")]
+    for _, file in sorted(dated):
+        with suppress(OSError, ValueError, AttributeError):
+            about = json.loads(file.read_text(encoding="utf-8")).get("of")
+            if (value := Measurement(file, kind).read()) is not None:
+                yield about, value
+
+
+def machine() -> list[object]:
+    """Return what cached measurements of this machine depend on."""
+    threads = torch.get_num_threads()
+    return [platform.node(), platform.processor(), str(torch.__version__), threads]
+
+
+def card_name(device: torch.device | str) -> str:
+    """Return the name of a graphics card; "" for a processor or if no card responds. device: also as settings name it"""
+    name = str(device)
+    if not on_gpu(name):
+        return ""
+    with suppress(RuntimeError, AssertionError):
+        return torch.cuda.get_device_name(None if name == "auto" else name)
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Result of checking the compiled pass of some weights.
+
+    agrees: with transformers' module; bits: of the head; divergence: measured if there was a choice of heads
+    seconds: of a pass of one row, compiled and with bitsandbytes' fused kernel; None if that kernel is missing
+    """
+
+    agrees: bool
+    bits: int = 16
+    divergence: Divergence | None = None
+    seconds: tuple[float, float] | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """True if the compiled pass is used."""
+        return self.agrees and (self.seconds is None or self.seconds[0] <= self.seconds[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The cached verdicts on some weights, one for each `head` setting, code and processor.
+
+    weights: names the weights by their content, see `weights_key`
+    """
+
+    cache_dir: Path
+    weights: str
+
+    def read(self, head: str) -> Verdict | None:
+        """Return the verdict for a head; None if there is none yet."""
+        return self._measurement(head).read()
+
+    def write(self, head: str, verdict: Verdict) -> None:
+        """Store a verdict."""
+        self._measurement(head).write(verdict, self.weights)
+
+    def _measurement(self, head: str) -> Measurement[Verdict]:
+        code = runtime.digest(sorted(DECODERS.glob("*.py")))
+        versions = map(version, ("torch", *LIBRARIES))
+        return measurement(self.cache_dir, VERDICTS, Verdict, (self.weights, head, code, *versions))
+
+
+def timed_passes(cache_dir: Path, name: str) -> tuple[float, float] | None:
+    """Return the seconds of the newest verdict on a model of this name, see `Verdict`; None if it has none."""
+    found = None
+    for weights, verdict in stored(cache_dir, VERDICTS, Verdict):
+        if str(weights).partition(" ")[0] == name and verdict.seconds:
+            found = verdict.seconds
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PairPasses:
+    """The models of a pair whose passes are measured. card: see `card_name`"""
+
+    target: CachedModel
+    target_info: ModelInfo
+    draft: LanguageModel | None
+    draft_info: ModelInfo | None
+    card: str = ""
+
+    def costs(self, cache_dir: Path) -> CostProfile:
+        """Return the costs of passes, and how many rows of a pass are exact.
+
+        The compiled pass adds a row up in the same order in any company, see kernels/README.md.
+        """
+        costs = self._costs(self._measurement(cache_dir))
+        compiled = COMPILED in self.target_info.kernel
+        return replace(costs, exact_rows=ANY_ROWS) if compiled else costs
+
+    def _costs(self, cached: Measurement[CostProfile]) -> CostProfile:
+        """Read or measure the costs. A file holds the fastest of all measurements, since noise only adds.
+
+        Later starts measure one round if the file is older than DAYS, or if a few passes are faster than FASTER of what
+        it says, for example after a measurement on a busy machine. On a GPU they always do: the passes are recorded
+        meanwhile. There the number of exact rows is measured too, again if the file is older than DAYS.
+        """
+        gpu, known = "CUDA" in self.target_info.kernel, cached.read()
+        if known and not known.verify:
+            known = None
+        if known and not gpu and cached.is_recent and not self._are_faster(known):
+            return known
+        repeats = 1 if known else REPEATS
+        costs = measure_costs(self.target, self.draft, repeats, LADDER if gpu else ROWS)
+        if gpu and not (known and known.exact_rows and cached.is_recent):
+            costs = replace(costs, exact_rows=exact_rows(self.target))
+        if known:
+            costs = costs.at_best(known)
+        info = self.target_info
+        about = {"machine": machine(), "gpu": gpu, "card": self.card}
+        cached.write(costs, about | {"target": info.name, "precision": info.precision})
+        return costs
+
+    def _are_faster(self, known: CostProfile) -> bool:
+        """Return True if a few passes take clearly less time than the cached costs."""
+        seen = glance(self.target, self.draft)
+        pairs = [(seconds, known.verify_seconds(rows)) for rows, seconds in seen.verify]
+        pairs += [(seen.draft_step or 0.0, known.draft_step or 0.0)]
+        return any(now < FASTER * before for now, before in pairs)
+
+    def _measurement(self, cache_dir: Path) -> Measurement[CostProfile]:
+        # The row from which a bf16 copy is used is measured at every start, and may differ by one or two.
+        models = [
+            (one.name, one.revision, one.kernel.partition(", bf16 from")[0])
+            for one in (self.target_info, self.draft_info)
+            if one
+        ]
+        key = (tuple(machine()), models, *filter(None, [self.card]))
+        return measurement(cache_dir, COSTS, CostProfile, key)
+
+
+def known_costs(cache_dir: Path, *, gpu: bool, card: str = "") -> list[Measured]:
+    """Return the costs measured on this machine's processor or on this graphics card, the newest last."""
+    found = []
+    for about, profile in stored(cache_dir, COSTS, CostProfile):
+        with suppress(TypeError, KeyError, AttributeError):
+            where = (about["machine"], about["gpu"], about.get("card", ""))
+            if where == (machine(), gpu, card) and profile.verify:
+                found.append(Measured(str(about["target"]), str(about["precision"]), profile))
+    return found

@@ -1,0 +1,569 @@
+"""Drafters that guess one token after another, or a block after the last: weights, passes, and one conversation.
+
+They have a few Llama layers, the target's embedding and a reduced vocabulary. A draft step must cost a small part of
+a target step, and a head over the whole vocabulary would dominate it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from specdemo.engine.cache import RollbackCache
+from specdemo.engine.draft_plan import Chain, DraftPlan
+from specdemo.engine.features import Features
+from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
+from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.engine.target import CachedModel
+from specdemo.engine.tree import ancestor_mask, depths
+from specdemo.kernels import packing, runtime
+from specdemo.kernels.runtime import (
+    CompiledLayers,
+    Drafting,
+    Injected,
+    LayerWeights,
+    Rows,
+    SequenceRows,
+    Shape,
+)
+from specdemo.models.decoders import layer as layers
+from specdemo.models.decoders.layer import CacheRows, LlamaLayer
+from specdemo.models.decoders.operators import look, rms_norm
+from specdemo.models.networks.four_bit import GROUP, FourBitLinear, Linear, pack, rounded
+from specdemo.models.networks.parts import (
+    CompactConfig,
+    ConcatInput,
+    Corrector,
+    Injection,
+    MixedEmbedding,
+)
+from specdemo.models.networks.text_words import MOST, TextWords
+
+Adjust = Callable[[Tensor], Tensor]
+"""A session's own correction of the head's inputs, (rows, H) to the same."""
+
+StateRows = tuple[int, Tensor]
+"""Number of the first row that gets a state, and the states of it and the rows after it, (rows, H)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactWeights:
+    """Shared, immutable weights.
+
+    embedding: (V, H), the target's; words: the reduced vocabulary of the head
+    mixed: replaces the embedding as the first layer's input
+    output: (V, H), the target's own head if that is another matrix; None for the embedding
+    extends: number of layers that are a draft model's, below those that were trained on top of it
+    reads: hidden states of the target that are read, by layer; inject: how, between the draft model and the rest
+    feedback: (H,) gain per channel on the drafter's own previous state, which replaces the target's states if the
+        target has not read that far; None for no replacement
+    feeds_normed: that state has passed the last norm
+    concat: how states join the first layer; None if they are added to embeddings
+    skips_first: the text starts with its second token, the first one with a state before it
+    own_head: the head is not a part of the target's, so tokens of a text cannot be added to it
+    depth: positions that are guessed in one pass
+    mask: (depth - 1, H), added to the last known state for each guessed position but the first
+    causal: guessed positions see only those before them
+    """
+
+    config: CompactConfig
+    layers: tuple[LlamaLayer, ...]
+    norm: Tensor
+    embedding: Tensor
+    head: Linear
+    words: ReducedVocabulary
+    extends: int = 0
+    reads: tuple[int, ...] = ()
+    inject: Injection | None = None
+    mixed: MixedEmbedding | None = None
+    feedback: Tensor | None = None
+    feeds_normed: bool = True
+    concat: ConcatInput | None = None
+    skips_first: bool = False
+    own_head: bool = False
+    output: Tensor | None = None
+    mask: Tensor | None = None
+    depth: int = 1
+    causal: bool = True
+    markov: Corrector | None = None
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the compiled pass supports its layers."""
+        plain = all(layer.query_key_norms is None for layer in self.layers)
+        return bool(self.layers) and plain and self.concat is None
+
+    def text_words(self, *, packed: bool) -> TextWords:
+        """Return the additional vocabulary of one conversation's text. packed: also for the compiled pass"""
+        four_bit = isinstance(self.head, FourBitLinear)
+        rows = self.embedding if self.output is None else self.output
+        return TextWords(
+            self.words,
+            rows,
+            rounded if four_bit else lambda weight: weight,
+            pack if packed else None,
+            0 if self.own_head else MOST,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DraftInput(ForwardInput):
+    """Rows of one conversation, and guessed positions after them, which join above the draft model.
+
+    positions, seen, answers: of the rows and of the guessed positions
+    text: the text's additional vocabulary
+    states: (rows, H), the first layer's input; None for the tokens' embeddings
+    injected: states of the target that join above the draft model
+    guesses: number of guessed positions
+    """
+
+    text: TextWords | None = None
+    states: Tensor | None = None
+    injected: StateRows | None = None
+    guesses: int = 0
+    adjust: Adjust | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows without guessed positions."""
+        return len(self.positions) - self.guesses
+
+    def seen_by(self, count: int) -> Tensor | None:
+        """Which keys the first `count` positions see: (count, keys) bool; None as in `seen`."""
+        return None if self.seen is None else self.seen[:count, : self.cache.start + count]
+
+
+class CompactDecoder:
+    """Implements `Decoder`. A pass's `states` are one tensor, (answers, H): the head's input before its norm.
+
+    With the compiled pass a row's logits are the same, bit for bit, whichever rows share its pass.
+
+    compiled: the layers and the head as one compiled pass; None if that is not supported here
+    """
+
+    def __init__(self, weights: CompactWeights, *, compiled: bool = True) -> None:
+        self.weights = weights
+        self.config = SimpleNamespace(
+            num_hidden_layers=len(weights.layers), vocab_size=weights.embedding.shape[0]
+        )
+        hidden = weights.config.hidden_size
+        device = weights.embedding.device.type
+        self.chunk = chunk_rows(device, len(weights.layers), hidden, 4 * hidden)
+        self.compiled = compiled_layers(weights) if compiled else None
+        self._rotary = weights.config.rotary_tables(weights.embedding)
+
+    def open(self, target: CachedModel) -> FeatureReader:
+        """Start one conversation next to the target that it drafts for."""
+        return FeatureReader(CompactModel(self, target.features))
+
+    @torch.inference_mode()
+    def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
+        """Run passes of different conversations as one."""
+        inputs = [_draft_input(one) for one in passes]
+        parts = [self._embedded(one) for one in inputs]
+        x = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if self.compiled is not None:
+            return self._run_compiled(self.compiled, inputs, x)
+        return self._run_torch(inputs, x)
+
+    def normed(self, final: Tensor) -> Tensor:
+        """Return the head's input. final: (rows, H), the states of a pass"""
+        weights = self.weights
+        return rms_norm(final.to(weights.norm.dtype), weights.norm, weights.config.rms_norm_eps)
+
+    def _embedded(self, one: DraftInput) -> Tensor:
+        if one.states is not None:
+            return one.states
+        if self.weights.mixed:
+            return self.weights.mixed.rows(one.token_ids)
+        if len(one.token_ids) == 1:  # a view: looking rows up takes ten times as long
+            return self.weights.embedding[one.token_ids[0] : one.token_ids[0] + 1]
+        return self.weights.embedding[list(one.token_ids)]
+
+    def _logits(self, one: DraftInput, final: Tensor) -> Tensor:
+        """(answers, W) float32 logits in torch. final: (answers, H)"""
+        states = self.normed(final)
+        states = one.adjust(states) if one.adjust else states
+        logits = self.weights.head(states)
+        if one.text is not None:
+            logits = torch.cat([logits, one.text.logits(states)], dim=-1)
+        return logits.float()
+
+    def _run_torch(self, inputs: Sequence[DraftInput], x: Tensor) -> list[ForwardOutput]:
+        weights, sizes = self.weights, self.weights.config.sizes
+        concat = weights.concat
+        joins = concat is None and any(one.injected or one.guesses for one in inputs)
+        rows, angles = self._layout(inputs, [one.rows for one in inputs])
+        for index, layer in enumerate(weights.layers):
+            if index == weights.extends and joins:
+                x = self._join(inputs, x)
+                rows, angles = self._layout(inputs, [len(one.positions) for one in inputs])
+            normed = rms_norm(x, layer.input_norm, sizes.eps)
+            if concat and index == 0:
+                x = self._states(inputs, x)
+                own = rms_norm(x, concat.norm, sizes.eps)
+                normed = torch.cat([normed, own], dim=-1)
+                x = own if concat.normed else x
+            x = layers.after(layer, index, sizes, x, normed, angles, rows)
+        finals = [part[-one.answers :] for one, part in zip(inputs, _split(x, inputs), strict=True)]
+        return [
+            ForwardOutput(self._logits(one, final), (final,))
+            for one, final in zip(inputs, finals, strict=True)
+        ]
+
+    def _states(self, inputs: Sequence[DraftInput], like: Tensor) -> Tensor:
+        """(rows, H): the states of rows that have one, else zeros."""
+        states, begin = torch.zeros_like(like), 0
+        for one in inputs:
+            if one.injected is not None:
+                first, more = one.injected
+                states[begin + first : begin + first + len(more)] = more
+            begin += len(one.token_ids)
+        return states
+
+    def _layout(
+        self, inputs: Sequence[DraftInput], counts: Sequence[int]
+    ) -> tuple[list[CacheRows], tuple[Tensor, Tensor]]:
+        """Return where the first `counts` positions of each conversation are, and their cosines and sines."""
+        sizes, found = self.weights.config.sizes, []
+        positions: list[int] = []
+        for one, count, end in zip(inputs, counts, accumulate(counts), strict=True):
+            group = sizes.heads // sizes.kv_heads
+            at = look(one.seen_by(count), count, group, self.weights.embedding)
+            found.append(CacheRows(end - count, end, one.cache, at))
+            positions += one.positions[:count]
+        return found, self._rotary.at(positions)
+
+    def _join(self, inputs: Sequence[DraftInput], x: Tensor) -> Tensor:
+        """Add the target's states above the draft model, and insert rows for guessed positions."""
+        parts = []
+        for one, part in zip(inputs, x.split([one.rows for one in inputs]), strict=True):
+            if one.injected is not None:
+                first, more = one.injected
+                part = part.clone()
+                part[first : first + len(more)] += more
+            parts.append(part)
+            if one.guesses:
+                assert self.weights.mask is not None
+                parts.append(part[-1:] + self.weights.mask)
+        return torch.cat(parts)
+
+    def _run_compiled(
+        self, compiled: CompiledLayers, inputs: Sequence[DraftInput], x: Tensor
+    ) -> list[ForwardOutput]:
+        """Run the compiled pass, in two parts if guessed positions join in between."""
+        weights, x = self.weights, x.float()
+        drafted = (one.plan.most - 1 if one.plan else 0 for one in inputs)
+        ends = (max(one.positions) + more for one, more in zip(inputs, drafted, strict=True))
+        cos, sin = self._rotary.full(max(ends) + 1)
+        start, joined = 0, any(one.guesses for one in inputs)
+        if joined:
+            start = weights.extends
+            if start:
+                below = [
+                    SequenceRows(one.positions[: one.rows], one.cache, one.seen_by(one.rows))
+                    for one in inputs
+                ]
+                found = compiled.run(Rows(x, cos, sin, below), 0, start, final=True)
+                assert found.final is not None
+                x = found.final
+            x = self._join(inputs, x)
+        sequences = [
+            SequenceRows(
+                one.positions, one.cache, one.seen,
+                answers=0 if one.adjust else one.answers,
+                injected=None if joined else _packed_states(one.injected),
+                extra=one.text.extra if one.text else None,
+                drafting=Drafting(one.plan, one.text.words) if one.plan and one.text else None,
+            )
+            for one in inputs
+        ]  # fmt: skip
+        rows = Rows(x, cos, sin, sequences, weights.extends, self._drafted_from(inputs))
+        found = compiled.run(rows, start, final=True)
+        assert found.final is not None
+        outputs: list[ForwardOutput] = []
+        parts = _split(found.final, inputs)
+        for one, part, logits, chain in zip(inputs, parts, found.logits, found.chains, strict=True):
+            final = part if part.shape[0] == one.answers else part[-one.answers :]
+            logits = self._logits(one, final) if one.adjust else logits
+            outputs.append(ForwardOutput(logits, (final,), chain))
+        return outputs
+
+    def _drafted_from(self, inputs: Sequence[DraftInput]) -> Tensor:
+        """(V, H): the rows of all tokens that may be drafted in a pass."""
+        if not self.weights.mixed:
+            return self.weights.embedding
+        for one in inputs:
+            if one.plan and one.text:
+                self.weights.mixed.read(one.text.words.ids)
+        return self.weights.mixed.table
+
+
+class CompactModel:
+    """One conversation of a drafter; implements `LanguageModel`.
+
+    decoder: shared by all conversations whose passes may be joined; for weights, one is made for this conversation
+    features: the target's states in this conversation, for weights that read them
+    """
+
+    def __init__(
+        self, decoder: CompactDecoder | CompactWeights, features: Features | None = None
+    ) -> None:
+        self.decoder = decoder if isinstance(decoder, CompactDecoder) else CompactDecoder(decoder)
+        self.weights = self.decoder.weights
+        self.features = features
+        self.adjust: Adjust | None = None
+        self._text_words = self.weights.text_words(packed=self.decoder.compiled is not None)
+        self._cache = RollbackCache(self.decoder.config.num_hidden_layers)
+        self._final = torch.empty(0)  # (answers, H): output of the last pass, before the norm
+        self._last: tuple[int, Tensor] | None = None  # a position and its output, (1, H)
+        # Parents of the nodes that `grow` has read, and their outputs, (1, H) each.
+        self._grown: list[int] = []
+        self._grown_final: list[Tensor] = []
+
+    @property
+    def length(self) -> int:
+        """Number of cached tokens."""
+        return self._cache.length
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the cache and of the text's additional vocabulary."""
+        return self._cache.memory_bytes + self._text_words.memory_bytes
+
+    @property
+    def words(self) -> ReducedVocabulary:
+        """Its vocabulary after the text that it has read."""
+        return self._text_words.words
+
+    @property
+    def states(self) -> Tensor:
+        """The head's input in the last pass, before `adjust`: (answers, H)."""
+        return self.decoder.normed(self._final)
+
+    def rollback(self, length: int) -> None:
+        """Forget every cached token from position `length` on, and grown nodes."""
+        self._cache.rollback(length)
+        self._forget_grown()
+        self._text_words.forget(length)
+
+    def expect(self, token_ids: Sequence[int]) -> None:
+        """Add the tokens that are read next to the vocabulary."""
+        self._text_words.read(self.length, token_ids)
+
+    def read(self, token_ids: Sequence[int]) -> Tensor:
+        """Append tokens. returns: (W,) float32 logits over the reduced vocabulary"""
+        return self._append(token_ids)[0]
+
+    def read_states(self, token_ids: Sequence[int], states: Tensor) -> Tensor:
+        """Append tokens with inputs of the first layer that replace their embeddings. states: (rows, H)"""
+        return self._append(token_ids, states=states)[0]
+
+    def guess(self, token_ids: Sequence[int]) -> Tensor:
+        """Append tokens and guess the next ones in one pass. returns: (depth, W) float32 logits"""
+        return self._append(token_ids, guesses=self.weights.depth - 1)
+
+    def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
+        """Append tokens and draft a chain in the compiled pass; None, with nothing read, if that is not supported."""
+        if self.decoder.compiled is None or self.adjust or self.weights.depth > 1 or plan.most < 1:
+            return None
+        token_ids = token_ids[self._read_ahead(token_ids) :]
+        chain = self._request(self._input(token_ids, plan=plan)).chain
+        assert chain is not None
+        # All drafted tokens but the last have been read.
+        self._count(len(token_ids), len(chain.columns) - 1)
+        return chain
+
+    def grow(
+        self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None = None
+    ) -> Tensor:
+        """Read nodes of a tree after the cached text, without counting them.
+
+        parents: index among all nodes grown so far, -1 = follows the text
+        states: (N, H), inputs of the first layer that replace the tokens' embeddings
+        returns: (N, W) float32 logits, row i follows node i
+        """
+        logits: list[Tensor] = []
+        begin = 0
+        while begin < len(token_ids):
+            end, first = len(token_ids), len(self._grown)
+            if self.weights.feedback is not None:  # parents are read before their children
+                below = (node for node in range(begin, end) if parents[node] >= first)
+                end = next(below, end)
+            part = slice(begin, end)
+            here = None if states is None else states[part]
+            logits.append(self._grow_level(token_ids[part], parents[part], here))
+            begin = end
+        return logits[0] if len(logits) == 1 else torch.cat(logits)
+
+    def _grow_level(
+        self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None
+    ) -> Tensor:
+        """Read nodes in one pass."""
+        first, length = len(self._grown), self.length
+        injected = self._own_states(parents)
+        self._cache.skip(first)
+        self._grown += parents
+        positions = [length + depth - 1 for depth in depths(self._grown)[first:]]
+        seen = torch.ones(len(token_ids), length + len(self._grown), dtype=torch.bool)
+        seen[:, length:] = ancestor_mask(self._grown)[first:]
+        self._hide_first(seen, length)
+        one = DraftInput(
+            token_ids, positions, seen, self._cache, len(token_ids), text=self._text_words,
+            states=states, injected=injected, adjust=self.adjust,
+        )  # fmt: skip
+        logits = self._request(one).logits
+        self._grown_final += self._final.split(1)
+        return logits
+
+    def _append(
+        self, token_ids: Sequence[int], states: Tensor | None = None, guesses: int = 0
+    ) -> Tensor:
+        """Append tokens. returns: (1 + guesses, W) logits that follow the last of them"""
+        ahead = self._read_ahead(token_ids, states)
+        rest = None if states is None else states[ahead:]
+        output = self._request(self._input(token_ids[ahead:], rest, guesses))
+        self._count(len(token_ids) - ahead)
+        return output.logits
+
+    def _read_ahead(self, token_ids: Sequence[int], states: Tensor | None = None) -> int:
+        """Append all chunks of some tokens but the last. returns: number of tokens that were appended"""
+        *ahead, last = chunks(self.length, len(token_ids), self.decoder.chunk)
+        for part in ahead:
+            here = None if states is None else states[part]
+            self._request(self._input(token_ids[part], here))
+            self._count(part.stop - part.start)
+        return int(last.start)
+
+    def _count(self, rows: int, drafted: int = 0) -> None:
+        """Count the rows of the last pass, and tokens that were drafted and read after them, as part of the text."""
+        self._cache.gather(range(rows + drafted))
+        self._last = self.length - 1 - drafted, self._final[-1:]
+
+    def _forget_grown(self) -> None:
+        self._grown.clear()
+        self._grown_final.clear()
+
+    def _input(
+        self,
+        token_ids: Sequence[int],
+        states: Tensor | None = None,
+        guesses: int = 0,
+        plan: DraftPlan | None = None,
+    ) -> DraftInput:
+        """Return a pass that appends tokens and guesses positions after them."""
+        self._forget_grown()
+        self._cache.skip(0)
+        self.expect(token_ids)
+        start, rows = self.length, len(token_ids)
+        end = start + rows
+        seen = None
+        if rows + guesses > 1 or self.weights.skips_first:
+            seen = torch.ones(rows + guesses, end + guesses, dtype=torch.bool).tril_(start)
+            self._hide_first(seen, start)
+            if guesses and not self.weights.causal:
+                seen[rows:, end:] = True
+        injected = self._target_states(start, end) if self.weights.inject else None
+        return DraftInput(
+            token_ids, range(start, end + guesses), seen, self._cache, 1 + guesses, text=self._text_words,
+            states=states, injected=injected, guesses=guesses, adjust=self.adjust, plan=plan,
+        )  # fmt: skip
+
+    def _hide_first(self, seen: Tensor, start: int) -> None:
+        """Hide the text's first token from rows that start at a position, for weights whose text starts with the second."""
+        if self.weights.skips_first:
+            seen[0 if start else 1 :, 0] = False
+
+    def _request(self, one: DraftInput) -> ForwardOutput:
+        output = request_pass(self.decoder, one)
+        (self._final,) = output.states
+        return output
+
+    @torch.inference_mode()
+    def _target_states(self, start: int, end: int) -> StateRows | None:
+        """Return the states of the target that join the tokens from position `start` on.
+
+        If the target has not read the token before them, the drafter's own state joins the first of them. Further
+        tokens are rarely read in the same pass there, and get none.
+        """
+        inject = self.weights.inject
+        if inject is None:
+            return None
+        before = max(start, 1)  # no state precedes the first token
+        states = torch.empty(0)
+        if self.features is not None:
+            states = self.features.read(before - 1, end - 1, self.weights.reads)
+        if not len(states):
+            return self._own_states([-1])
+        reads = self.weights.reads
+        return before - start, inject.of(states, len(reads), self.weights.norm.dtype)
+
+    def _state_of(self, node: int) -> Tensor | None:
+        """(1, H): output of a grown node, or of the text's last token for -1; None if that was not read on its own."""
+        if node >= 0:
+            return self._grown_final[node]
+        position, final = self._last or (-1, None)
+        return final if position == self.length - 1 else None
+
+    @torch.inference_mode()
+    def _own_states(self, nodes: Sequence[int]) -> StateRows | None:
+        """Return the drafter's own states at some grown nodes, or at the end of the text for -1."""
+        feedback = self.weights.feedback
+        finals = [] if feedback is None else [self._state_of(node) for node in nodes]
+        if feedback is None or all(final is None for final in finals):
+            return None
+        missing = torch.zeros_like(feedback, dtype=torch.float32)[None]
+        rows = torch.cat([missing if final is None else final.float() for final in finals])
+        if self.weights.feeds_normed:
+            epsilon = self.weights.config.rms_norm_eps
+            rows = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
+        return 0, rows * feedback.float()
+
+
+def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
+    """Return a draft's compiled pass; None if it is not supported here."""
+    config = weights.config
+    linear = [one for layer in weights.layers for one in layer.matrices()] + [weights.head]
+    packed = [one.packed for one in linear if isinstance(one, FourBitLinear) and one.packed]
+    if not weights.compiles or len(packed) < len(linear):
+        return None
+    inner = len(packed[2].codes) * packing.BLOCK // 2
+    shape = Shape(
+        config.num_heads, config.num_key_value_heads, config.head_dim, config.hidden_size, inner, GROUP,
+        config.rms_norm_eps, config.head_dim**-0.5,
+    )  # fmt: skip
+    if not runtime.fits(shape, len(weights.words.ids)):
+        return None
+    described = [
+        LayerWeights(layer.input_norm.float(), layer.post_norm.float(), *packed[4 * n : 4 * n + 4])  # type: ignore[arg-type]
+        for n, layer in enumerate(weights.layers)
+    ]
+    table, _ = runtime.meanings(packing.AFFINE)
+    feedback = None if weights.feedback is None else weights.feedback.float()
+    return CompiledLayers(described, shape, table, packed[-1], weights.norm.float(), feedback)
+
+
+def _draft_input(one: ForwardInput) -> DraftInput:
+    """A plain pass as a draft's: measurements request those."""
+    if isinstance(one, DraftInput):
+        return one
+    return DraftInput(one.token_ids, one.positions, one.seen, one.cache, one.answers)
+
+
+def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
+    """The rows of each conversation, guessed positions included."""
+    if len(inputs) == 1:
+        return [x]
+    parts: Sequence[Tensor] = x.split([len(one.positions) for one in inputs])
+    return parts
+
+
+def _packed_states(injected: StateRows | None) -> Injected | None:
+    return Injected(injected[0], injected[1].float().contiguous()) if injected else None

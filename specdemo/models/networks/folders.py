@@ -1,0 +1,313 @@
+"""Folders of trained drafters: layers in 8 or 4 bits and the ids of the reduced vocabulary; the embedding is the target's.
+
+A folder has config.json (a transformers Llama config with one more key, `specdemo`) and safetensors parts below 10 MB.
+`export` writes a draft model as an ordinary transformers causal LM.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from specdemo.config.errors import UserError
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.models.networks.chain import CompactWeights
+from specdemo.models.networks.dflash import DFlashWeights
+from specdemo.models.networks.four_bit import PARTS, FourBit, dense, fits, pack_linear
+from specdemo.models.networks.loader import TargetTensors, TensorLoader
+from specdemo.models.networks.medusa import MedusaWeights
+from specdemo.models.networks.parts import (
+    CompactConfig,
+    ConcatInput,
+    Injection,
+    MarkovHead,
+    MixedEmbedding,
+)
+from specdemo.models.quiet import import_bitsandbytes
+
+FORMAT = "compact-1"
+PART_BYTES = 8_000_000
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+ROWS = ("mask", "markov.token.weight")  # tables whose rows are read one at a time
+
+
+def is_compact(folder: Path) -> bool:
+    """Whether a folder contains a trained drafter."""
+    config = folder / "config.json"
+    return config.is_file() and "specdemo" in json.loads(config.read_text(encoding="utf-8"))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json; raises UserError for a format of another version."""
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config["specdemo"].get("format") != FORMAT:
+        raise UserError(
+            "draft.format",
+            folder=folder.name,
+            format=config["specdemo"].get("format"),
+            known=FORMAT,
+        )
+    return config
+
+
+def save_compact(
+    folder: Path,
+    config: dict[str, object],
+    state: dict[str, Tensor],
+    word_ids: Tensor,
+    *,
+    bits: int = 8,
+) -> None:
+    """Write a drafter. state: a Llama's tensors without its embedding; word_ids: (W,) int64
+
+    In 8 bits matrices are int8 with one float scale per row; the error is far below that of 4 bits.
+    In 4 bits they are exactly the matrices that run on a processor, see `four_bit`, in five eighths of the space.
+    """
+    tensors: dict[str, Tensor] = {"word_ids": word_ids.to(torch.int32)}
+    for name, tensor in state.items():
+        if tensor.ndim < 2:
+            tensors[name] = tensor.to(torch.bfloat16)
+            continue
+        if bits == 4 and fits(tensor) and name not in ROWS:
+            tensors |= {f"{name}{part}": one for part, one in FourBit.of(tensor).parts().items()}
+            continue
+        scale = tensor.float().abs().amax(dim=1).clamp(min=1e-8) / 127
+        tensors[name] = (tensor.float() / scale[:, None]).round().to(torch.int8)
+        tensors[f"{name}.scale"] = scale
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.safetensors"):
+        old.unlink()
+    for number, part in enumerate(_parts(tensors), start=1):
+        save_file(part, folder / f"part-{number:02d}.safetensors")
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8")
+
+
+def load_state(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a draft, matrices in float32, and `word_ids` (W,) int64."""
+    return {name: dense(tensor) for name, tensor in read_state(folder).items()}
+
+
+def read_state(folder: Path) -> dict[str, Tensor | FourBit]:
+    """As `load_state`, but matrices of 4 bits are left as they are."""
+    raw: dict[str, Tensor] = {}
+    try:
+        for path in sorted(folder.glob("*.safetensors")):
+            raw |= load_file(path)
+        state: dict[str, Tensor | FourBit] = {}
+        for name, tensor in raw.items():
+            if name.endswith(PARTS):
+                continue
+            state[name] = tensor
+            if tensor.dtype == torch.uint8:
+                state[name] = FourBit.stored({part: raw[f"{name}{part}"] for part in ("", *PARTS)})
+            if tensor.dtype == torch.int8:
+                state[name] = tensor.float() * raw[f"{name}.scale"][:, None]
+        state["word_ids"] = raw["word_ids"].long()
+    except Exception as error:  # safetensors raises its own errors for cut or corrupt files
+        raise UserError("draft.damaged", folder=folder.name) from error
+    return state
+
+
+def read_embedding(model_folder: Path) -> Tensor:
+    """The embedding matrix (V, H) of a model folder, without loading the rest of it."""
+    return read_tensor(model_folder, EMBEDDING)
+
+
+def read_tensor(model_folder: Path, name: str) -> Tensor:
+    """One tensor of a model folder, by its name."""
+    for path in sorted(model_folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            if name in file.keys():  # noqa: SIM118 - safe_open is not a dict
+                found: Tensor = file.get_tensor(name)
+                return found
+    raise UserError("draft.no_tensor", name=model_folder.name, tensor=name)
+
+
+def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
+    """A layer of a model folder, in float32, by the names that its tensors have within the layer.
+
+    Matrices that bitsandbytes has packed are unpacked.
+    """
+    begin = f"model.layers.{index}."
+    raw: dict[str, Tensor] = {}
+    for path in sorted(model_folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - safe_open is not a dict
+                if name.startswith(begin):
+                    raw[name.removeprefix(begin)] = file.get_tensor(name)
+    found = {name: raw[name] for name in raw if name.endswith((".weight", ".bias"))}
+    for name, tensor in found.items():
+        facts = {
+            key.removeprefix(f"{name}."): raw[key] for key in raw if key.startswith(f"{name}.")
+        }
+        found[name] = (_unpacked(tensor, facts) if facts else tensor).float()
+    return found
+
+
+def _unpacked(codes: Tensor, facts: dict[str, Tensor]) -> Tensor:
+    """Unpack a matrix of bitsandbytes. facts: tensors that describe the codes"""
+    import_bitsandbytes()
+    from bitsandbytes import functional as bnb
+
+    state = bnb.QuantState.from_dict(facts, torch.device("cpu"))
+    return bnb.dequantize_4bit(codes, state).reshape(state.shape)
+
+
+def load_compact(
+    folder: Path, target: TargetTensors, base: CompactWeights | None = None
+) -> CompactWeights:
+    """Load weights ready to run. target: the model that the draft was trained with; base: the draft model below it"""
+    config, state = read_config(folder), read_state(folder)
+    facts, shape = config["specdemo"], CompactConfig.of(config)
+    if (base is not None) != ("extends" in facts):
+        raise UserError("draft.needs_base", folder=folder.name)
+    loader = _loader(state, target)
+    embedding, word_ids = target.shared_embedding(), loader.vector("word_ids", torch.int64)
+    concat = mixed = None
+    if loader.has("layers.0.hidden_norm.weight"):
+        concat = ConcatInput(loader.vector("layers.0.hidden_norm.weight"), normed=False)
+    in_pass = concat is None  # the compiled pass supports no concatenated state
+    if loader.has("mix.weight"):
+        mix = loader.vector("mix.weight", torch.float32)
+        mixed = MixedEmbedding(embedding, mix, word_ids.cpu())
+    own = (
+        loader.layer(f"layers.{index}.", in_pass=in_pass)
+        for index in range(config["num_hidden_layers"])
+    )
+    inject, feedback = _state_inputs(loader, shape, concat)
+    return CompactWeights(
+        config=shape,
+        layers=(*(base.layers if base else ()), *own),
+        norm=loader.vector("norm.weight"),
+        embedding=embedding,
+        head=pack_linear(target.shared_head()[word_ids], four_bit=target.four_bit, in_pass=in_pass),
+        words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
+        extends=len(base.layers) if base else 0,
+        reads=tuple(facts.get("reads", ())),
+        inject=inject,
+        mixed=mixed,
+        feedback=feedback,
+        concat=concat,
+        skips_first=concat is not None,
+        output=None if target.output is None else target.shared_head(),
+        mask=loader.vector("mask") if loader.has("mask") else None,
+        depth=int(facts.get("depth", 1)),
+        causal=bool(facts.get("causal", True)),
+        markov=_markov(loader),
+    )
+
+
+def _loader(state: Mapping[str, Tensor | FourBit], target: TargetTensors) -> TensorLoader:
+    return TensorLoader(state.__getitem__, state, target)
+
+
+def _state_inputs(
+    loader: TensorLoader, shape: CompactConfig, concat: ConcatInput | None
+) -> tuple[Injection | None, Tensor | None]:
+    """Return how the target's states go in, and the gains on the drafter's own."""
+    feedback = loader.vector("feedback") if loader.has("feedback") else None
+    if not loader.has("inject.gain"):
+        return None, feedback
+    inject = Injection(loader.vector("inject.gain"), loader.matrix("inject.project"))
+    if concat is None:
+        return inject, feedback
+    return replace(inject, epsilon=shape.rms_norm_eps), torch.ones_like(concat.norm)
+
+
+def _markov(loader: TensorLoader) -> MarkovHead | None:
+    if not loader.has("markov.token.weight"):
+        return None
+    return MarkovHead(
+        token=loader.vector("markov.token.weight"),
+        bias=loader.matrix("markov.bias"),
+        confidence=loader.vector("markov.confidence.weight", torch.float32)[0],
+        constant=float(loader.vector("markov.confidence.bias")),
+        temperatures=tuple(loader.vector("temperatures").tolist()),
+    )
+
+
+def load_dflash(folder: Path, target: TargetTensors) -> DFlashWeights:
+    """Load a block drafter of the form of DFlash."""
+    config, state = read_config(folder), read_state(folder)
+    facts, loader = config["specdemo"], _loader(state, target)
+    embedding, word_ids = target.shared_embedding(), loader.vector("word_ids", torch.int64)
+    return DFlashWeights(
+        config=CompactConfig.of(config),
+        layers=tuple(
+            loader.layer(f"layers.{index}.") for index in range(config["num_hidden_layers"])
+        ),
+        norm=loader.vector("norm.weight"),
+        embedding=embedding,
+        head=pack_linear(target.shared_head()[word_ids], four_bit=target.four_bit),
+        words=ReducedVocabulary(word_ids.cpu(), len(embedding)),
+        reads=tuple(facts["reads"]),
+        mix=loader.matrix("fc"),
+        mix_norm=loader.vector("hidden_norm.weight"),
+        rows=int(facts["depth"]) + 1,
+        mask=int(facts["mask"]),
+        causal=bool(facts["causal"]),
+    )
+
+
+def load_medusa(folder: Path, target: TargetTensors) -> MedusaWeights:
+    """Load Medusa's heads."""
+    facts, state = read_config(folder)["specdemo"], read_state(folder)
+    loader, embedding = _loader(state, target), target.shared_embedding()
+    word_ids = loader.vector("word_ids", torch.int64)
+    heads = range(int(facts["depth"]))
+    return MedusaWeights(
+        blocks=tuple(loader.matrix(f"heads.{index}") for index in heads),
+        head=pack_linear(embedding[word_ids], four_bit=target.four_bit),
+        words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
+        reads=tuple(facts["reads"]),
+        dtype=target.dtype,
+    )
+
+
+def export(folder: Path, target_folder: Path, out: Path) -> None:
+    """Write a draft as an ordinary transformers causal LM, tokenizer included.
+
+    Its head is the whole tied embedding, so its vocabulary is no longer reduced.
+    """
+    config, state = read_config(folder), load_state(folder)
+    state = {
+        name: tensor for name, tensor in state.items() if name.startswith(("layers.", "norm."))
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        f"model.{name}": tensor.to(torch.bfloat16).contiguous() for name, tensor in state.items()
+    }
+    tensors[EMBEDDING] = read_embedding(target_folder).to(torch.bfloat16)
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    plain = {key: value for key, value in config.items() if key != "specdemo"}
+    (out / "config.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+    for name in (
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+        "generation_config.json",
+    ):
+        if (target_folder / name).is_file():
+            shutil.copyfile(target_folder / name, out / name)
+
+
+def _parts(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    parts: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if size and size + tensor.nbytes > PART_BYTES:
+            parts.append({})
+            size = 0
+        parts[-1][name] = tensor.contiguous()
+        size += tensor.nbytes
+    return parts

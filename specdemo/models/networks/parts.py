@@ -1,0 +1,207 @@
+"""Parts that draft networks are made of: sizes, mixed embeddings, inputs from the target's states, and correctors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from specdemo.models.decoders.layer import HeadSizes
+from specdemo.models.decoders.rotary import RotaryTables, frequency_tables, rotary_frequencies
+from specdemo.models.networks.four_bit import Linear
+
+EPSILON = 1e-5  # epsilon of the norm over the target's states
+MIXED_ROWS = 1024  # rows of an embedding that are mixed at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """A rescaled rotary embedding. frequencies: (head_dim / 2,) of each pair; scale: factor of cosines and sines"""
+
+    frequencies: tuple[float, ...]
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class CompactConfig:
+    """Sizes of a draft network's layers, as in its config.json. rope: replaces `rope_theta`"""
+
+    hidden_size: int
+    num_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope: Rope | None = None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> CompactConfig:
+        """Return the sizes in a config.json of transformers."""
+        return cls(
+            hidden_size=config["hidden_size"],
+            num_heads=config["num_attention_heads"],
+            num_key_value_heads=config["num_key_value_heads"],
+            head_dim=config["head_dim"],
+            rms_norm_eps=config["rms_norm_eps"],
+            rope_theta=config["rope_parameters"]["rope_theta"],
+        )
+
+    @property
+    def sizes(self) -> HeadSizes:
+        """Sizes of its attention."""
+        return HeadSizes(
+            self.num_heads,
+            self.num_key_value_heads,
+            self.head_dim,
+            self.head_dim**-0.5,
+            self.rms_norm_eps,
+        )
+
+    def rotary_tables(self, like: Tensor) -> RotaryTables:
+        """Return the tables of its rotary embedding. like: a tensor of the dtype and device"""
+        if self.rope:
+            frequencies = torch.tensor(self.rope.frequencies)
+            return RotaryTables(frequency_tables(frequencies, like, self.rope.scale))
+        frequencies = rotary_frequencies(self.head_dim, self.rope_theta)
+        return RotaryTables(frequency_tables(frequencies, like))
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """Projects the target's states of the previous token to one vector (after EAGLE-3, Li 2503.01840).
+
+    gain: (states x H,) of a norm over each state, None for no norm; project: states x H to H
+    joint: one norm covers all states; epsilon: of the norm
+    """
+
+    gain: Tensor | None
+    project: Linear
+    joint: bool = False
+    epsilon: float = EPSILON
+
+    def of(self, states: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+        """(rows, H). states: (rows, states x H) of `count` layers; dtype: of the weights"""
+        if self.gain is not None:
+            parts = states if self.joint else states.unflatten(-1, (count, -1))
+            normed = F.rms_norm(parts, parts.shape[-1:], eps=self.epsilon)
+            states = normed.reshape(states.shape).to(self.gain.dtype) * self.gain
+        return self.project(states.to(dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatInput:
+    """A first layer whose attention reads embedding and state side by side: twice the inputs (EAGLE-3).
+
+    norm: (H,) of the state; normed: the residual path contains the state after that norm, not before it
+    """
+
+    norm: Tensor
+    normed: bool
+
+
+class Corrector(Protocol):
+    """Corrects the logits of a guessed position once the token before it is known."""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether `previous` is a token id of the target, and not a column of the reduced vocabulary."""
+
+    def corrected(self, logits: Tensor, previous: int, state: Tensor) -> Tensor:
+        """Return new logits of a position. logits: (1, W); state: (H,), the head's input there"""
+
+    def survival(self, guess: int, state: Tensor, previous: int) -> float | None:
+        """Return the probability that guess number `guess` is accepted; None if it is not estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkovHead:
+    """DSpark's sequential stage: a low-rank matrix from the previous token to logits, and a confidence.
+
+    token: (W + 1, R) by column, the last row for all other tokens, or (V, R) by token; bias: R to W
+    confidence: (H + R,) with its constant, None if there is none; temperatures: (depth,)
+    by_token: rows of `token` are tokens of the target
+    """
+
+    token: Tensor
+    bias: Linear
+    confidence: Tensor | None
+    constant: float
+    temperatures: tuple[float, ...]
+    by_token: bool = False
+
+    def corrected(self, logits: Tensor, previous: int, state: Tensor) -> Tensor:
+        logits = logits.clone()
+        with torch.inference_mode():
+            added = self.bias(self.token[previous : previous + 1])
+            logits[:, : added.shape[-1]] += added
+        return logits
+
+    def survival(self, guess: int, state: Tensor, previous: int) -> float | None:
+        if self.confidence is None:
+            return None
+        inputs = torch.cat([state.float(), self.token[previous].float()])
+        logit = float(inputs @ self.confidence) + self.constant
+        return 1 / (1 + math.exp(-logit / self.temperatures[guess]))
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """DFlash 2's choice among the most likely tokens of a position by the token before it; a `Corrector`.
+
+    before, after: (V, R) each, a token as the previous one and as a candidate; project: H to R
+    most: number of candidates
+    """
+
+    before: Tensor
+    after: Tensor
+    project: Linear
+    most: int
+    by_token = True
+
+    @torch.inference_mode()
+    def corrected(self, logits: Tensor, previous: int, state: Tensor) -> Tensor:
+        """Return new logits, minus infinity for all but the candidates."""
+        best, columns = logits[0].topk(self.most)
+        context = self.before[previous] * self.project(state[None])[0]
+        scores = best + (self.after[columns] @ context).float()
+        return torch.full_like(logits, -torch.inf).index_copy(1, columns, scores[None])
+
+    def survival(self, guess: int, state: Tensor, previous: int) -> float | None:
+        return None
+
+
+class MixedEmbedding:
+    """Embeddings multiplied by a drafter's own matrix, each when its token is first read.
+
+    table: (V, H) bfloat16; rows of tokens that were not read yet are zero and need no memory
+    """
+
+    def __init__(self, embedding: Tensor, matrix: Tensor, token_ids: Tensor) -> None:
+        """matrix: (H, H) float32; token_ids: (N,), those that may be drafted."""
+        self._embedding = embedding
+        # In float64 a row does not depend on the other rows of the product. MPS has no float64.
+        precise = torch.float32 if matrix.device.type == "mps" else torch.float64
+        self._matrix = matrix.T.to(precise)
+        self.table = torch.zeros_like(embedding)
+        self._known = torch.zeros(len(embedding), dtype=torch.bool)
+        self.read(torch.as_tensor(token_ids))
+
+    def rows(self, token_ids: Sequence[int] | Tensor) -> Tensor:
+        """(N, H) bfloat16."""
+        index = torch.as_tensor(token_ids)
+        self.read(index)
+        return self.table[index.to(self.table.device)]
+
+    def read(self, index: Tensor) -> None:
+        """Compute the missing rows of some tokens. index: (N,)"""
+        new = index[~self._known[index]].unique()
+        if len(new):
+            for some in new.to(self.table.device).split(MIXED_ROWS):
+                mixed = self._embedding[some].to(self._matrix) @ self._matrix
+                self.table[some] = mixed.to(self.table)
+            self._known[new] = True

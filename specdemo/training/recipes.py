@@ -1,0 +1,254 @@
+"""How each draft network is trained: where it starts, and the loss that it learns from.
+
+The names are those of `models.networks.registry`; a new kind adds its recipe here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
+
+from specdemo.config.errors import UserError
+from specdemo.models.networks.folders import load_state, read_config, read_layer, read_tensor
+from specdemo.models.networks.four_bit import rounded
+from specdemo.models.networks.registry import NetworkKind
+from specdemo.models.quiet import quiet_transformers
+from specdemo.training.block import BlockTask
+from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask
+from specdemo.training.data import Row
+from specdemo.training.dflash import DFlashNetwork, DFlashTask
+from specdemo.training.feature import FADING, UNROLLED, FeatureTask
+from specdemo.training.feature_layer import narrowed
+from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
+from specdemo.training.medusa import MedusaTask
+from specdemo.training.options import TrainOptions
+from specdemo.training.package import draft_config
+from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
+from specdemo.training.task import Shared, Task
+
+MARKOV_RANK = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Everything that a training starts from.
+
+    config, folder: of the target; rows: texts to train on
+    """
+
+    options: TrainOptions
+    config: LlamaConfig
+    folder: Path
+    shared: Shared
+    rows: Sequence[Row]
+
+    @property
+    def network(self) -> NetworkKind:
+        """The row of the network that is trained."""
+        return self.options.network
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Hidden states of the target that the network reads."""
+        return self.shared.hidden.layers[self.network.states]
+
+    @property
+    def mask(self) -> int:
+        """Token that marks a guessed position: the least likely one in the target's answers."""
+        return int(self.shared.hidden.word_mass.argmin())
+
+    def facts(self, task: Task) -> dict[str, object]:
+        """Return what the network's config.json contains in addition to that of every drafter."""
+        base = getattr(task.module, "base", None)
+        known = {
+            "reads": list(self.layers),
+            "depth": self.options.depth,
+            "causal": self.network.kind == "jet",
+            "extends": len(base.layers) if base else 0,
+            "feedback": True,
+            "form": self.network.form,
+            "mask": self.mask,
+        }
+        return {key: known[key] for key in self.network.facts}
+
+    def narrow_config(self) -> LlamaConfig:
+        """The config of layers with a smaller inner width."""
+        narrow = draft_config(self.config, self.network.layers)
+        narrow.intermediate_size = min(self.options.inner, self.config.intermediate_size)
+        return narrow
+
+    def last_layer(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """Return the target's last layer, its most important inner outputs first, and its last norm in float32."""
+        layer = read_layer(self.folder, self.config.num_hidden_layers - 1)
+        norm = read_tensor(self.folder, "model.norm.weight").float()
+        return narrowed(layer, layer["post_attention_layernorm.weight"]), norm
+
+
+Made = tuple[Task, tuple[int, ...]]
+"""What is trained, and the target's layers that it starts as."""
+
+
+def _draft(start: Start) -> Made:
+    """A draft model: layers of the target, or an earlier draft."""
+    options = start.options
+    student, layers = _draft_student(start, options.layers)
+    task = ChainTask(student.to(start.shared.device), start.shared, compile_it=options.compile)
+    return task, layers
+
+
+def _exit(start: Start) -> Made:
+    """One layer that starts as the target's last, behind the target's lower layers."""
+    student = Student(draft_config(start.config, start.network.layers), own_input=False)
+    layers = spread(start.network.layers, start.config.num_hidden_layers)
+    student.begin(_target(start), layers)
+    return _chain_task(start, student), layers
+
+
+def _extension(start: Start) -> Made:
+    """A layer on top of a draft model that also reads the target's states."""
+    student, layers = _student_above(start)
+    return _chain_task(start, student), layers
+
+
+def _chain_task(start: Start, student: Student) -> ChainTask:
+    student = student.to(start.shared.device)
+    return ChainTask(student, start.shared, layers=start.layers, compile_it=start.options.compile)
+
+
+def _block(start: Start) -> Made:
+    """Layers on top of a draft model that guess a block; with Markov and confidence heads unless it is causal."""
+    options, causal = start.options, start.network.kind == "jet"
+    words = 0 if causal else len(start.shared.word_ids)
+    student, layers = _student_above(start, options.depth, (words, MARKOV_RANK))
+    student = student.to(start.shared.device)
+    task = BlockTask(
+        student, start.shared, start.layers, depth=options.depth, causal=causal, compile_it=options.compile
+    )  # fmt: skip
+    return task, layers
+
+
+def _medusa(start: Start) -> Made:
+    """Heads that add nothing to the target's last state at first."""
+    return MedusaTask(start.options.depth, start.shared), ()
+
+
+def _feature(start: Start) -> Made:
+    """A linear guess with the target's last layer, or an earlier drafter of the same kind."""
+    options, shared, config = start.options, start.shared, start.narrow_config()
+    made = FeatureNetwork
+    if options.form == "eagle3":
+        made, config.attention_bias = Eagle3Network, False  # published layers have no biases
+    size = shared.embedding[shared.word_ids].float().pow(2).mean().sqrt()
+    network = made(config, len(start.layers), shared.embedding, 1 / float(size))
+    task = FeatureTask(network, shared, start.layers)
+    if options.init:
+        network.unfold(load_state(options.init))
+    else:
+        network.begin_as(*start.last_layer())
+        task.fit(start.rows)
+    network.to(shared.device)
+    return task, (start.config.num_hidden_layers - 1,)
+
+
+def _dflash(start: Start) -> Made:
+    """Two layers that start as the target's last."""
+    config, shared = start.narrow_config(), start.shared
+    config.attention_bias = False
+    network = DFlashNetwork(config, len(start.layers), shared.embedding, start.mask)
+    network.begin_as(*start.last_layer())
+    network.to(shared.device)
+    causal = start.network.kind == "jet"
+    task = DFlashTask(network, shared, start.layers, depth=start.options.depth, causal=causal)
+    return task, (start.config.num_hidden_layers - 1,)
+
+
+def _target(start: Start) -> LlamaModel:
+    """The target's unquantised layers."""
+    with quiet_transformers():
+        return LlamaForCausalLM.from_pretrained(
+            start.folder, dtype=torch.float32, local_files_only=True
+        ).model
+
+
+def _student_above(
+    start: Start, depth: int = 1, markov: tuple[int, int] = (0, 0)
+) -> tuple[Student, tuple[int, ...]]:
+    """Layers that add nothing at first to the draft model below them."""
+    base, _ = _draft_student(start, 0)
+    base = base.to(start.shared.device).requires_grad_(requires_grad=False)
+    for layer in base.layers:  # the runtime computes with rounded matrices
+        for parameter in layer.parameters():
+            if parameter.ndim == 2:
+                parameter.data = rounded(parameter.data)
+    count = start.network.layers
+    student = Student(
+        draft_config(start.config, count), len(start.layers), base=base, depth=depth, markov=markov
+    )
+    layers = (start.config.num_hidden_layers - 1,) * count
+    student.begin(_target(start), layers)
+    student.begin_above()
+    return student, layers
+
+
+def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, ...]]:
+    """A draft model from the folder of an earlier one, or from layers of the target."""
+    folder, depth = start.options.init, start.config.num_hidden_layers
+    state = load_state(folder) if folder else {}
+    card = read_config(folder)["specdemo"].get("card", {}) if folder else {}
+    numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
+    num_layers = max(numbers) + 1 if numbers else num_layers
+    if num_layers > depth:
+        raise UserError("training.layers", most=depth, count=num_layers)
+    student = Student(draft_config(start.config, num_layers))
+    layers = spread(num_layers, depth)
+    student.begin(_target(start), layers)
+    if state:
+        own = {name: tensor for name, tensor in state.items() if name in student.state_dict()}
+        try:
+            student.load_state_dict(own, strict=False)
+        except RuntimeError as error:
+            raise UserError("training.other_shape", folder=folder.name if folder else "") from error
+        layers = tuple(card.get("layers", layers))
+    return student, layers
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """make: the task that trains it; loss: for the card"""
+
+    make: Callable[[Start], Made]
+    loss: str
+
+
+_DISTANCE = f"{KL} KL + {L1} L1 to the target's distribution over the reduced vocabulary"
+_DISTILLED = (
+    f"{_DISTANCE}, positions after a token that was surely accepted counting {EVERYWHERE} of those after a rejected one"
+    " + normalised squared error of the final hidden state"
+)
+_CAUSAL = f"{_DISTANCE} at every position; later positions count less"
+RECIPES = {
+    "draft": Recipe(
+        _draft, f"{_DISTILLED} + {MID_WEIGHT} times that of a middle one, fading out at {MID_UNTIL:.0%} of the time"
+    ),
+    "extension": Recipe(
+        _extension, f"{_DISTILLED}; the features of random runs of tokens are missing, as while drafting on"
+    ),
+    "feature": Recipe(
+        _feature,
+        f"{_DISTILLED}; so for {UNROLLED} drafted tokens, each read with the drafter's own state before it, {FADING} "
+        "as much for each as for the one before",
+    ),
+    "exit": Recipe(_exit, _DISTILLED),
+    "medusa": Recipe(_medusa, f"{_DISTANCE} so many tokens later, mean over the heads"),
+    "block": Recipe(
+        _block,
+        "per position: 0.1 KL + 0.9 L1 to the target's distribution + cross-entropy of the confidence to 1 - TV; later "
+        "positions count less",
+    ),
+    "jet": Recipe(_block, _CAUSAL),
+    "dflash": Recipe(_dflash, _CAUSAL),
+}  # fmt: skip

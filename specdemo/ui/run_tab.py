@@ -1,0 +1,299 @@
+"""Base of all tabs that run something: one task per visitor, the loop that streams its results, and common components."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import gradio as gr
+from gradio.context import LocalContext
+
+from specdemo.config.errors import UserError
+from specdemo.session.admission import Cancel, Turn
+from specdemo.session.door import Door
+from specdemo.ui import present, words
+from specdemo.ui.visits import begin_run, go_on
+
+LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
+# Appends are joined: browsers lag on one update for each token, and each update takes a core from the pass.
+YIELD_SECONDS = 1 / 8
+VISITOR_SECONDS = 3600  # seconds until the `gr.State` of a visitor who left is dropped
+QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden"}  # answered immediately
+# Events that use the engine: its queue decides on the order, not Gradio's.
+IN_LINE: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden"}
+
+
+def whose() -> str:
+    """Return the id of the current session; a new id outside of a page."""
+    request = LocalContext.request.get(None)
+    return getattr(request, "session_hash", None) or uuid.uuid4().hex
+
+
+@dataclass(slots=True)
+class Task:
+    """Latest run of a visitor in one tab. It ends, is stopped, or is replaced by the next.
+
+    visitor: id for the queue
+    cancel: ends the work within a step; set when the task is over
+    replaced: another task shows its results in the same view, so this one shows nothing more
+    begun: its work was started and is not done a second time
+    """
+
+    visitor: str = field(default_factory=whose)
+    cancel: Cancel = field(default_factory=Cancel)
+    replaced: bool = False
+    begun: bool = False
+
+    def begin(self) -> None:
+        """Mark the task as started. Raises UserError if it was started before, since the visitor pressed no button."""
+        if self.begun:
+            raise UserError("page.not_begun")
+        self.begun = True
+
+    def stop(self) -> None:
+        """End the work within a step. Results so far remain."""
+        self.cancel.set()
+
+    def replace(self) -> Task:
+        """Stop this task and show nothing more of it. returns: the next task"""
+        self.replaced = True
+        self.cancel.set()
+        return Task(self.visitor)
+
+    @property
+    def task(self) -> Task:
+        """The task itself, for tabs that store nothing else of a visitor."""
+        return self
+
+
+def leave(task: Task | None) -> None:
+    """The visitor has gone: a callback of `gr.State`."""
+    if task is not None:
+        task.replace()
+
+
+class Shown(Protocol):
+    """Results of a task, which grow while the work continues."""
+
+    def value(self) -> object:
+        """The value of the components as it is now."""
+
+    def wait(self, sentence: str) -> None:
+        """Show the position in the queue; "" when the turn has come."""
+
+    def fail(self, error: UserError) -> None:
+        """Add an error."""
+
+
+class Lines:
+    """An append-only text of JSON lines, which the script reads as it grows."""
+
+    def __init__(self, text: str = "") -> None:
+        self._parts = [text]
+
+    def add(self, *lines: str) -> None:
+        """Append lines, each with its line break."""
+        self._parts += lines
+
+    def restart(self, text: str) -> None:
+        """Replace the whole text."""
+        self._parts = [text]
+
+    def value(self) -> str:
+        """The whole text."""
+        self._parts = ["".join(self._parts)]
+        return self._parts[0]
+
+    def wait(self, sentence: str) -> None:
+        """Append where in the line the work is."""
+        self.add(present.waiting_line(sentence or words.TURN))
+
+    def fail(self, error: UserError) -> None:
+        """Append a notice."""
+        self.add(present.notice_line(error))
+
+
+def stream(
+    studio: Door | None,
+    task: Task,
+    work: Generator[object, None, None],
+    shown: Shown,
+    *,
+    kind: str | None = "run",
+    counts: bool = True,
+    waiting: object = None,
+    seconds: float = YIELD_SECONDS,
+    unexpected: Callable[[Exception], UserError] | None = None,
+) -> Generator[object, None, None]:
+    """Wait for the model and for a turn, do the work, and yield its growing results.
+
+    studio: waited for until its model is ready, has failed or the task is stopped; None: no model is needed
+    kind: of the work, for the queue of the engine; None for work that queues by itself
+    counts: whether it counts for the visitor's runs per minute
+    waiting: value while the model is loaded; None leaves the page unchanged
+    seconds: least time between two values
+    unexpected: turns an exception that is no UserError into one
+    yields: values of the components; the last one at the end, unless the task was replaced
+
+    Raises UserError for a task that was started before.
+    If the generator is closed, as by Gradio when the browser disconnects, the task is stopped and the work is closed.
+    """
+    with ExitStack() as ending:
+        ending.enter_context(closing(work))
+        task.begin()
+        try:
+            yield from _load(studio, task, waiting)
+            if studio and studio.ready and not task.cancel.is_set():
+                if counts:
+                    begin_run(studio, task.visitor)
+                if kind:
+                    turn = studio.admission.turn(task.visitor, kind=kind, cancel=task.cancel)
+                    yield from _stand(studio, ending.enter_context(turn), task, shown)
+                    ending.enter_context(closing(work))  # before the next visitor gets the slot
+            if task.replaced:
+                yield gr.skip()
+                return
+            looked = time.monotonic()
+            for _ in work:
+                if time.monotonic() - looked >= seconds and not task.replaced:
+                    yield shown.value()
+                    looked = time.monotonic()
+        except UserError as error:
+            shown.fail(error)
+        except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
+            shown.fail((unexpected or unexpected_error)(error))
+        finally:
+            task.stop()  # also after the browser has disconnected: all work must end
+    if not task.replaced:
+        yield shown.value()
+
+
+def _load(studio: Door | None, task: Task, waiting: object) -> Iterator[object]:
+    """Wait for the model. waiting: shown meanwhile; None leaves the page as it is"""
+    while not (studio is None or studio.ready or studio.error or task.cancel.wait(LOADING_SECONDS)):
+        yield gr.skip() if waiting is None else waiting  # a closed browser is noticed here
+
+
+def _stand(studio: Door, turn: Turn, task: Task, shown: Shown) -> Iterator[object]:
+    """Wait in the queue for a turn, or until the task is over. Raises UserError if the model has changed."""
+    told = ""
+    for waiting in turn:
+        sentence = present.place(waiting)
+        if sentence != told and not task.replaced:
+            told = sentence
+            shown.wait(told)
+            yield shown.value()
+        else:
+            yield gr.skip()  # a closed browser is noticed here
+    if told and turn.admitted:
+        go_on(studio, task.visitor)
+        shown.wait("")
+        yield shown.value()
+
+
+def unexpected_error(error: Exception) -> UserError:
+    """Return the error for an exception that no code expects."""
+    return UserError("page.unexpected", error=error)
+
+
+class Visitor(Protocol):
+    """State of a visitor in one tab, stored in `gr.State`: a task, or an object that has one."""
+
+    @property
+    def task(self) -> Task: ...
+
+
+V = TypeVar("V", bound=Visitor)
+
+
+class RunTab(Generic[V]):
+    """Handlers of a tab that runs something, bound to one studio. State of visitors is in `gr.State`.
+
+    words: with WAIT_TURN and WAIT_LOADING
+    """
+
+    words: ClassVar[Any] = words
+
+    def __init__(self, studio: Door) -> None:
+        self.studio = studio
+
+    def renewed(self, visitor: V | None) -> V:
+        """Return the visitor with a new task. The one before is replaced."""
+        raise NotImplementedError
+
+    def opening(self, visitor: V, waiting: str, *asked: Any) -> object:
+        """Return the view until the run starts. waiting: reason why it waits"""
+        raise NotImplementedError
+
+    def begin(self, visitor: V | None, *asked: Any) -> tuple[V, object]:
+        """Handle the button immediately. returns: visitor, and the view until the run starts"""
+        visitor = self.renewed(visitor)
+        if self.studio.replay_only:
+            gr.Info(str(self.studio.replay_only), duration=None)
+            return visitor, gr.skip()
+        waiting = self.words.WAIT_TURN if self.studio.ready else self.words.WAIT_LOADING
+        return visitor, self.opening(visitor, waiting, *asked)
+
+    def stream(
+        self, visitor: V, work: Generator[object, None, None], shown: Shown, **options: Any
+    ) -> Iterator[object]:
+        """Do the work after `begin`. options: of the function `stream`"""
+        if self.studio.replay_only:  # `begin` has shown why
+            yield gr.skip()
+            return
+        yield from stream(self.studio, visitor.task, work, shown, **options)
+
+    def stop(self, visitor: V | None) -> None:
+        """End the run within one step. Results so far remain."""
+        if visitor is not None:
+            visitor.task.stop()
+
+    def recording(self, index: int) -> str:
+        """Return the value of the view for a recording of the tab's menu."""
+        raise NotImplementedError
+
+    def replay(self, visitor: V | None, index: int | None) -> object:
+        """Show a recording instead of a run that continues or waits. returns: value of the view"""
+        if visitor is not None:
+            visitor.task.replace()
+        return gr.skip() if index is None else self.recording(index)
+
+
+def create_ask(
+    name: str, prompt: str, label: str, run: tuple[str, str], stop: str, *, live: bool
+) -> tuple[gr.Textbox, gr.Button, gr.Button]:
+    """Create the row with the prompt, the button that runs it and the one that stops.
+
+    name: part of the elements' ids; run: its id and its label; live: whether it can be pressed
+    """
+    with gr.Row(elem_classes="sd-race-ask"):
+        box = gr.Textbox(
+            prompt,
+            label=label,
+            show_label=False,
+            container=False,
+            lines=1,
+            max_lines=3,
+            scale=8,
+            elem_id=f"sd-{name}-prompt",
+        )
+        start = gr.Button(
+            run[1], variant="primary", scale=1, elem_id=f"sd-{name}-{run[0]}", interactive=live
+        )
+        return box, start, gr.Button(stop, scale=1, elem_id=f"sd-{name}-stop")
+
+
+def create_recorded(name: str, choices: list[tuple[str, int]], label: str) -> gr.Dropdown:
+    """Create the menu of a tab's recordings; the first one is chosen."""
+    return gr.Dropdown(
+        choices,
+        value=0 if choices else None,
+        label=label,
+        show_label=False,
+        container=False,
+        elem_id=f"sd-{name}-recorded",
+    )

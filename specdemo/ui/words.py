@@ -1,0 +1,91 @@
+"""Interface strings of the page: `assets/words`, with the names that methods, settings and recorded runs have themselves."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from specdemo.config import strings
+from specdemo.config.paths import ASSETS
+from specdemo.session.door import (
+    drafter_kinds,
+    method_labels,
+    method_needs,
+    method_summaries,
+    method_titles,
+)
+
+languages = strings.languages
+
+
+def __getattr__(name: str) -> Any:
+    """Return a string of the page by its name: `words.RUN`."""
+    try:
+        return english("page")[name]
+    except KeyError:
+        raise AttributeError(name) from None
+
+
+@cache
+def english(part: str) -> dict[str, Any]:
+    """Return the English strings of a part, including those from methods, recorded runs and examples."""
+    if part == "runs":
+        return {
+            "RUNS": _titles("runs/index.json", "runs"),
+            "EXAMPLES": _titles("examples.json", "examples"),
+        }
+    known = strings.load(part)
+    if part == "methods":
+        return {
+            **known,
+            "TITLES": method_titles(),
+            "SUMMARIES": method_summaries(),
+            "NEEDED": method_needs(),
+        }
+    if part == "page":
+        view = known["VIEW"]
+        own = {
+            "runs": english("runs")["RUNS"],
+            "methods": {
+                **method_labels(),
+                "plain": "plain decoding",
+                # Methods of earlier versions, in recorded runs.
+                "composite": "composite",
+                "medusa_static": "Medusa, static tree",
+            },
+            "card": {**view["card"], "kinds": drafter_kinds()},
+        }
+        return {**known, "VIEW": {**view, **own}}
+    return known
+
+
+def texts(part: str, language: str) -> dict[str, str]:
+    """Return every string of a part by its path, such as `/VIEW/phase/done`."""
+    found = english(part) if language == strings.ENGLISH else strings.load(part, language)
+    return dict(strings.flat(found))
+
+
+def translations(language: str) -> dict[str, str]:
+    """Return the translation of each English string that a language translates."""
+    known: dict[str, str] = {}
+    for part in strings.parts(language):
+        translated = texts(part, language)
+        pairs = ((text, translated.get(path, text)) for path, text in texts(part, "en").items())
+        known |= {text: meaning for text, meaning in pairs if meaning != text}
+    return known
+
+
+def missing(language: str) -> list[str]:
+    """Return the paths of English strings that a language does not translate, each after the name of its part."""
+    there = strings.parts(language)
+    return [
+        f"{part}{path}"
+        for part in [*strings.parts(), "runs"]
+        for path in set(texts(part, "en")) - set(texts(part, language) if part in there else ())
+    ]
+
+
+def _titles(file: str, entries: str) -> dict[str, str]:
+    listed = json.loads((ASSETS / file).read_text(encoding="utf-8"))[entries]
+    return {entry["title"]: entry["title"] for entry in listed}

@@ -1,0 +1,220 @@
+"""A card's measurements on tiny models: every part, what takes its place where it cannot be measured, the file and the page."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import PROFILE, drafter_for, header, open_draft
+from errors import reported
+
+from specdemo.bench import card
+from specdemo.bench.card import (
+    ROWS,
+    PairFindings,
+    PassTimes,
+    Sameness,
+    card_result,
+    charts,
+    compare,
+    findings,
+    measure_pair,
+    tokens_within,
+    ways,
+)
+from specdemo.bench.report import page, text
+from specdemo.bench.suite import Item
+from specdemo.cli import console
+from specdemo.cli.parser import main
+from specdemo.config.errors import UserError
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
+from specdemo.engine.runner import Runner
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import CachedModel
+from specdemo.models.decoders.graphs import GraphDecoder
+from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.session.door import MethodInfo
+from specdemo.trace.events import ModelInfo
+
+ITEMS = [Item("one", "list", ("abcabc",)), Item("two", "code", ("abab",))]
+HERE = ("nothing", "ngram", "draft_model")
+
+
+class Studio:
+    """What the measurements use of a studio, on a tiny pair that has every method of theirs but `auto`."""
+
+    def __init__(self, target, draft):
+        self.draft, self.runner = draft, Runner()
+        decoder = LeanDecoder(target)
+        info = ModelInfo("tiny", precision="fp32", kernel="lean pass")
+        loaded = SimpleNamespace(
+            decoder=decoder, model=target, info=info, device=torch.device("cpu")
+        )
+        self.pair = SimpleNamespace(
+            target=loaded, draft_info=ModelInfo("small"), open_draft=lambda: open_draft(draft),
+            costs=PROFILE, tokenizer=None, context=512, stop_ids=frozenset,
+        )  # fmt: skip
+
+    def methods(self):
+        return [
+            MethodInfo(name, name, "", (), name in HERE, "It is not here.")
+            for name in (*HERE, "auto")
+        ]
+
+    def open(self):
+        return SimpleNamespace(run=self.run, close=lambda: None)
+
+    def run(self, prompt, settings, **_options):
+        yield from generate(
+            CachedModel(self.pair.target.decoder),
+            drafter_for(settings.method, open_draft(self.draft)),
+            _ids(prompt),
+            shaper=Shaper(settings.sampling),
+            limits=Limits(settings.max_new_tokens),
+            started=header(),
+        )
+
+
+def _ids(text):
+    return [ord(letter) % 60 for letter in text]
+
+
+@pytest.fixture
+def studio(monkeypatch, target_weights, draft_weights):
+    for name, less in {"ROUNDS": 2, "DRAFT_STEPS": 4, "TOKENS": 16, "ANSWER": 16}.items():
+        monkeypatch.setattr(card, name, less)
+    monkeypatch.setattr(
+        card, "encode_conversation", lambda _, messages, __: _ids(messages[0]["content"])
+    )
+    return Studio(target_weights, draft_weights)
+
+
+def test_every_part_is_measured_or_says_why_not(studio):
+    found = measure_pair(studio, ITEMS, 60.0)
+    assert [ladder.way for ladder in found.ladders] == ["lean pass", "transformers' own pass"]
+    for ladder in found.ladders:
+        assert (len(ladder.seconds), ladder.rounds) == (len(ROWS), 2)
+        assert min(ladder.seconds) > 0
+    assert found.draft_step > 0
+    assert [one.rows for one in found.sameness] == list(card.GROUPS)
+    for one in found.sameness:
+        assert one.same_word == one.tokens > 0
+        assert one.difference < one.lead
+    rows = {(row["lane"], row["task"]): row for row in found.rows}
+    assert {lane for lane, _ in rows} == set(HERE)
+    assert {task for _, task in rows} == {"code", "list", "mean"}
+    assert rows["draft_model", "mean"]["same_output_rate"] == 1
+    assert found.left_out == {
+        "CUDA graphs": "They need a CUDA device; this model runs on the processor.",
+        "auto": "It is not here.",
+        "memory": "It is counted on a CUDA device only.",
+    }
+    result = card_result([found], minutes=1.0, seconds=9.0, notes=["<b> is left out: gone"])
+    html, told = page(result, charts([found])), text(result)
+    assert "&lt;b&gt; is left out: gone" in html
+    for sentence in found.left_out.values():
+        assert sentence in told
+        assert sentence in html.replace("&#39;", "'")
+
+
+def pair_of(same_bits, speedups, card_seconds=0.002):
+    """Findings as the report reads them: a ladder, passes of 2, 3 and 4 rows, and lanes by speedup."""
+    seconds = [card_seconds * (1 + row / 10) for row in range(len(ROWS))]
+    usual = {
+        "first_accept_rate": None, "tokens_per_step": 1.0, "draft_ms_per_token": None,
+        "same_output_rate": 1.0, "same_prefix_rate": 1.0, "flip_margin": None,
+    }  # fmt: skip
+    return PairFindings(
+        {"name": "tiny", "precision": "fp32", "kernel": "lean pass"}, None, {},
+        ladders=[
+            PassTimes("lean pass", tuple(3 * one for one in seconds), 3),
+            PassTimes("CUDA graphs", tuple(seconds), 3),
+        ],
+        sameness=[
+            Sameness(rows, 10, bits, 10, 0.1, 0.2, None)
+            for rows, bits in zip((2, 3, 4), same_bits, strict=True)
+        ],
+        rows=[
+            {"task": "mean", "lane": lane, "speedup": speedup, "tokens_per_second": 100 * speedup, **usual}
+            for lane, speedup in speedups.items()
+        ],
+    )  # fmt: skip
+
+
+def test_what_was_found_is_said_first():
+    said = findings(pair_of((10, 10, 7), {"nothing": 1.0, "auto": 2.5}))
+    assert said == [
+        "CUDA graphs: a pass of one row takes 2.00 ms; with four drafted tokens it takes 1.40 times that.",
+        "Passes of up to 3 rows gave every bit of passes of one row.",
+        "Fastest: auto with 250 tokens per second, 2.50 times plain decoding.",
+    ]
+    slow = findings(pair_of((9, 10, 10), {"nothing": 1.0, "auto": 0.9}))
+    assert "other bits" in slow[1]
+    assert slow[2] == "No lane is faster than plain decoding."
+
+
+def test_the_ladder_stands_by_rows_and_empty_columns_are_left_out():
+    pair = pair_of((10, 10, 7), {"nothing": 1.0})
+    by_title = {one.title: one for one in card_result([pair], minutes=1.0, seconds=9.0).tables}
+    ladder = by_title["Passes by rows"]
+    assert ladder.columns == ["target", "rows", "lean pass, ms", "more", "CUDA graphs, ms", "more"]
+    assert ladder.rows[4] == ["tiny", "5", "8.40", "+0.60", "2.80", "+0.20"]
+    assert "tie margin" not in by_title["Tokens per second"].columns
+
+
+def test_a_part_that_breaks_or_has_no_time_leaves_the_others(studio, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory.\nMore words.")
+
+    monkeypatch.setattr(card, "_ladders", full)
+    found = measure_pair(studio, ITEMS, 60.0)
+    assert found.left_out["ladder"] == "OutOfMemoryError: CUDA out of memory."
+    assert found.sameness
+    assert found.rows
+    late = measure_pair(studio, ITEMS, -1.0)
+    assert set(late.left_out.values()) == {"There was no time left for it."}
+    assert len(late.left_out) == 5
+    assert card_result([late], minutes=1.0, seconds=9.0).tables[0].columns[2] == "why"
+    assert tokens_within(64, time.monotonic() + 30.5, 1.0) == 30
+    with pytest.raises(UserError, match="no time"):
+        tokens_within(64, time.monotonic() + 5, 1.0)
+
+
+def test_logits_are_compared_bit_by_bit_and_by_their_likeliest_word():
+    alone = torch.tensor([[1.0, 3.0, 2.5], [2.0, 0.0, 1.75], [5.0, 0.0, 1.0], [0.0, 1.0, 4.0]])
+    other = alone.clone()
+    other[0, 0] += 0.125  # other bits, same word
+    other[1, 2] += 0.5  # overtakes a lead of 0.25
+    one = compare(4, alone, other)
+    assert (one.rows, one.tokens, one.same_bits, one.same_word) == (4, 4, 2, 3)
+    assert (one.difference, one.lead, one.overtaken) == (0.5, 0.25, 0.25)
+    assert compare(2, alone, alone).overtaken is None
+
+
+def test_a_card_has_graphs_beside_the_passes_that_they_record(studio):
+    lean, target = studio.pair.target.decoder, studio.pair.target
+    target.decoder = graphs = GraphDecoder(lean, lambda work: work)
+    assert list(ways(studio.pair).values())[:2] == [graphs, lean]
+    assert list(ways(studio.pair)) == ["CUDA graphs", "lean pass", "transformers' own pass"]
+    graphs.records = False
+    assert list(ways(studio.pair)) == ["lean pass", "transformers' own pass"]
+
+
+def test_the_command_writes_both_files_and_goes_on_without_a_pair(studio, monkeypatch, tmp_path):
+    def load(settings):
+        if settings.target == "gone":
+            raise reported("It is not there.")
+        return studio
+
+    monkeypatch.setattr(console, "load_studio", load)
+    out = tmp_path / "card"
+    assert main(["gpu", "--targets", "gone,tiny", "--minutes", "1", "--out", str(out)]) == 0
+    values = json.loads((tmp_path / "card.json").read_text(encoding="utf-8"))
+    assert values["notes"][:1] == ["gone is left out: It is not there."]
+    assert [pair["target"]["name"] for pair in values["pairs"]] == ["tiny"]
+    assert "lean pass" in (tmp_path / "card.html").read_text(encoding="utf-8")
+    assert main(["gpu", "--targets", "gone", "--out", str(out)]) == 1

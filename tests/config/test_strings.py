@@ -1,0 +1,177 @@
+"""Interface strings and errors: each language has those of English, with the same names to fill in."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from specdemo.config import strings
+from specdemo.config.errors import Phrase, UserError, decode_error, encode_error
+from specdemo.config.strings import flat, load
+from specdemo.ui import words
+
+ROOT = Path(__file__).resolve().parents[2]
+# Prompts are for the model, which speaks English; identifiers are for the program.
+SAME = re.compile(
+    r"^/(TITLE|BATCH_EXAMPLES|EXPLAIN|POEM|PRESETS)(/|$)|/shares/|/papers/|^/run.reported"
+)
+# What a method's own entry, a recorded run or an example says in English; another language may leave it so.
+ENTRIES = re.compile(r"^/VIEW/(methods|card/kinds|runs)/|^/(RUNS|EXAMPLES)/")
+# Errors that only the command line can raise.
+COMMANDS = re.compile(r"^/(bench|cli|space|training)\.")
+LANGUAGES = pytest.mark.parametrize("language", strings.languages())
+PARTS = pytest.mark.parametrize("part", [*strings.parts(), "runs"])
+
+
+def names(text: str) -> set[str]:
+    return set(re.findall(r"\{\w*\}", text))
+
+
+@LANGUAGES
+@PARTS
+def test_a_language_has_the_strings_of_english_and_their_names(part: str, language: str) -> None:
+    english, other = words.texts(part, "en"), words.texts(part, language)
+    optional = {path for path in english if ENTRIES.search(path) or COMMANDS.search(path)}
+    assert set(other) - set(english) <= {path for path in other if ENTRIES.search(path)}
+    assert set(english) - set(other) <= optional, f"{language}/{part} lacks these"
+    other = {path: other.get(path, text) for path, text in english.items()}
+    assert not {path for path, text in english.items() if names(text) != names(other[path])}
+    assert not {path for path, text in english.items() if bool(text) != bool(other[path])}
+    long = {path for path, text in english.items() if len(text) > 40 and text == other[path]}
+    assert not {path for path in long - optional if not SAME.search(path)}
+
+
+@LANGUAGES
+def test_missing_names_what_a_language_leaves_in_english(language: str) -> None:
+    left = {path for path in words.missing(language) if not path.startswith("errors")}
+    assert all(ENTRIES.search(path.removeprefix(path.split("/")[0])) for path in left)
+
+
+def test_languages_offers_each_folder(tmp_path, monkeypatch) -> None:
+    """A third one needs nothing else: it is offered as far as it goes."""
+    for language in ("en", "de"):
+        (tmp_path / language).symlink_to(strings.WORDS / language)
+    (tmp_path / "fr").mkdir()
+    (tmp_path / "fr" / "page.json").write_text('{"RUN": "Lancer"}\n', encoding="utf-8")
+    monkeypatch.setattr(strings, "WORDS", tmp_path)
+    assert strings.languages() == ["de", "fr"]
+    assert words.translations("fr") == {words.RUN: "Lancer"}
+    left = words.missing("fr")
+    assert "page/STOP" in left
+    assert any(path.startswith("lab/") for path in left)
+    assert "page/RUN" not in left
+
+
+@LANGUAGES
+def test_translations_give_one_english_text_one_meaning(language: str) -> None:
+    meanings: dict[str, set[str]] = {}
+    for part in strings.parts(language):
+        english, other = words.texts(part, "en"), words.texts(part, language)
+        for path, text in english.items():
+            if not SAME.search(path) and path in other:
+                meanings.setdefault(text, set()).add(other[path])
+    assert {text: found for text, found in meanings.items() if len(found) > 1} == {}
+
+
+@LANGUAGES
+def test_translations_contain_all_parts(language: str, monkeypatch) -> None:
+    table = words.translations(language)
+    assert words.VIEW["status"]["rejected"] in table
+    assert "Lessons" in table
+    assert all(text != meaning for text, meaning in table.items())
+    monkeypatch.setitem(words.VIEW["methods"], "echo", "echoing the last word")
+    table = words.translations(language)
+    assert "echoing the last word" not in table
+    assert table[words.VIEW["methods"]["draft_model"]]
+
+
+@LANGUAGES
+def test_translations_contain_why_a_method_is_missing(language: str) -> None:
+    """The sentences are made where models are loaded; the table has their very words."""
+    from specdemo.models.networks.copy import no_copy_why
+    from specdemo.models.pair import LoadedPair
+    from specdemo.session.studio import Studio
+
+    target = SimpleNamespace(info=SimpleNamespace(name="a-target"))
+    pair = SimpleNamespace(open_draft=None, no_draft_why="", trained={}, target=target)
+    shipped = SimpleNamespace(_loaded=pair, shipped=SimpleNamespace(store=None))
+    found = [
+        LoadedPair.missing(pair, "draft", "a draft model"),
+        LoadedPair.missing(pair, "feature", "a feature drafter"),
+        no_copy_why("4 bits"),
+        Studio._missing(shipped, "store"),
+    ]
+    table = words.translations(language)
+    shapes = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(text)) for text in table]
+    for sentence in found:
+        assert any(re.fullmatch(shape, sentence) for shape in shapes), sentence
+
+
+def test_gradios_own_controls_are_named_in_the_pages_language() -> None:
+    source = Path(gr.__file__).parent / "templates" / "frontend" / "assets"
+    scripts = "".join(path.read_text("utf-8", "replace") for path in source.glob("Index-*.js"))
+    for text in words.GRADIO[:2]:
+        assert text.removesuffix("{label}") in scripts
+        assert text in words.translations("de")
+
+
+def test_a_link_that_cannot_be_followed_says_what_to_do() -> None:
+    """A class's link hides the controls: a visitor can only ask for another."""
+    assert "Ask whoever sent the link" in load("teach")["WORDS"]["unknown_value"]
+
+
+def raised(tree: ast.AST) -> Iterator[tuple[str, set[str]]]:
+    """Yield each code of an error or a phrase in a module, with the names of its values; {"*"} for unknown ones."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        if name in ("UserError", "Phrase", "Unreachable", "ReplayOnly", "__init__"):
+            given = {word.arg or "*" for word in node.keywords}
+            code = node.args[0]
+            if isinstance(code, ast.JoinedStr) and isinstance(code.values[0], ast.Constant):
+                yield f"{code.values[0].value}*", given
+            elif isinstance(code, ast.Constant) and "." in str(code.value):
+                yield str(code.value), given
+
+
+def test_each_code_that_is_raised_has_sentences_with_its_values() -> None:
+    known = load("errors")
+    unused = set(known)
+    for path in sorted((ROOT / "specdemo").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for code, given in (
+            raised(ast.parse(text)) if "UserError" in text or "Phrase" in text else ()
+        ):
+            found = [one for one in known if re.fullmatch(code.replace("*", ".+"), one)]
+            assert found, f"{path.name} raises {code}, which errors.json lacks"
+            unused -= set(found)
+            for one in found:
+                wanted = {name[1:-1] for _, part in flat(known[one]) for name in names(part)}
+                assert "*" in {*given, code[-1]} or wanted == given, (path.name, one, wanted, given)
+        unused -= {code for code in unused if f'"{code}"' in text}
+    assert not unused, "nothing raises these"
+
+
+def test_an_error_reaches_another_process_as_code_and_values() -> None:
+    limit = Phrase("setting.number", low="1", high="2")
+    error = UserError("setting.wrong", label=Phrase("label.seed"), value="9", range=limit)
+    assert str(error) == (
+        "The seed is 9; it must be a number between 1 and 2. Change it and start again."
+    )
+    copies: list[Any] = [decode_error(encode_error(error)), pickle.loads(pickle.dumps(error))]
+    for copy in copies:
+        assert (copy.code, str(copy)) == (error.code, str(error))
+        assert (copy.message, copy.unaffected, copy.advice) == (
+            error.message,
+            error.unaffected,
+            error.advice,
+        )

@@ -1,0 +1,229 @@
+"""Auto: copy where a copy is likely right, draft where it pays, decode plainly where nothing does."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from conftest import PROFILE
+
+from specdemo.drafters.arms import Arm
+from specdemo.drafters.auto import Auto
+from specdemo.drafters.plain import Scripted
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.guard import Forecast
+from specdemo.engine.cost import CostProfile, Costs
+from specdemo.engine.passes import ALONE, Sharing
+from specdemo.engine.types import Outcome, Proposal, Verdict
+from specdemo.trace.events import Reason, Status
+
+
+def guesses(count, confidence=0.8):
+    """A drafter that always drafts so many tokens."""
+    proposal = Proposal.chain(
+        range(count), confidences=(confidence,) * count, lookahead=count, reasons=(Reason("guess"),)
+    )
+    return Scripted(lambda *_: proposal)
+
+
+def live(drafter, costs, steps, kept, step_seconds, sharing=ALONE):
+    """Run steps with made-up laps. kept: accepted tokens by source; step_seconds: one draft step by source."""
+    drafter.start([1])
+    sources = []
+    for _ in range(steps):
+        proposal = drafter.propose([1], 30)
+        source = proposal.source
+        sources.append(source)
+        path = tuple(range(min(len(proposal), kept.get(source, 0))))
+        tested = len(path) + (len(path) < len(proposal))
+        chances = tuple(
+            [1.0] * len(path) + [0.0] * (tested - len(path)) + [None] * (len(proposal) - tested)
+        )
+        outcome = Outcome(
+            (*path, 99),
+            proposal,
+            Verdict(path, 99, Status.BONUS, chances),
+            step_seconds.get(source, 0.0) * len(proposal),
+            PROFILE.verify_seconds(1 + len(proposal)),
+            sharing,
+        )
+        drafter.observe(outcome)
+        costs.observe(outcome)
+    return sources
+
+
+def auto(costs, **arms):
+    copiers = [Arm("ngram", arms["ngram"])] if "ngram" in arms else []
+    model = Arm("draft_model", arms["draft_model"]) if "draft_model" in arms else None
+    return Auto(copiers, model, costs)
+
+
+def test_auto_stays_with_a_model_that_pays():
+    costs = Costs(PROFILE)
+    chooser = auto(costs, draft_model=guesses(3))
+    sources = live(chooser, costs, 100, {"draft_model": 3}, {"draft_model": 0.002})
+    assert set(sources) == {"draft_model"}
+
+
+def test_auto_judges_a_model_by_chances_not_by_luck():
+    costs = Costs(PROFILE)
+    lucky, unlucky = (Arm("draft_model", guesses(1)) for _ in range(2))
+    for arm, path in ((lucky, (0,)), (unlucky, ())):
+        proposal = arm.propose([1], 30, costs)
+        verdict = Verdict(path, 99, Status.BONUS, (0.5,))
+        arm.observe(Outcome((*path, 99), proposal, verdict, 0.001, 0.01), costs)
+    assert lucky.rate == unlucky.rate
+
+
+def test_auto_decodes_plainly_when_drafting_loses_and_says_why():
+    costs = Costs(PROFILE)
+    chooser = auto(costs, draft_model=guesses(6))
+    sources = live(chooser, costs, 200, {"draft_model": 0}, {"draft_model": 0.004})
+    assert Counter(sources[20:])["plain"] > 160
+    assert "draft_model" in sources[100:]  # a trial now and then
+    proposal = chooser.propose([1], 30)
+    assert "plain" in proposal.reasons[0].values
+
+
+def test_auto_takes_a_good_copy_and_drops_a_bad_one():
+    costs = Costs(PROFILE)
+    chooser = auto(costs, ngram=guesses(8, 0.9), draft_model=guesses(2))
+    good = live(chooser, costs, 60, {"ngram": 8, "draft_model": 1}, {"draft_model": 0.002})
+    assert Counter(good[10:])["ngram"] > 45
+    chooser = auto(costs, ngram=guesses(8, 0.9), draft_model=guesses(2))
+    bad = live(chooser, costs, 60, {"ngram": 0, "draft_model": 2}, {"draft_model": 0.002})
+    assert Counter(bad[30:])["draft_model"] > 25
+
+
+def test_auto_does_not_begin_a_model_that_company_makes_too_dear():
+    costs, model, begun = Costs(PROFILE, together=8), guesses(3), []
+    model.start = begun.append
+    chooser = auto(costs, draft_model=model)
+    assert set(live(chooser, costs, 5, {}, {}, Sharing(runs=8))) == {"plain"}
+    assert not begun
+    costs.together = 1  # the others have gone
+    assert chooser.propose([1, 2], 30).source == "draft_model"
+    assert chooser.propose([1, 2], 30).source == "draft_model"
+    assert begun == [[1, 2]]
+
+
+@pytest.mark.parametrize(("left", "reads"), [(4, False), (400, True)])
+def test_auto_in_company_reads_a_long_text_only_for_an_answer_that_repays_it(left, reads):
+    costs, model, begun = Costs(ARITHMETIC, together=8), guesses(3), []
+    model.start = begun.append
+    chooser = auto(costs, draft_model=model)
+    text = list(range(300))
+    chooser.start(text)
+    costs.together = 2  # the others have gone
+    for _ in range(5):
+        chooser.propose(text, left)
+    assert bool(begun) == reads
+
+
+ARITHMETIC = CostProfile(  # vectors of 256 bits: each further row takes its time
+    ((1, 0.0066), (4, 0.0104), (8, 0.0189), (16, 0.0329), (32, 0.0609)),
+    0.0012,
+    draft_rows=((4, 0.0020), (8, 0.0034), (16, 0.0060), (32, 0.0110)),
+)
+NEARLY_FREE = CostProfile(  # tiles, or a GPU: a pass takes what its weights take to be read
+    ((1, 0.0060), (8, 0.0063), (32, 0.0075), (64, 0.0090)),
+    0.0008,
+    draft_rows=((8, 0.0009), (32, 0.0012)),
+)
+
+
+class Costly(Scripted):
+    """Always drafts so many tokens, and knows how often it was asked."""
+
+    def __init__(self, count):
+        self.asked = 0
+
+        def guess(*_):
+            self.asked += 1
+            return Proposal.chain(range(count), confidences=(0.8,) * count, lookahead=count)
+
+        super().__init__(guess)
+
+
+def in_company(profile, runs, *, kept, steps=120):
+    """A run of auto among others that do the same: tokens a second over plain decoding's, by the profile's own costs."""
+    costs, model, copier = Costs(profile, runs), Costly(3), Costly(0)
+    chooser = Auto([Arm("ngram", copier)], Arm("draft_model", model), costs)
+    chooser.start([1])
+    tokens = seconds = 0.0
+    for _ in range(steps):
+        drafted = len(proposal := chooser.propose([1], 30))
+        path = tuple(range(min(kept, drafted)))
+        drafting = drafted * profile.draft_growth(runs) * profile.draft_step
+        rows = runs * (1 + drafted)
+        verifying = profile.verify_seconds(rows)
+        outcome = Outcome(
+            (*path, 99),
+            proposal,
+            Verdict(path, 99, Status.BONUS, (1.0,) * len(path) + (0.0,) * (len(path) < drafted)),
+            drafting,
+            verifying,
+            Sharing(runs, rows),
+        )
+        chooser.observe(outcome)
+        costs.observe(outcome)
+        tokens, seconds = tokens + len(path) + 1, seconds + drafting + verifying
+    return tokens / seconds * profile.verify_seconds(runs), model.asked, copier.asked
+
+
+@pytest.mark.parametrize("runs", [8, 30])
+def test_auto_in_company_decodes_plainly_where_rows_cost_arithmetic(runs):
+    gain, drafts, looks = in_company(ARITHMETIC, runs, kept=2)
+    assert gain >= 0.98
+    assert not drafts  # no draft, and nobody even looks for copies
+    assert not looks
+
+
+@pytest.mark.parametrize("runs", [8, 30])
+def test_auto_in_company_drafts_where_rows_are_nearly_free(runs):
+    gain, drafts, looks = in_company(NEARLY_FREE, runs, kept=2)
+    assert gain >= 1.3
+    assert drafts > 100
+    assert looks > 100
+
+
+def test_auto_follows_the_company_as_runs_come_and_go():
+    """It has drafted alone; beside seven others it decodes plainly from the first step on, and drafts again after them."""
+    costs, model = Costs(ARITHMETIC), guesses(3)
+    chooser = auto(costs, draft_model=model)
+    rates = {"draft_model": 2}
+    assert set(live(chooser, costs, 60, rates, {"draft_model": 0.0012})) == {"draft_model"}
+    costs.observe(
+        Outcome(
+            (9,), Proposal(), Verdict((), 9, Status.PLAIN), 0.0, 0.0189 * costs.scale, Sharing(8, 8)
+        )
+    )
+    sources = [chooser.propose([1], 30).source for _ in range(10)]
+    assert set(sources) == {"plain"}
+    costs.together = 1
+    assert chooser.propose([1], 30).source == "draft_model"
+
+
+def test_who_came_while_the_target_read_a_prompt_is_reckoned_with():
+    """A run begins alone; seven others have come by the time at which the draft model would read the prompt."""
+    costs, model, begun = Costs(ARITHMETIC), guesses(3), []
+    model.start = begun.append
+    drafter = Forecast(auto(costs, draft_model=model), costs, Calibration(), 0.0, lambda: 8)
+    drafter.start([1, 2])
+    assert not begun
+    assert drafter.propose([1, 2], 30).source == "plain"
+
+
+def test_in_company_a_step_counts_for_what_it_would_take_if_all_did_the_same():
+    costs = Costs(PROFILE, together=8)
+    arm = Arm("draft_model", guesses(2))
+    proposal = arm.propose([1], 30, costs)
+    verdict = Verdict((0,), 99, Status.BONUS, (0.5, 0.5))
+    arm.observe(Outcome((0, 99), proposal, verdict, 0.001, 0.01, Sharing(runs=8)), costs)
+    assert arm.seconds == proposal.expected_seconds == costs.verify_seconds(2)
+    assert costs.verify_seconds(2) == PROFILE.verify_seconds(24)
+
+
+def test_auto_without_any_arm_is_plain_decoding():
+    costs = Costs(PROFILE)
+    assert set(live(Auto([], None, costs), costs, 5, {}, {})) == {"plain"}
