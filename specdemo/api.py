@@ -12,8 +12,8 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.base import Method
 from specdemo.engine.runner import LOOK_SECONDS
-from specdemo.session.caches import failure
 from specdemo.session.door import MethodInfo
+from specdemo.session.runs import failure
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, ModelInfo, RunFailed, StandIn, Trace
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specdemo.session.conversation import Conversation
 
 NOTHING = "nothing"  # plain decoding, as a method
-WARM_UP = 8  # tokens of the run before a measured one
+WARM_UP = 8  # tokens of the warm-up before a measured run
 
 
 def load(
@@ -39,17 +39,17 @@ def load(
     drafter: str | None = None,
     cache_dir: str | Path | None = None,
 ) -> Model:
-    """Load a pair: a target, and what drafts for it. It reports on standard error.
+    """Load a pair of a target and its drafter. Reports progress on standard error.
 
     target, draft: a catalogue name, a hub id, a local folder or a GGUF file
     precision: of the target's weights: nf4, int8, bf16 or fp32
     device: cpu, cuda, mps or auto; threads: 0 uses every core
     store, trained: folders of a datastore and of trained drafters
     drafter: a published drafter for the target: a hub id or a folder
-    cache_dir: where downloaded and converted models are kept
+    cache_dir: folder of downloaded and converted models
 
-    What is not given comes from the environment, then from the defaults; docs/reference.md lists both.
-    Raises UserError for what cannot be loaded.
+    Missing arguments come from the environment, then from the defaults; docs/reference.md lists both.
+    Raises UserError if the pair cannot be loaded.
     """
     from specdemo.cli.console import load_studio
 
@@ -68,9 +68,9 @@ def load(
 
 
 class Run:
-    """A run that goes on while it is read: iterate for its events, or ask for what they add up to.
+    """A run that continues while it is read: iterate for its events, or use the properties for its results.
 
-    Iterating again begins with the first event. Whatever sums up waits for the end of the run first.
+    Iterating again starts with the first event. Properties wait for the end of the run.
     """
 
     def __init__(self, events: Iterator[Event], plain: Metrics | None = None) -> None:
@@ -79,7 +79,7 @@ class Run:
         self._events: list[Event] = []
 
     def __iter__(self) -> Iterator[Event]:
-        """The events in order, each as soon as it has come."""
+        """Yield the events in order, each when it arrives."""
         place = 0
         while place < len(self._events) or self._grow():
             yield self._events[place]
@@ -93,7 +93,7 @@ class Run:
         return False
 
     def close(self) -> None:
-        """End the run within a step. What has come stays."""
+        """End the run within a step. Received events stay."""
         close = getattr(self._source, "close", None)
         if close:
             close()
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def answer(self) -> Trace:
-        """The lane that answers; the one before it, if any, is plain decoding. Raises UserError for a run that broke."""
+        """The variant that answers; plain decoding may precede it. Raises UserError for a failed run."""
         trace = self.trace
         for event in trace.events:
             if isinstance(event, RunFailed):
@@ -119,31 +119,31 @@ class Run:
 
     @property
     def metrics(self) -> Metrics:
-        """Counts, times and rates of the lane that answers."""
+        """Counts, times and rates of the variant that answers."""
         return measure(self.answer)
 
     @property
     def baseline(self) -> Metrics | StandIn | None:
-        """Plain decoding, which the run is compared with; None where there was none."""
+        """Plain decoding that the run is compared with; None without a comparison."""
         return self._plain or baseline(self.trace)
 
     @property
     def speedup(self) -> float | None:
-        """Tokens per second over those of plain decoding; None without a baseline."""
+        """Tokens per second divided by those of plain decoding; None without a baseline."""
         plain = self.baseline
         return speedup(plain, self.metrics) if plain else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each token of the trace, refused ones included; `pandas.DataFrame(run.rows())` is a table."""
+        """Return a row for each token of the trace, rejected ones included; `pandas.DataFrame(run.rows())` is a table."""
         return list(token_rows(self))
 
     def save(self, path: str | Path) -> None:
-        """Write the trace as JSON lines, which the page, `replay` and `export` read."""
+        """Write the trace as JSON lines, the format of the page, `replay` and `export`."""
         Path(path).write_text(dumps(self), encoding="utf-8")
 
 
 class Chat:
-    """A conversation: each prompt is answered with what was said before as its context."""
+    """A conversation: each prompt is answered with the earlier messages as context."""
 
     def __init__(self, studio: Studio, conversation: Conversation) -> None:
         self._studio = studio
@@ -157,34 +157,33 @@ class Chat:
         return Run(self._conversation.run(prompt, chosen, system=system, every=LOOK_SECONDS))
 
     def close(self) -> None:
-        """Free its caches."""
+        """Free the caches."""
         self._conversation.close()
 
 
 class Model:
-    """A loaded pair. Several threads may use it: runs that go on at the same time share passes."""
+    """A loaded pair. Thread-safe: concurrent runs share passes."""
 
     def __init__(self, studio: Studio) -> None:
         self.studio = studio
 
     @property
     def target(self) -> ModelInfo:
-        """Name, precision and kernel of the target."""
         return self.studio.target
 
     def methods(self) -> list[MethodInfo]:
-        """Every drafting method, and whether this pair can do it."""
+        """Return every drafting method, with its availability for this pair."""
         return self.studio.methods()
 
     def run(
         self, prompt: str, method: str | Method = "auto", *, system: str = "", **settings: Any
     ) -> Run:
-        """Answer a prompt in a conversation of its own, plain decoding first. It runs while the events are read.
+        """Answer a prompt in a new conversation, plain decoding first. The run continues while its events are read.
 
-        method: a name of `methods()`, or the entry of a method of your own
-        settings: of a run by name, as `lookahead=4`, `temperature=0.7`, `max_new_tokens=64` or `baseline=False`;
+        method: a name of `methods()`, or a `Method` of your own
+        settings: by name, such as `lookahead=4`, `temperature=0.7`, `max_new_tokens=64` or `baseline=False`;
             docs/reference.md lists them with their ranges
-        Raises UserError for a setting that is not possible; for a prompt that is not, when the first event is read.
+        Raises UserError for an invalid setting; for an invalid prompt, when the first event is read.
         """
         return Run(self._alone(prompt, _asked(self.studio, method, settings), system))
 
@@ -197,12 +196,12 @@ class Model:
         system: str = "",
         **settings: Any,
     ) -> dict[str, Run]:
-        """Run plain decoding and methods in turn on one prompt, each warmed up by a short run.
+        """Run plain decoding and methods in turn on one prompt, each after a short warm-up run.
 
-        repeat: measured runs of each; the one of median speed is kept
-        settings: of all runs; they need no baseline of their own
-        returns: the runs by method, "nothing" first; each one's `speedup` is over that one
-        Raises UserError for what is not possible, and for a run that breaks.
+        repeat: measured runs of each; the run of median speed is returned
+        settings: of all runs; a baseline is not needed
+        returns: the runs by method, "nothing" first; each `speedup` is relative to that one
+        Raises UserError for invalid settings and for a failed run.
         """
         settings["baseline"] = False
         chosen = [_asked(self.studio, method, settings) for method in (NOTHING, *methods)]
@@ -218,7 +217,7 @@ class Model:
         return {name: Run(iter(events), plain) for name, events in kept.items()}
 
     def chat(self) -> Chat:
-        """A conversation of several prompts."""
+        """Open a conversation of several prompts."""
         return Chat(self.studio, self.studio.open())
 
     def _alone(self, prompt: str, settings: RunSettings, system: str) -> Iterator[Event]:
@@ -227,7 +226,7 @@ class Model:
 
 
 def _asked(studio: Studio, method: str | Method, settings: dict[str, Any]) -> RunSettings:
-    """Settings of a run. A method that is given by its entry is known from here on."""
+    """Return the settings of a run. A `Method` is registered."""
     if isinstance(method, Method):
         studio.add(method)
         method = method.name

@@ -14,7 +14,7 @@ from specdemo.files.catalogue import find, partner
 from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export
 from specdemo.session.studio import Studio
-from specdemo.session.text import encode_conversation
+from specdemo.session.text import encode_prompt
 from specdemo.trace.metrics import measure, output_ids
 
 pytestmark = pytest.mark.real
@@ -46,7 +46,7 @@ def ask(studio, settings, conversation=None, prompt=PROMPT):
 def reference(studio):
     """transformers' own greedy answer."""
     pair = studio.pair
-    ids = encode_conversation(pair.tokenizer, [{"role": "user", "content": PROMPT}], pair.context)
+    ids = encode_prompt(pair.tokenizer, PROMPT, pair.context)
     output = pair.target.model.generate(
         torch.tensor([ids]),
         attention_mask=torch.ones(1, len(ids), dtype=torch.long),
@@ -132,7 +132,7 @@ def test_transformers_runs_the_exported_draft(studio, reference, tmp_path):
     export(find(partner(settings.target)).folder, target.folder, tmp_path)
     draft = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     pair = studio.pair
-    ids = encode_conversation(pair.tokenizer, [{"role": "user", "content": PROMPT}], pair.context)
+    ids = encode_prompt(pair.tokenizer, PROMPT, pair.context)
     output = pair.target.model.generate(
         torch.tensor([ids]),
         attention_mask=torch.ones(1, len(ids), dtype=torch.long),

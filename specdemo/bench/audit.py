@@ -219,7 +219,7 @@ class _Auditor:
     def __init__(self, studio: Studio, tokens: int, runs: int, limit: float) -> None:
         from specdemo.engine.prefix import PrefixReader
         from specdemo.engine.target import CachedModel
-        from specdemo.session.text import encode_conversation
+        from specdemo.session.text import encode_prompt
 
         pair = studio.pair
         self.studio, self.runs, self.limit = studio, runs, limit
@@ -228,8 +228,7 @@ class _Auditor:
         self.reader = PrefixReader(CachedModel(pair.target.decoder))
         self.draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         self.prompt_ids = [
-            encode_conversation(pair.tokenizer, [{"role": "user", "content": prompt}], pair.context)
-            for prompt in PROMPTS
+            encode_prompt(pair.tokenizer, prompt, pair.context) for prompt in PROMPTS
         ]
         self.plain = list(self._greedy(PLAIN))
 

@@ -31,7 +31,7 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.loaded import machine_name
-from specdemo.session.text import encode_conversation
+from specdemo.session.text import encode_prompt
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -46,9 +46,7 @@ FEWEST = 3  # rounds that must fit, else a backend is left out
 DRAFT_STEPS = 40
 GROUPS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
 TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
-PASSES_A_TOKEN = (
-    4.0  # passes per token of a text: it is written once and read again in each of GROUPS
-)
+PASSES_A_TOKEN = 4.0  # of a text: it is written once and read again in each of GROUPS
 SHORTEST = 16  # tokens, below which a text is too short to compare
 LANES = ("ngram", "draft_model", "auto")
 EXACT = "exact mode"  # one more variant, if the pair has an exact mode
@@ -81,6 +79,19 @@ class Sameness:
     difference: float
     lead: float
     overtaken: float | None
+
+    def __add__(self, other: Sameness) -> Sameness:
+        """Return the comparison of two texts together."""
+        overtaken = [one.overtaken for one in (self, other) if one.overtaken is not None]
+        return Sameness(
+            self.rows,
+            self.tokens + other.tokens,
+            self.same_bits + other.same_bits,
+            self.same_word + other.same_word,
+            max(self.difference, other.difference),
+            min(self.lead, other.lead),
+            max(overtaken, default=None),
+        )
 
 
 @dataclass(slots=True)
@@ -158,13 +169,13 @@ def ways(pair: LoadedPair) -> dict[str, Decoder]:
 
 def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
     """Time passes over each of ROWS, the backends in turn, up and down; the first round of each warms up."""
-    targets, why = dict[str, CachedModel](), "There was no time for it: a pass takes {:.0f} ms."
+    targets = dict[str, CachedModel]()
     for way, decoder in ways(pair).items():
         target = CachedModel(decoder)
         target.read([0] * CONTEXT)
         spent = min(_pass_seconds(target, 1) for _ in range(2))
         if targets and (1 + FEWEST) * len(ROWS) * spent > until - time.monotonic():
-            found.left_out[way] = why.format(1e3 * spent)
+            found.left_out[way] = f"There was no time for it: a pass takes {1e3 * spent:.0f} ms."
             continue
         for rows in ROWS:
             _pass_seconds(target, rows)
@@ -180,14 +191,12 @@ def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
         PassTimes(way, tuple(statistics.median(spent_by[way, rows]) for rows in ROWS), rounds)
         for way in targets
     ]
-    if "CUDA graphs" not in targets:
-        found.left_out["CUDA graphs"] = _no_graphs(pair)
-
-
-def _no_graphs(pair: LoadedPair) -> str:
     if pair.target.device.type != "cuda":
-        return "They need a CUDA device; this model runs on the processor."
-    return f"They do not run with this model: {pair.target.info.kernel}."
+        found.left_out["CUDA graphs"] = "They need a CUDA device; this model runs on the processor."
+    elif "CUDA graphs" not in targets:
+        found.left_out["CUDA graphs"] = (
+            f"They do not run with this model: {pair.target.info.kernel}."
+        )
 
 
 def _pass_seconds(target: CachedModel, rows: int) -> float:
@@ -216,16 +225,15 @@ def _same_words(items: Sequence[Item], pair: LoadedPair, found: PairFindings, un
     """Compare passes on greedy texts, one after the other while there is time."""
     once = pair.costs.verify_seconds(1)
     tokens = tokens_within(TOKENS, until, PASSES_A_TOKEN * once)
-    compared: dict[int, list[Sameness]] = {rows: [] for rows in GROUPS}
+    compared: dict[int, Sameness] = {}
     target = CachedModel(pair.target.decoder)
     for number, item in enumerate(items[:TEXTS]):
         if number and time.monotonic() > until:
             break
-        messages = [{"role": "user", "content": item.turns[0]}]
-        prompt = encode_conversation(pair.tokenizer, messages, pair.context)
+        prompt = encode_prompt(pair.tokenizer, item.turns[0], pair.context)
         for one in same_words(target, prompt, pair.stop_ids(), tokens):
-            compared[one.rows].append(one)
-    found.sameness = [_together(several) for several in compared.values() if several]
+            compared[one.rows] = compared[one.rows] + one if one.rows in compared else one
+    found.sameness = list(compared.values())
 
 
 def tokens_within(most: int, until: float, each: float) -> int:
@@ -274,19 +282,6 @@ def compare(rows: int, alone: Tensor, together: Tensor) -> Sameness:
         float((alone - together).abs().max()),
         float((best.values[:, 0] - best.values[:, 1]).min()),
         None if bool(word.all()) else float(leads[~word].max()),
-    )
-
-
-def _together(several: Sequence[Sameness]) -> Sameness:
-    """Add up the comparisons of several texts."""
-    return Sameness(
-        several[0].rows,
-        sum(one.tokens for one in several),
-        sum(one.same_bits for one in several),
-        sum(one.same_word for one in several),
-        max(one.difference for one in several),
-        min(one.lead for one in several),
-        max((one.overtaken for one in several if one.overtaken is not None), default=None),
     )
 
 

@@ -23,7 +23,7 @@ from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
 from specdemo.models.networks.folders import export, is_compact, read_config
 from specdemo.models.pair import model_files
-from specdemo.session.text import encode_conversation
+from specdemo.session.text import encode_prompt
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -123,8 +123,9 @@ class PeerTalk:
         """Send the ids of the conversation and return the answer's."""
         lane = self.lane
         asked = [*self.messages, {"role": "user", "content": prompt}]
-        first = [{"role": "system", "content": lane.system}] if lane.system.strip() else []
-        prompt_ids = encode_conversation(lane.tokenizer, [*first, *asked], lane.context)
+        prompt_ids = encode_prompt(
+            lane.tokenizer, prompt, lane.context, system=lane.system, earlier=self.messages
+        )
         answer = lane.process.ask(
             {
                 "prompt_ids": prompt_ids,
@@ -179,8 +180,7 @@ def open_peer(
     else:
         folder = str(target_folder(studio))
         draft = str(draft_folder(studio, work)) if name.endswith(":assisted") else ""
-    messages = [{"role": "user", "content": PROBE}]
-    probe_ids = encode_conversation(pair.tokenizer, messages, pair.context)
+    probe_ids = encode_prompt(pair.tokenizer, PROBE, pair.context)
     spec = PeerSpec(
         lane=name,
         folder=folder,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -43,6 +43,7 @@ from specdemo.bench.throughput import Throughput, measure_throughput, throughput
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.session.loaded import machine_name
 from specdemo.trace.codec import dumps
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Bench:
         tables = [
             lanes_table(rows),
             summary_table(rows, values["memory_mb"], values["training_minutes"]),
+            tasks_table(rows, PLAIN),
             against_table(self.totals, [*PEERS, FLOOR]),
             positions_table(rows),
             policies_table(own, self.oracle.speedup()),
@@ -149,7 +151,9 @@ class Bench:
 
     def readme_result(self) -> Result:
         """Return the README's table, with the sentence above it."""
-        return Result("", self._about(), [tasks_table(self.totals.rows(), PLAIN)])
+        about = f"{self._about()} {machine_name()}."
+        table = replace(tasks_table(self.totals.rows(), PLAIN), about=about)
+        return Result("", about, [table])
 
     def _about(self) -> str:
         repeat, values, rows = self.options.repeat, self.values, self.totals.rows()
@@ -200,7 +204,11 @@ def run_bench(
         raise UserError("bench.suite_failed")
     for count in options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
-        bench.throughput += _throughput(studio, items, options, settings, count)
+        own = {name: wanted for name, wanted in settings.items() if is_own(name)}
+        prompts = list(islice(cycle(item.turns[0] for item in items), count))
+        bench.throughput += measure_throughput(
+            studio, own, prompts, repeat=options.repeat, system=options.system
+        )
     return bench
 
 
@@ -262,19 +270,6 @@ def _open(studio: Studio, name: str, settings: RunSettings, system: str, work: P
         )
         return FloorLane(num_bytes, buffer, settings.max_new_tokens, studio.runner.call)
     return OwnLane(studio, name, settings, system)
-
-
-def _throughput(
-    studio: Studio,
-    items: Sequence[Item],
-    options: BenchOptions,
-    settings: dict[str, RunSettings],
-    count: int,
-) -> list[Throughput]:
-    """Measure each of our variants on first turns; a short suite is repeated. Peers answer one at a time."""
-    prompts = list(islice(cycle(item.turns[0] for item in items), count))
-    own = {name: wanted for name, wanted in settings.items() if is_own(name)}
-    return measure_throughput(studio, own, prompts, repeat=options.repeat, system=options.system)
 
 
 def _values(

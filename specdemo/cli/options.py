@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import (
-    DRAWN,
-    OWN,
-    AppSettings,
-    RunSettings,
-    Setting,
-    field,
-    fields,
-)
+from specdemo.config.settings import DRAWN, OWN, AppSettings, RunSettings, Setting, field, fields
 
 TITLES = {
     "drafting": "drafting",

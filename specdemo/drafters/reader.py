@@ -16,9 +16,9 @@ from specdemo.drafters.memory.online_head import HeadBias, attach
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import Costs
-from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
+from specdemo.kernels.plan import Chain, DraftPlan
 
 
 class DraftReader:

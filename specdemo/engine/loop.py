@@ -42,7 +42,7 @@ def generate(
     generator = torch.Generator().manual_seed(shaper.sampling.seed)
     step = Step(started.lane)
     try:
-        header, reason = _prefill(target, drafter, prompt_ids, started, cancelled)
+        header, reason = _prefill(target, drafter, prompt_ids, started, cancelled, alone=alone)
         yield header
         while reason is None:
             step = step.next(cancelled, alone=alone)
@@ -76,13 +76,15 @@ def _prefill(
     prompt_ids: Sequence[int],
     started: RunStarted,
     cancelled: Callable[[], bool],
+    *,
+    alone: bool,
 ) -> tuple[RunStarted, FinishReason | None]:
     """Read what of the prompt is not cached, but for its last token. Returns the header, and why the run ends, if it does."""
     cached, reason = min(target.length, len(prompt_ids) - 1), None
     target.rollback(cached)
     with Stopwatch() as watch:
         try:
-            with Stage(cancelled):
+            with Stage(cancelled, alone=alone):
                 target.read(prompt_ids[cached:-1])
             with Stage(cancelled, drafting=True):
                 drafter.start(prompt_ids)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.engine.cache import RollbackCache
-    from specdemo.engine.draft_plan import Chain, DraftPlan
+    from specdemo.kernels.plan import Chain, DraftPlan
 
 CATCH_UP_ROWS = 32  # rows without logits in a draft's step: tokens committed since the step before
 CHUNK_WORK = 8e9  # weights times rows of a chunk: about 0.15 s on two slow cores

@@ -8,8 +8,8 @@ from typing import cast
 from torch import Tensor
 from torch.nn.functional import pad
 
-from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.types import BlockModel, LanguageModel
+from specdemo.kernels.plan import Chain, DraftPlan
 
 
 class PrefixReader:

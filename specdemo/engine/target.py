@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.features import Features
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder, ForwardInput, ForwardOutput, chunks, request_pass
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.tree import ancestor_mask, depths, is_chain
 from specdemo.engine.types import Proposal, TargetOutput
+from specdemo.kernels.plan import Chain, DraftPlan
 
 
 class CachedModel:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.passes import ALONE, Sharing
+from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.trace.events import Reason, Status
 
 if TYPE_CHECKING:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numba import carray
 
-from specdemo.kernels import cpu_features, simd
-from specdemo.kernels.jit import compiled, loose
-from specdemo.kernels.records import sequence_at
+from specdemo.kernels import runtime, simd
+from specdemo.kernels.cache import compiled, loose
+from specdemo.kernels.parts import sequence_at
 
-if cpu_features.has_tiles():
-    from specdemo.kernels import matmul_amx as products
-else:
-    from specdemo.kernels import matmul_vectors as products  # type: ignore[no-redef]
-
+products = runtime.products()
 QUERIES = 16  # of one key head that are computed together
 BLOCK = 64  # keys whose values are weighed line by line
 UNSEEN = np.float32(-1e30)

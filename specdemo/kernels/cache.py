@@ -1,4 +1,4 @@
-"""Where compiled code is kept on disk: a folder that is named by what it was compiled from and for."""
+"""How functions are compiled, and the folder for their code: it is named after sources, processor and numba."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from specdemo.engine import draft_plan
 from specdemo.kernels import cpu_features, team
 
 HERE = Path(__file__).resolve().parent
@@ -22,7 +21,7 @@ KEPT = 4  # folders beside each other, those used last
 
 def sources() -> list[Path]:
     """The files that compiled code is made of."""
-    return [*sorted(HERE.glob("*.py")), Path(draft_plan.__file__)]
+    return sorted(HERE.glob("*.py"))
 
 
 def digest(files: Sequence[Path]) -> str:
@@ -96,3 +95,32 @@ def _config() -> Any:
     from numba.core import config
 
     return config
+
+
+def compiled(function: Any) -> Any:
+    """Compile a function when it is first called."""
+    from numba import njit
+
+    return njit(nogil=True, error_model="numpy")(function)
+
+
+def loose(function: Any) -> Any:
+    """Compile a function whose sums may be computed in another order than written, always the same one."""
+    from numba import njit
+
+    fast = {"contract", "reassoc", "arcp", "nsz"}
+    return njit(nogil=True, error_model="numpy", fastmath=fast)(function)
+
+
+def kept(compiler: Any, *kind: Any, **options: Any) -> Any:
+    """Return a decorator that stores what it compiles on disk, with all that the function calls.
+
+    Without a folder to write to, each start compiles again, for half a minute.
+    """
+
+    def compile_(function: Any) -> Any:
+        place = folder(bases(), sources())
+        with kept_in(place):
+            return compiler(*kind, cache=place is not None, **options)(function)
+
+    return compile_

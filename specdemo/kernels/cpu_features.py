@@ -46,7 +46,7 @@ def has(*names: str) -> bool:
 
 
 def has_vectors() -> bool:
-    """256-bit vectors with fused multiplication (AVX2), with instructions of their own; else LLVM chooses, see `portable`."""
+    """256-bit vectors with fused multiplication (AVX2), with instructions of their own; else LLVM chooses, see `llvm.permuted`."""
     return has(*VECTORS)
 
 

@@ -11,19 +11,21 @@ import math
 import numpy as np
 from numba import carray, cfunc, types
 
-from specdemo.engine.draft_plan import TENTHS
 from specdemo.kernels import simd
-from specdemo.kernels.jit import compiled, kept
+from specdemo.kernels.cache import compiled, kept
 from specdemo.kernels.llama import run_pass
-from specdemo.kernels.parts import part_of, wait_for_threads, write_time
-from specdemo.kernels.records import (
+from specdemo.kernels.parts import (
     SECONDS_OFFSET,
     TOKEN_BYTES,
     draft_at,
     job_at,
+    part_of,
     sequence_at,
     token_at,
+    wait_for_threads,
+    write_time,
 )
+from specdemo.kernels.plan import TENTHS
 
 DRAFT_ENDS = -1
 SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # of probabilities, and of a quotient of two of them

@@ -15,10 +15,9 @@ from numba import carray
 
 from specdemo.kernels import simd
 from specdemo.kernels.attention import UNSEEN, attend_all, norm, products
-from specdemo.kernels.jit import compiled
+from specdemo.kernels.cache import compiled
 from specdemo.kernels.packing import BLOCK, GROUP
-from specdemo.kernels.parts import wait_for_threads
-from specdemo.kernels.records import LAYER_BYTES, layer_at, sequence_at
+from specdemo.kernels.parts import LAYER_BYTES, layer_at, sequence_at, wait_for_threads
 
 TILES_BYTES = 64  # of the shapes of all tiles
 

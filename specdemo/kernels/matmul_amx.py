@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from specdemo.kernels import llvm, simd
-from specdemo.kernels.jit import compiled, loose
+from specdemo.kernels.cache import compiled, loose
 from specdemo.kernels.packing import Packed
 
 COLUMNS = 32  # outputs decoded together

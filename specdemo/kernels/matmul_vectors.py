@@ -1,7 +1,7 @@
 """Products on vectors (AVX-512, AVX2, or any), for processors without matrix tiles. With `scores_vectors` as in `matmul_amx`.
 
 Inputs enter 4-bit products as whole numbers of 15 bits, with a step of their own for each group that shares a scale, and
-codes as whole numbers of 12: two of them are multiplied and added at once (`vpmaddwd`, or `portable`), 64 of them fit 32 bits, and
+codes as whole numbers of 12: two of them are multiplied and added at once (`vpmaddwd`, or `llvm.add_pairs`), 64 of them fit 32 bits, and
 whole numbers add up to the same in any order. A bfloat16 matrix becomes such numbers when it is loaded. What is rounded
 away is less than inputs in bfloat16 would lose. Codes of 8 bits are widened as they are read.
 """
@@ -19,8 +19,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
-from specdemo.kernels import cpu_features, llvm, portable, simd
-from specdemo.kernels.jit import compiled
+from specdemo.kernels import cpu_features, llvm, simd
+from specdemo.kernels.cache import compiled
 from specdemo.kernels.packing import GROUP, Packed, whole_numbers
 from specdemo.kernels.scores_vectors import QUERY, put_query, scores
 
@@ -127,7 +127,7 @@ def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
         found = llvm.call(builder, "llvm.x86.avx512.pmaddw.d.512", llvm.INTS, (codes, inputs))
         return builder.add(total, found)
     if not cpu_features.has_vectors():
-        return portable.add_pairs(builder, total, codes, inputs)
+        return llvm.add_pairs(builder, total, codes, inputs)
     half, kind = llvm.LANES // 2, ir.VectorType(llvm.I32, llvm.LANES)
     parts = []
     for first in (0, llvm.LANES):

@@ -1,4 +1,4 @@
-"""A thread's part of a job in compiled code: which it is, how it waits for the others, and what time it is.
+"""A job in compiled code: its records, a thread's part of it, how threads wait for each other, and the time.
 
 There are two kinds of teams, see `team`: with torch's own threads GNU's OpenMP library says it; threads of our own
 count in the job who has arrived. Code is compiled for one of them.
@@ -9,14 +9,15 @@ from __future__ import annotations
 import sys
 import time
 
+import numba
 import numpy as np
 from llvmlite import ir
-from numba import carray, types
+from numba import carray, cfunc, types
 from numba.extending import intrinsic
 
 from specdemo.kernels import job as jobs
 from specdemo.kernels import llvm, simd, team
-from specdemo.kernels.jit import compiled
+from specdemo.kernels.cache import compiled, kept
 
 ARRIVED_OFFSET = jobs.JOB.fields["arrived"][1]
 PATIENCE = 4096  # looks at a barrier before other threads of the system are let run
@@ -123,3 +124,47 @@ else:
     def write_time(address):
         """Write seconds and nanoseconds of a clock that only goes on. address: of two int64"""
         clock_gettime(MONOTONIC, address)
+
+
+LAYER_BYTES, SEQUENCE_BYTES = jobs.LAYER.itemsize, jobs.SEQUENCE.itemsize
+TOKEN_BYTES, SECONDS_OFFSET = jobs.TOKEN.itemsize, jobs.TOKEN.fields["seconds"][1]
+
+_jobs_at, _layers_at, _sequences_at, _drafts_at, _tokens_at = (
+    simd.pointers_to(numba.from_dtype(record)) for record in jobs.RECORDS
+)
+
+
+@compiled
+def job_at(address):
+    return carray(_jobs_at(address), 1)[0]
+
+
+@compiled
+def layer_at(address):
+    return carray(_layers_at(address), 1)[0]
+
+
+@compiled
+def sequence_at(job, number):
+    return carray(_sequences_at(job.sequences + number * SEQUENCE_BYTES), 1)[0]
+
+
+@compiled
+def draft_at(address):
+    return carray(_drafts_at(address), 1)[0]
+
+
+@compiled
+def token_at(address):
+    return carray(_tokens_at(address), 1)[0]
+
+
+@kept(cfunc, types.void(types.intp), nopython=True)
+def record_sizes(address):
+    """Write the bytes of each of `jobs.RECORDS`, as compiled code counts them. address: of as many int64"""
+    found = carray(simd.int64s_at(address), 5)
+    found[0] = carray(_jobs_at(address), 1).itemsize
+    found[1] = carray(_layers_at(address), 1).itemsize
+    found[2] = carray(_sequences_at(address), 1).itemsize
+    found[3] = carray(_drafts_at(address), 1).itemsize
+    found[4] = carray(_tokens_at(address), 1).itemsize

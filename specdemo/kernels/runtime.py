@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
+import importlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,31 +14,49 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdemo.engine.draft_plan import Chain
 from specdemo.kernels import cache as kept
-from specdemo.kernels import check, team
+from specdemo.kernels import cpu_features, team
 from specdemo.kernels import job as jobs
-from specdemo.kernels.buffer import Form, JobBuffer
+from specdemo.kernels.inputs import (
+    Drafting,
+    ExtraHead,
+    Injected,
+    LayerWeights,
+    Results,
+    Rows,
+    SequenceRows,
+    Shape,
+    address,
+    fits,
+    write_matrix,
+)
+from specdemo.kernels.job import Form, JobBuffer
 from specdemo.kernels.packing import BLOCK, Packed
-from specdemo.kernels.rows import Drafting, ExtraHead, Injected, Results, Rows, SequenceRows
+from specdemo.kernels.plan import Chain
 from specdemo.kernels.team import is_borrowed, runs_here
-from specdemo.kernels.weights import LayerWeights, Shape, address, fits, write_matrix
 
 __all__ = [
-    "CHECK_JOBS", "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Results", "Rows",
+    "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Results", "Rows",
     "SequenceRows", "Shape", "digest", "fits", "is_borrowed", "meanings", "runs_here",
 ]  # fmt: skip
 
-CHECK_JOBS = "SPECDEMO_CHECK_JOBS"  # environment variable: check each job before it runs
 LINE = 64  # bytes of a cache line
 MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 
 
+Memory = tuple[int, int]  # first byte, number of bytes
+
+
+@cache
+def products() -> Any:
+    """The module with the matrix products for this processor."""
+    name = "matmul_amx" if cpu_features.has_tiles() else "matmul_vectors"
+    return importlib.import_module(f"specdemo.kernels.{name}")
+
+
 def meanings(code: Tensor) -> tuple[Tensor, float]:
     """The numbers that the compiled pass turns 4-bit codes into, and the factor for the scales that this takes. code: (16,)"""
-    from specdemo.kernels.attention import products  # type: ignore[attr-defined]
-
-    found: tuple[Tensor, float] = products.meanings(code)
+    found: tuple[Tensor, float] = products().meanings(code)
     return found
 
 
@@ -49,7 +67,10 @@ class CompiledLayers:
     head: (V, hidden) bfloat16, laid out anew here, or a matrix of 4 or 8 bits
     feedback: (hidden,) float32, what a drafted token takes over of the normed state that it was drafted from, for
         each number of it; None for nothing
+    inspect: called with each job before it runs; the tests check its addresses
     """
+
+    inspect: Callable[..., None] | None = None
 
     def __init__(
         self,
@@ -60,18 +81,17 @@ class CompiledLayers:
         norm: Tensor,
         feedback: Tensor | None = None,
     ) -> None:
-        self._run_in_team, products = _compiled()
+        self._run_in_team = _compiled()
         self.shape, self.layers, self.norm, self.table = shape, tuple(layers), norm, table
         self.feedback = feedback
-        self.head = head if isinstance(head, Packed) else products.laid_out(head)
+        self.head = head if isinstance(head, Packed) else products().laid_out(head)
         self.columns = BLOCK * len(self.head.codes)
         self.described = (jobs.LayerStructure * len(layers))()
         for record, layer in zip(self.described, layers, strict=True):
             layer.write(record)
         self.tiles = _tile_shapes()
-        self._query_bytes = products.QUERY
+        self._query_bytes = products().QUERY
         self._like = torch.zeros(1, shape.kv_heads, 1, shape.head_dim, dtype=torch.bfloat16)
-        self._checks = os.environ.get(CHECK_JOBS, "") not in ("", "0")
         self._own = threading.local()
         self._template = self._fixed()
 
@@ -99,10 +119,8 @@ class CompiledLayers:
         masks = [_mask(one) for one in sequences]
         scratch = self._write(buffer, rows, masks, logits, states or {}, behind)
         job.first_layer, job.last_layer = first, len(self.layers) if last is None else last
-        if self._checks:
-            owners = check.owners(self, rows, masks, logits, states or {}, behind)
-            buffers = check.buffers(sequences, buffer.parts, scratch)
-            check.check_job(job, owners | buffers, torch.get_num_threads())
+        if self.inspect:
+            self.inspect(rows, masks, logits, states or {}, behind, buffer.parts, scratch, job)
         self._go(job)
         results: list[Tensor] = []
         chains: list[Chain | None] = []
@@ -129,7 +147,7 @@ class CompiledLayers:
         logits: Tensor,
         states: Mapping[int, Tensor],
         behind: Tensor | None,
-    ) -> tuple[check.Memory, check.Memory]:
+    ) -> tuple[Memory, Memory]:
         """Write what differs from pass to pass. returns: scratch memory, see `_write_scratch`"""
         job, longest = buffer.job, 0
         positions: list[int] = []
@@ -169,16 +187,16 @@ class CompiledLayers:
 
     def _write_draft(self, record: Any, one: SequenceRows, drafting: Drafting) -> None:
         """Fill a draft's record, but for what follows from the job's form."""
-        plan, words = drafting.plan, drafting.words
+        plan, token_ids = drafting.plan, drafting.token_ids
         record.num_columns = self._width(one)
-        record.word_ids, record.rule = words.ids.data_ptr(), plan.rule.numbers.ctypes.data
+        record.word_ids, record.rule = token_ids.data_ptr(), plan.rule.numbers.ctypes.data
         record.survival, record.position = 1.0, one.positions[-1] + 1
         record.inverse_temperature = record.top_p = 1.0
         if plan.uniforms is not None:
             record.uniforms = plan.uniforms.data_ptr()
             record.inverse_temperature, record.top_p = 1 / plan.temperature, plan.top_p
 
-    def _write_scratch(self, job: Any, longest: int) -> tuple[check.Memory, check.Memory]:
+    def _write_scratch(self, job: Any, longest: int) -> tuple[Memory, Memory]:
         """Say where scratch memory lies. returns: the part that threads share, and the parts of each
 
         longest: keys of a conversation at most, those that are drafted included
@@ -253,16 +271,15 @@ def digest(more: Sequence[Path] = ()) -> str:
 
 
 @cache
-def _compiled() -> tuple[Any, Any]:
-    """The compiled function, and the kind of products that it uses. Raises RuntimeError where it reads other records."""
-    from specdemo.kernels.attention import products  # type: ignore[attr-defined]
+def _compiled() -> Any:
+    """Return the compiled function. Raises RuntimeError if it reads other records."""
     from specdemo.kernels.draft_loop import run_in_team
-    from specdemo.kernels.records import record_sizes
+    from specdemo.kernels.parts import record_sizes
 
     sizes = np.zeros(len(jobs.RECORDS), dtype=np.int64)
     record_sizes.ctypes(sizes.ctypes.data)
     jobs.check_sizes(tuple(sizes.tolist()))
-    return run_in_team, products
+    return run_in_team
 
 
 def _mask(one: SequenceRows) -> Tensor | None:

@@ -10,7 +10,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from specdemo.kernels import cpu_features, llvm, simd
-from specdemo.kernels.jit import compiled
+from specdemo.kernels.cache import compiled
 
 KEYS = 4  # scored together for few queries; for many, as many as registers hold sums for
 MANY_KEYS = 4 if cpu_features.has_wide_vectors() else 1

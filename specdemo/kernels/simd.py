@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from specdemo.kernels import cpu_features, llvm, portable
+from specdemo.kernels import cpu_features, llvm
 
 LINES = 4 if cpu_features.has_wide_vectors() else 1  # of 16 columns, whose sums registers hold
 
@@ -52,7 +52,7 @@ def _permuted(builder: Any, table: Any, codes: Any) -> Any:
     """32 bytes of a table by codes of 4 bits. table: 16 bytes, twice"""
     if cpu_features.has_vectors():
         return llvm.call(builder, "llvm.x86.avx2.pshuf.b", codes.type, (table, codes))
-    return portable.permuted(builder, table, codes)
+    return llvm.permuted(builder, table, codes)
 
 
 @intrinsic(prefer_literal=True)

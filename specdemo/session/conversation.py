@@ -8,69 +8,36 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from specdemo.config.settings import RunSettings
-from specdemo.engine.runner import Runner
 from specdemo.models.memory import return_freed
-from specdemo.session.admission import Admission
-from specdemo.session.baselines import Baselines
-from specdemo.session.caches import Caches
-from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import machine_name
-from specdemo.session.meter import Meter
+from specdemo.session.runs import Caches, with_answer
+from specdemo.session.text import Message, encode_prompt
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted, StandIn
 
 RETURNED = 16_000_000  # bytes of freed caches above which memory is returned to the system
 
 if TYPE_CHECKING:
-    from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
     from specdemo.models.pair import LoadedPair
     from specdemo.session.door import Plain, Work
     from specdemo.session.loaded import Loaded
-
-
-class Host(Protocol):
-    """Interface of the studio that a conversation uses; see `Studio`."""
-
-    runner: Runner
-    meter: Meter
-
-    @property
-    def loaded(self) -> Loaded: ...
-
-    @property
-    def known(self) -> Mapping[str, Method]: ...
-
-    @property
-    def ready(self) -> bool: ...
-
-    @property
-    def together(self) -> int: ...
-
-    @property
-    def keeper(self) -> Keeper: ...
-
-    @property
-    def admission(self) -> Admission: ...
-
-    @property
-    def baselines(self) -> Baselines: ...
-
-    def open(self, visitor: str = "") -> Conversation: ...
+    from specdemo.session.studio import Studio
 
 
 class Conversation:
     """The messages of one user, with the caches of their runs. Closing it frees everything.
 
-    visitor: its user, who may have several conversations
+    visitor: its user, who may have several conversations; host: studio that opened it
+    messages: may be set, to continue from there
     """
 
-    def __init__(self, host: Host, visitor: str = "") -> None:
+    def __init__(self, host: Studio, visitor: str = "") -> None:
         self.visitor = visitor
-        self._host = host
-        self._messages: list[dict[str, str]] = []
+        self.host = host
+        self.messages: list[Message] = []
         self._start = object()  # identity of the conversation: a new object after each reset
         self._pair: weakref.ref[Loaded] | None = None  # pair of the caches and the memory
         self._caches: Caches | None = None
@@ -78,26 +45,12 @@ class Conversation:
         self._running = 0
 
     @property
-    def host(self) -> Host:
-        """Studio that opened the conversation."""
-        return self._host
-
-    @property
-    def messages(self) -> list[dict[str, str]]:
-        """The messages, each with `role` and `content`. Setting them continues from there."""
-        return self._messages
-
-    @messages.setter
-    def messages(self, messages: list[dict[str, str]]) -> None:
-        self._messages = messages
-
-    @property
     def caches(self) -> Caches:
         """The caches on the loaded pair; new ones after a switch, a failed run or a release.
 
         Raises UserError without a pair.
         """
-        loaded = self._host.loaded
+        loaded = self.host.loaded
         if self._is_of_another(loaded) or (self._caches and self._caches.broken):
             self._caches = self._memory = None
         self._pair = weakref.ref(loaded)
@@ -117,14 +70,14 @@ class Conversation:
     def using(self) -> Iterator[Caches]:
         """Lock the caches against release inside the block. Raises UserError without a pair."""
         self._running += 1
-        self._host.keeper.begin(self)
+        self.host.keeper.begin(self)
         try:
             yield self.caches
         finally:
             self._running -= 1
-            if self._host.ready:
-                self.release(self._host.loaded)
-            self._host.keeper.keep(self)
+            if self.host.ready:
+                self.release(self.host.loaded)
+            self.host.keeper.keep(self)
 
     @property
     def held_bytes(self) -> int:
@@ -156,14 +109,14 @@ class Conversation:
 
     def reset(self) -> None:
         """Start a new conversation. The caches stay, because the next prompt may share a prefix. An active run adds no message to it."""
-        self._messages = []
+        self.messages = []
         self._start = object()
 
     def close(self) -> None:
         """Free the caches and the drafters' memory."""
-        self._messages = []
+        self.messages = []
         self._free()
-        self._host.keeper.forget(self)
+        self.host.keeper.forget(self)
 
     def release(self, loaded: Loaded) -> None:
         """Free the caches of another pair; an active run frees them when it ends."""
@@ -190,8 +143,8 @@ class Conversation:
         cancel = cancel or threading.Event()
         settings = settings.checked()
         steps = self._run(prompt, settings, system, cancel, others_wait=others_wait)
-        waited = self._host.admission.waited_by(self.visitor)
-        yield from self._host.meter.watch(self._host.runner.run(steps, every), waited)
+        waited = self.host.admission.waited_by(self.visitor)
+        yield from self.host.meter.watch(self.host.runner.run(steps, every), waited)
 
     def perform(
         self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None
@@ -209,25 +162,25 @@ class Conversation:
         others_wait: bool,
     ) -> Iterator[Event]:
         """Yield the events of all variants of a prompt, on the pair that is loaded at its start."""
-        from specdemo.session.text import encode_conversation
-
         start = self._start
         with self.using() as caches:
             pair = caches.loaded.pair
             settings = settings.drawn(pair.recommended.sampling)
             settings = self._honoured(settings)
-            messages = [*self._messages, {"role": "user", "content": prompt}]
-            if system.strip():
-                messages = [{"role": "system", "content": system}, *messages]
-            prompt_ids = encode_conversation(
-                pair.tokenizer, messages, pair.context, caches.loaded.settings.prompt_tokens
+            prompt_ids = encode_prompt(
+                pair.tokenizer,
+                prompt,
+                pair.context,
+                system=system,
+                earlier=self.messages,
+                most=caches.loaded.settings.prompt_tokens,
             )
             plain = replace(settings, method="nothing")
             lanes, stand_in = [(SPECULATIVE, settings)], None
             if settings.method == "nothing":
                 lanes = [(PLAIN, plain)]
             elif settings.baseline:
-                if others_wait or self._host.admission.waits_beside(self.visitor):
+                if others_wait or self.host.admission.waits_beside(self.visitor):
                     stand_in = self._stand_in(pair, plain, prompt_ids)
                 if stand_in is None:
                     lanes.insert(0, (PLAIN, plain))
@@ -235,30 +188,25 @@ class Conversation:
             for lane, lane_settings in lanes:
                 if cancel.is_set() or caches.broken:
                     break
-                header = self._header(pair, lane, lane_settings, prompt, settings)
-                header = replace(header, stand_in=stand_in)
+                header = self._header(pair, lane, lane_settings, prompt, settings, stand_in)
                 running = caches.lane(
                     prompt_ids,
                     lane_settings,
                     header,
                     memory=self.memory if lane_settings.memory else None,
-                    together=lambda: self._host.together,
+                    together=lambda: self.host.together,
                     cancelled=cancel.is_set,
-                    known=self._host.known,
+                    known=self.host.known,
                 )
                 if lane == PLAIN:
-                    running = self._host.baselines.watch(running, plain, self._host.together)
+                    running = self.host.baselines.watch(running, plain, self.host.together)
                 answer = yield from running
         if self._start is start:
-            self._messages = [
-                *self._messages,
-                {"role": "user", "content": prompt},
-                {"role": "assistant", "content": answer},
-            ]
+            self.messages = with_answer(self.messages, prompt, answer)
 
     def _honoured(self, settings: RunSettings) -> RunSettings:
         """Return the settings with a policy that the method implements, so that the trace names the one in use."""
-        method = self._host.known.get(settings.method)
+        method = self.host.known.get(settings.method)
         return method.honoured(settings) if method else settings
 
     def _stand_in(
@@ -267,11 +215,17 @@ class Conversation:
         """Return the earlier plain run that replaces the baseline; None if there is none or the settings exclude it."""
         if not plain.stand_in:
             return None
-        together = self._host.together
-        return self._host.baselines.find(pair.target.info, plain, len(prompt_ids), together)
+        together = self.host.together
+        return self.host.baselines.find(pair.target.info, plain, len(prompt_ids), together)
 
     def _header(
-        self, pair: LoadedPair, lane: str, settings: RunSettings, prompt: str, asked: RunSettings
+        self,
+        pair: LoadedPair,
+        lane: str,
+        settings: RunSettings,
+        prompt: str,
+        asked: RunSettings,
+        stand_in: StandIn | None,
     ) -> RunStarted:
         """Create the header of a variant. settings: of the variant; asked: of the whole run"""
         header = RunStarted(
@@ -284,8 +238,9 @@ class Conversation:
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             verify_costs=pair.costs.verify,
             draft_cost=pair.costs.draft_step,
+            stand_in=stand_in,
         )
-        method = self._host.known.get(settings.method)
+        method = self.host.known.get(settings.method)
         if method is None:
             return header
         header = replace(header, lossy=method.lossy, draft=_draft_info(pair, method.needs))

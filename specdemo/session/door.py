@@ -78,7 +78,7 @@ class Changed(UserError):
         super().__init__("run.model_changed", model=target.name, precision=target.precision)
 
 
-class Chat(Protocol):
+class ConversationClient(Protocol):
     """One user's conversation; see `Conversation`."""
 
     def run(
@@ -107,7 +107,7 @@ class Chat(Protocol):
         """Free everything after the user left."""
 
 
-class Door(Protocol):
+class EngineClient(Protocol):
     """The loaded pair, its capabilities and conversations with it; see `Studio`."""
 
     meter: Meter
@@ -174,14 +174,14 @@ class Door(Protocol):
     def machine(self) -> Plain | None:
         """The engine's costs: name, verify as [[rows, seconds], ...], draft in seconds or None. None while nothing is loaded."""
 
-    def open(self, visitor: str = "") -> Chat: ...
+    def open(self, visitor: str = "") -> ConversationClient: ...
 
     def leave(self, visitor: str) -> None:
         """Free the caches of a user who left."""
 
 
 def perform(
-    door: Door, work: Work, cancel: threading.Event, **arguments: Any
+    door: EngineClient, work: Work, cancel: threading.Event, **arguments: Any
 ) -> Generator[Plain, None, None]:
     """Work in a conversation of its own."""
     with closing(door.open()) as chat:

@@ -1,11 +1,11 @@
-"""Text at the edge: a conversation to prompt ids, and token ids to the text that a viewer sees."""
+"""Encodes conversations as prompt ids, and decodes token ids to the text that a viewer sees."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.trace.events import LONE_SURROGATE, Choice, Drafted, Event, Node, Place, Verified
@@ -18,20 +18,29 @@ FEWEST_BEFORE, MOST_BEFORE = 4, 16  # ids that are decoded with the next one
 TOKEN_CHARACTERS = 16  # upper bound of the mean characters per token; longer texts are not encoded
 LEAST_ANSWER = 16  # tokens that must fit behind a prompt
 
+Message: TypeAlias = dict[str, str]
+"""`role` and `content` of a message."""
 
-def encode_conversation(
+
+def encode_prompt(
     tokenizer: PreTrainedTokenizerBase,
-    messages: Sequence[dict[str, str]],
+    prompt: str,
     context: int,
+    *,
+    system: str = "",
+    earlier: Sequence[Message] = (),
     most: int = 0,
 ) -> list[int]:
-    """Encode a conversation in the model's chat template. Control tokens that a user typed stay text.
+    """Encode a prompt in the model's chat template. Control tokens that a user typed stay text.
 
     context: longest text of the target in tokens; most: limit of the server in tokens, 0 for none
+    earlier: the messages before the prompt
     Raises UserError for a prompt that is empty, too long or not valid text.
     """
-    if not messages[-1]["content"].strip():
+    if not prompt.strip():
         raise UserError("prompt.empty")
+    first = [{"role": "system", "content": system}] if system.strip() else []
+    messages = [*first, *earlier, {"role": "user", "content": prompt}]
     room, reader = context - LEAST_ANSWER, Phrase("prompt.target")
     if 0 < most < room:
         room, reader = most, Phrase("prompt.page")
@@ -49,7 +58,7 @@ def encode_conversation(
     return ids
 
 
-def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]]) -> list[int]:
+def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:
     if not tokenizer.chat_template:
         text = "\n\n".join(message["content"] for message in messages)
         return list(tokenizer(text, split_special_tokens=True)["input_ids"])
@@ -86,8 +95,8 @@ class TokenText:
         self._anchor_text = self._decode(self._anchor)
         self._pieces: dict[int, str] = {}
         self._special = frozenset(tokenizer.all_special_ids)
-        self._pending: list[int] = []  # committed ids whose characters are not whole yet
-        # A few ids before them, and their text: spaces depend on their left neighbour.
+        self._pending: list[int] = []  # committed ids whose characters are incomplete
+        # Some ids before them with their text, because spaces depend on the left neighbour.
         self._before, self._before_text = self._anchor, self._anchor_text
         self.answer = ""
 
@@ -96,7 +105,7 @@ class TokenText:
         return str(text)
 
     def fill(self, event: Event) -> Event:
-        """The same event with text in its nodes."""
+        """Return the event with text in its nodes."""
         match event:
             case Drafted() if event.nodes:
                 return replace(event, nodes=tuple(self._alone(node) for node in event.nodes))

@@ -24,10 +24,10 @@ from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.sampling import Shaper, draw_at
 from specdemo.files.progress import Progress, ProgressCallback
-from specdemo.session.text import encode_conversation
+from specdemo.session.text import encode_prompt
 from specdemo.training.data import Answer, Prompt, answered_keys, save_answers, states_path
 
-CONVERSATIONS = 48  # that share a pass
+CONVERSATIONS = 48  # conversations per pass
 PROMPT_ROWS = 32  # rows of prompts and given answers per pass while other answers are written
 READING_ROWS = 256  # the same per pass while none is written
 SHARD_ANSWERS = 64
@@ -120,7 +120,7 @@ class AnswerWriter:
         return one.answer_ids[-1] in self.stop_ids or len(one.answer_ids) == self.most
 
     def _started(self, one: AnswerText) -> AnswerText:
-        """Copy what the first text has read of the same beginning."""
+        """Copy the cached part of the first text that this one also starts with."""
         pattern = self._pattern
         if pattern is None or not pattern.cache.length:
             self._pattern = pattern or one
@@ -195,8 +195,7 @@ def new_texts(
     for number, index in enumerate(order):
         prompt = prompts[index]
         try:
-            messages = [{"role": "user", "content": prompt.text}]
-            ids = encode_conversation(tokenizer, messages, room)
+            ids = encode_prompt(tokenizer, prompt.text, room)
         except UserError:  # empty, or too long for the target
             continue
         yield AnswerText(
@@ -225,7 +224,7 @@ def write_shards(
 ) -> list[Path]:
     """Write texts with their states in shards; texts that an earlier call has finished are skipped.
 
-    count: number of texts; most_positions: of hidden states, in all shards together
+    count: number of texts; most_positions: of hidden states, over all shards
     returns: paths of the answers' files, each with its states next to it
     """
     folder.mkdir(parents=True, exist_ok=True)

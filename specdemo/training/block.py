@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
 from specdemo.training.evaluate import Tally
-from specdemo.training.student import DistilledHead, compiled
+from specdemo.training.student import compiled, distilled_loss
 from specdemo.training.task import Shared, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
@@ -23,11 +23,11 @@ TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where blocks lie in a batch of texts. L = longest text, M = most guessed places, Q = L + M; n guesses in all.
+    """Positions of blocks in a batch of texts. L = longest text, M = most guessed positions, Q = L + M; n guesses in all.
 
-    token_ids: (B, L); where: (B, Q) — the texts' positions, then those of their guessed places
-    seen: (B, 1, Q, Q) bool; anchors, ahead: (B, M) — last known token of each guessed place, and its mask, from 0
-    here: (n,) row of the flattened batch that guesses; there: (n,) place of the target's state in the cache
+    token_ids: (B, L); where: (B, Q) — positions of the texts, then of their guesses
+    seen: (B, 1, Q, Q) bool; anchors, ahead: (B, M) — last known token of each guess, and its mask, from 0
+    here: (n,) row of the flattened batch that guesses; there: (n,) index of the target's state
     place: (n,) 1 = the token after the last known one; previous: (n,) token id before the guessed one
     block: (n,) which block a guess belongs to; greedy: (n,) bool
     """
@@ -46,9 +46,9 @@ class Plan:
 
 
 def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, causal: bool) -> Plan:
-    """Blocks of `depth` guesses one after another through each answer, from an offset on.
+    """Lay out blocks of `depth` guesses one after another through each answer, from an offset on.
 
-    The first guess of a block is made by the last known token itself, the others by places ahead of it.
+    The last known token itself makes the first guess of a block, masks after it make the others.
     """
     texts = padded(batch)
     length, blocks = texts.shape[1], []  # (line, anchor, guesses)
@@ -64,7 +64,7 @@ def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, cau
     where[:, :length] = np.arange(length)
     seen = np.zeros((len(batch), width, width), bool)
     seen[:, :length, :length] = np.tri(length, dtype=bool)
-    seen[:, length:, 0] = True  # places that nobody needs must see something too
+    seen[:, length:, 0] = True  # unused rows must see something too
     rows: list[tuple[int, int, int, int, int, bool]] = []
     ends = [length] * len(batch)
     for number, (line, anchor, guesses) in enumerate(blocks):
@@ -103,6 +103,7 @@ class BlockTask(Task):
         compile_it: bool,
     ) -> None:
         super().__init__(student, shared, layers)
+        self.network = student
         self.depth, self.causal, self.corrects = depth, causal, not causal
         self.run = compiled(student.read) if compile_it else student.read
         self.sure: list[np.ndarray] = []
@@ -112,7 +113,7 @@ class BlockTask(Task):
         self.word_of = self.word_of.to(shared.device)
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> Any:
-        """Where blocks lie, see `plan_blocks`."""
+        """Return the positions of blocks, by `plan_blocks`."""
         return plan_blocks(batch, self.depth, offsets, causal=self.causal)
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
@@ -123,7 +124,7 @@ class BlockTask(Task):
         weights = (-(place - 1) / self.depth).exp()
         if not self.corrects:
             own = self.coarse_head if coarse else None
-            loss = DistilledHead.apply(states, wanted, self.head, own, weights)
+            loss = distilled_loss(states, wanted, self.head, own, weights)
             return loss, loss.detach()
         weights = weights / weights.sum()
         logits, confidence = self._guess(states, plan, coarse=coarse)
@@ -136,12 +137,12 @@ class BlockTask(Task):
             confidence, 1 - apart.detach() / 2, reduction="none"
         )
         loss = weights * (KL_WEIGHT * divergence + L1_WEIGHT * apart + sure)
-        # What is learnt from is also what held-out texts are judged by: KL alone rises while L1 falls.
+        # The loss also measures validation texts: KL alone rises while L1 falls.
         return loss.sum(), loss.sum().detach()
 
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Measure held-out texts, and calibrate DSpark's confidences."""
+        """Measure validation texts, and calibrate the confidences of DSpark."""
         self.sure, self.kept = [], []
         results = super().results(rows)
         if self.sure:
@@ -170,17 +171,17 @@ class BlockTask(Task):
             self.kept.append(found[:, 1].cpu().numpy()[index])
 
     def _calibrate(self, sure: np.ndarray, kept: np.ndarray) -> dict[str, float]:
-        """Temperatures from left to right on the product so far. sure: (n, depth) logits; kept: (n, depth) 1 - TV
+        """Fit temperatures from left to right to the product so far. sure: (n, depth) logits; kept: (n, depth) 1 - TV
 
-        Half of the blocks choose the temperatures, the other half says how good they are.
+        Half of the blocks choose the temperatures, the other half measures them.
         """
         truth = kept.cumprod(axis=1)
         chosen, before = np.ones((len(sure),)), sure.copy()
         for place in range(self.depth):
             options = [chosen * _sigmoid(sure[:, place] / t) for t in TEMPERATURES]
-            errors = [calibration_error(o[::2], truth[::2, place]) for o in options]
+            errors = [calibration_error(o[::2], truth[::2, place]) or 0.0 for o in options]
             best = int(np.argmin(errors))
-            self.module.temperatures[place] = TEMPERATURES[best]
+            self.network.temperatures[place] = TEMPERATURES[best]
             chosen, before[:, place] = options[best], sure[:, place] / TEMPERATURES[best]
         raw, cooled = (_sigmoid(x).cumprod(axis=1)[1::2] for x in (sure, before))
         found = {
@@ -209,12 +210,12 @@ class BlockTask(Task):
         """DSpark's logits (n, W) given the token before, and confidence logits (n,), both float32."""
         previous = self.word_of[torch.from_numpy(plan.previous).to(states.device)]
         head = self.coarse_head if coarse else self.head
-        logits, confidence = self.module.markov(states, F.linear(states, head), previous)
+        logits, confidence = self.network.markov(states, F.linear(states, head), previous)
         return logits.float(), confidence.float()
 
 
 def calibration_error(said: np.ndarray, true: np.ndarray) -> float | None:
-    """Expected calibration error of what was said of each guess, see `metrics`; None without any."""
+    """Expected calibration error of the probability of each guess, see `metrics`; None without any."""
     bins = np.minimum((said * metrics.TENTHS).astype(int), metrics.TENTHS - 1)
     counted = (
         np.bincount(bins, weights, metrics.TENTHS).tolist() for weights in (None, said, true)
@@ -223,4 +224,5 @@ def calibration_error(said: np.ndarray, true: np.ndarray) -> float | None:
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
+    chances: np.ndarray = 1 / (1 + np.exp(-x))
+    return chances

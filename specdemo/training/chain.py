@@ -10,7 +10,7 @@ from torch import Tensor
 
 from specdemo.training.data import Row, padded, positions
 from specdemo.training.evaluate import Tally
-from specdemo.training.student import DistilledHead, Student, compiled, normalised_error
+from specdemo.training.student import Student, compiled, distilled_loss, normalised_error
 from specdemo.training.task import Shared, Task
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
@@ -21,9 +21,9 @@ EVALUATED = 5  # drafted tokens of each draft in the evaluation
 class ChainTask(Task):
     """Distils the target's whole distribution into a student that reads a text from left to right.
 
-    A feature drafter knows the target's states only up to the token before the one that is pending, and none
-    while it drafts on. So it is trained on texts in which the features of runs of tokens are missing: what
-    it then reads are its own states of earlier tokens, as at run time, and there is no drift to unlearn.
+    A feature drafter has the target's states only up to the token before the pending one, and none of drafted tokens. So it
+    is trained on texts in which the features of runs of tokens are missing: there it reads its own states of earlier
+    tokens, as at run time, and there is no drift to unlearn.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ChainTask(Task):
         states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(torch.bfloat16)
         wanted = hidden.final(there, device)
         own = self.coarse_head if coarse else None
-        distance = DistilledHead.apply(states, wanted, self.head, own, None, True)
+        distance = distilled_loss(states, wanted, self.head, own, along=True)
         loss = distance + normalised_error(states, wanted)
         mid_weight = MID_WEIGHT * max(0.0, 1 - done / MID_UNTIL)
         if mid_weight and not self.layers and len(self.student.layers) > 1:

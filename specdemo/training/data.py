@@ -1,6 +1,6 @@
-"""Prompts and answers: read, kept in shards without pickle, held out by prompt, cut into batches.
+"""Prompts, answers and hidden states: stored in shards without pickle, held out by prompt, cut into batches.
 
-A shard is a .npz with one row an answer: source, row_id, temperature, prompt_ids cut by prompt_offsets,
+A shard is a .npz with one row per answer: source, row_id, temperature, prompt_ids cut by prompt_offsets,
 answer_ids cut by answer_offsets, and top_ids / top_probs (tokens, 8) before each answer token.
 """
 
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -35,10 +35,10 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the target wrote after a prompt.
+    """The target's answer to a prompt.
 
     prompt_ids: (P,) int64; answer_ids: (A,) int64
-    top_ids: (A, 8) int64, top_probs: (A, 8) float16 — likeliest next tokens before each answer token, or None
+    top_ids: (A, 8) int64, top_probs: (A, 8) float16 — most likely tokens before each answer token, or None
     """
 
     source: str
@@ -59,9 +59,9 @@ class Answer:
 class Row:
     """One text for training.
 
-    token_ids: (n,) int64 — prompt and answer without the last token, after which nothing was said
-    first: position whose next token is the answer's first; start: where its hidden states begin in the cache
-    likeliest, chances: (answer tokens,) — the target's likeliest word there and its probability, where they are known
+    token_ids: (n,) int64 — prompt and answer without the last token, which nothing follows
+    first: position whose next token is the answer's first; start: index of its first hidden state
+    likeliest, chances: (answer tokens,) — the target's most likely token there and its probability, if they are known
 
     Prompt "a b", answer "x y z": token_ids are a b x y, first is 1 (b predicts x).
     """
@@ -94,7 +94,7 @@ def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
 def save_answers(path: Path, answers: Sequence[Answer], vocabulary_size: int) -> None:
     """Write a shard in one move."""
     dtype = np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
-    arrays = {
+    arrays: dict[str, Any] = {
         "source": np.array([answer.source for answer in answers]),
         "row_id": np.array([answer.row_id for answer in answers], np.int32),
         "temperature": np.array([answer.temperature for answer in answers], np.float16),
@@ -161,7 +161,8 @@ def choose(
     answers: list[Answer], *, max_answers: int, max_positions: int, seed: int
 ) -> list[Answer]:
     """A random selection in random order, within both limits (0: no limit on answers)."""
-    chosen, positions = [], 0
+    chosen: list[Answer] = []
+    positions = 0
     for index in np.random.default_rng(seed).permutation(len(answers)):
         answer = answers[index]
         length = len(answer.prompt_ids) + len(answer.answer_ids) - 1
@@ -187,7 +188,7 @@ def to_rows(answers: Sequence[Answer]) -> list[Row]:
 
 
 def hold_out(rows: Sequence[Row], prompts: int, seed: int) -> tuple[list[Row], list[Row]]:
-    """Split into training and held-out rows by prompt, so that no held-out prompt was trained on."""
+    """Split into training and held-out rows; rows of the same prompt are on the same side."""
     keys = sorted({row.key for row in rows})
     count = min(prompts, len(keys) // 5)
     held = {keys[index] for index in np.random.default_rng(seed).permutation(len(keys))[:count]}
@@ -195,9 +196,9 @@ def hold_out(rows: Sequence[Row], prompts: int, seed: int) -> tuple[list[Row], l
 
 
 def from_prompts_too(rows: Sequence[Row]) -> list[Row]:
-    """The rows with their prompts as places to learn from, except the beginning that all prompts share: the template's.
+    """Return the rows with their prompts as training positions too, except the beginning that all prompts share: the template.
 
-    The target says nothing there, but its states and what it would say are as good to learn from.
+    The target writes no prompt, but its states and its distributions there are as good to learn from.
     """
     shortest = min(row.first for row in rows)
     texts = np.stack([row.token_ids[: shortest + 1] for row in rows])
@@ -225,7 +226,7 @@ def batches(
 
 
 def padded(rows: Sequence[Row]) -> np.ndarray:
-    """(B, L) int64 token ids, zeros after each text; causal attention never looks at them."""
+    """(B, L) int64 token ids, zeros after each text, which causal attention never reads."""
     table = np.zeros((len(rows), max(len(row.token_ids) for row in rows)), np.int64)
     for line, row in zip(table, rows, strict=True):
         line[: len(row.token_ids)] = row.token_ids
@@ -233,7 +234,7 @@ def padded(rows: Sequence[Row]) -> np.ndarray:
 
 
 def positions(rows: Sequence[Row], *, answers_only: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Where the texts' positions lie: in the flattened batch, and in the cache of hidden states. (n,) int64 each.
+    """Return positions of the texts, (n,) int64 each: in the flattened batch, and in the stored hidden states.
 
     The first position of a text is left out: its hidden state is an attention sink, far from all others.
     """
@@ -282,7 +283,7 @@ class HiddenStates:
         table = np.zeros((len(batch), length, len(columns) * self.shards[0].shape[-1]), np.int16)
         for line, row in zip(table, batch, strict=True):
             number, count = (
-                begins.searchsorted(row.start, side="right") - 1,
+                int(begins.searchsorted(row.start, side="right")) - 1,
                 len(row.token_ids) - shift,
             )
             begin = row.start - begins[number]
@@ -295,7 +296,7 @@ class HiddenStates:
 
 
 def states_path(answers: Path) -> Path:
-    """Where the hidden states of a shard are."""
+    """Return the path of a shard's hidden states."""
     return answers.with_name(answers.name.replace("answers", "states")).with_suffix(".npy")
 
 
@@ -318,6 +319,8 @@ def read_shards(
         ):
             raise UserError("training.other_states", path=path.name)
         for one in here:
+            assert one.top_ids is not None
+            assert one.top_probs is not None
             np.add.at(mass, one.top_ids, one.top_probs)
         answers += here
     return answers, to_rows(answers), HiddenStates(shards, tuple(layers), mass)

@@ -1,4 +1,4 @@
-"""Builds the datastore that retrieval looks things up in: from text files, saved runs, or a target's own answers."""
+"""Builds the datastore of `retrieval` from text files, saved runs, or a target's own answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from specdemo.engine.passes import Decoder
 
-MAX_TOKENS = 1 << 30  # what int32 positions and an hour of sorting allow
+MAX_TOKENS = 1 << 30  # limit of int32 positions and of an hour of sorting
 WARMTH = 0.2  # temperature of the answers that are drawn
 DRAWN = 8  # answers drawn to each example
 
@@ -123,7 +123,7 @@ def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: dict[str, A
 
 
 def suffix_array(tokens: np.ndarray) -> np.ndarray:
-    """Positions ordered by the tokens that stand there: (n,) int32; where one is the beginning of another it comes first.
+    """Sort positions by the tokens from there on: (n,) int32; a sequence precedes those that continue it.
 
     Prefix doubling (Manber and Myers 1990): with every position ranked by its first k tokens, the pair of
     ranks at i and i + k ranks it by 2 k.
@@ -178,7 +178,7 @@ def answer_texts(
 
 
 def _answer_of_run(path: Path, model_name: str) -> list[int]:
-    """The committed ids of a saved run's speculative lane, or of its plain lane where it has no other."""
+    """The committed ids of a saved run with drafts, or of its plain run if it has no other."""
     trace = read(path).trace
     wrote = {event.target.name for event in trace.events if isinstance(event, RunStarted)}
     if wrote != {model_name}:

@@ -1,10 +1,10 @@
-"""Trains a block drafter in the form of DFlash (2602.06036), or causal as JetSpec's: nothing below it but the target's states.
+"""Trains a block drafter in the form of DFlash (2602.06036), or a causal one in that of JetSpec.
 
 The target's states of the text become keys and values in every layer; a block is the pending token and a mask for each
-guessed place. "on" is pending and two places are guessed:
+guessed position. "on" is pending and two positions are guessed:
 
     text      the  cat  sat                keys and values alone
-    block                    on   #   #    sees the text before it, and all of the block or, causal, what is before it
+    block                    on   #   #    sees the text, and all of the block or, if causal, the rows before it
     guesses                       a  mat
 """
 
@@ -28,10 +28,10 @@ from specdemo.training.task import Shared
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Where blocks lie in a batch of texts. L = longest text, Q = rows of blocks; n guesses in all.
+    """Positions of blocks in a batch of texts. L = longest text, Q = rows of blocks; n guesses in all.
 
     token_ids, where: (B, Q) of the blocks' rows; seen: (B, 1, Q, L + Q) bool, of the text and of the blocks
-    here: (n,) row of the flattened blocks that guesses; there: (n,) place of the target's state in the cache
+    here: (n,) row of the flattened blocks that guesses; there: (n,) index of the target's state
     place: (n,) 1 = the token after the pending one; greedy: (n,) bool
     """
 
@@ -57,7 +57,7 @@ def lay_blocks(
     token_ids = np.full((len(batch), width), mask, np.int64)
     where = np.zeros((len(batch), width), np.int64)
     seen = np.zeros((len(batch), width, length + width), bool)
-    seen[:, :, length:] = np.eye(width, dtype=bool)  # rows that nobody needs must see something
+    seen[:, :, length:] = np.eye(width, dtype=bool)  # unused rows must see something
     inside = np.tri(rows, dtype=bool) if causal else True
     found: list[tuple[int, int, int, bool]] = []
     for line, (row, pendings) in enumerate(zip(batch, begins, strict=True)):
@@ -101,7 +101,7 @@ class DFlashNetwork(nn.Module):
         self.__dict__["embedding"] = embedding  # neither trained nor saved
 
     def read(self, states: Tensor, token_ids: Tensor, where: Tensor, seen: Tensor) -> Tensor:
-        """(B, Q, H): what goes into the head. states: (B, L, states x H), of each token; the rest as of `Blocks`"""
+        """(B, Q, H): the head's input. states: (B, L, states x H), of each token; the rest as in `Blocks`"""
         embedding: Tensor = self.embedding  # type: ignore[assignment]
         text = self.hidden_norm(self.fc(states.float()))
         x = embedding[token_ids].float()
@@ -180,12 +180,13 @@ class DFlashTask(BlockTask):
         self.network, self.corrects = network, False
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> Blocks:
-        """See `lay_blocks`."""
+        """Return the positions of blocks, by `lay_blocks`."""
         return lay_blocks(batch, self.depth, offsets, self.network.mask, causal=self.causal)
 
     def weights(self) -> dict[str, Tensor]:
         """Return the tensors by the names of the published layout."""
-        return self.network.folded()
+        folded: dict[str, Tensor] = self.network.folded()
+        return folded
 
     def _states(self, plan: Any, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
         device, hidden = self.shared.device, self.shared.hidden

@@ -1,4 +1,4 @@
-"""How well a drafter follows its target's whole distribution on prompts that it never saw, by place in the draft."""
+"""Measures how well a drafter matches its target's distribution on held-out prompts, by position in the draft."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch.nn import functional as F
 
 ROWS = 256
 Told = tuple[Tensor, Tensor]
-"""The target's likeliest words, (n,) int64, and their probabilities, (n,): spares its whole vocabulary."""
+"""The target's most likely tokens, (n,) int64, and their probabilities, (n,); with them the full head is not needed."""
 NAMES = ("loss", "overlap", "coverage", "agree", "tokens")
 
 
 class Tally:
-    """Sums of measures by place in the draft, for greedy and for sampled texts.
+    """Sums of measures by position in the draft, for greedy and for sampled texts.
 
     embedding: (V, H) bf16; word_ids: (W,) int64, ascending; head: (W, H), as the drafter's runtime has it
-    A word outside the reduced vocabulary that the target likes best counts as a disagreement.
+    If the target's most likely token is outside the reduced vocabulary, that is a disagreement.
     """
 
     def __init__(self, embedding: Tensor, word_ids: Tensor, head: Tensor) -> None:
@@ -50,7 +50,7 @@ class Tally:
             among = target_logits[:, self.word_ids].log_softmax(-1)
             likeliest = target_logits.argmax(-1)
         else:
-            # One word's probability tells what all logits are measured against.
+            # The probability of one token gives the normaliser of all logits.
             likeliest, chances = (one.to(wanted.device) for one in told)
             logits = F.linear(wanted.float(), self.embedding[self.word_ids].float())
             best = (wanted.float() * self.embedding[likeliest].float()).sum(-1)

@@ -18,19 +18,19 @@ from specdemo.training.chain import EVALUATED
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.evaluate import Tally
 from specdemo.training.feature_network import FeatureNetwork
-from specdemo.training.student import EPSILON, DistilledHead, normalised_error
+from specdemo.training.student import EPSILON, distilled_loss, normalised_error
 from specdemo.training.task import Shared, Task
 
 UNROLLED = 3  # drafted tokens in training, the first included
-SHARE = 0.5  # of the answers' places from which drafts are unrolled
+SHARE = 0.5  # fraction of the answers' positions from which drafts are unrolled
 FADING = 0.8  # weight of a drafted token next to the one before it
-FITTED = 250_000  # places to which the linear start is fitted
-RIDGE = 0.003  # of the mean square of its inputs, against a fit by heart
-NOISE = 0.1  # share of each number of the states that is random in training, against learning them by heart
+FITTED = 250_000  # positions for the linear fit
+RIDGE = 0.003  # relative to the mean square of the inputs, against overfitting
+NOISE = 0.1  # relative noise on the states in training, against overfitting
 
 
 class FeatureTask(Task):
-    """Distils the target's distributions into drafts that go on from the drafter's own states."""
+    """Distils the target's distributions into drafts that continue from the drafter's own states."""
 
     def __init__(self, network: FeatureNetwork, shared: Shared, layers: tuple[int, ...]) -> None:
         super().__init__(network, shared, layers)
@@ -45,16 +45,14 @@ class FeatureTask(Task):
         _, there = positions(batch, answers_only=True)
         for depth, states, at in self._drafts(batch, UNROLLED, SHARE):
             wanted = self.shared.hidden.final(there[at], device).float()
-            distance = DistilledHead.apply(  # type: ignore[no-untyped-call]
-                states, wanted, self.head, own, None, depth == 0
-            )
+            distance = distilled_loss(states, wanted, self.head, own, along=depth == 0)
             loss = loss + FADING**depth * (distance + normalised_error(states, wanted))
             first = distance.detach() if depth == 0 else first
         return loss, first
 
     @torch.no_grad()
     def fit(self, rows: Sequence[Row]) -> None:
-        """Begin as the linear map that comes nearest to the target's states, by ridge regression: no training finds it as fast."""
+        """Start as the linear map nearest to the target's states, by ridge regression: no training finds it as fast."""
         network, inputs, wanted = self.network, None, None
         count = 0
         for batch in batches(rows, self.shared.batch_tokens, 0):
@@ -102,9 +100,9 @@ class FeatureTask(Task):
     def _drafts(
         self, batch: Sequence[Row], depths: int, share: float
     ) -> Iterator[tuple[int, Tensor, np.ndarray]]:
-        """Drafts from all places of the answers: the token drafted first, the next from a share of them, and so on.
+        """Draft from all positions of the answers: the first token from each, the next one from a fraction of them, and so on.
 
-        yields: tokens before it in the draft, (n, H) states, and (n,) which of the answers' places each says on from
+        yields: tokens before it in the draft, (n, H) states, and (n,) which of the answers' positions each continues
         """
         here, _ = positions(batch, answers_only=True)
         counts = [len(row.token_ids) - max(row.first, 1) for row in batch]
@@ -126,7 +124,7 @@ class FeatureTask(Task):
             yield depth, states, at + depth
 
     def _begun(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
-        """What `FeatureNetwork.begin` takes, with drafts from all places; in training states are disturbed a little."""
+        """Return the inputs of `FeatureNetwork.begin`, with drafts from all positions; training disturbs states a little."""
         device = self.shared.device
         here, _ = positions(batch, answers_only=True)
         features = self.shared.hidden.texts(batch, self.layers, device, shift=1).float()

@@ -1,4 +1,4 @@
-"""One layer of a drafter while it is trained, in parts, and what becomes of its norms."""
+"""One layer of a drafter in training, in parts, and the form of its norms."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def folded_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def begun_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors with norm weights in the form in which `Norm` keeps them before training."""
+    """Return tensors with norm weights split as in `Norm` before training."""
     found: dict[str, Tensor] = {}
     for name, tensor in state.items():
         stem = name.removesuffix("weight")

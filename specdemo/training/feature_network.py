@@ -27,11 +27,11 @@ from specdemo.training.student import Inject
 
 @dataclass(slots=True)
 class Draft:
-    """Drafts at some places of a batch of texts, all equally long.
+    """Drafts from some positions of a batch of texts, all equally long.
 
-    rows: (n,) int64, places in the flattened batch at which drafts begin; x: (n, H), of their last tokens
+    rows: (n,) int64, positions in the flattened batch that the drafts follow; x: (n, H), of their last tokens
     keys, values: of the texts, (B, kv_heads, L, head_dim)
-    own: keys and values of drafted tokens, (B, kv_heads, L, head_dim) at the places at which their drafts begin
+    own: keys and values of drafted tokens, (B, kv_heads, L, head_dim), at the positions that their drafts follow
     """
 
     rows: Tensor
@@ -42,11 +42,11 @@ class Draft:
 
 
 class FeatureNetwork(nn.Module):
-    """The drafter while it is trained. Call `folded` for the tensors that the runtime takes.
+    """The drafter in training. `folded` returns the tensors of the runtime.
 
     config: of the layer; num_states: hidden states of the target that are read
-    scale: that embeddings are multiplied by, so that their numbers are about 1; the runtime needs none
-    skips_first: a text begins with its second token, because nothing is known before the first
+    scale: factor of embeddings, so that their numbers are about 1; the runtime needs none
+    skips_first: a text starts with its second token, because no state precedes the first
     """
 
     skips_first = False
@@ -73,7 +73,7 @@ class FeatureNetwork(nn.Module):
         return layer
 
     def embed(self, token_ids: Tensor) -> Tensor:
-        """(..., H) float32: embeddings mixed, so that their own direction, the token that was just said, can go."""
+        """(..., H) float32: embeddings mixed, so that their own direction, that of the previous token, can be removed."""
         mixed: Tensor = self.mix(self.looked_up(token_ids))
         return mixed
 
@@ -85,8 +85,8 @@ class FeatureNetwork(nn.Module):
     def begin(self, token_ids: Tensor, features: Tensor, rows: Tensor) -> tuple[Draft, Tensor]:
         """Read texts.
 
-        token_ids: (B, L); features: (B, L, states x H), of the token before, zero where there is none; rows: see `Draft`
-        returns: drafts that begin at the rows, and (n, H) states of what is drafted first
+        token_ids: (B, L); features: (B, L, states x H), of the token before, zero if there is none; rows: see `Draft`
+        returns: drafts that follow the rows, and (n, H) states of their first tokens
         """
         x, normed = self._joined(token_ids, self.inject(features))
         queries, keys, values = self._heads(normed, torch.arange(x.shape[1], device=x.device)[None])
@@ -99,10 +99,10 @@ class FeatureNetwork(nn.Module):
         return Draft(rows, out, keys, values, []), self.norm(out)
 
     def go_on(self, draft: Draft, token_ids: Tensor, kept: Tensor) -> tuple[Draft, Tensor]:
-        """One more drafted token at some of the drafts.
+        """Draft one more token of some drafts.
 
         kept: (m,) int64, which drafts; token_ids: (m,), the tokens that follow their last ones
-        returns: these drafts, and (m, H) states of what is drafted next
+        returns: these drafts, and (m, H) states of their next tokens
         """
         rows, (batch, _, length, _) = draft.rows[kept], draft.keys.shape
         x, normed = self._joined(token_ids, self._fed(draft.x[kept]))
@@ -116,12 +116,12 @@ class FeatureNetwork(nn.Module):
         return Draft(rows, out, draft.keys, draft.values, own), self.norm(out)
 
     def _joined(self, token_ids: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """What goes past attention (..., H), and into it (..., inputs). states: (..., H), of the tokens before"""
+        """Return residual, (..., H), and attention input, (..., inputs). states: (..., H), of the tokens before"""
         x = self.embed(token_ids) + states
         return x, self.layer.input_layernorm(x)
 
     def _fed(self, x: Tensor) -> Tensor:
-        """Own states that stand for the target's, (..., H): normed, as numbers of about 1."""
+        """The drafter's own states in place of the target's, (..., H): normed to numbers of about 1."""
         normed: Tensor = self.norm(x)
         return self.feedback * (normed / self._norm_size())
 
@@ -146,7 +146,7 @@ class FeatureNetwork(nn.Module):
         return rotary_angles(where[:, None], frequencies)
 
     def _placed(self, part: Tensor, rows: Tensor, batch: int, length: int) -> Tensor:
-        """(1, heads, m, head_dim) at the places where drafts begin: (batch, heads, length, head_dim), else zeros."""
+        """Scatter (1, heads, m, head_dim) to the positions that drafts follow: (batch, heads, length, head_dim), else zeros."""
         table = part.new_zeros(batch * length, *part.shape[1::2])
         table = table.index_copy(0, rows, part[0].transpose(0, 1))
         placed: Tensor = table.unflatten(0, (batch, length)).transpose(1, 2)
@@ -155,7 +155,7 @@ class FeatureNetwork(nn.Module):
     def _look(
         self, queries: Tensor, keys: Tensor, values: Tensor, own: Sequence[tuple[Tensor, Tensor]]
     ) -> Tensor:
-        """Attention of drafted tokens over their texts up to where their drafts began, and over their drafts."""
+        """Attend from drafted tokens to their texts up to the start of their drafts, and to their drafts."""
         groups, length = queries.shape[1] // keys.shape[1], queries.shape[2]
         queries = queries.unflatten(1, (-1, groups)) * self.config.head_dim**-0.5
         scores = queries @ keys[:, :, None].transpose(-1, -2)
@@ -168,7 +168,7 @@ class FeatureNetwork(nn.Module):
         return found.flatten(1, 2)
 
     def _unseen(self, length: int, device: torch.device) -> Tensor:
-        """(L, L) bool: what the tokens of a text do not see of it."""
+        """(L, L) bool: keys that the tokens of a text do not see."""
         unseen = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
         if self.skips_first:
             unseen[1:, 0] = True
@@ -197,7 +197,7 @@ class FeatureNetwork(nn.Module):
         self.norm.get_buffer("base").copy_(norm)
 
     def linear_inputs(self, states: Tensor, token_ids: Tensor) -> Tensor:
-        """What a linear guess is made from, (n, inputs). states: (n, states x H), normed; token_ids: (n,)"""
+        """Return the inputs of a linear guess, (n, inputs). states: (n, states x H), normed; token_ids: (n,)"""
         return torch.cat([states, self.looked_up(token_ids)], dim=-1)
 
     @torch.no_grad()
@@ -223,7 +223,7 @@ class FeatureNetwork(nn.Module):
         return state
 
     def unfold(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from tensors that `folded` gave."""
+        """Continue from tensors of `folded`."""
         known, state = self.state_dict(), begun_norms(state)
         own = {name: tensor.float() for name, tensor in state.items() if name in known}
         for name in (
@@ -236,11 +236,11 @@ class FeatureNetwork(nn.Module):
 
 
 class Eagle3Network(FeatureNetwork):
-    """The drafter in the form of EAGLE-3: attention reads embedding and state side by side, each behind a norm.
+    """The drafter in the form of EAGLE-3, for other engines: attention reads embedding and state side by side, each normed.
 
-    What goes past attention is the state before its norm. A state that is fed back has passed the last norm, as in
-    EAGLE 3.1 (`norm_output`), and each of the target's states a norm of its own (`fc_norm`). No scale is needed: an
-    embedding goes through a norm alone.
+    The residual is the state before its norm. The drafter's own state has passed the last norm, as in EAGLE 3.1
+    (`norm_output`), and each of the target's states has a norm of its own (`fc_norm`). No scale is needed: an embedding
+    passes a norm first.
     """
 
     skips_first = True
@@ -285,7 +285,7 @@ class Eagle3Network(FeatureNetwork):
 
     @torch.no_grad()
     def begin_linear(self, found: Tensor) -> None:
-        """See `FeatureNetwork`."""
+        """Start as a linear guess of the states alone."""
         self._begin_linear(found)
 
     def folded(self) -> dict[str, Tensor]:
@@ -293,6 +293,6 @@ class Eagle3Network(FeatureNetwork):
         return folded_norms(self.state_dict())
 
     def unfold(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from tensors that `folded` gave."""
+        """Continue from tensors of `folded`."""
         known, state = self.state_dict(), begun_norms(state)
         self.load_state_dict({name: one.float() for name, one in state.items() if name in known})

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from specdemo.training.data import Row
 from specdemo.training.evaluate import Tally
-from specdemo.training.student import DistilledHead
+from specdemo.training.student import distilled_loss
 from specdemo.training.task import Shared, Task
 
 
@@ -21,9 +21,8 @@ class MedusaHeads(nn.Module):
     def __init__(self, depth: int, hidden_size: int) -> None:
         super().__init__()
         self.heads = nn.ModuleList(nn.Linear(hidden_size, hidden_size) for _ in range(depth))
-        for head in self.heads:
-            nn.init.zeros_(head.weight)
-            nn.init.zeros_(head.bias)
+        for parameter in self.heads.parameters():
+            nn.init.zeros_(parameter)
 
     def forward(self, states: Tensor) -> list[Tensor]:
         """(n, H) to one (n, H) a head."""
@@ -41,7 +40,7 @@ class MedusaTask(Task):
         own = self.coarse_head if coarse else None
         losses = []
         for number, (states, wanted, _) in enumerate(self._pairs(batch), start=1):
-            losses.append(DistilledHead.apply(states, wanted, self.head, own) / number)
+            losses.append(distilled_loss(states, wanted, self.head, own) / number)
         total = torch.stack(losses)
         return total.sum(), total.mean().detach()
 
@@ -51,7 +50,7 @@ class MedusaTask(Task):
             tally.add(states, wanted, np.full(len(states), head), greedy)
 
     def _pairs(self, batch: Sequence[Row]) -> list[tuple[Tensor, Tensor, np.ndarray]]:
-        """For each head: its states, the target's states at the places it guesses for, and whether the text is greedy."""
+        """For each head: its states, the target's states at the positions that it guesses, and whether the text is greedy."""
         hidden, device = self.shared.hidden, self.shared.device
         pairs = []
         for number, head in enumerate(self.heads.heads, start=1):

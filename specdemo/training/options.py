@@ -1,4 +1,4 @@
-"""What a drafter is trained from, and for how long."""
+"""Options of a training."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class TrainOptions:
 
     target: catalogue name, hub id, folder or GGUF file
     kind: of `NETWORKS`
-    prompts: JSON lines files that the target answers; answers: shards that it has answered already
-    out: folder of the drafter; work_dir: answers, hidden states and checkpoints, kept between calls
-    init: folder of a draft model: the one below a drafter that needs one, or the one that a draft goes on from; for a
-        feature drafter also a folder of its kind, to go on from
-    minutes: time to train, over all calls together; steps: a fixed number of steps in its place, 0 for none
-    inner: width between gate and down of a feature drafter that has no draft model below it
-    depth: tokens that medusa, block and jet guess at once
+    prompts: JSON lines files that the target answers; answers: shards of earlier answers
+    out: folder of the drafter; work_dir: answers, hidden states and checkpoints, reused between calls
+    init: folder of a draft model: the one below a drafter that needs one, or the one that a draft continues; for a
+        feature drafter also a folder of its kind, to continue
+    minutes: time to train, over all calls; steps: a fixed number of steps in its place, 0 for none
+    inner: width between gate and down of a feature drafter without a draft model below it
+    depth: tokens that medusa, block and jet guess in one pass
     form: of `NETWORKS`; those other than `own` are of published drafters, which `export drafter` writes
-    quantised_share: last part of the training that sees weights as rounded as the runtime has them
+    quantised_share: last part of the training, in which weights are rounded as at run time
     patience: checks without a better held-out loss after which training stops early
     max_answers: answers to use, 0 for all that fit; max_disk_gb: bound on the hidden states
     """
@@ -81,7 +81,7 @@ class TrainOptions:
             raise UserError("training.other_form", form=self.form, name=self.init.name)
 
     def checked(self) -> TrainOptions:
-        """Return self, or raise UserError naming what is wrong."""
+        """Return self, or raise UserError for the first wrong option."""
         kinds = list(dict.fromkeys(row.kind for row in NETWORKS))
         if self.kind not in kinds:
             raise UserError("training.unknown_kind", kind=self.kind, names=", ".join(kinds))
@@ -111,6 +111,6 @@ class TrainOptions:
 
 
 def _facts(folder: Path) -> dict[str, object]:
-    """What the config.json of an earlier drafter contains of its own; nothing for another folder."""
+    """Return our own part of an earlier drafter's config.json; empty for another folder."""
     facts: dict[str, object] = read_config(folder)["specdemo"] if is_compact(folder) else {}
     return facts

@@ -40,11 +40,11 @@ PLACED = {
 class Card:
     """Facts about one drafter.
 
-    target: the catalogue name or id of the model whose answers it learnt, and whose embedding it borrows
-    precision: weights that the target answered with; layers: the target's layers that it began as
+    target: catalogue name or id of the model whose answers it was trained on, and whose embedding it uses
+    precision: weights that the target answered with; layers: the target's layers that it started as
     data: a line for each source of answers; tokens_seen: prompt and answer tokens, every epoch counted
-    results: measured on held-out prompts; `title` puts their names into words
-    losses, checks: (step, loss as the recipe has it), the training's moving average and on held-out texts
+    results: measured on held-out prompts; `title` describes their names
+    losses, checks: (step, loss of the recipe), the training's moving average and on held-out texts
     """
 
     target: str
@@ -66,11 +66,11 @@ class Card:
 
     @property
     def bits(self) -> int:
-        """Of its matrices on disk: a draft model keeps what 4 bits lose, for drafters on top of it and for its export."""
+        """Bits of its matrices on disk: a draft model needs 8, for drafters on top of it and for its export."""
         return 8 if self.kind == "draft" else 4
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, as they stand in config.json."""
+        """Plain values for config.json."""
         plain = asdict(self)
         plain["layers"], plain["data"] = list(self.layers), list(self.data)
         return plain
@@ -93,7 +93,7 @@ def describe_machine(device: str = "cpu") -> str:
 
 
 def title(name: str) -> str:
-    """A result's name in words; a number at its end is the place in the draft, from 1."""
+    """Describe a result; a number at the end of its name is the position in the draft, from 1."""
     measure, _, place = name.rpartition("_")
     if place.isdigit() and measure in PLACED:
         return PLACED[measure].format(place=place)
@@ -129,7 +129,7 @@ def render(card: Card, parameters: int) -> str:
 
 
 def _about(card: Card) -> str:
-    """What this kind of drafter is."""
+    """Describe this kind of drafter."""
     known = TRAINED.get(card.kind)
     about = known.card if known else "A drafter for `{target}` ({kind})."
     count = len(card.layers)
@@ -176,7 +176,7 @@ def read_llama_config(target_folder: Path, *, own_layer: bool = False) -> LlamaC
     """
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(str(target_folder), trust_remote_code=False)
+    config: Any = AutoConfig.from_pretrained(str(target_folder), trust_remote_code=False)
     why = ""
     if own_layer and config.model_type == "qwen2":
         config = _as_llama(config)
@@ -192,11 +192,12 @@ def read_llama_config(target_folder: Path, *, own_layer: bool = False) -> LlamaC
         why = "its layers differ from plain Llama layers (biases or activation)"
     if why:
         raise UserError("training.unsupported_target", target=target_folder.name, reason=why)
-    return config
+    found: LlamaConfig = config
+    return found
 
 
 def _as_llama(config: Any) -> LlamaConfig:
-    """A Qwen2 config as that of the same layers in a Llama; `attention_bias` stands for those of queries, keys and values."""
+    """Return a Qwen2 config as that of the same layers in a Llama; `attention_bias` covers queries, keys and values."""
     from transformers import LlamaConfig
 
     names = (
@@ -236,8 +237,8 @@ def package(
     """Write a drafter's folder: weights, config.json and its card.
 
     state: a Llama's tensors without its embedding ("layers.0.self_attn.q_proj.weight", ..., "norm.weight")
-    word_ids: (W,) int64 — token id of each output word, ascending
-    facts: what its config.json contains in addition to that of every drafter
+    word_ids: (W,) int64 — token id of each row of the head, ascending
+    facts: entries of its config.json in addition to those of every drafter
     """
     numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
     num_layers = 1 + max(numbers, default=-1)

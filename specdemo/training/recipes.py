@@ -1,4 +1,4 @@
-"""How each draft network is trained: where it starts, and the loss that it learns from.
+"""Recipes of the draft networks: the start of each, and its loss.
 
 The names are those of `models.networks.registry`; a new kind adds its recipe here.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
 
 from specdemo.config.errors import UserError
@@ -62,7 +63,7 @@ class Start:
         return int(self.shared.hidden.word_mass.argmin())
 
     def facts(self, task: Task) -> dict[str, object]:
-        """Return what the network's config.json contains in addition to that of every drafter."""
+        """Return the entries of the network's config.json in addition to those of every drafter."""
         base = getattr(task.module, "base", None)
         known = {
             "reads": list(self.layers),
@@ -89,14 +90,15 @@ class Start:
 
 
 Made = tuple[Task, tuple[int, ...]]
-"""What is trained, and the target's layers that it starts as."""
+"""A task, and the target's layers that its network starts as."""
 
 
 def _draft(start: Start) -> Made:
     """A draft model: layers of the target, or an earlier draft."""
     options = start.options
     student, layers = _draft_student(start, options.layers)
-    task = ChainTask(student.to(start.shared.device), start.shared, compile_it=options.compile)
+    _move(student, start)
+    task = ChainTask(student, start.shared, compile_it=options.compile)
     return task, layers
 
 
@@ -115,7 +117,7 @@ def _extension(start: Start) -> Made:
 
 
 def _chain_task(start: Start, student: Student) -> ChainTask:
-    student = student.to(start.shared.device)
+    _move(student, start)
     return ChainTask(student, start.shared, layers=start.layers, compile_it=start.options.compile)
 
 
@@ -124,7 +126,7 @@ def _block(start: Start) -> Made:
     options, causal = start.options, start.network.kind == "jet"
     words = 0 if causal else len(start.shared.word_ids)
     student, layers = _student_above(start, options.depth, (words, MARKOV_RANK))
-    student = student.to(start.shared.device)
+    _move(student, start)
     task = BlockTask(
         student, start.shared, start.layers, depth=options.depth, causal=causal, compile_it=options.compile
     )  # fmt: skip
@@ -169,9 +171,16 @@ def _dflash(start: Start) -> Made:
 def _target(start: Start) -> LlamaModel:
     """The target's unquantised layers."""
     with quiet_transformers():
-        return LlamaForCausalLM.from_pretrained(
+        whole = LlamaForCausalLM.from_pretrained(
             start.folder, dtype=torch.float32, local_files_only=True
-        ).model
+        )
+    model: LlamaModel = whole.model
+    return model
+
+
+def _move(module: nn.Module, start: Start) -> nn.Module:
+    """Move a student to the device of the training, in place; transformers types its own `to` too narrowly."""
+    return nn.Module.to(module, start.shared.device)
 
 
 def _student_above(
@@ -179,7 +188,7 @@ def _student_above(
 ) -> tuple[Student, tuple[int, ...]]:
     """Layers that add nothing at first to the draft model below them."""
     base, _ = _draft_student(start, 0)
-    base = base.to(start.shared.device).requires_grad_(requires_grad=False)
+    _move(base, start).requires_grad_(requires_grad=False)
     for layer in base.layers:  # the runtime computes with rounded matrices
         for parameter in layer.parameters():
             if parameter.ndim == 2:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaModel
 
-HEAD_ROWS = 512  # positions whose logits exist at once
+HEAD_ROWS = 512  # positions whose logits exist at the same time
 EPSILON = 1e-5
 
 
 def spread(num_layers: int, depth: int) -> tuple[int, ...]:
-    """Which of `depth` layers a draft begins as: evenly spaced, first and last among them.
+    """Choose which of `depth` layers a draft starts as: evenly spaced, first and last among them.
 
     spread(4, 30) is (0, 10, 20, 29); spread(2, 16) is (0, 15)
     """
@@ -26,9 +26,9 @@ def spread(num_layers: int, depth: int) -> tuple[int, ...]:
 
 
 class Inject(nn.Module):
-    """What the target knew one token earlier, to be added to a draft's states (after EAGLE-3, Li 2503.01840).
+    """The target's states one token earlier, projected and added to a draft's states (after EAGLE-3, Li 2503.01840).
 
-    It begins as nothing, so that a drafter begins as good as the draft model below it.
+    It starts at zero, so that a drafter starts as good as the draft model below it.
     """
 
     def __init__(self, num_states: int, hidden_size: int, epsilon: float = EPSILON) -> None:
@@ -43,11 +43,12 @@ class Inject(nn.Module):
         """(..., states x H) to (..., H); nothing where the features are zero."""
         states = features.unflatten(-1, (-1, self.hidden_size))
         norm = F.rms_norm(states.float(), (self.hidden_size,), eps=self.epsilon).flatten(-2)
-        return self.project(norm.to(features.dtype) * self.gain)
+        projected: Tensor = self.project(norm.to(features.dtype) * self.gain)
+        return projected
 
 
 class Markov(nn.Module):
-    """DSpark's sequential stage: what the token before adds to the logits, and how sure that makes the guess."""
+    """DSpark's sequential stage: logits added by the previous token, and the confidence of the guess."""
 
     def __init__(self, words: int, hidden_size: int, rank: int) -> None:
         super().__init__()
@@ -70,12 +71,15 @@ class Markov(nn.Module):
 class Student(LlamaModel):
     """Decoder layers to be trained, over the target's frozen embedding or over a frozen draft model.
 
-    base: the draft model below, whose last states go in together with the target's; None for a draft model itself
+    base: the draft model below, whose last states are inputs next to the target's; None for a draft model itself
     num_states: hidden states of the target that are read, 0 for none
-    own_input: whether tokens are embedded; else the target's state at the same token is what goes in
-    depth: places that are guessed at once, 1 for a drafter that guesses token by token
-    markov: words and rank of the Markov head, (0, 0) for none
+    own_input: whether tokens are embedded; else the input is the target's state at the same token
+    depth: positions that are guessed in one pass, 1 for a drafter that guesses token by token
+    markov: tokens and rank of the Markov head, (0, 0) for none
     """
+
+    if TYPE_CHECKING:  # transformers evaluates the annotations of its classes
+        base: Student | None
 
     def __init__(
         self,
@@ -96,7 +100,7 @@ class Student(LlamaModel):
         self.markov = Markov(words, hidden, rank) if words else None
         if self.markov is not None:
             self.register_buffer("temperatures", torch.ones(depth))
-        self.float()
+        nn.Module.to(self, torch.float32)
         self.__dict__["base"] = base  # not a part: neither trained nor saved with this one
 
     def begin(self, target: Any, layers: Sequence[int]) -> None:
@@ -105,13 +109,14 @@ class Student(LlamaModel):
             mine.load_state_dict(target.layers[index].state_dict())
         self.norm.load_state_dict(target.norm.state_dict())
         self.embed_tokens.weight.data = target.embed_tokens.weight.data
-        self.embed_tokens.weight.requires_grad_(requires_grad=False)
+        self.embed_tokens.weight.requires_grad = False
 
     def begin_above(self) -> None:
-        """Start as nothing on top of the base: what the layers add is zero at first."""
+        """Start as nothing on top of the base: the layers add zero at first."""
+        assert self.base is not None
         for layer in self.layers:
-            nn.init.zeros_(layer.self_attn.o_proj.weight)
-            nn.init.zeros_(layer.mlp.down_proj.weight)
+            for name in ("self_attn.o_proj.weight", "mlp.down_proj.weight"):
+                nn.init.zeros_(layer.get_parameter(name))
         self.norm.load_state_dict(self.base.norm.state_dict())
 
     def read(
@@ -123,11 +128,11 @@ class Student(LlamaModel):
         anchors: Tensor | None = None,
         places: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The layers over a batch of L tokens and M guessed places.
+        """Run the layers over a batch of L tokens and M guessed positions.
 
-        token_ids: (B, L) int64; features: (B, L, states x H), zero where not known
+        token_ids: (B, L) int64; features: (B, L, states x H), zero if not known
         where: (B, L + M) positions, 0 to L - 1 by default; seen: (B, 1, L + M, L + M) additive mask, causal by default
-        anchors, places: (B, M) — last known token of each guessed place, and how many places it lies ahead, from 0
+        anchors, places: (B, M) — last known token of each guessed position, and its distance from there, from 0
         returns: (final, middle), (B, L + M, H) each
         """
         if not self.own_input:
@@ -148,7 +153,7 @@ class Student(LlamaModel):
         return self.norm(x), middle
 
     def states(self, token_ids: Tensor) -> Tensor:
-        """(B, L, H): what the last layer gives, before the norm."""
+        """(B, L, H): output of the last layer, before the norm."""
         return self._stack(self.embed_tokens(token_ids), None, None)[0]
 
     def _stack(self, x: Tensor, where: Tensor | None, seen: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -172,7 +177,7 @@ class Student(LlamaModel):
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function compiled where a compiler exists and takes it, else as it is."""
+    """Return the function compiled if a compiler exists and supports it, else unchanged."""
     if not any(shutil.which(name) for name in ("g++", "c++", "clang++", "cl")):
         return function
     chosen = [torch.compile(function, dynamic=True)]
@@ -190,20 +195,20 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 KL, L1 = 0.3, 0.7  # shares of the two in the loss
-EVERYWHERE = 0.5  # weight of a place where the token before was surely kept, next to one where it was refused
+EVERYWHERE = 0.5  # weight of a position after a surely accepted token, relative to one after a rejected token
 
 
 class DistilledHead(torch.autograd.Function):
-    """How far the draft's distribution q is from the teacher's p over the reduced vocabulary: KL x KL(p || q) + L1 x |p - q|.
+    """Distance of the draft's distribution q from the teacher's p over the reduced vocabulary: KL x KL(p || q) + L1 x |p - q|.
 
-    A drawn token is kept with chance 1 - |p - q| / 2, so the second is what is wanted; the first teaches a draft
+    A drawn token is accepted with probability 1 - |p - q| / 2, so the second term is the goal; the first teaches a draft
     that is still far off (DistillSpec 2310.08461 compares such losses). Logits exist for a few rows at a time.
 
     forward(states (n, H), teacher (n, H), head (W, H), own (W, H), weights (n,), along) -> weighted mean, () float32
-    own: the draft's head when it is not exactly the teacher's
-    along: rows follow each other in a text, and count the more the likelier the draft's token before was refused: there
-        drafts begin, so the draft's own mistakes say where it is asked
-    The logits' gradients are q - p and q (s - s . q) with s = sign(q - p), so forward makes them.
+    own: the draft's head if it differs from the teacher's
+    along: rows follow each other in a text, and count the more the likelier the draft's previous token is rejected:
+        drafts start there, so the draft's own errors choose the positions that matter
+    The logits' gradients are q - p and q (s - s . q) with s = sign(q - p), so forward computes them.
     """
 
     @staticmethod
@@ -216,7 +221,7 @@ class DistilledHead(torch.autograd.Function):
         weights: Tensor | None = None,
         along: bool = False,  # noqa: FBT001, FBT002 - autograd takes no keywords
     ) -> Tensor:
-        """Sum the loss and keep its gradient with respect to the states."""
+        """Sum the loss and store its gradient with respect to the states."""
         own = head if own is None else own
         weights = states.new_ones(len(states)) if weights is None else weights
         weights = weights.float()[:, None].clone()
@@ -244,11 +249,25 @@ class DistilledHead(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        """Scale what forward kept."""
+        """Scale the stored gradient."""
         return ctx.saved_tensors[0] * outer[0], None, None, None, None, None
 
 
+def distilled_loss(
+    states: Tensor,
+    teacher: Tensor,
+    head: Tensor,
+    own: Tensor | None = None,
+    weights: Tensor | None = None,
+    *,
+    along: bool = False,
+) -> Tensor:
+    """Return the loss of `DistilledHead`, with its arguments."""
+    loss: Tensor = DistilledHead.apply(states, teacher, head, own, weights, along)  # type: ignore[no-untyped-call]
+    return loss
+
+
 def normalised_error(states: Tensor, wanted: Tensor) -> Tensor:
-    """Mean over rows of squared error by squared length of the wanted row. (n, H) each"""
+    """Mean over rows of squared error by squared length of the target's row. (n, H) each"""
     states, wanted = states.float(), wanted.float()
     return ((states - wanted).pow(2).sum(-1) / wanted.pow(2).sum(-1).clamp(min=1)).mean()

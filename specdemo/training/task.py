@@ -1,4 +1,4 @@
-"""What all trainings have in common: the target's tensors, and the task that the trainer fits."""
+"""Shared parts of all trainings: the target's tensors, and the task that the trainer fits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdemo.training.evaluate import Tally
 
 @dataclass(slots=True)
 class Shared:
-    """What every task has of the target.
+    """Tensors of the target for every task.
 
     word_ids: (W,) int64 — the reduced vocabulary, ascending
     output: (V, H), the target's head if it is not its embedding (V, H)
@@ -46,7 +46,7 @@ class Shared:
 
 
 class Task:
-    """What is trained. Of the module, parameters that require a gradient are.
+    """A module and its loss. Parameters that require a gradient are trained.
 
     layers: hidden states of the target that the module reads
     head, coarse_head: (W, H) as the target and as the drafter's runtime have it
@@ -66,7 +66,7 @@ class Task:
 
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Measure held-out texts; `card.title` describes each name."""
+        """Measure validation texts; `package.title` describes each name."""
         tally = Tally(self.shared.full_head, self.shared.word_ids, self.coarse_head)
         for number, batch in enumerate(batches(rows, self.shared.batch_tokens)):
             self.count(tally, batch, number)

@@ -37,7 +37,7 @@ class TrainReport:
     """Result of a training.
 
     results: on held-out prompts, as in the card
-    losses, checks: (step, loss): moving average of the training, and on held-out texts
+    losses, checks: (step, loss), the training's moving average and on held-out texts
     resumed_at: step that an earlier call had reached, 0 for a fresh start
     """
 

@@ -20,11 +20,14 @@ from specdemo.training.task import Task, trained_state
 WEIGHT_DECAY, BETAS = 0.05, (0.9, 0.95)
 DECAY_SHARE, LAST_RATE = 0.9, 0.01
 REPORT_STEPS, SMOOTHING = 10, 0.96
-CHECK_SHARE, CHECK_ROWS = 0.1, 64  # how often, and on how many held-out texts, early stopping looks
+CHECK_SHARE, CHECK_ROWS = (
+    0.1,
+    64,
+)  # interval of early stopping as a fraction, and number of validation texts
 
 
 class Trainer:
-    """Fits one task. Interrupted, it goes on from its checkpoint."""
+    """Fits one task. After an interruption it continues from its checkpoint."""
 
     def __init__(self, options: TrainOptions, task: Task, checkpoint: Path) -> None:
         self.options, self.task, self.checkpoint = options, task, checkpoint
@@ -40,13 +43,13 @@ class Trainer:
 
     @property
     def done(self) -> float:
-        """How much of the training is over, 0 to 1."""
+        """Fraction of the training that is over, 0 to 1."""
         if self.options.steps:
             return min(1.0, self.step / self.options.steps)
         return min(1.0, self.seconds / (60 * self.options.minutes))
 
     def fit(self, rows: Sequence[Row], held: Sequence[Row], progress: ProgressCallback) -> None:
-        """Train until the time is over or held-out texts stop getting better; checkpoints now and then."""
+        """Train until the time is over or validation texts no longer improve, and save checkpoints."""
         self._resume()
         self.task.module.train()
         plan, saved = self._batches(rows), self.seconds
@@ -109,7 +112,7 @@ class Trainer:
 
     @torch.no_grad()
     def _check(self, held: Sequence[Row]) -> None:
-        """Held-out divergence; training ends when it has not fallen for `patience` checks."""
+        """Measure validation texts; training ends when they have not improved for `patience` checks."""
         self.task.module.eval()
         total = rows = 0.0
         with rounding(self.parameters if self._coarse else []):

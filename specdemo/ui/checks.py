@@ -51,7 +51,7 @@ class Page(gr.Blocks):
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *given: Any, **named: Any
     ) -> list[Any]:
-        """The values of an event, checked. Raises gr.Error, which is a sentence on the page and no traceback."""
+        """Check the values of an event. Raises gr.Error, which the page shows as a message without traceback."""
         try:
             check_values(block_fn.inputs, inputs)
             values: list[Any] = await super().preprocess_data(block_fn, inputs, *given, **named)
@@ -65,7 +65,7 @@ class Page(gr.Blocks):
         return values
 
     async def call_function(self, block_fn: Any, *given: Any, **named: Any) -> Any:
-        """Call the handler of an event. Raises gr.Error, which is a sentence on the page and no traceback."""
+        """Call the handler of an event. Raises gr.Error, which the page shows as a message without traceback."""
         try:
             return await super().call_function(block_fn, *given, **named)
         except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
@@ -85,7 +85,7 @@ def _sentence(error: Exception, event: Any) -> gr.Error:
 
 
 def check_values(blocks: Sequence[Any], values: Sequence[object]) -> None:
-    """Values for components, as anyone may have sent them. Raises UserError for the first that the page cannot send."""
+    """Check values that anyone may have sent. Raises UserError for the first that the page cannot send."""
     if len(values) != len(blocks):
         raise UserError("page.wrong_count", wanted=len(blocks), given=len(values))
     for block, value in zip(blocks, values, strict=True):
@@ -157,5 +157,4 @@ def asked_text(text: object, name: Phrase = PROMPT) -> str:
 
 
 def asked_system(text: object) -> str:
-    """A system prompt as it came. Raises UserError."""
     return asked_text(text, SYSTEM_PROMPT)

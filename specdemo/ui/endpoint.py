@@ -15,8 +15,8 @@ from gradio.events import api
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import RunSettings, Setting, field, fields
 from specdemo.config.strings import strings
-from specdemo.session.caches import failure
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
+from specdemo.session.runs import failure
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import answering, baseline, measure, output_text, speedup
@@ -31,7 +31,7 @@ KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
 Reply: TypeAlias = tuple[str, dict[str, Any], list[dict[str, Any]]]
 
 
-def create_endpoint(page: gr.Blocks, studio: Door) -> None:
+def create_endpoint(page: gr.Blocks, studio: EngineClient) -> None:
     """Offer the call. Called inside the page."""
 
     def answer(
@@ -67,7 +67,7 @@ def create_endpoint(page: gr.Blocks, studio: Door) -> None:
 
 
 def reply(
-    studio: Door,
+    studio: EngineClient,
     prompt: object,
     method: object,
     settings: object,
@@ -114,7 +114,6 @@ class _Reply:
         self._with_trace = with_trace
 
     def value(self) -> Reply:
-        """The answer as it grows."""
         return output_text(answering(Trace(tuple(self.events)))), {}, []
 
     def whole(self) -> Reply:
@@ -136,7 +135,7 @@ class _Reply:
         self.error = error
 
 
-def _asked(studio: Door, method: object, settings: object) -> RunSettings:
+def _asked(studio: EngineClient, method: object, settings: object) -> RunSettings:
     """Settings of a run as they came. Raises UserError."""
     names = [one.name for one in studio.methods()]
     if method not in names:
@@ -164,7 +163,6 @@ def settings_schema() -> dict[str, Any]:
 
 
 def schema(row: Setting) -> dict[str, Any]:
-    """JSON schema of one setting."""
     known = {"minimum": row.low, "maximum": row.high, "enum": list(row.choices) or None}
     return {
         "type": KINDS[row.kind],

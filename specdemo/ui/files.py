@@ -53,7 +53,6 @@ class _Kept:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request of ASGI."""
         same = scope["path_params"]["version"] == version()
 
         async def kept(message: Message) -> None:

@@ -58,7 +58,6 @@ class Gate:
         self.own = {"localhost", "*.localhost", settings.host.lower(), own, f"{own}.local"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request of ASGI."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -84,7 +83,7 @@ class Gate:
         await answer.end(_refusal(400, sentence), scope, receive)
 
     def _refused(self, scope: Scope) -> JSONResponse | None:
-        """The answer to a request that must not come further; None for one that may."""
+        """Return the refusal of a request; None for one that may pass."""
         headers = Headers(scope=scope)
         scheme, host, port = _address(f"{scope.get('scheme', 'http')}://{headers.get('host', '')}")
         if not self._known(host):
@@ -112,7 +111,7 @@ class Gate:
         return True
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """All that was sent; None when it is too much, and then no more of it is read."""
+        """Return the whole body; None if it is too large, and then the rest is not read."""
         told = Headers(scope=scope).get("content-length", "0")
         if not told.isdigit() or int(told) > self.most_bytes:
             return None

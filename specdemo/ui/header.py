@@ -11,7 +11,7 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import words
 from specdemo.ui.files import address
 from specdemo.ui.links import others_reach, own_address, qr
@@ -57,7 +57,7 @@ def create_dialog_buttons() -> gr.Button:
     return share
 
 
-def create_dialogs(studio: Door, share: gr.Button, fields: Mapping[str, Any]) -> gr.HTML:
+def create_dialogs(studio: EngineClient, share: gr.Button, fields: Mapping[str, Any]) -> gr.HTML:
     """Create the dialogs, and the component that follows links.
 
     fields: the controls that a link contains, by their names in it

@@ -57,7 +57,7 @@ def _own_values(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def accepted(control: Any, text: str) -> object:
-    """A text of a link as the value of a control. Raises ValueError for one that the control cannot have."""
+    """Return a text of a link as the value of a control. Raises ValueError for an impossible one."""
     if isinstance(control, gr.Checkbox):
         return bool(("0", "1").index(text))
     if isinstance(control, gr.Dropdown | gr.Radio):

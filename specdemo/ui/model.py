@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gradio as gr
 
@@ -13,7 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
 from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
-from specdemo.session.door import Door, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.run_tab import QUICK, Task, stream
 from specdemo.ui.settings_panel import OPTIONS
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 limits = strings("limits")
 
 AUTO = "auto"  # the target that the program chooses
+Sent: TypeAlias = str | None  # value of a menu
+Updates: TypeAlias = tuple[object, ...]
 NONE = "none"  # for no published drafter
 
 
@@ -58,7 +60,7 @@ class ModelMenu:
         return [self.pair, self.drafter, self.note, self.load, self.question]
 
 
-def create_model_menu(studio: Door) -> ModelMenu | None:
+def create_model_menu(studio: EngineClient) -> ModelMenu | None:
     """The models and the target's precision, folded away; None where visitors may not load another."""
     if studio.settings.allow_model_switch == "off":
         return None
@@ -127,7 +129,7 @@ def wire_model_menu(
 class ModelHandlers:
     """Handlers of the model menu and the status, bound to one studio."""
 
-    def __init__(self, studio: Door) -> None:
+    def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
 
     def status(self) -> str:
@@ -141,7 +143,7 @@ class ModelHandlers:
             return present.ready(self.studio.target, self.studio.chosen)
         return present.loading(self.studio.progress() or Progress("start"))
 
-    def menu(self, name: str) -> tuple[object, ...]:
+    def menu(self, name: str) -> Updates:
         """Return updates for the chosen method and the loaded pair: `SettingsPanel.menu`, then the training card."""
         methods = self.studio.methods()
         chosen = next((method for method in methods if method.name == name), methods[0])
@@ -153,7 +155,7 @@ class ModelHandlers:
             self._card(chosen),
         )
 
-    def drawing(self, preset: str) -> tuple[object, ...]:
+    def drawing(self, preset: str) -> Updates:
         """Return updates of `SettingsPanel.drawing` with the preset's values for the loaded target."""
         recommended, known = self.studio.recommended, self.studio.ready or preset != RECOMMENDED
         told = gr.update(info=present.drawing(preset, recommended) if known else "")
@@ -162,8 +164,8 @@ class ModelHandlers:
         sampling = RunSettings(preset=preset).drawn(recommended.sampling).sampling
         return told, *(gr.update(value=getattr(sampling, name)) for name in DRAWN)
 
-    def tick(self, name: str, preset: str = OWN) -> tuple[object, ...]:
-        """returns: status, the timer, the drawing and the menu; all but the first change once loading has ended"""
+    def tick(self, name: str, preset: str = OWN) -> Updates:
+        """Poll the status. returns: status, timer, drawing and menu; all but the first change only after loading"""
         loading = self.studio.progress() is not None
         later = (*self.drawing(preset), *self.menu(name))
         return (
@@ -172,10 +174,8 @@ class ModelHandlers:
             *([gr.skip()] * len(later) if loading else later),
         )
 
-    def another(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> tuple[object, ...]:
-        """Another model of the menu is selected. returns: as `look`, without a drafter of the model before"""
+    def another(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
+        """Handle the choice of another model. returns: as `look`, without a drafter of the model before"""
         current = self.studio.settings
         offers = self.studio.drafters((target or "").strip())
         known = {one.name for one in offers} | (
@@ -183,9 +183,7 @@ class ModelHandlers:
         )
         return self.look(target, precision, drafter if drafter in known else NONE)
 
-    def look(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> tuple[object, ...]:
+    def look(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
         """Handle a choice in the menu. returns: updates of `ModelMenu.told` that describe the chosen model"""
         pairs, current = self.studio.pairs(), self.studio.settings
         precision = precision if precision in PRECISIONS else current.precision
@@ -214,22 +212,15 @@ class ModelHandlers:
             gr.Row(visible=False),
         )
 
-    def settle(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> tuple[object, ...]:
-        """Loading has ended. returns: as `look`, but a question stays until it is answered"""
-        asked = self._may_load(target, precision, drafter) and not self._here(
-            target or "", precision or "", drafter
-        )
-        return (gr.skip(),) * 5 if asked else self.look(target, precision, drafter)
+    def settle(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
+        """Update the menu after loading. returns: as `look`, but a question stays until it is answered"""
+        if self._needs_download(target, precision, drafter):
+            return (gr.skip(),) * 5
+        return self.look(target, precision, drafter)
 
-    def ask(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> tuple[object, ...]:
-        """The Load button is pressed. returns: updates of `ModelMenu.told`: a question where loading needs a download"""
-        if not self._may_load(target, precision, drafter) or self._here(
-            target or "", precision or "", drafter
-        ):
+    def ask(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
+        """Handle the Load button. returns: updates of `ModelMenu.told`: a question if loading needs a download"""
+        if not self._needs_download(target, precision, drafter):
             return self.look(target, precision, drafter)
         size = self._to_download(target or "", precision or "")
         titles = {pair.target: pair.title for pair in self.studio.pairs()}
@@ -244,27 +235,23 @@ class ModelHandlers:
         )
         return gr.skip(), gr.skip(), question, gr.Button(visible=False), gr.Row(visible=True)
 
-    def agree(self) -> tuple[object, ...]:
+    def agree(self) -> Updates:
         """Handle the agreement to a download. returns: the note, and the question, which is hidden"""
         return present.coming(), gr.Row(visible=False)
 
-    def switch(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> Iterator[object]:
+    def switch(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
         """Load another pair, unless that needs a download, see `ask`. yields: status, and the button, disabled meanwhile
 
         All names outside the catalogue get the same answer, without a search.
         """
         yield from self._stream(target, precision, drafter, agreed=False)
 
-    def download(
-        self, target: str | None, precision: str | None, drafter: str | None
-    ) -> Iterator[object]:
+    def download(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
         """The visitor agrees to a download: load another pair, as `switch` does."""
         yield from self._stream(target, precision, drafter, agreed=True)
 
     def _stream(
-        self, target: str | None, precision: str | None, drafter: str | None, *, agreed: bool
+        self, target: Sent, precision: Sent, drafter: Sent, *, agreed: bool
     ) -> Iterator[object]:
         loading = _Loading(self)
         work = self._switch(
@@ -283,8 +270,13 @@ class ModelHandlers:
                 yield
         loading.end()
 
-    def _may_load(self, target: str | None, precision: str | None, drafter: str | None) -> bool:
-        """Whether the visitor may load this."""
+    def _needs_download(self, target: Sent, precision: Sent, drafter: Sent) -> bool:
+        """Return whether the visitor may load this, and some of it is not on this disk."""
+        return self._may_load(target, precision, drafter) and not self._here(
+            target or "", precision or "", drafter
+        )
+
+    def _may_load(self, target: Sent, precision: Sent, drafter: Sent) -> bool:
         target, drafter = (target or "").strip(), _named(drafter)
         if not switch_allowed(self.studio) or precision not in PRECISIONS:
             return False
@@ -312,7 +304,6 @@ class ModelHandlers:
         return self._to_download(target, precision) == 0
 
     def _draft(self, target: str) -> str:
-        """The draft for a target of the menu."""
         drafts = {pair.target: pair.draft for pair in self.studio.pairs()}
         return drafts.get(target, "auto")
 
@@ -321,19 +312,17 @@ class ModelHandlers:
         return self.studio.to_download(target, self._draft(target), precision)
 
     def _card(self, method: MethodInfo) -> str:
-        """Value of the view of a method's training card."""
         if not self.studio.ready:
             return json.dumps({"none": words.CARD_LOADING})
         return present.training_card(method, self.studio.card(method.name))
 
 
-def _any_model(studio: Door) -> bool:
+def _any_model(studio: EngineClient) -> bool:
     """Return whether files and hub names may be loaded: only if the operator allows it and the page is not public."""
     return studio.settings.allow_model_switch == "any" and not studio.settings.public
 
 
 def _named(drafter: str | None) -> str:
-    """A published drafter as settings name it."""
     return (drafter or "").strip() or NONE
 
 
@@ -345,14 +334,12 @@ class _Loading:
         self.status, self.busy = "", True
 
     def value(self) -> tuple[str, gr.Button]:
-        """Status, and the button."""
         return self.status or self.handlers.status(), gr.Button(interactive=not self.busy)
 
     def wait(self, sentence: str) -> None:
         """Nothing: loading waits in no line."""
 
     def end(self, status: str = "") -> None:
-        """Nothing is being loaded any more."""
         self.status, self.busy = status, False
 
     def fail(self, error: UserError) -> None:

@@ -39,14 +39,12 @@ def recorded_line(name: str, title: str, key: str) -> str:
 
 
 def earlier_lines(turns: Sequence[tuple[str, str]]) -> str:
-    """Earlier turns of the conversation: (prompt, answer) each."""
     return "".join(
         _line({"type": "earlier", "prompt": prompt, "answer": answer}) for prompt, answer in turns
     )
 
 
 def notice_line(error: UserError) -> str:
-    """An error as a sentence block."""
     return _line(
         {
             "type": "notice",
@@ -90,7 +88,7 @@ def loading(progress: Progress) -> str:
 
 
 def ready(target: ModelInfo, chosen: str) -> str:
-    """Value of the status component for a loaded target. chosen: see `Door.chosen`"""
+    """Value of the status component for a loaded target. chosen: see `EngineClient.chosen`"""
     text = words.READY.format(target=target.name, precision=target.precision)
     return status("ready", text, more=(words.CHOSEN.get(chosen, ""),))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -14,8 +14,9 @@ from gradio.context import LocalContext
 
 from specdemo.config.errors import UserError
 from specdemo.session.admission import Cancel, Turn
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
+from specdemo.ui.settings_panel import by_name
 from specdemo.ui.visits import begin_run, go_on
 
 LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
@@ -27,7 +28,7 @@ QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden"}  # answered 
 IN_LINE: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden"}
 
 
-def whose() -> str:
+def current_session_id() -> str:
     """Return the id of the current session; a new id outside of a page."""
     request = LocalContext.request.get(None)
     return getattr(request, "session_hash", None) or uuid.uuid4().hex
@@ -43,7 +44,7 @@ class Task:
     begun: its work was started and is not done a second time
     """
 
-    visitor: str = field(default_factory=whose)
+    visitor: str = field(default_factory=current_session_id)
     cancel: Cancel = field(default_factory=Cancel)
     replaced: bool = False
     begun: bool = False
@@ -96,29 +97,24 @@ class Lines:
         self._parts = [text]
 
     def add(self, *lines: str) -> None:
-        """Append lines, each with its line break."""
         self._parts += lines
 
     def restart(self, text: str) -> None:
-        """Replace the whole text."""
         self._parts = [text]
 
     def value(self) -> str:
-        """The whole text."""
         self._parts = ["".join(self._parts)]
         return self._parts[0]
 
     def wait(self, sentence: str) -> None:
-        """Append where in the line the work is."""
         self.add(present.waiting_line(sentence or words.TURN))
 
     def fail(self, error: UserError) -> None:
-        """Append a notice."""
         self.add(present.notice_line(error))
 
 
 def stream(
-    studio: Door | None,
+    studio: EngineClient | None,
     task: Task,
     work: Generator[object, None, None],
     shown: Shown,
@@ -131,16 +127,14 @@ def stream(
 ) -> Generator[object, None, None]:
     """Wait for the model and for a turn, do the work, and yield its growing results.
 
-    studio: waited for until its model is ready, has failed or the task is stopped; None: no model is needed
+    studio: waited for until its model is ready, has failed or the task is stopped; None for no model
     kind: of the work, for the queue of the engine; None for work that queues by itself
     counts: whether it counts for the visitor's runs per minute
     waiting: value while the model is loaded; None leaves the page unchanged
-    seconds: least time between two values
-    unexpected: turns an exception that is no UserError into one
+    seconds: least time between two values; unexpected: turns an exception that is no UserError into one
     yields: values of the components; the last one at the end, unless the task was replaced
 
-    Raises UserError for a task that was started before.
-    If the generator is closed, as by Gradio when the browser disconnects, the task is stopped and the work is closed.
+    Closing the generator, as Gradio does when the browser disconnects, stops the task and closes the work.
     """
     with ExitStack() as ending:
         ending.enter_context(closing(work))
@@ -172,13 +166,13 @@ def stream(
         yield shown.value()
 
 
-def _load(studio: Door | None, task: Task, waiting: object) -> Iterator[object]:
+def _load(studio: EngineClient | None, task: Task, waiting: object) -> Iterator[object]:
     """Wait for the model. waiting: shown meanwhile; None leaves the page as it is"""
     while not (studio is None or studio.ready or studio.error or task.cancel.wait(LOADING_SECONDS)):
         yield gr.skip() if waiting is None else waiting  # a closed browser is noticed here
 
 
-def _stand(studio: Door, turn: Turn, task: Task, shown: Shown) -> Iterator[object]:
+def _stand(studio: EngineClient, turn: Turn, task: Task, shown: Shown) -> Iterator[object]:
     """Wait in the queue for a turn, or until the task is over. Raises UserError if the model has changed."""
     told = ""
     for waiting in turn:
@@ -218,7 +212,7 @@ class RunTab(Generic[V]):
 
     words: ClassVar[Any] = words
 
-    def __init__(self, studio: Door) -> None:
+    def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
 
     def renewed(self, visitor: V | None) -> V:
@@ -246,6 +240,27 @@ class RunTab(Generic[V]):
             yield gr.skip()
             return
         yield from stream(self.studio, visitor.task, work, shown, **options)
+
+    def connect(
+        self,
+        pressed: list[Any],
+        stop: gr.Button,
+        state: gr.State,
+        view: gr.HTML,
+        run: Callable[..., Iterator[object]],
+        inputs: list[Any],
+        fields: Mapping[str, Any],
+        asked: Sequence[Any] = (),
+    ) -> Any:
+        """Connect the events of a run. returns: the last one
+
+        run: handler of the visitor, the inputs and the values of the fields by name
+        asked: inputs of `opening`
+        """
+        begun = gr.on(pressed, self.begin, [state, *asked], [state, view], **QUICK)
+        stop.click(self.stop, state, None, **QUICK)
+        given = [state, *inputs, *fields.values()]
+        return begun.then(by_name(run, fields), given, view, **IN_LINE)
 
     def stop(self, visitor: V | None) -> None:
         """End the run within one step. Results so far remain."""

@@ -105,7 +105,6 @@ class Head:
     async def __call__(
         self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
     ) -> None:
-        """One request of ASGI."""
         if scope["type"] != "http" or scope["path"] != "/":
             await self.app(scope, receive, send)
             return

@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.settings import DRAWN, OWN, Widget, field, widget_order
-from specdemo.session.door import Door, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
 
@@ -41,7 +41,6 @@ class SettingsPanel:
 
     @property
     def method(self) -> Any:
-        """The menu of methods."""
         return self.fields["method"]
 
     def links(self) -> dict[str, Any]:
@@ -49,7 +48,7 @@ class SettingsPanel:
         return {field(name).link: component for name, component in self.fields.items()}
 
 
-def create_method(studio: Door, **given: Any) -> Any:
+def create_method(studio: EngineClient, **given: Any) -> Any:
     """Create the menu of methods. given: options of the component"""
     methods = studio.methods()
     chosen = _default(methods).name
@@ -57,7 +56,7 @@ def create_method(studio: Door, **given: Any) -> Any:
     return create_widget("method", choices, value=chosen, elem_id="sd-method", **given)
 
 
-def create_settings(studio: Door, method: Any = None) -> SettingsPanel:
+def create_settings(studio: EngineClient, method: Any = None) -> SettingsPanel:
     """Create a widget for each row of the table of settings that has one.
 
     method: the menu of methods, if it exists already
@@ -127,7 +126,6 @@ def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **giv
 
 
 def _titled(titles: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The choices as Gradio takes them: (title, value)."""
     return [(title, value) for value, title in titles.items()]
 
 

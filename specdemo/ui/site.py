@@ -16,7 +16,6 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.session.studio import Studio
-from specdemo.session.work.race import recorded_races
 from specdemo.trace.tables import (
     SCRIPTS,
     data_block,
@@ -96,44 +95,12 @@ def lesson_package(language: str) -> bytes:
 
 
 def parts() -> dict[str, dict[str, Any]]:
-    """Return the content of the tabs by name: `words`, and a `value` or the `choices` of a menu."""
-    from specdemo.config.strings import strings
-    from specdemo.ui.present import recorded_line
-    from specdemo.ui.tabs.lessons import lessons_value, lessons_words
-    from specdemo.ui.tabs.methods import methods_value, methods_words
-    from specdemo.ui.tabs.proposals import ProposalHandlers
-    from specdemo.ui.tabs.race import recorded_lines, recorded_title
-    from specdemo.ui.view import recorded_runs
-
-    LAB = strings("lab").WORDS
-    from specdemo.config.strings import strings
-
-    PROPOSALS = strings("proposals").WORDS
-    from specdemo.config.strings import strings
-
-    RACE = strings("race").WORDS
+    """Return the content of the tabs by name, see `Tab.site`."""
+    from specdemo.ui.app import TABS
 
     studio = Studio(AppSettings(replay=True))
-    methods = studio.methods()
-    runs = [
-        (run.name, run.title, recorded_line(run.name, run.title, run.name))
-        for run in recorded_runs(RUNS)
-    ]
-    raced = [
-        (str(index), recorded_title(race), recorded_lines(race, methods))
-        for index, race in enumerate(recorded_races(RUNS))
-    ]
-    drafts = ProposalHandlers(studio, RUNS)
-    texts = [(str(place), title, drafts.recording(place)) for title, place in drafts.choices()]
-    lessons = {name: value for name, value in lessons_words().items() if name != "view"}
-    return {
-        "play": {"choices": runs, "words": {}},
-        **({"race": {"choices": raced, "words": RACE}} if raced else {}),
-        **({"proposals": {"choices": texts, "words": PROPOSALS}} if texts else {}),
-        "lab": {"value": "{}", "words": LAB},
-        "lessons": {"value": lessons_value(RUNS, live=False), "words": lessons},
-        "methods": {"value": methods_value(studio, RUNS), "words": methods_words()},
-    }
+    contents = {tab.name: tab.site(studio) for tab in TABS}
+    return {name: content for name, content in contents.items() if content}
 
 
 def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:

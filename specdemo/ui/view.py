@@ -7,16 +7,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
 from specdemo.config.paths import ASSETS
 from specdemo.config.strings import strings
+from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
 
 RUNS = ASSETS / "runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One tab of the page and of the static site.
+
+    create: makes its components, inside the tab
+    site: its content on the static site: `words`, and a `value` or the `choices` of a menu; None if it is empty
+    """
+
+    name: str
+    label: str
+    create: Callable[[EngineClient], Any]
+    site: Callable[[EngineClient], dict[str, object] | None]
+
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.
 _MOUNT = """
@@ -91,7 +108,6 @@ def batch_view() -> gr.HTML:
 
 
 def _only(*names: str) -> dict[str, object]:
-    """These of the view's words."""
     return {name: words.VIEW[name] for name in names}
 
 

@@ -13,7 +13,7 @@ from gradio.context import LocalContext
 from specdemo.config.errors import UserError
 from specdemo.config.settings import loopback
 from specdemo.config.strings import strings
-from specdemo.session.door import Changed, Door
+from specdemo.session.door import Changed, EngineClient
 
 words = strings("limits")
 
@@ -45,14 +45,14 @@ class Visits:
         return visit
 
 
-def tell(studio: Door, visitor: str | None = None) -> None:
+def tell(studio: EngineClient, visitor: str | None = None) -> None:
     """Note that a visitor sees the loaded model. visitor: default: the current session"""
     visits, visit = _here(visitor)
     if visits and studio.ready:
         visit.told = studio.target.name, studio.target.precision
 
 
-def begin_run(studio: Door, visitor: str | None = None) -> None:
+def begin_run(studio: EngineClient, visitor: str | None = None) -> None:
     """Count a run. Raises UserError for one too many, or if the visitor's page shows another model."""
     visits, visit = _here(visitor)
     if visits:
@@ -60,21 +60,21 @@ def begin_run(studio: Door, visitor: str | None = None) -> None:
         _count(visit, visits.runs_a_minute, time.monotonic())
 
 
-def go_on(studio: Door, visitor: str | None = None) -> None:
+def go_on(studio: EngineClient, visitor: str | None = None) -> None:
     """Check before the next part of a run. Raises UserError if the model has changed since the part before."""
     visits, visit = _here(visitor)
     if visits:
         _same_model(visit, studio)
 
 
-def _same_model(visit: Visit, studio: Door) -> None:
+def _same_model(visit: Visit, studio: EngineClient) -> None:
     model = studio.target.name, studio.target.precision
     known, visit.told = visit.told, model
     if known not in (None, model):
         raise Changed(studio.target)
 
 
-def switch_allowed(studio: Door) -> bool:
+def switch_allowed(studio: EngineClient) -> bool:
     """Return whether the current visitor may load another model.
 
     A private page may be shared through a tunnel that the settings do not mention; its host name shows it.

@@ -87,9 +87,7 @@ def _ids(text):
 def studio(monkeypatch, target_weights, draft_weights):
     for name, less in {"ROUNDS": 2, "DRAFT_STEPS": 4, "TOKENS": 16, "ANSWER": 16}.items():
         monkeypatch.setattr(card, name, less)
-    monkeypatch.setattr(
-        card, "encode_conversation", lambda _, messages, __: _ids(messages[0]["content"])
-    )
+    monkeypatch.setattr(card, "encode_prompt", lambda _, prompt, __: _ids(prompt))
     return Studio(target_weights, draft_weights)
 
 

@@ -1,4 +1,4 @@
-"""One table of settings: what it holds, what it refuses, and what is made from it."""
+"""The table of settings: its rows, its checks, and everything that is made from it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_page_asks_for_every_setting_that_has_a_widget_and_a_link_holds_it()
 def test_methods_read_settings_that_exist():
     read = {option for method in METHODS.values() for option in method.options}
     assert read <= {row.name for row in fields()}
-    # The box of the exact mode stays in sight: it says why a method has none.
+    # The box of the exact mode stays in sight: its hint explains why a method has none.
     assert tuple(name for name in widget_order() if name in read - {"exact"}) == OPTIONS
 
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAME = re.compile(
     r"^/(TITLE|BATCH_EXAMPLES|EXPLAIN|POEM|PRESETS)(/|$)|/shares/|/papers/|^/run.reported"
 )
-# What a method's own entry, a recorded run or an example says in English; another language may leave it so.
+# English strings of methods, recorded runs and examples; another language may lack them.
 ENTRIES = re.compile(r"^/VIEW/(methods|card/kinds|runs)/|^/(RUNS|EXAMPLES)/")
 # Errors that only the command line can raise.
 COMMANDS = re.compile(r"^/(bench|cli|space|training)\.")
@@ -124,7 +124,7 @@ def test_gradios_own_controls_are_named_in_the_pages_language() -> None:
 
 
 def test_a_link_that_cannot_be_followed_says_what_to_do() -> None:
-    """A class's link hides the controls: a visitor can only ask for another."""
+    """A class's link hides the controls: visitors can only request another."""
     assert "Ask whoever sent the link" in load("teach")["WORDS"]["unknown_value"]
 
 

@@ -24,45 +24,78 @@ TARGET = torch.tensor([0.45, 0.3, 0.15, 0.1])
 DRAFT = torch.tensor([0.1, 0.2, 0.3, 0.4])
 
 
-def exact_commit(
-    target: torch.Tensor, nodes: list[tuple[int, torch.Tensor | None]]
-) -> torch.Tensor:
-    """The exact distribution of the next committed token, given the siblings that were drafted, in order."""
-    result = torch.zeros_like(target, dtype=torch.float64)
-    left, alive = target, 1.0
-    for token, drawn in nodes:
-        accept = min(1.0, float(left[token]) / (float(drawn[token]) if drawn is not None else 1.0))
-        result[token] += alive * accept
-        alive *= 1 - accept
-        left = _residual(left, drawn, token)
-    return result + alive * left.double()
+@pytest.fixture
+def outcomes(monkeypatch):
+    """A function that yields every outcome of a check: (its probability, verdict)."""
+
+    def of(verifier, proposal, rows):
+        scripts = [()]
+        while scripts:
+            script = scripts.pop()
+            numbers = iter(script)  # 0 accepts the next node that is tested, 1 refuses it
+            with monkeypatch.context() as scripted:
+                scripted.setattr(torch, "rand", lambda *_, **__: torch.tensor(next(numbers)))  # noqa: B023
+                scripted.setattr("specdemo.engine.verify.draw", lambda *_: 0)
+                try:
+                    verdict = verifier(proposal, rows, None)
+                except StopIteration:
+                    scripts += [(*script, 0.0), (*script, 1.0)]
+                    continue
+            if len(verdict.path) < script.count(0.0):  # a token that cannot be accepted
+                continue
+            chance = 1.0
+            for node, accept in enumerate(verdict.accept_probs):
+                if accept is not None:
+                    chance *= accept if node in verdict.path else 1 - accept
+            yield chance, verdict
+
+    return of
 
 
-def test_one_drawn_token_commits_the_target_exactly():
-    committed = sum(float(DRAFT[x]) * exact_commit(TARGET, [(x, DRAFT)]) for x in range(4))
+@pytest.fixture
+def first_token(outcomes):
+    """A function that returns the exact distribution of a step's first token, (4,), as `verify_sampling` decides."""
+
+    def of(token_ids, draft_probs=None):
+        proposal = Proposal(token_ids, (-1,) * len(token_ids), draft_probs)
+        rows = TARGET.expand(1 + len(token_ids), 4)
+        found = torch.zeros(4, dtype=torch.float64)
+        for chance, verdict in outcomes(verify_sampling, proposal, rows):
+            if verdict.path:
+                found[token_ids[verdict.path[0]]] += chance
+            else:
+                found += chance * (TARGET if verdict.residual is None else verdict.residual)
+        return found
+
+    return of
+
+
+def without(probs, token):
+    rest = probs.clone()
+    rest[token] = 0
+    return rest / rest.sum()
+
+
+def test_sampling_commits_the_target_exactly_after_one_drawn_token(first_token):
+    committed = sum(float(DRAFT[token]) * first_token((token,), DRAFT[None]) for token in range(4))
     torch.testing.assert_close(committed, TARGET.double(), atol=1e-6, rtol=0)
 
 
-def test_siblings_drawn_without_replacement_commit_the_target_exactly():
+def test_sampling_commits_the_target_exactly_after_siblings_drawn_without_replacement(first_token):
     committed = torch.zeros(4, dtype=torch.float64)
-    for first in range(4):
-        rest = DRAFT.clone()
-        rest[first] = 0
-        rest = rest / rest.sum()
-        for second in range(4):
-            weight = float(DRAFT[first]) * float(rest[second])
-            if weight:
-                committed += weight * exact_commit(TARGET, [(first, DRAFT), (second, rest)])
+    for first, second in itertools.permutations(range(4), 2):
+        rows = torch.stack([DRAFT, without(DRAFT, first)])
+        weight = float(rows[0, first]) * float(rows[1, second])
+        committed += weight * first_token((first, second), rows)
     torch.testing.assert_close(committed, TARGET.double(), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("chosen", list(itertools.permutations(range(4), 2)))
-def test_chosen_siblings_commit_the_target_exactly(chosen):
-    committed = exact_commit(TARGET, [(token, None) for token in chosen])
-    torch.testing.assert_close(committed, TARGET.double(), atol=1e-6, rtol=0)
+def test_sampling_commits_the_target_exactly_after_chosen_siblings(first_token, chosen):
+    torch.testing.assert_close(first_token(chosen), TARGET.double(), atol=1e-6, rtol=0)
 
 
-def test_equal_distributions_never_divide_by_zero():
+def test_sampling_of_equal_distributions_never_divide_by_zero():
     rows = TARGET.expand(2, 4)
     for seed in range(50):
         generator = torch.Generator().manual_seed(seed)
@@ -74,28 +107,23 @@ def test_equal_distributions_never_divide_by_zero():
     torch.testing.assert_close(_residual(TARGET, TARGET, 1), TARGET)
 
 
-def test_verifier_draws_match_the_enumeration():
+def test_sampling_draws_as_enumerated(first_token):
     """20,000 seeded draws of the real walk: siblings with fixed draws, chi-square at 1e-4."""
-    rest = DRAFT.clone()
-    rest[3] = 0
-    rest = rest / rest.sum()
-    proposal = Proposal((3, 1), (-1, -1), draft_probs=torch.stack([DRAFT, rest]))
-    rows = TARGET.expand(3, 4)
+    rows = torch.stack([DRAFT, without(DRAFT, 3)])
+    proposal = Proposal((3, 1), (-1, -1), draft_probs=rows)
     generator = torch.Generator().manual_seed(7)
-    counts = torch.zeros(4, dtype=torch.float64)
-    runs = 20_000
+    counts, runs = torch.zeros(4, dtype=torch.float64), 20_000
     for _ in range(runs):
-        verdict = verify_sampling(proposal, rows, generator)
+        verdict = verify_sampling(proposal, TARGET.expand(3, 4), generator)
         counts[proposal.token_ids[verdict.path[0]] if verdict.path else verdict.next_id] += 1
-    expected = exact_commit(TARGET, [(3, DRAFT), (1, rest)]) * runs
+    expected = first_token((3, 1), rows) * runs
     used = expected > 0
-    assert (
-        float((counts[used] - expected[used]).pow(2).div(expected[used]).sum()) < 21.1
-    )  # 3 degrees, p = 1e-4
+    chi_square = (counts[used] - expected[used]).pow(2).div(expected[used]).sum()
+    assert float(chi_square) < 21.1  # 3 degrees, p = 1e-4
     assert counts[~used].sum() == 0
 
 
-def test_greedy_walks_a_tree_and_says_why_it_stopped():
+def test_greedy_walks_a_tree_and_reports_why_it_stopped():
     logits = torch.full((4, 5), -5.0)
     logits[0, 2] = logits[2, 4] = logits[3, 1] = 5.0
     tree = Proposal((1, 2, 4), (-1, -1, 1))
@@ -135,45 +163,29 @@ class Models:
             for rest, draft in self.drafts(length, (*text, token)) if prob else ():
                 yield prob * rest, draft
 
-    def judged(self, verifier, length, monkeypatch):
-        """Every outcome of a step: (its probability, what was kept, what the next token is drawn from)."""
-        for weight, draft in self.drafts(length):
-            places = range(len(draft))
-            drawn = [self.copies(draft[:i]) is None for i in places]
-            drawn_from = [self.draft(draft[:i]) if drawn[i] else None for i in places]
-            proposal = Proposal.chain(draft, draft_probs=drawn_from, words=self.words)
-            rows = torch.stack([self.target(draft[:i]) for i in (*places, len(draft))])
-            for kept in (*places, len(draft)):
-                # Numbers that keep so many tokens and refuse the next; then one for the target's own.
-                numbers = iter([0.0] * kept + [1.0] * (kept < len(draft)) + [0.5])
-                with monkeypatch.context() as scripted:
-                    scripted.setattr(torch, "rand", lambda *_, **__: torch.tensor(next(numbers)))  # noqa: B023
-                    try:
-                        verdict = verifier(proposal, rows, None)
-                    except StopIteration:  # a token that cannot be kept
-                        continue
-                if len(verdict.path) < kept:
-                    continue
-                chance = weight
-                for node in places[: kept + 1]:
-                    accept = verdict.accept_probs[node]
-                    chance *= accept if node < kept else 1 - accept
-                drawn_from = rows[kept] if verdict.residual is None else verdict.residual
-                yield chance, draft[:kept], drawn_from
+    def distribution(self, outcomes, verifier, length):
+        """The joint distribution over texts of `length` + 1 tokens, and the mean number of accepted tokens.
 
-    def said(self, verifier, length, monkeypatch):
-        """The joint distribution over texts of `length` + 1 tokens, and the mean number of tokens kept.
-
-        What a step leaves open is the target's own.
+        Tokens after a step are the target's own.
         """
         joint = dict.fromkeys(itertools.product(range(self.size), repeat=length + 1), 0.0)
         mean = 0.0
-        for chance, kept, drawn_from in self.judged(verifier, length, monkeypatch):
-            mean += chance * len(kept)
-            for token, prob in enumerate(drawn_from.tolist()):
-                if chance * prob:
-                    for text, rest in self.texts(length + 1, (*kept, token)):
-                        joint[text] += chance * prob * rest
+        for weight, draft in self.drafts(length):
+            prefixes = [draft[:position] for position in range(len(draft) + 1)]
+            drawn_from = [
+                None if self.copies(text) is not None else self.draft(text)
+                for text in prefixes[:-1]
+            ]
+            proposal = Proposal.chain(draft, draft_probs=drawn_from, words=self.words)
+            rows = torch.stack([self.target(text) for text in prefixes])
+            for chance, verdict in outcomes(verifier, proposal, rows):
+                accepted = draft[: len(verdict.path)]
+                mean += weight * chance * len(accepted)
+                own = rows[len(accepted)] if verdict.residual is None else verdict.residual
+                for token, prob in enumerate(own.tolist()):
+                    if weight * chance * prob:
+                        for text, rest in self.texts(length + 1, (*accepted, token)):
+                            joint[text] += weight * chance * prob * rest
         return torch.tensor([joint[text] for text in sorted(joint)]), mean
 
     def texts(self, length, begun=()):
@@ -234,12 +246,12 @@ MODELS = {
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_block_commits_the_target_exactly_and_keeps_no_fewer_tokens(name, length, monkeypatch):
-    """By enumeration of all drafts and of all ways to judge them, through the verifiers themselves."""
+def test_block_commits_the_target_exactly_and_accepts_no_fewer_tokens(name, length, outcomes):
+    """By enumeration of all drafts and of all outcomes of the verifiers."""
     models = MODELS[name]
     plain = models.plain(length + 1)
-    joint, kept = models.said(verify_block, length, monkeypatch)
-    by_token, kept_by_token = models.said(verify_sampling, length, monkeypatch)
+    joint, kept = models.distribution(outcomes, verify_block, length)
+    by_token, kept_by_token = models.distribution(outcomes, verify_sampling, length)
     torch.testing.assert_close(joint, plain, atol=1e-6, rtol=0)
     torch.testing.assert_close(by_token, plain, atol=1e-6, rtol=0)
     assert kept >= kept_by_token - 1e-6
@@ -252,16 +264,16 @@ def test_a_block_commits_the_target_exactly_and_keeps_no_fewer_tokens(name, leng
 GAINS = ("paper", "random", "lengths by what was drawn", "fewer words")
 
 
-def test_the_example_of_the_paper_keeps_as_many_tokens_as_it_says(monkeypatch):
-    assert PAPER.said(verify_sampling, 2, monkeypatch)[1] == pytest.approx(10 / 9)
-    assert PAPER.said(verify_block, 2, monkeypatch)[1] == pytest.approx(11 / 9)
+def test_block_accepts_as_many_tokens_as_the_paper_says(outcomes):
+    assert PAPER.distribution(outcomes, verify_sampling, 2)[1] == pytest.approx(10 / 9)
+    assert PAPER.distribution(outcomes, verify_block, 2)[1] == pytest.approx(11 / 9)
     drafted = Proposal.chain((0, 1), draft_probs=torch.tensor([[2 / 3, 1 / 3]] * 2))
     rows = torch.tensor([[1 / 3, 2 / 3]] * 3)
     generator = torch.Generator().manual_seed(0)
     assert verify_block(drafted, rows, generator).block_probs == pytest.approx((1, 1))
 
 
-def test_what_is_no_drawn_chain_is_judged_token_by_token():
+def test_block_checks_all_but_drawn_chains_token_by_token():
     """Also a tree that happens to be a chain: what was drawn may have decided whether it became one."""
     rows = torch.softmax(torch.randn(3, 4, generator=torch.Generator().manual_seed(2)), dim=-1)
     drawn = torch.stack([DRAFT, DRAFT])
@@ -282,5 +294,5 @@ def test_what_is_no_drawn_chain_is_judged_token_by_token():
             assert str(verdicts[0]) == str(verdicts[1])
 
 
-def test_every_verification_that_can_be_chosen_has_a_verifier():
+def test_verifiers_cover_every_setting():
     assert tuple(VERIFIERS) == VERIFICATIONS

@@ -11,7 +11,7 @@ from tiny_files import make_tiny_tokenizer
 from ui.conftest import browser  # noqa: F401 - a fixture
 
 from specdemo.config.errors import UserError
-from specdemo.session.text import TokenText, encode_conversation
+from specdemo.session.text import TokenText, encode_prompt
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import (
     Choice,
@@ -46,7 +46,7 @@ def test_any_prompt_is_text_or_told(tokenizer):
     for _ in range(COUNT):
         prompt = text(rng)
         try:
-            ids = encode_conversation(tokenizer, [{"role": "user", "content": prompt}], 100_000)
+            ids = encode_prompt(tokenizer, prompt, 100_000)
         except UserError as error:
             told.append(error)
             continue

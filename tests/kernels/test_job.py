@@ -6,15 +6,16 @@ import ctypes
 from dataclasses import replace
 from functools import partial
 
+import job_check
 import numpy as np
 import pytest
 import torch
 from passes import Paused
 from tiny_compact import compact, features_of, feeding, injecting
 
-from specdemo.engine.draft_plan import DraftPlan, StopRule
-from specdemo.kernels import check, runtime
 from specdemo.kernels import job as jobs
+from specdemo.kernels import runtime
+from specdemo.kernels.plan import DraftPlan, StopRule
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
 
 pytestmark = pytest.mark.skipif(
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_numpy_c_and_compiled_code_have_the_same_records():
-    from specdemo.kernels.records import record_sizes
+    from specdemo.kernels.parts import record_sizes
 
     sizes = np.zeros(len(jobs.RECORDS), dtype=np.int64)
     record_sizes.ctypes(sizes.ctypes.data)
@@ -55,8 +56,8 @@ class Stopped(Exception):
 
 def test_a_good_job_passes_and_what_it_gives_is_unchanged(monkeypatch):
     found = []
-    for checks in ("", "1"):
-        monkeypatch.setenv(runtime.CHECK_JOBS, checks)
+    for inspect in (None, job_check.inspect):
+        monkeypatch.setattr(runtime.CompiledLayers, "inspect", inspect)
         model = CompactModel(CompactDecoder(injecting(compact())), features_of(0))
         rows = [
             model.read([3, 14, 15, 9, 26])[None],
@@ -82,7 +83,7 @@ def test_a_good_job_passes_and_what_it_gives_is_unchanged(monkeypatch):
 def caught():
     """A job of two conversations that draft, as it lies in its buffer, and the memory that it owns."""
     patch = pytest.MonkeyPatch()
-    seen, real = [], check.check_job
+    seen, real = [], job_check.check_job
 
     def catch(job, owned, threads):
         real(job, owned, threads)
@@ -90,13 +91,13 @@ def caught():
         raise Stopped
 
     decoder = CompactDecoder(feeding(compact()))
-    decoder.compiled._checks = True
+    patch.setattr(runtime.CompiledLayers, "inspect", job_check.inspect)
     models = [CompactModel(decoder, features_of(number)) for number in (0, 2)]
     for model in models:
         model.read([5, 100, 101])
     plan = DraftPlan(5, StopRule.never(5), torch.rand(5, dtype=torch.float64))
     requests = [Paused(partial(model.draft, [7, 102, 3], plan)).request for model in models]
-    patch.setattr(check, "check_job", catch)
+    patch.setattr(job_check, "check_job", catch)
     with pytest.raises(Stopped):
         decoder.run([request.input for request in requests])
     patch.undo()
@@ -126,11 +127,11 @@ def refused(caught, record, field: str, value: int, name: str) -> None:
     before = getattr(record, field)
     setattr(record, field, value)
     try:
-        with pytest.raises(check.JobError, match=name):
-            check.check_job(job, owned, threads)
+        with pytest.raises(job_check.JobError, match=name):
+            job_check.check_job(job, owned, threads)
     finally:
         setattr(record, field, before)
-    check.check_job(job, owned, threads)
+    job_check.check_job(job, owned, threads)
 
 
 @pytest.mark.parametrize("field", JOB_ADDRESSES)
@@ -188,7 +189,7 @@ def test_a_cache_that_is_off_is_named(caught, layer, part):
     before = places[at]
     places[at] = before + 2
     try:
-        with pytest.raises(check.JobError, match=rf"caches\[{layer}\].{part}"):
-            check.check_job(*caught[:3])
+        with pytest.raises(job_check.JobError, match=rf"caches\[{layer}\].{part}"):
+            job_check.check_job(*caught[:3])
     finally:
         places[at] = before

@@ -17,13 +17,12 @@ from numba import carray, cfunc, njit, types
 
 from specdemo.kernels import (
     cpu_features,
+    inputs,
     matmul_vectors,
     packing,
     parts,
-    records,
     simd,
     team,
-    weights,
 )
 from specdemo.kernels import job as jobs
 
@@ -49,7 +48,7 @@ def compiled():
     @cfunc(types.void(*[types.intp] * 7), nopython=True)
     def run(x, y, about, layer, table, into, own):
         quantize(x, WIDTH * 4, y, about, ROWS, WIDTH, GROUP, True)
-        matrix, blocks = records.layer_at(layer).qkv, OUTPUTS // 32
+        matrix, blocks = parts.layer_at(layer).qkv, OUTPUTS // 32
         product(y, about, ROWS, WIDTH, matrix, table, GROUP, into, OUTPUTS, 0, blocks, own)
         simd.softmax(x, 7, np.float32(0.5))
 
@@ -65,7 +64,7 @@ def products(run) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tenso
     matrix = packing.pack_codes(levels, scale, zero)
     spread = [one.float().repeat_interleave(GROUP, dim=1) for one in (scale, zero)]
     x, record = torch.randn(ROWS, WIDTH), jobs.LayerStructure()
-    weights.write_matrix(record.qkv, matrix)
+    inputs.write_matrix(record.qkv, matrix)
     table, _ = matmul_vectors.meanings(packing.AFFINE)
     y, about = torch.zeros(16, WIDTH, dtype=torch.int16), torch.zeros(2, ROWS, WIDTH // GROUP)
     into, own = torch.zeros(ROWS, OUTPUTS), torch.zeros(8192, dtype=torch.uint8)
@@ -180,7 +179,7 @@ def test_a_team_of_one_runs_in_its_caller():
 def test_the_place_of_arrivals_is_in_the_job():
     @njit
     def found(address):
-        return parts.address_of(records.job_at(address)) - address
+        return parts.address_of(parts.job_at(address)) - address
 
     job = jobs.JobStructure()
     assert found(ctypes.addressof(job)) == 0

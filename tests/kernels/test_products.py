@@ -11,7 +11,7 @@ import torch
 from passes import error
 from torch.nn import functional as F
 
-from specdemo.kernels import cpu_features, packing, runtime, weights
+from specdemo.kernels import cpu_features, inputs, packing, runtime
 from specdemo.kernels import job as jobs
 
 pytestmark = pytest.mark.skipif(
@@ -61,7 +61,7 @@ def product(x, matrix: packing.Packed, outputs: int, group: int) -> torch.Tensor
     about = torch.zeros(2, padded, width // group)
     into, own = torch.zeros(rows, outputs), torch.zeros(8192 + 128 * padded, dtype=torch.uint8)
     record = jobs.LayerStructure()
-    weights.write_matrix(record.qkv, matrix)
+    inputs.write_matrix(record.qkv, matrix)
     table, _ = runtime.meanings(packing.AFFINE)
     shapes = runtime._tile_shapes()[min(rows, 16)]
     compiled_product()(
@@ -76,7 +76,7 @@ def compiled_product():
     from numba import njit
 
     from specdemo.kernels.attention import products
-    from specdemo.kernels.records import layer_at
+    from specdemo.kernels.parts import layer_at
 
     @njit
     def run(shapes, x, y, about, layer, table, into, own, rows, width, group, blocks):

@@ -12,7 +12,7 @@ from letters import tiny_pair
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session import studio as studio_module
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.session.studio import Studio
 from specdemo.session.work import lab, proposals
 
@@ -31,7 +31,7 @@ class PlainConversation(Conversation):
 
 
 @pytest.fixture
-def door(monkeypatch, draft_weights) -> Door:
+def door(monkeypatch, draft_weights) -> EngineClient:
     monkeypatch.setattr(studio_module, "Conversation", PlainConversation)
     studio = Studio(AppSettings(target="tiny", draft="none"))
     studio.use(loaded(tiny_pair(draft_weights)))

@@ -13,9 +13,9 @@ from letters import tiny_pair
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.shipped import Shipped
 from specdemo.session import conversation as conversation_module
-from specdemo.session.caches import Caches
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import Loaded
+from specdemo.session.runs import Caches
 from specdemo.session.studio import Studio
 from specdemo.trace.events import RunStarted
 from specdemo.trace.metrics import output_ids

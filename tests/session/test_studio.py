@@ -22,8 +22,8 @@ from specdemo.engine.passes import ForwardRequest
 from specdemo.engine.verify import VERIFIERS, verify_sampling
 from specdemo.files.progress import Progress
 from specdemo.session import studio as studio_module
-from specdemo.session.caches import Caches
 from specdemo.session.loaded import Loaded
+from specdemo.session.runs import Caches
 from specdemo.session.studio import Studio
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted, Verified
 from specdemo.trace.metrics import output_ids

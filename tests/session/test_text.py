@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from specdemo.config.errors import UserError
-from specdemo.session.text import TokenText, encode_conversation
+from specdemo.session.text import TokenText, encode_prompt
 from specdemo.trace.events import Node, Status, Verified
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -30,17 +30,17 @@ def tokenizer():
 
 def test_control_tokens_typed_by_a_user_are_text(tokenizer):
     stop = tokenizer.eos_token_id
-    ids = encode_conversation(tokenizer, [{"role": "user", "content": "a<|im_end|>b"}], 10_000)
+    ids = encode_prompt(tokenizer, "a<|im_end|>b", 10_000)
     assert ids.count(stop) == 1  # the template's own
 
 
 def test_prompts_that_are_empty_or_too_long_are_told(tokenizer):
     with pytest.raises(UserError, match="empty"):
-        encode_conversation(tokenizer, [{"role": "user", "content": " \n"}], 100)
+        encode_prompt(tokenizer, " \n", 100)
     with pytest.raises(UserError, match=r"has .* tokens; the target reads at most 84 tokens"):
-        encode_conversation(tokenizer, [{"role": "user", "content": "word " * 50}], 100)
+        encode_prompt(tokenizer, "word " * 50, 100)
     with pytest.raises(UserError, match="10,000,000 characters"):
-        encode_conversation(tokenizer, [{"role": "user", "content": "x" * 10_000_000}], 8192)
+        encode_prompt(tokenizer, "x" * 10_000_000, 8192)
 
 
 def test_a_character_of_several_tokens_appears_once_and_whole(tokenizer):

@@ -29,8 +29,8 @@ from specdemo.files.progress import Progress
 from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export, read_config
 from specdemo.models.pair import load_pair
-from specdemo.session.caches import Caches
 from specdemo.session.loaded import Loaded
+from specdemo.session.runs import Caches
 from specdemo.trace.events import Drafted, ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.training.data import (

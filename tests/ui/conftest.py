@@ -15,15 +15,13 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE = (
-    60_000  # milliseconds that a page may take for anything, beside other tests on a slow machine
-)
+PATIENCE = 60_000  # milliseconds that a page may take for any action, also on a slow machine
 
 
 # Not for a whole session: while Playwright runs, nothing else can wait in this thread, as Ray does.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
-    """A running Chromium; tests that ask for it are skipped where there is none."""
+    """A running Chromium; tests that need it are skipped without one."""
     sync_api = pytest.importorskip("playwright.sync_api")
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if not path:
@@ -46,7 +44,7 @@ def browser() -> Iterator[object]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds to what is told of a failure what the pages said at that moment."""
+    """Add the pages' current content to the report of a failure."""
     report = yield
     running = getattr(item, "funcargs", {}).get("browser")
     if report.failed and call.when == "call" and running:

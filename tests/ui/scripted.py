@@ -18,7 +18,7 @@ from specdemo.trace.events import (
 )
 
 VALUES = RunSettings(max_new_tokens=64).values()
-del VALUES["detail"]  # what the page does not ask for
+del VALUES["detail"]  # settings without a widget
 METHODS = [
     MethodInfo("draft_model", "Draft model", "Guesses.", ("policy", "lookahead"), True, "", ("D",)),
     MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, "There is no draft.", ("D",)),
@@ -27,7 +27,7 @@ METHODS = [
 
 
 class ScriptedConversation:
-    """A conversation whose events are given; it tells whether it was closed."""
+    """A conversation with given events; it records whether it was closed."""
 
     def __init__(self, error=None, steps=3):
         self.error = error

@@ -1,4 +1,4 @@
-"""The real page over HTTP, with a tiny model: what a visitor of any kind may send."""
+"""The real page over HTTP with a tiny model, for requests of any kind of visitor."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class Visitor:
         return [self.kinds[part] for part in self.calls[name]["inputs"]]
 
     def body(self, name, data):
-        """What is sent for a call."""
+        """Return the request of a call."""
         return json.dumps(
             {"data": data, "fn_index": self.calls[name]["id"], "session_hash": self.session}
         )
 
     def send(self, name, data):
-        """Values to a call, whatever they are. returns: what went wrong, or ""; the values that came last"""
+        """Send any values to a call. returns: the error, or ""; the last values"""
         content = {"content-type": "application/json"}
         if not self.calls[name]["queue"]:
             answer = self.client.post(
@@ -104,7 +104,7 @@ class Visitor:
         return data
 
     def ask(self, prompt="abcabc", **changes):
-        """A run, as the page asks for one. returns: what went wrong before it, or ""; the lines of the stream"""
+        """Run as the page does. returns: the error before the run, or ""; the lines of the stream"""
         self.send("begin_answer", [None])
         wrong, value = self.send(
             "show_answer",

@@ -1,4 +1,4 @@
-"""Several prompts: each row is told apart, errors are sentences, what is stopped or left is cancelled."""
+"""Several prompts: rows are distinct, errors are sentences, stopped or abandoned runs are cancelled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio
 from specdemo.config.errors import UserError
 from specdemo.session.work.batch import State
 from specdemo.ui import words
+from specdemo.ui.batch import BatchHandlers
 from specdemo.ui.run_tab import leave
-from specdemo.ui.tabs.batch import BatchHandlers
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_batch_is_shown_at_most_ten_times_a_second(handlers, monkeypatch):
     monkeypatch.setattr("specdemo.ui.run_tab.time.monotonic", lambda: next(ticks) / 100)
     values = batch_of(handlers, "\n".join("abcd"))
     looks = 4 * 5  # each prompt: started, three steps, finished
-    assert len(values) - 2 <= looks * 2 / 10 + 1  # a look and perhaps a value take a hundredth each
+    assert len(values) - 2 <= looks * 2 / 10 + 1  # each read of the clock takes a hundredth
     assert len(values) > 2
 
 
@@ -91,7 +91,7 @@ def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
     task, _ = handlers.begin(task, "a")
     running = handlers.run(task, "a", "", VALUES)
     next(running)
-    running.close()  # what Gradio does when the tab is closed
+    running.close()  # as Gradio does when the tab is closed
     assert task.cancel.is_set()
     assert not [thread for thread in threading.enumerate() if "specdemo-batch" in thread.name]
 

@@ -36,7 +36,7 @@ HOSTILE = [
 
 
 class HostileConversation:
-    """Real events whose token texts are what a model could say at worst."""
+    """Real events with the worst token texts that a model could write."""
 
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         if prompt == "fail":
@@ -79,7 +79,7 @@ class HostileConversation:
         yield Verified(lane, step, nodes, (0,), own, 0.01, 0.05, 0.001, 0.06 * (step + 1))
 
     def branching(self, step):
-        """Siblings: the first is refused, the second kept, one child of it refused; the last is never tested."""
+        """Siblings: the first is rejected, the second accepted, one child of it rejected; the last is never tested."""
         fates = (
             (-1, Status.REJECTED),
             (-1, Status.ACCEPTED),
@@ -202,9 +202,7 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
     for status in ("accepted", "rejected", "unreached", "correction", "bonus"):
         assert page.locator(f".sd-answer .sd-{status}").count() > 0
     assert page.locator(".sd-answer .sd-name", has_text="RLO").count() > 0
-    page.locator(
-        ".sd-more summary"
-    ).click()  # each number says where it comes from, the others on demand
+    page.locator(".sd-more summary").click()  # each number has its source, the others on demand
     page.locator(".sd-origin", has_text="measured").nth(6).wait_for()
     page.locator(".sd-more summary").click()
     assert page.locator(".sd-number-speedup dd b").inner_text() != "\N{EN DASH}"
@@ -233,7 +231,9 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     tree = page.locator(".sd-tree")
     tree.get_by_text("Step 8: 1 kept").wait_for()
     assert tree.locator(".sd-node").count() == 6
-    assert tree.locator(".sd-link-lit").count() == 2  # the kept node, and the target's own after it
+    assert (
+        tree.locator(".sd-link-lit").count() == 2
+    )  # the accepted node, and the target's own after it
     assert tree.locator("img, script").count() == 0
     assert HOSTILE[0][:4] in tree.locator("svg").text_content()
     assert page.evaluate("document.documentElement.scrollWidth") <= width + 1
@@ -246,7 +246,7 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     }
     assert len(set(looks.values())) == 4, looks  # they differ without their colours
 
-    # A step of the text is the step of the tree; a node tells its numbers and leaves the tree free.
+    # A step of the text is the step of the tree; a node shows its numbers and leaves the tree free.
     page.locator(".sd-answer .sd-step").nth(2).locator(".sd-correction").hover()
     tree.get_by_text("Step 3:").wait_for()
     node = tree.locator(".sd-node-rejected").first
@@ -262,7 +262,7 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
 
     page.locator(".sd-tree-box").focus()
     for key, node in (
-        ("ArrowRight", "1"),  # into the tree: the kept node
+        ("ArrowRight", "1"),  # into the tree: the accepted node
         ("ArrowRight", "-1"),  # to the target's own token after it
         ("ArrowLeft", "1"),
         ("ArrowDown", "-1"),
@@ -276,7 +276,7 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     described = page.evaluate("document.activeElement.getAttribute('aria-describedby')")
     assert page.locator(f"[id='{described}']").inner_text() == told.inner_text()
 
-    # The text keeps what was refused and counts the rest.
+    # The text retains rejected tokens and counts the rest.
     step = page.locator(".sd-answer .sd-step").first
     assert step.locator(".sd-rejected").count() == 2
     assert "+2" in step.locator(".sd-unreached").inner_text()
@@ -347,7 +347,7 @@ def test_the_last_audit_is_a_table_of_text(page):
     assert HOSTILE[0] in page.locator("#sd-audit").inner_text()
     assert "3 of 4" in page.locator("#sd-audit").inner_text()
     assert page.locator("#sd-audit img").count() == 0
-    page.set_viewport_size({"width": 390, "height": 844})  # each row is a card: nothing lies beside
+    page.set_viewport_size({"width": 390, "height": 844})  # each row is a card of one column
     for box in page.locator(".sd-audit-box").all():
         assert box.evaluate("element => element.scrollWidth - element.clientWidth") <= 1
     cell = page.locator("#sd-methods td[data-head='guesses with']").first
@@ -502,7 +502,7 @@ def batch(page, *prompts):
     box = page.locator("#sd-batch-prompts textarea")
     if not box.is_visible():
         page.get_by_role("button", name="Several prompts at once").click()
-        # What opens is made then, and takes its first values for a moment longer than it is seen.
+        # The content of an opened part is created then, and changes its first values a moment after it is visible.
         page.locator("#sd-batch .sd-batch").wait_for(state="attached")
         page.wait_for_timeout(1000)
     box.fill("\n".join(prompts))

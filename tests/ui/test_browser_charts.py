@@ -44,7 +44,7 @@ def url(tmp_path_factory):
 
 @pytest.fixture
 def open_page(browser, url):
-    """Opens the page with the whole run shown, as it is for those who do not want motion."""
+    """Open the page with the whole run shown, as for users who prefer reduced motion."""
     contexts, problems = [], []
 
     def opened(script="", **options):
@@ -58,7 +58,7 @@ def open_page(browser, url):
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.add_init_script(script)
         page.goto(url)
-        drawn(page, 0)  # one beside the text; both below it once they are enlarged
+        drawn(page, 0)  # one next to the text; both below it once they are enlarged
         assert not chart(page, 1).is_visible()
         page.get_by_role("button", name="Enlarge").click()
         drawn(page, 1)
@@ -113,7 +113,7 @@ def test_every_chart_is_chosen_read_saved_and_remembered(open_page):
 
 
 def middle(one):
-    """Where the middle of a chart is, once it is in sight."""
+    """Return the centre of a chart, once it is in sight."""
     plot = one.locator(".sd-plot")
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()
@@ -133,7 +133,7 @@ def test_one_cursor_for_both_charts_and_the_text_and_the_way_back(open_page):
     page.locator(".sd-column").nth(3).hover()
     page.wait_for_function(f"{MARKS}.join() === 'true,true'")
 
-    # Clicked, the run rests at that step: the charts end there, on the same axis, and go on again.
+    # After a click the run rests at that step: the charts end there, on the same axis, and continue again.
     steps = "document.querySelector('.sd-plot').data.at(-1).x.length"
     ends = "document.querySelector('.sd-plot').layout.xaxis.range[1]"
     whole, axis = page.evaluate(steps), page.evaluate(ends)

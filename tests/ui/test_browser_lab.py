@@ -38,7 +38,7 @@ class PricedStudio(Studio):
 
 
 def a_perfect_draft(_studio, cancel):
-    """Three lanes, then as long as nobody stops it."""
+    """Three results, then endless until it is stopped."""
     for lookahead in (0, 1, 2):
         drafted, seconds = 32 * lookahead, 2.0 / (1 + lookahead)
         yield Lane(

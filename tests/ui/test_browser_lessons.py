@@ -1,4 +1,4 @@
-"""The lessons in a real Chromium: predict, reveal, see the step in the run, and take it to the Play tab."""
+"""The lessons in a real Chromium: predict, reveal, see the step in the run, and open it in the Play tab."""
 
 from __future__ import annotations
 

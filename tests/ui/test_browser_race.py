@@ -26,7 +26,7 @@ HOSTILE = "<img src=x onerror=window.hacked=1>"
 
 
 class ScriptedConversation:
-    """Plain takes 0.1 s a token, every other method half of it; `forever` ends when it is told to."""
+    """Plain takes 0.1 s a token, every other method half of it; `forever` ends when it is cancelled."""
 
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         plain = settings.method == "nothing"
@@ -93,7 +93,7 @@ def url():
 def page(browser, url):
     context = browser.new_context(
         viewport={"width": 1280, "height": 800}, reduced_motion="reduce"
-    )  # a replay stands at its end
+    )  # a replay rests at its end
     page = context.new_page()
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
@@ -137,7 +137,7 @@ def test_a_recorded_race_stands_there_then_lanes_are_run_and_ranked(page):
     assert view.locator(".sd-answer img").count() == 0
     assert page.evaluate("window.hacked") is None
 
-    # Half way on the common clock the fast lane has all of its tokens, the plain one half.
+    # Half way on the common clock the fast run has all of its tokens, the plain one half.
     view.locator(".sd-scrub").evaluate(
         "e => { e.value = Math.floor(e.max / 2); e.dispatchEvent(new Event('input')); }"
     )

@@ -1,4 +1,4 @@
-"""Who cannot see or point well, a class with a link, a projector: axe finds nothing serious, keys and links do what they say."""
+"""Accessibility, class links and a projector: axe finds nothing serious, keys and links work as documented."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def url():
 
 @pytest.fixture
 def visit(browser, url):
-    """Opens the page at an address; returns it when the opening run stands there whole."""
+    """Open the page at an address; return it when the opening run is complete."""
     contexts = []
 
     def open_page(query="", width=1280, height=800, **options):
@@ -54,7 +54,7 @@ def visit(browser, url):
         context.close()
 
 
-# Groups of the drawer that are lower than what they hold.
+# Return groups of the drawer that are lower than their content.
 CUT = """() => [...document.querySelector("#sd-controls").children]
   .filter((group) => group.checkVisibility() && group.scrollHeight > group.clientHeight + 1)
   .map((group) => group.innerText)"""
@@ -67,9 +67,9 @@ def test_axe_finds_nothing_serious_on_any_tab(visit, theme):
     for tab in TABS:
         page.locator(f"#sd-tab-{tab}-button").click()
         page.locator(f"#sd-tab-{tab}").wait_for()
-        part = None if tab == "play" else f"#sd-tab-{tab}"  # what is around the tabs, once
+        part = None if tab == "play" else f"#sd-tab-{tab}"  # the page around the tabs, once
         if tab == "play":
-            page.locator("#sd-settings").click()  # the drawer is looked at too
+            page.locator("#sd-settings").click()  # the drawer is checked too
             page.get_by_role("button", name="More settings").click()
             page.locator("#sd-exact").wait_for()
             assert page.evaluate(CUT) == []
@@ -189,7 +189,7 @@ def test_a_recorded_run_opens_from_the_address_and_from_the_menu(visit):
 
 
 def share_of_text(page):
-    """The share of the screen that the text has."""
+    """Return the fraction of the screen that the text has."""
     return page.locator("#sd-view .sd-text").evaluate(
         "e => e.clientWidth * e.clientHeight / (innerWidth * innerHeight)"
     )

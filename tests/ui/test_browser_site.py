@@ -24,7 +24,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    """A site whose second run says the worst that a model could say."""
+    """A site whose second run has the worst texts that a model could write."""
     runs = tmp_path_factory.mktemp("runs")
     shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
     (runs / "hostile.jsonl").write_text(hostile_trace(), encoding="utf-8", newline="")

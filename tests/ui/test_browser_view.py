@@ -31,7 +31,7 @@ window.ready = true;
 
 
 def run():
-    """Sampled, 512 tokens in 170 steps: a kept token, then a refused one and an untested one, or a bonus."""
+    """Sampled, 512 tokens in 170 steps: an accepted token, then a rejected one and an untested one, or a bonus."""
 
     def node(token_id, text, parent, status, **more):
         return {"token_id": token_id, "text": text, "parent": parent, "status": status, **more}
@@ -131,7 +131,7 @@ def press(page, key, place):
 
 
 def test_keys_go_by_token_by_round_and_to_the_next_rejection_but_not_while_one_types(page):
-    # Each stop of the first step: begun 0, drafted 1, two judged tokens 2 and 3, judged whole 4.
+    # Each stop of the first step: start 0, drafted 1, two checked tokens 2 and 3, all checked 4.
     press(page, "ArrowRight", 1)
     page.locator(".sd-answer .sd-drafted").nth(2).wait_for()
     assert page.locator(".sd-columns .sd-slot-drafted").count() == 3
@@ -145,7 +145,7 @@ def test_keys_go_by_token_by_round_and_to_the_next_rejection_but_not_while_one_t
     assert page.locator(".sd-answer .sd-unreached, .sd-answer .sd-correction").count() == 0
     press(page, "ArrowRight", 4)
     page.locator(".sd-answer .sd-correction").wait_for()
-    # The next step is kept whole: drafted 5, judged 6, whole 7. Then one with a rejection, whole at 11.
+    # The next step is accepted whole: drafted 5, checked 6, whole 7. Then one with a rejection, whole at 11.
     press(page, "Shift+ArrowRight", 7)
     press(page, "n", 11)
     press(page, "Shift+ArrowLeft", 7)
@@ -184,7 +184,7 @@ def test_the_inspector_fills_in_the_formula_and_compares_two_tokens(page):
         "node": 1,
         "text": " t2",
     }
-    # What is pinned stays while the run goes on and the pointer is elsewhere.
+    # A pinned token stays while the run continues and the pointer is elsewhere.
     page.locator(".sd-step:not(.sd-later) .sd-accepted").last.hover()
     page.evaluate("view.seekStep(20)")
     assert inspector.locator(".sd-inspected").all_inner_texts() == ["t2"]
@@ -223,7 +223,7 @@ def test_one_selection_lights_the_same_step_everywhere_and_a_column_goes_there(p
     assert page.locator(".sd-column.sd-lit").get_attribute("data-step") == "12"
     assert page.locator(".sd-column[aria-selected=true]").get_attribute("data-step") == "12"
     assert page.evaluate("selected.at(-1).step") == 12
-    assert page.locator(".sd-column").count() == 41  # what has been seen stays
+    assert page.locator(".sd-column").count() == 41  # shown steps stay
     assert page.locator(".sd-step:visible").count() == 13
     page.keyboard.press("ArrowLeft")
     page.wait_for_function("window.charted === 11")
@@ -277,7 +277,7 @@ def test_two_views_on_one_page_do_not_meet_and_leave_nothing_behind(page):
 
 
 def test_a_step_of_a_long_run_draws_one_step_and_runs_leave_nothing(page):
-    """512 tokens with detail: a frame draws what has changed, and a hundred runs keep no more than one."""
+    """512 tokens with detail: a frame draws only changes, and memory after a hundred runs is that of one."""
     page.evaluate("view.seekStep(150)")
     page.locator(".sd-column").nth(150).wait_for()
     page.evaluate("""() => {
@@ -294,7 +294,7 @@ def test_a_step_of_a_long_run_draws_one_step_and_runs_leave_nothing(page):
             "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
         )
     assert 0 < page.evaluate("made") < 8 * 40
-    # Going back and forth over what has been seen draws no step anew.
+    # Moving back and forth over shown steps draws no step again.
     page.evaluate("made = 0")
     for step in (10, 140, 60):
         page.evaluate("(step) => view.seekStep(step)", step)

@@ -1,8 +1,4 @@
-"""What a teacher takes home: the lessons' own questions, in forms that a platform or a printer takes.
-
-The schemas of QTI are not among the packages that the tests install. What they say of the elements that are used
-stands here instead: what each may hold, in which order, and its attributes.
-"""
+"""Files for teachers: the lessons' own questions in the formats of platforms and printers."""
 
 from __future__ import annotations
 
@@ -142,7 +138,7 @@ def said(language: str) -> dict[str, Any]:
 
 @cache
 def pack(language: str) -> dict[str, Any]:
-    """What the script makes without a browser."""
+    """Return the files that the script makes without a browser."""
     result = subprocess.run(
         [shutil.which("node"), Path(__file__).with_name("pack.test.mjs"), language],
         capture_output=True,
@@ -281,7 +277,7 @@ def test_qti_2_1_is_as_its_model_has_it_and_scores_the_answer(language: str) -> 
 
 
 class Sheet(HTMLParser):
-    """Text of a page, and what lies open in it."""
+    """Return the text of a page and of its open parts."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

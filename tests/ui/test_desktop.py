@@ -1,4 +1,4 @@
-"""The window of its own: which program shows it, that closing it ends the wait, and what is said where nothing can."""
+"""The window of its own: it opens, closing it ends the wait, and messages explain why there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Opened:
-    """What became of one call."""
+    """Results of one call."""
 
     def __init__(self, tmp_path, monkeypatch):
         self.said, self.browser, self.waited = [], [], []
@@ -65,7 +65,7 @@ def test_without_a_screen_nothing_is_opened_and_it_is_said(opened, monkeypatch):
 
 
 class FakeWindows(ModuleType):
-    """pywebview without windows. trouble: what it raises at its start"""
+    """pywebview without windows. trouble: whether its start raises"""
 
     def __init__(self, monkeypatch, trouble=False):
         super().__init__("webview")
@@ -129,7 +129,7 @@ raise SystemExit(main(["app", "--replay", "--desktop", "--port", sys.argv[1]]))
 
 
 def why_no_window() -> str:
-    """What a real window lacks here; empty where it can be shown."""
+    """Return the reason why no real window can be shown here; "" if one can."""
     if not shutil.which("Xvfb"):
         return "no Xvfb"
     try:

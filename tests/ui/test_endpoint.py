@@ -1,4 +1,4 @@
-"""The one public call: what it takes and gives, its limits, who ends it, and the examples of docs/api.md."""
+"""The one public call: its values, its limits, its end, and the examples of docs/api.md."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_settings_are_a_group(client):
 
 
 class Endless:
-    """A conversation that goes on until it is cancelled."""
+    """A conversation that continues until it is cancelled."""
 
     def __init__(self):
         self.begun, self.closed = threading.Event(), threading.Event()
@@ -206,7 +206,7 @@ def test_an_agent_finds_the_call_as_its_one_tool(page):
 
 def test_the_server_for_agents_needs_its_package(monkeypatch):
     studio = Studio(AppSettings(mcp=True, replay=True))
-    monkeypatch.setattr(serving, "installed", lambda _: False)
+    monkeypatch.setattr(serving, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"requirements-mcp\.txt"):
         launch_options(studio)
     monkeypatch.setattr(serving, "installed", lambda _: True)

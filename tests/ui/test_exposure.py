@@ -1,4 +1,4 @@
-"""What a visitor can send, change and read: the real page over HTTP, on this machine alone and on a public server."""
+"""Everything that a visitor can send, change and read: the real page over HTTP, private and public."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def public():
 
 @pytest.fixture
 def log(capfd, caplog):
-    """What the server has written: no traceback, whatever a test has sent."""
+    """Check the server's log: no traceback for any request."""
     yield
     told = capfd.readouterr()
     assert "Traceback" not in told.out + told.err + caplog.text
@@ -101,7 +101,7 @@ def test_whatever_is_not_in_the_catalogue_gets_one_answer_and_nothing_is_looked_
 def test_a_drafter_that_the_catalogue_does_not_know_for_the_target_is_looked_up_nowhere(
     local, monkeypatch, call, drafter
 ):
-    """The last is known, and for another target: none of the calls loads it or asks the hub."""
+    """The last is in the catalogue, for another target: none of the calls loads it or queries the hub."""
     before, looked = local.studio.loaded, []
     monkeypatch.setattr(local.studio, "drafter", lambda *name, **_: looked.append(name))
     wrong, values = Visitor(local).send(call, [FIRST, "bf16", drafter])
@@ -131,7 +131,7 @@ def test_the_free_field_for_a_drafter_is_for_the_machine_of_its_operator():
 
 
 def test_who_came_through_a_shared_link_looks_at_no_disk():
-    """The operator may name a folder; under another name than this machine's the same page does not look at it."""
+    """The operator may name a folder; under another host name the same page does not read it."""
     from specdemo.session.studio import Studio
     from specdemo.ui.model import ModelHandlers
 
@@ -186,7 +186,7 @@ def test_another_visitor_is_asked_before_the_new_model_answers_and_the_old_one_i
     assert (wrong, json.loads(values[0])["state"]) == ("", "ready")
     gc.collect()
     assert old() is None
-    assert model_of(mine.ask()[1]) == OTHER  # who has loaded it has asked for it
+    assert model_of(mine.ask()[1]) == OTHER  # the visitor who loaded it sees it
     lines = other.ask()[1]
     assert model_of(lines) is None
     assert UserError("run.model_changed", model=OTHER, precision="bf16").message in messages(lines)
@@ -206,10 +206,10 @@ def messages(lines):
     return " ".join(f"{line['message']} {line['unharmed']} {line['advice']}" for line in found)
 
 
-# What a value may be.
+# Possible values.
 
 VALUES = [None, True, {}, [], [1], "x", "", -1, 2.5, 10**400, "\ud800", {"path": "/etc/passwd"}]
-TEXTS = ["NaN", "Infinity", "-Infinity", "1e-300", "1e400"]  # of JSON, as Python reads it
+TEXTS = ["NaN", "Infinity", "-Infinity", "1e-300", "1e400"]  # JSON as Python reads it
 
 
 def test_every_call_answers_every_value_in_a_sentence(local):
@@ -327,7 +327,7 @@ def test_values_of_the_wrong_number_are_told():
         check_values([], [1])
 
 
-# What is served, to whom.
+# Responses by client.
 
 
 def test_no_call_of_the_page_itself_is_offered_to_other_programs(local):
@@ -359,7 +359,7 @@ def test_what_runs_cannot_pass_by_the_queue(local):
         ("evil.example", False),
         ("127.0.0.1.evil.example", False),
         ("class.example", False),
-        ("a@127.0.0.1", True),  # what stands before the sign is no name
+        ("a@127.0.0.1", True),  # the part before the sign is no name
         ("", False),
     ],
 )
@@ -452,7 +452,7 @@ def test_files_are_kept_by_a_browser_for_as_long_as_they_are_the_same(local):
         assert local.get(f"/files/{version}/view/{outside}").status_code in (307, 404)
 
 
-# How much.
+# Limits.
 
 
 def test_an_answer_and_a_prompt_have_a_length(public):

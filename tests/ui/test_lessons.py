@@ -1,4 +1,4 @@
-"""The lessons' words fit their questions, what the script reads, and the teacher's guide tells the runs' answers.
+"""The lessons' strings fit their questions and the script, and the teacher's guide has the runs' answers.
 
 `python -m tests.ui.test_lessons` writes the answers into the guide.
 """

@@ -1,4 +1,4 @@
-"""Links to the page: what they set, what they refuse, and who can open them."""
+"""Links to the page: their values, impossible values, and the page's address for other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page says about the loaded model and the chosen method, and how another is loaded."""
+"""Status of the model, notes on the chosen method, and loading another pair."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_preset_shows_which_values_it_stands_for(handlers):
     )
     handlers.studio.recommended = Recommended()
     assert handlers.drawing("recommended")[0]["info"] == words.DRAWN_NOTHING
-    handlers.studio.ready = False  # nobody knows yet
+    handlers.studio.ready = False  # no rate is measured yet
     told, *values = handlers.drawing("recommended")
     assert (told["info"], [update for update in values if "value" in update]) == ("", [])
 
@@ -152,7 +152,7 @@ OFFERS = (
 
 
 class SwitchingStudio(ScriptedStudio):
-    """Loads another pair in two reports, unless it breaks. questions: drafters that the hub was asked for"""
+    """Load another pair in two reports, unless it breaks. questions: drafters that were queried at the hub"""
 
     def __init__(self):
         self.questions = []
@@ -217,7 +217,7 @@ def test_a_choice_that_must_download_asks_first():
     assert (handlers.studio.asked, button.interactive) == (None, True)
     assert all(
         "visible" not in update for update in handlers.settle("big", "fp32", None)
-    )  # still asked
+    )  # the question is still open
     list(handlers.download("big", "fp32", None))
     assert handlers.studio.asked == ("big", "small", "fp32", "none")
     handlers.studio.missing = None
@@ -260,7 +260,7 @@ def test_the_menu_says_what_loading_would_mean():
     assert sentences(note)["rate"] == words.RATE_UNKNOWN
     assert sentences(handlers.look("another", "fp32", None)[2]) == {}
     handlers.studio.settings = AppSettings(target="big", precision="fp32")
-    menu, _, note, *_ = handlers.look("auto", "fp32", None)  # what the page was opened with
+    menu, _, note, *_ = handlers.look("auto", "fp32", None)  # the pair of the start
     assert (menu["value"], sentences(note)["here"]) == ("big", words.LOADED.format(needed="3.0 GB"))
 
 
@@ -279,11 +279,13 @@ def test_the_menu_lists_the_drafters_of_the_target_with_licence_and_size():
         words.DRAFTER_LICENCE.format(licence="apache-2.0"),
     ]
     assert words.DRAFTER_ASKED in handlers.look("big", "fp32", "owner/away")[2]
-    _, menu, note, *_ = handlers.another("small", "fp32", "owner/here")  # of the model before
+    _, menu, note, *_ = handlers.another(
+        "small", "fp32", "owner/here"
+    )  # a drafter for the previous model
     assert (menu["value"], menu["visible"]) == ("none", False)
     assert "drafts." not in note
     assert handlers.another("big", "fp32", "owner/here")[1]["value"] == "owner/here"
-    # Who may not name any is shown none but these.
+    # A visitor who may not name any sees only these.
     assert handlers.look("big", "fp32", "owner/other")[1]["value"] == "none"
     assert not handlers.studio.questions
 
@@ -301,7 +303,7 @@ def test_a_drafter_that_must_be_downloaded_is_asked_about_with_its_licence():
     ]
     assert (load.visible, row.visible) == (False, True)
     list(handlers.switch("big", "fp32", "owner/away"))
-    assert handlers.studio.asked is None  # not before somebody agrees
+    assert handlers.studio.asked is None  # not before the visitor agrees
     assert all("visible" not in update for update in handlers.settle("big", "fp32", "owner/away"))
     list(handlers.download("big", "fp32", "owner/away"))
     assert handlers.studio.asked == ("big", "small", "fp32", "owner/away")

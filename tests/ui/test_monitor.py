@@ -1,4 +1,4 @@
-"""What machines read: health and figures, with and without a model."""
+"""Health and metrics, with and without a model."""
 
 from __future__ import annotations
 

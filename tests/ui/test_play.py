@@ -1,4 +1,4 @@
-"""A run: its stream only grows, errors are sentences, what is stopped or left is cancelled, visitors are apart."""
+"""A run: its stream only grows, errors are sentences, stopped or abandoned runs are cancelled, visitors are separate."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_stop_before_its_turn_and_a_closed_browser_cancel(handlers):
     running = handlers.run(visitor, "a", "", VALUES)
     next(running)
     cancel: threading.Event = visitor.task.cancel
-    running.close()  # what Gradio does when the tab is closed
+    running.close()  # as Gradio does when the tab is closed
     assert cancel.is_set()
     visitor.close()
     assert visitor.conversation.closed

@@ -18,7 +18,7 @@ READY = SimpleNamespace(ready=True, error=None, admission=Admission(lambda: 8, 8
 
 
 class Work:
-    """Work of some steps, each a line; tells whether it was begun and closed, and what it was told to do then."""
+    """Work of some steps, each a line; records its steps and whether it was closed after a cancellation."""
 
     def __init__(self, task, shown, steps=3, error=None):
         self.task, self.shown, self.steps, self.error = task, shown, steps, error
@@ -89,7 +89,7 @@ def test_a_caller_may_say_what_is_unexpected_in_its_own_words():
 def test_a_closed_browser_stops_the_task_before_the_work_is_closed():
     task, work, values = streamed(steps=10**9)
     next(values)
-    values.close()  # what Gradio does when the tab is closed
+    values.close()  # as Gradio does when the tab is closed
     assert task.cancel.is_set()
     assert work.closed_after_cancel is True
     assert work.done == 1
@@ -141,7 +141,7 @@ def test_work_waits_for_the_model_and_begins_by_itself(monkeypatch):
 
 
 class Crowd:
-    """A studio with one place, which somebody holds."""
+    """A studio with one slot, which is taken."""
 
     def __init__(self, most_waiting=8):
         self.ready, self.error, self.target = True, None, ModelInfo("tiny")
@@ -165,7 +165,7 @@ def test_who_waits_sees_a_place_until_the_turn_has_come(monkeypatch):
     assert sentences(next(first[2])) == ["You are number 1 of 1 in line."]
     assert sentences(next(second[2])) == ["You are number 2 of 2 in line."]
     assert "number 1 of 2" in sentences(next(first[2]))[-1]
-    assert next(first[2]) == gr.skip()  # it says nothing twice, and a closed browser is noticed
+    assert next(first[2]) == gr.skip()  # no value is repeated, and a closed browser is noticed
     studio.go()
     *_, last = first[2]
     assert sentences(last)[-1] == "It is your turn."
@@ -205,7 +205,7 @@ def test_who_stops_or_goes_on_to_something_else_leaves_the_line(leave):
     assert studio.admission.waiting == 0
     task, work, values = streamed(studio)
     next(values)
-    values.close()  # as Gradio does when the browser has gone
+    values.close()  # as Gradio does when the browser has disconnected
     assert studio.admission.waiting == 0
     assert work.done == 0
     assert task.cancel.is_set()
@@ -236,7 +236,7 @@ def test_a_browser_that_is_closed_while_the_model_loads_stops_the_task(monkeypat
 
 
 def test_a_model_that_could_not_be_loaded_is_not_waited_for():
-    """The work itself then says what is wrong."""
+    """The work itself then raises the error."""
     _, work, values = streamed(SimpleNamespace(ready=False, error=reported("No model.")))
     assert "wait" not in list(values)
     assert work.done == 3

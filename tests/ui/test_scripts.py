@@ -1,4 +1,4 @@
-"""How the scripts of the page stand to each other: folders import one way, and the lowest one knows no page."""
+"""Imports of the page's scripts: folders import one way, and the lowest one imports no page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the page is served: what its answer holds and names, how often Gradio looks at its queue."""
+"""Options of the server: content and preloads of the page, and how often Gradio polls its queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = b"<html><head><title>a</title></head>\n<body class='b'>\n<gradio-app></gr
 
 
 def answered(path):
-    """Headers and body of an answer in two pieces to a request that went through the middleware."""
+    """Return headers and body of a response in two parts to a request through the middleware."""
     sent = []
 
     async def app(_scope, _receive, send):
@@ -85,5 +85,5 @@ def test_the_first_words_are_translated():
 
 
 def test_gradio_still_sleeps_between_two_looks_at_its_queue():
-    """Else `app.QUEUE_SECONDS` sets something that nobody reads, and an idle page costs a tenth of a core again."""
+    """Otherwise `app.QUEUE_SECONDS` sets an unused attribute, and an idle page costs a tenth of a core again."""
     assert "asyncio.sleep(self.sleep_when_free)" in inspect.getsource(Queue.start_processing)

@@ -28,7 +28,7 @@ def test_every_setting_that_the_page_asks_for_has_a_word_and_a_component(panel):
 
 def test_the_components_start_with_the_defaults_of_a_run(panel):
     shown = {name: component.value for name, component in panel.fields.items()}
-    shown["method"] = RunSettings().method  # the studio of this test does not know it
+    shown["method"] = RunSettings().method  # not in the studio of this test
     assert RunSettings.from_values(shown) == RunSettings(preset="recommended")
 
 

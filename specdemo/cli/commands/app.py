@@ -14,13 +14,13 @@ from specdemo.cli.console import reporting
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.session.studio import Studio
 
 if TYPE_CHECKING:
     from gradio import Blocks
 
-    from specdemo.session.remote.remote import RemoteStudio
+    from specdemo.session.remote.client import RemoteStudio
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,17 +80,17 @@ def open_door(settings: AppSettings) -> Studio | RemoteStudio:
     if settings.replay:
         return Studio(settings)
     if on_zero_gpu():
-        from specdemo.session.remote.zero import zero_door
+        from specdemo.session.remote.zero import zero_client
 
-        return zero_door(settings)
+        return zero_client(settings)
     if not settings.cluster:
         return Studio(settings)
-    from specdemo.session.remote.deployment import cluster_door
+    from specdemo.session.remote.ray import cluster_client
 
-    return cluster_door(settings)
+    return cluster_client(settings)
 
 
-def make_page(studio: Door | None = None) -> Blocks:
+def make_page(studio: EngineClient | None = None) -> Blocks:
     """Create the page; nothing is loaded yet. studio: by default one with the settings of the environment"""
     _stay_silent()
     from specdemo.ui.app import create_app

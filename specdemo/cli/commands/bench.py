@@ -1,11 +1,11 @@
-"""Measure methods on a prompt or on a suite, pairs of models and graphics cards; record the runs that the page plays."""
+"""Measure methods, pairs of models and graphics cards, audit methods, and record the runs that the page plays."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from statistics import median
@@ -21,7 +21,9 @@ from specdemo.files.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
     from specdemo.bench.lanes import LaneResult
+    from specdemo.bench.results import Table
     from specdemo.session.studio import Studio
+    from specdemo.session.work.two_words import Row
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     shown = bench.readme_result() if options.readme else result
     console.write(report.text(shown))
     if options.readme:
-        console.write(f"\n{shown.about}\n\n```sh\n{shown.command}\n```")
+        console.write(f"\n```sh\n{shown.command}\n```")
     kernel = studio.pair.target.info.kernel
     console.note(f"{result.machine}; {len(items)} prompts; {kernel}")
     return 0
@@ -201,6 +203,49 @@ def run_record(options: argparse.Namespace) -> int:
         listen=console.note,
     )
     return 0
+
+
+def run_audit(options: argparse.Namespace) -> int:
+    """Audit methods. returns: 1 if one that claims to be lossless is not"""
+    from specdemo.bench import audit
+    from specdemo.bench.report import text
+
+    names = None if options.methods == "all" else options.methods.split(",")
+    studio = console.open_studio(options)
+    with console.reporting() as progress:
+        found = audit.run_audit(studio, names, options.runs, options.tokens, progress)
+    result = found.result()
+    console.write(json.dumps(result.to_dict(), indent=1) if options.json else text(result))
+    return 0 if found.held else 1
+
+
+def run_counterexample(options: argparse.Namespace) -> int:
+    """Print three schedulers on a vocabulary of two tokens, by fractions and by real runs."""
+    from specdemo.bench.report import markdown
+    from specdemo.session.work.two_words import demonstrate
+
+    console.write(markdown(counterexample_table(demonstrate(options.runs))))
+    return 0
+
+
+def counterexample_table(rows: Sequence[Row]) -> Table:
+    """Return a row for each scheduler."""
+    from specdemo.bench.results import Table
+
+    columns = ["scheduler", "words 0 and 1", "measured", "runs", "p, target's", "p, as listed", ""]
+    body = [
+        [
+            row.scheduler,
+            " / ".join(f"{float(value):.3g}" for value in row.exact),
+            " / ".join(f"{value:.3f}" for value in row.measured),
+            row.runs,
+            f"{row.p_target:.2g}",
+            f"{row.p_exact:.2g}",
+            "lossless" if row.lossless else "lossy",
+        ]
+        for row in rows
+    ]
+    return Table(columns, body)
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:

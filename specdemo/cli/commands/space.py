@@ -31,9 +31,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _publish(options: argparse.Namespace) -> None:
-    from specdemo.cli.space.hub import connect, follow, publish
+    from specdemo.cli.space.hub import connect, follow, publish, visit
     from specdemo.cli.space.plan import describe, make_plan
-    from specdemo.cli.space.visit import visit
 
     api = None if options.dry_run else connect()  # without a token there is no need to plan
     with TemporaryDirectory(prefix="specdemo-space-") as folder:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from specdemo.engine.draft_plan import TENTHS
 from specdemo.engine.types import Outcome
+from specdemo.kernels.plan import TENTHS
 
 BINS = TENTHS
 PRIOR_WEIGHT = 6.0  # tokens that the prior counts for, per bin

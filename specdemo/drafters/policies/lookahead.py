@@ -15,8 +15,8 @@ from specdemo.config.settings import MAX_LOOKAHEAD, RunSettings
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
-from specdemo.engine.draft_plan import StopRule
 from specdemo.engine.types import Outcome
+from specdemo.kernels.plan import StopRule
 from specdemo.trace.events import Reason
 
 REFRESH_STEPS = 4  # after which `cost` reads the costs again: they drift slowly

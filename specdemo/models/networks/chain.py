@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.draft_plan import Chain, DraftPlan
 from specdemo.engine.features import Features
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
 from specdemo.engine.prefix import FeatureReader
@@ -24,6 +23,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.kernels import packing, runtime
+from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.kernels.runtime import (
     CompiledLayers,
     Drafting,
@@ -281,7 +281,7 @@ class CompactDecoder:
                 answers=0 if one.adjust else one.answers,
                 injected=None if joined else _packed_states(one.injected),
                 extra=one.text.extra if one.text else None,
-                drafting=Drafting(one.plan, one.text.words) if one.plan and one.text else None,
+                drafting=Drafting(one.plan, one.text.words.ids) if one.plan and one.text else None,
             )
             for one in inputs
         ]  # fmt: skip

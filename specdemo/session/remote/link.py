@@ -1,4 +1,4 @@
-"""The way to engines elsewhere: what goes there, and what they answer piece by piece."""
+"""The connection to engines in other processes, and reading a streamed answer with cancellation."""
 
 from __future__ import annotations
 
@@ -14,45 +14,50 @@ from specdemo.session.door import Plain
 
 
 class Lost(Exception):
-    """The engine that answered has gone. told: why, where that is known; another one is then not asked unseen"""
+    """The engine that answered has ended. cause: the reason if it is known; the request is then not repeated"""
 
-    def __init__(self, told: UserError | None = None) -> None:
+    def __init__(self, cause: UserError | None = None) -> None:
         super().__init__()
-        self.told = told
+        self.cause = cause
+
+    @property
+    def error(self) -> UserError:
+        """The error for the user."""
+        return self.cause or UserError("engine.gone")
 
 
 class Stream(Protocol):
-    """What an engine answers, piece by piece: lines, each ended by a newline. Raises Lost and UserError."""
+    """The answer of an engine: strings of whole lines, each ended by a newline. Raises Lost and UserError."""
 
     def __iter__(self) -> Iterator[str]: ...
 
     def cancel(self) -> None:
-        """End the work there; nothing when it has ended."""
+        """End the work in the engine; no effect after its end."""
 
 
 class Link(Protocol):
-    """The way to the engines.
+    """A connection to the engines.
 
-    whole: each request may get an engine of its own, so what belongs together is one request
+    whole: each request may get a different engine, so that related work must be one request
     """
 
     whole: bool
 
     def about(self) -> Plain:
-        """See `Engine.about`. Raises UserError."""
+        """Return the result of `Engine.about`. Raises UserError."""
 
     def stream(self, method: str, visitor: str, request: Plain) -> Stream:
-        """Ask for `Engine.run` or `Engine.perform`. A visitor stays with an engine while it can be."""
+        """Call `Engine.run` or `Engine.perform`. Requests of a visitor go to the same engine if possible."""
 
     def leave(self, visitor: str) -> None:
-        """The visitor has gone; returns at once."""
+        """Free the caches of a visitor; returns immediately."""
 
     def replicas(self) -> int:
-        """Engines that answer now."""
+        """Return the number of engines that answer now."""
 
 
 def pieces(stream: Stream, cancel: threading.Event) -> Generator[str, None, None]:
-    """What a stream gives, until it is cancelled. Closing cancels the work there."""
+    """Yield the strings of a stream until it is cancelled. Closing cancels the work in the engine."""
     arrived: SimpleQueue[str | BaseException | None] = SimpleQueue()
 
     def pull() -> None:
@@ -60,13 +65,12 @@ def pieces(stream: Stream, cancel: threading.Event) -> Generator[str, None, None
             for piece in stream:
                 arrived.put(piece)
             arrived.put(None)
-        except BaseException as error:  # noqa: BLE001 - raised where it is looked at
+        except BaseException as error:  # noqa: BLE001 - raised in the consumer's thread
             arrived.put(error)
 
-    # With its context: whose request this is decides whose engine answers.
-    threading.Thread(
-        target=copy_context().run, args=[pull], name="specdemo-stream", daemon=True
-    ).start()
+    # The thread inherits the context, because the user of the request determines the engine.
+    context = copy_context()
+    threading.Thread(target=context.run, args=[pull], name="specdemo-stream", daemon=True).start()
     try:
         while not cancel.is_set():
             try:
@@ -80,8 +84,3 @@ def pieces(stream: Stream, cancel: threading.Event) -> Generator[str, None, None
             yield item
     finally:
         stream.cancel()
-
-
-def gone() -> UserError:
-    """The sentence for an engine that is lost."""
-    return UserError("engine.gone")

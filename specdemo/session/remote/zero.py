@@ -1,7 +1,7 @@
-"""Engines on a ZeroGPU Space: each request is a task in a fork of this process, which has a GPU for as long as it lasts.
+"""Engines on a ZeroGPU Space: each request is a task in a fork of this process that has a GPU during the task.
 
-Only the fork computes. This process holds the weights on a device that is not there yet and hands them to each fork;
-what a visitor said, and what the fork learned about speed, travels as arguments and lines. See docs/deployment.md.
+Only the fork computes. This process stores the weights on an emulated device and passes them to each fork;
+messages and measurements travel as arguments and lines. See docs/deployment.md.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.files.progress import Progress, silent
 from specdemo.session.door import Plain
 from specdemo.session.loaded import Loaded, fetch, named, place, warm
-from specdemo.session.remote.engine import Engine, line, name_of, reporting
+from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.link import Lost
-from specdemo.session.remote.remote import RemoteStudio
+from specdemo.session.remote.server import Engine, line, name_of, reporting
 from specdemo.session.studio import Studio
 from specdemo.session.work import batch, lab, proposals, race
 
-ABOUT = "about"  # kind of the line that tells what a new worker measured
-LEFT = "left"  # kind of the line that tells what a run leaves for the visitor's next one
+ABOUT = "about"  # kind of the line with the measurements of a new worker
+LEFT = "left"  # kind of the line with the state that a run leaves for the user's next one
 OWN = (f'{{"type":"{ABOUT}"', f'{{"type":"{LEFT}"')
-MARGIN = 1.4  # of the seconds that a run is expected to take
-START_SECONDS = 10.0  # of a new worker, before one has told
-MOVE_SECONDS = 4.0  # of it, to bring the weights to the GPU
-TOKEN_SECONDS = 1 / 40  # of plain decoding, before a worker has measured it
-STEPS = 8  # tokens' worth of time for one method at one position
-CROWD = 2  # how much longer a token takes that several prompts share a pass for
-TOKENS = 1024  # of work whose length is not known
+MARGIN = 1.4  # factor on the expected seconds of a run
+START_SECONDS = 10.0  # start of a worker, before a measurement
+MOVE_SECONDS = 4.0  # part of the start: moving the weights to the GPU
+TOKEN_SECONDS = 1 / 40  # plain decoding, before a measurement
+STEPS = 8  # duration of one method at one position, in tokens
+CROWD = 2  # factor on the duration of a token when several prompts share a pass
+TOKENS = 1024  # assumed tokens of work of unknown length
 
 
-def zero_door(settings: AppSettings) -> RemoteStudio:
-    """A door to a GPU that each run borrows. Open and load it in the main thread, before the page is served.
+def zero_client(settings: AppSettings) -> RemoteStudio:
+    """Return an engine client that borrows a GPU for each run. Open and load it in the main thread, before the page is served.
 
-    `spaces` emulates CUDA in the thread that imports it, and comes before other libraries that may touch CUDA.
+    `spaces` emulates CUDA in the thread that imports it, and must be imported before other libraries that use CUDA.
     """
     os.environ.setdefault("NUMBA_DISABLE_CUDA", "1")
     os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")  # weights are read in this thread too
@@ -55,18 +55,18 @@ def zero_door(settings: AppSettings) -> RemoteStudio:
 
 @dataclass(slots=True)
 class Speed:
-    """What runs take. start: seconds of a new worker until it answers; token: of one token of plain decoding"""
+    """Durations of runs. start: seconds from a new worker's start to its answer; token: seconds per token of plain decoding"""
 
     start: float = START_SECONDS
     token: float = TOKEN_SECONDS
 
     def seconds(self, tokens: int) -> int:
-        """What to ask for: too little and the run is aborted, too much and the visitor's time does not allow it."""
+        """Return the duration to request: a run is aborted if it is too short, and a user's quota may not allow a long one."""
         return round(self.start + MARGIN * self.token * tokens)
 
 
 class ZeroLink:
-    """The way to a GPU: `spaces` finds one, forks, and ends the fork when nobody asks it any more."""
+    """A connection to a GPU: `spaces` allocates it, forks, and ends an unused fork."""
 
     whole = True
 
@@ -76,14 +76,14 @@ class ZeroLink:
         self._placed: Loaded | None = None
         self._about: Plain = {}
         self._left: dict[str, Plain] = {}  # by visitor
-        # In a fork only: its engine, and the last run by visitor that what they learned there is from.
+        # In a fork only: its engine, and by visitor the last run that the drafters' memory is from.
         self._runs: dict[str, str] = {}
         self._engine: Engine | None = None
-        # At once: a Space whose model cannot be loaded must have such a task too, or its page is not served.
+        # Created immediately: a Space whose model cannot be loaded needs such a task too, or its page is not served.
         self._task = spaces.GPU(duration=self._duration)(self._work)
 
     def place(self, report: Callable[[Progress], None]) -> ZeroLink:
-        """Load the weights, of which `launch` makes a file for the forks; returns itself. Raises UserError."""
+        """Load the weights, which `launch` stores in a file for the forks; returns itself. Raises UserError."""
         settings, chosen = named(self._settings)
         fetch(settings, report)
         self._placed = replace(place(settings, report), chosen=chosen)
@@ -93,27 +93,27 @@ class ZeroLink:
         return self
 
     def about(self) -> Plain:
-        """See `Engine.about`; what only a pass can tell is added by the first worker."""
+        """Return the result of `Engine.about`; the first worker adds the measurements."""
         return self._about
 
     def stream(self, method: str, visitor: str, request: Plain) -> ZeroStream:
-        """Ask for a GPU and let it work. Nothing is asked for until somebody looks."""
+        """Request a GPU and call the engine. Nothing starts before the first iteration."""
         request = {**request, "left": self._left.get(visitor)}
         return ZeroStream(partial(self._task, method, request), self._learn)
 
     def leave(self, visitor: str) -> None:
-        """What their runs left is dropped; a worker ends by itself."""
+        """Drop the state of the visitor's runs; a worker ends by itself."""
         self._left.pop(visitor, None)
 
     def replicas(self) -> int:
-        """One: how many GPUs there are is not told."""
+        """Return 1: the number of GPUs is unknown."""
         return 1
 
     def _duration(self, method: str, request: Plain) -> int:
         return self._speed.seconds(tokens_of(method, request))
 
     def _learn(self, said: Plain) -> None:
-        """What a worker tells."""
+        """Store a worker's line that is no event."""
         if said["type"] == LEFT:
             self._left[said["visitor"]] = said
             return
@@ -123,7 +123,7 @@ class ZeroLink:
         )
 
     def _work(self, method: str, request: Plain) -> Iterator[str]:
-        """The task, in a fork: lines, each ended by a newline, and an empty piece at once, after which it may be ended."""
+        """Run the task in a fork. Yields lines, each ended by a newline, and an empty string first, after which it may be ended."""
         yield ""
         cancel = threading.Event()
         try:
@@ -135,7 +135,7 @@ class ZeroLink:
 
     def _answer(self, method: str, request: Plain, cancel: threading.Event) -> Iterator[str]:
         if self._engine is None:
-            assert self._placed  # before anybody could ask
+            assert self._placed  # set before the first request
             placed = self._placed
             begun = time.perf_counter()
             studio = Studio(placed.settings)
@@ -162,9 +162,9 @@ class ZeroLink:
 
 
 class ZeroStream:
-    """What one task answers. Raises UserError where there is no GPU for it, and Lost where it was taken away.
+    """The answer of one task. Raises UserError if no GPU is available, and Lost if it was taken away.
 
-    ask: begins the task; learn: takes what a worker tells that is no event
+    ask: starts the task; learn: gets a worker's lines that are no events
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class ZeroStream:
         self._ended = threading.Event()
 
     def __iter__(self) -> Iterator[str]:
-        """The pieces. A task that is cancelled ends after its next one."""
+        """Yield the strings. A cancelled task ends after its next one."""
         try:
             with closing(self._ask()) as pieces:
                 for piece in pieces:
@@ -193,7 +193,7 @@ class ZeroStream:
 
 
 def tokens_of(method: str, request: Plain) -> int:
-    """How many tokens a request is about, at most."""
+    """Return the maximum number of tokens of a request."""
     if method == "run":
         settings = RunSettings.from_values(request["settings"])
         lanes = 2 if settings.baseline and settings.method != "nothing" else 1
@@ -219,7 +219,7 @@ _LENGTHS: dict[str, Callable[[Plain], int]] = {
 
 
 def meaning(error: Exception) -> Exception:
-    """What an error of `spaces` means to a visitor; `gr.Error` is the only kind that it raises on purpose."""
+    """Translate an error of `spaces` for the user; it deliberately raises only `gr.Error`."""
     said, kind = str(getattr(error, "message", "")), str(getattr(error, "title", ""))
     number = re.search(r"\((\d+)s", said)
     requested = number[1] if number else "?"

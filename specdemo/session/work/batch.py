@@ -16,10 +16,10 @@ from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.admission import Turn, Waiting
-from specdemo.session.caches import failure
-from specdemo.session.conversation import Conversation, Host
-from specdemo.session.door import Changed, Door, Plain, perform
+from specdemo.session.conversation import Conversation
+from specdemo.session.door import Changed, EngineClient, Plain, perform
 from specdemo.session.meter import Meter, MeteredRun
+from specdemo.session.runs import failure
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import (
     Event,
@@ -92,7 +92,7 @@ class Totals:
 
 
 def answer_all(
-    studio: Door,
+    studio: EngineClient,
     prompts: Sequence[str],
     settings: RunSettings,
     *,
@@ -122,7 +122,7 @@ def answer_all(
 
 
 def _answer_here(
-    studio: Door | Host,
+    studio: EngineClient,
     asked: ModelInfo | None,
     prompts: Sequence[str],
     settings: RunSettings,
@@ -172,7 +172,7 @@ def _totals(answers: Sequence[Answer], seconds: float) -> Totals:
 
 
 def _answer_there(
-    studio: Door,
+    studio: EngineClient,
     prompts: Sequence[str],
     settings: RunSettings,
     at_once: int,
@@ -283,7 +283,7 @@ def new_texts(step: Verified) -> list[str]:
 
 
 def _answer(
-    studio: Door | Host,
+    studio: EngineClient,
     asked: ModelInfo | None,
     answer: Answer,
     settings: RunSettings,

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.settings import RunSettings, Sampling
-from specdemo.session.caches import Caches, failure
-from specdemo.session.conversation import Conversation, Host
-from specdemo.session.door import Door, Plain, perform
+from specdemo.session.conversation import Conversation
+from specdemo.session.door import EngineClient, Plain, perform
+from specdemo.session.runs import Caches, failure
+from specdemo.session.text import encode_prompt
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, Reason, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import measure, output_ids
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from specdemo.engine.types import Drafter
     from specdemo.models.pair import LoadedPair
+    from specdemo.session.studio import Studio
 
 LOOKAHEADS = range(1, 9)
 TOKENS = 64  # new tokens of each run
@@ -89,7 +91,7 @@ class TakenBack:
     tokens: tuple[Moved, ...]
 
 
-def perfect(door: Door, cancel: threading.Event) -> Iterator[Lane]:
+def perfect(door: EngineClient, cancel: threading.Event) -> Iterator[Lane]:
     """Run drafts that contain the greedy answer, at each lookahead; plain decoding first and last.
 
     A pass of several rows rounds differently from a pass of one row, so a near tie may refuse a draft. The draft is then
@@ -98,7 +100,7 @@ def perfect(door: Door, cancel: threading.Event) -> Iterator[Lane]:
     return (Lane(**lane) for lane in perform(door, perfect_lanes, cancel))
 
 
-def at_random(door: Door, cancel: threading.Event) -> Iterator[Lane]:
+def at_random(door: EngineClient, cancel: threading.Event) -> Iterator[Lane]:
     """Drafts drawn evenly from all words, at each lookahead; plain decoding first and last."""
     return (Lane(**lane) for lane in perform(door, random_lanes, cancel))
 
@@ -114,7 +116,7 @@ def two_words() -> dict[str, Scheduler]:
     }
 
 
-def taken_back(door: Door, cancel: threading.Event) -> TakenBack | None:
+def taken_back(door: EngineClient, cancel: threading.Event) -> TakenBack | None:
     """The same on the real pair, along a text that the target draws at temperature 1. None without a draft model."""
     for found in perform(door, places_taken_back, cancel):
         tokens = tuple(Moved(**moved) for moved in found["tokens"])
@@ -170,15 +172,12 @@ class _Bench:
     """One prompt and caches of its own, in which runs follow one another. plain: ids of plain decoding's answer"""
 
     def __init__(
-        self, host: Host, cancel: threading.Event, tokens: int, sampling: Sampling
+        self, host: Studio, cancel: threading.Event, tokens: int, sampling: Sampling
     ) -> None:
-        from specdemo.session.text import encode_conversation
-
         self.host, self.cancel, self.tokens = host, cancel, tokens
         self.pair = host.loaded.pair
         self.settings = RunSettings(method="nothing", memory=False, sampling=sampling)
-        message = [{"role": "user", "content": PROMPT}]
-        self.prompt_ids = encode_conversation(self.pair.tokenizer, message, self.pair.context)
+        self.prompt_ids = encode_prompt(self.pair.tokenizer, PROMPT, self.pair.context)
         self.caches = host.runner.call(lambda: Caches(host.loaded))
         self.plain = output_ids(self.run(None))  # warms up too: not counted
 

@@ -11,10 +11,10 @@ from operator import itemgetter
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
-from specdemo.session.caches import Lane, failure
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import Door, Plain
-from specdemo.session.text import encode_conversation
+from specdemo.session.door import EngineClient, Plain
+from specdemo.session.runs import Lane, failure
+from specdemo.session.text import encode_prompt
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import (
     SPECULATIVE,
@@ -53,7 +53,7 @@ class Text:
 class Comparison:
     """A text by the target, and the drafts of each method at a position of it."""
 
-    def __init__(self, studio: Door, visitor: str = "") -> None:
+    def __init__(self, studio: EngineClient, visitor: str = "") -> None:
         self._studio = studio
         self._conversation = studio.open(visitor)
         self._written_with: ModelInfo | None = None  # pair that wrote the text
@@ -185,10 +185,8 @@ def _takes(
     """The events of one step of the loop; an earlier take's are dropped."""
     with conversation.using() as caches:
         pair = caches.loaded.pair
-        messages = [{"role": "user", "content": prompt}]
-        if system.strip():
-            messages.insert(0, {"role": "system", "content": system})
-        token_ids = [*encode_conversation(pair.tokenizer, messages, pair.context), *answer_ids]
+        prompt_ids = encode_prompt(pair.tokenizer, prompt, pair.context, system=system)
+        token_ids = [*prompt_ids, *answer_ids]
         header = RunStarted(SPECULATIVE, settings.method, prompt, {}, pair.target.info)
         events: list[Event] = []
         for _ in range(TAKES):

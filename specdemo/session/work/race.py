@@ -15,7 +15,7 @@ from typing import Any
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import Chat, Door, Plain, perform
+from specdemo.session.door import ConversationClient, EngineClient, Plain, perform
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event
 
@@ -25,7 +25,7 @@ WARM_UP = 8  # tokens of the warm-up before a variant, which is not timed
 
 
 def run_race(
-    studio: Door,
+    studio: EngineClient,
     prompt: str,
     lanes: Sequence[RunSettings],
     *,
@@ -50,7 +50,7 @@ def run_race(
 
 
 def _race(
-    open_chat: Callable[[], Chat],
+    open_chat: Callable[[], ConversationClient],
     prompt: str,
     lanes: Sequence[RunSettings],
     system: str,
@@ -75,7 +75,7 @@ def _race(
 
 
 def _race_there(
-    studio: Door,
+    studio: EngineClient,
     prompt: str,
     lanes: Sequence[RunSettings],
     system: str,
@@ -111,7 +111,7 @@ def race_lanes(
             yield {"lane": number, "line": encode(event) if event else ""}
 
 
-def _check(studio: Door, lanes: Sequence[RunSettings]) -> None:
+def _check(studio: EngineClient, lanes: Sequence[RunSettings]) -> None:
     if not LEAST <= len(lanes) <= MOST:
         raise UserError("race.lanes", least=LEAST, most=MOST, count=len(lanes))
     methods = {method.name: method for method in studio.methods()}

@@ -14,10 +14,11 @@ import gradio as gr
 from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.session.work import lab
+from specdemo.ui import words as page
 from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task
-from specdemo.ui.view import mounted
+from specdemo.ui.view import Tab, mounted
 
 WORDS = strings("lab").WORDS
 
@@ -39,7 +40,7 @@ class LabVisitor:
     task: Task = field(default_factory=Task)
 
 
-def create_lab(studio: Door) -> None:
+def create_lab(studio: EngineClient) -> None:
     """Create the tab's components and their events. Call it inside the tab."""
     words: Any = WORDS
     handlers = LabHandlers(studio)
@@ -84,13 +85,11 @@ class LabHandlers(RunTab[LabVisitor]):
         return self.studio.machine()
 
     def renewed(self, visitor: LabVisitor | None) -> LabVisitor:
-        """Return the visitor with a new task."""
         visitor = visitor or LabVisitor()
         visitor.task = visitor.task.replace()
         return visitor
 
     def opening(self, visitor: LabVisitor, waiting: str, *asked: Any) -> str:
-        """Return the value of the results. asked: name of the experiment"""
         visitor.tried = {**visitor.tried, **{name: {"state": "waiting"} for name in asked}}
         return json.dumps(visitor.tried)
 
@@ -108,7 +107,6 @@ class LabHandlers(RunTab[LabVisitor]):
         )
 
     def _measure(self, found: _Found) -> Generator[None, None, None]:
-        """Run the experiment; its results are stored in `found`."""
         with closing(EXPERIMENTS[found.name](self.studio, found.task.cancel)) as measured:
             for part in measured:
                 found.one = {**found.one, **part}
@@ -125,7 +123,6 @@ class _Found:
         self.one: dict[str, Any] = RUNNING
 
     def value(self) -> str:
-        """Value of the results."""
         return json.dumps({**self.tried, self.name: self.one})
 
     def wait(self, sentence: str) -> None:
@@ -138,17 +135,16 @@ class _Found:
             self.visitor.tried = {**self.tried, self.name: self.one}
 
     def fail(self, error: UserError) -> None:
-        """The experiment broke."""
         parts = {"message": error.message, "unharmed": error.unaffected, "advice": error.advice}
         self.end("failed", error=parts)
 
 
 def _lanes(
-    measure: Callable[[Door, threading.Event], Iterator[lab.Lane]],
-) -> Callable[[Door, threading.Event], Measured]:
+    measure: Callable[[EngineClient, threading.Event], Iterator[lab.Lane]],
+) -> Callable[[EngineClient, threading.Event], Measured]:
     """An experiment with a draft, lookahead by lookahead."""
 
-    def run(studio: Door, cancel: threading.Event) -> Measured:
+    def run(studio: EngineClient, cancel: threading.Event) -> Measured:
         lanes: list[dict[str, Any]] = []
         about = {"precision": studio.target.precision, **(studio.machine() or {})}
         yield {**about, "lanes": [], "said": {"name": "plain"}}
@@ -162,7 +158,7 @@ def _lanes(
     return run
 
 
-def _look_back(studio: Door, cancel: threading.Event) -> Measured:
+def _look_back(studio: EngineClient, cancel: threading.Event) -> Measured:
     """The real model first, which takes a moment, then the two words."""
     yield {"said": {"name": "places"}}
     real = lab.taken_back(studio, cancel)
@@ -182,3 +178,10 @@ EXPERIMENTS = {
 def _leave(visitor: LabVisitor | None) -> None:
     if visitor is not None:
         visitor.task.stop()
+
+
+def _site(_studio: EngineClient) -> dict[str, object]:
+    return {"value": "{}", "words": WORDS}
+
+
+TAB = Tab("lab", page.TAB_LAB, create_lab, _site)

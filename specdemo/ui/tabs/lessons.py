@@ -8,14 +8,14 @@ from pathlib import Path
 import gradio as gr
 
 from specdemo.config.strings import strings
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import words
-from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.view import RUNS, Tab, mounted
 
 WORDS = strings("lessons").WORDS
 
 
-def create_lessons(studio: Door) -> gr.HTML:
+def create_lessons(studio: EngineClient) -> gr.HTML:
     """The tab's component; called inside its tab. All of it happens in the browser."""
     value = lessons_value(RUNS, live=not studio.replay_only)
     return mounted(
@@ -40,3 +40,11 @@ def lessons_value(folder: Path, *, live: bool) -> str:
 def lessons_words() -> dict[str, object]:
     """The lessons' words, with the player's and the names of the policies."""
     return {**WORDS, "view": words.VIEW, "policies": words.POLICIES}
+
+
+def _site(_studio: EngineClient) -> dict[str, object]:
+    own = {name: value for name, value in lessons_words().items() if name != "view"}
+    return {"value": lessons_value(RUNS, live=False), "words": own}
+
+
+TAB = Tab("lessons", words.TAB_LESSONS, create_lessons, _site)

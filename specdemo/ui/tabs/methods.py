@@ -13,10 +13,10 @@ import gradio as gr
 
 from specdemo.config.paths import ASSETS
 from specdemo.config.strings import strings
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.ui import words
 from specdemo.ui.run_tab import QUICK
-from specdemo.ui.view import RUNS, audit_view, card_view, mounted
+from specdemo.ui.view import RUNS, Tab, audit_view, card_view, mounted
 
 WORDS = strings("methods").WORDS
 
@@ -32,7 +32,7 @@ class Methods:
     card: gr.HTML
 
 
-def create_methods(studio: Door) -> Methods:
+def create_methods(studio: EngineClient) -> Methods:
     """The tab's components; called inside its tab."""
     gr.Markdown(words.METHODS_LEAD, elem_classes="sd-lead")
     table = mounted(
@@ -52,11 +52,10 @@ def create_methods(studio: Door) -> Methods:
 
 
 def methods_words() -> dict[str, object]:
-    """The table's own words."""
     return {**WORDS, "lossy": words.LOSSY}
 
 
-def methods_value(studio: Door, folder: Path) -> str:
+def methods_value(studio: EngineClient, folder: Path) -> str:
     """Return the content of the table: every method, its availability and its recorded runs; and whether there is a model.
 
     A run names its target; targets are listed largest first.
@@ -95,7 +94,7 @@ def _plain_settings(settings: Mapping[str, Any]) -> bool:
     return not settings.get("sampling") and settings.get("policy", "cost") == "cost"
 
 
-def last_audit(studio: Door, folder: Path = RECORDED_AUDITS) -> str:
+def last_audit(studio: EngineClient, folder: Path = RECORDED_AUDITS) -> str:
     """Return the value of the audit view: the last audit of this machine, else the recorded one, marked as such."""
     found = studio.last_audit()
     if found is None:
@@ -103,3 +102,10 @@ def last_audit(studio: Door, folder: Path = RECORDED_AUDITS) -> str:
             recorded = json.loads(path.read_text(encoding="utf-8"))
             return json.dumps({**recorded, "recorded": True})
     return json.dumps(found)
+
+
+def _site(studio: EngineClient) -> dict[str, object]:
+    return {"value": methods_value(studio, RUNS), "words": methods_words()}
+
+
+TAB = Tab("methods", words.TAB_METHODS, create_methods, _site)

@@ -13,11 +13,12 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
-from specdemo.session.door import Chat, Door
+from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunStarted
 from specdemo.trace.metrics import output_text
 from specdemo.ui import present, words
+from specdemo.ui.batch import create_batch
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.files import address
 from specdemo.ui.model import ModelMenu, create_model_menu
@@ -29,10 +30,10 @@ from specdemo.ui.run_tab import (
     Lines,
     RunTab,
     Task,
-    whose,
+    current_session_id,
 )
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
-from specdemo.ui.view import create_runs, opening_line, recorded_runs, run_view
+from specdemo.ui.view import Tab, create_runs, opening_line, recorded_runs, run_view
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
@@ -55,7 +56,7 @@ class Visitor:
     opening: the first lines of that run's stream
     """
 
-    conversation: Chat
+    conversation: ConversationClient
     turns: list[tuple[str, str]] = field(default_factory=list)
     task: Task = field(default_factory=Task)
     opening: str = ""
@@ -70,9 +71,8 @@ class PlayHandlers(RunTab[Visitor]):
     """Handlers of the first tab."""
 
     def arrive(self) -> Visitor:
-        """The page was opened."""
         self.studio.start()
-        return Visitor(self.studio.open(whose()))
+        return Visitor(self.studio.open(current_session_id()))
 
     def play(self, visitor: Visitor | None, name: str) -> str:
         """Handle the choice of a recorded run, which replaces a live one. returns: stream"""
@@ -85,12 +85,11 @@ class PlayHandlers(RunTab[Visitor]):
 
     def renewed(self, visitor: Visitor | None) -> Visitor:
         """Return the visitor with a new task; one who has just come gets a conversation."""
-        visitor = visitor or Visitor(self.studio.open(whose()))
+        visitor = visitor or Visitor(self.studio.open(current_session_id()))
         visitor.task = visitor.task.replace()
         return visitor
 
     def opening(self, visitor: Visitor, waiting: str, *asked: Any) -> str:
-        """Return the first lines of the stream."""
         visitor.opening = _opening(visitor, waiting)
         return visitor.opening
 
@@ -118,7 +117,6 @@ class PlayHandlers(RunTab[Visitor]):
         system: str,
         values: Mapping[str, object],
     ) -> Generator[None, None, None]:
-        """Run the prompt; its events become lines."""
         if task.cancel.is_set():  # stopped before its turn
             lines.restart(_opening(visitor))
             return
@@ -139,7 +137,7 @@ class PlayHandlers(RunTab[Visitor]):
 
     def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
         """Clear was pressed. returns: visitor, empty stream, empty prompt"""
-        visitor = visitor or Visitor(self.studio.open(whose()))
+        visitor = visitor or Visitor(self.studio.open(current_session_id()))
         visitor.task.replace()
         visitor.conversation.reset()
         visitor.turns = []
@@ -152,10 +150,8 @@ class PlayHandlers(RunTab[Visitor]):
         gr.Info(words.FORGOTTEN)
 
 
-def create_play(studio: Door) -> Play:
-    """Create the tab's components and their events. Call it inside the tab."""
-    handlers = PlayHandlers(studio)
-    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+def _create_prompt(studio: EngineClient) -> tuple[gr.Textbox, Any, Any, Any, Any, Any]:
+    """Create the first row. returns: prompt, buttons to run, stop and clear, menu of methods, button of the settings"""
     with gr.Row(elem_id="sd-ask"):
         prompt = gr.Textbox(
             label=words.PROMPT,
@@ -175,6 +171,14 @@ def create_play(studio: Door) -> Play:
             studio, container=False, show_label=False, scale=1, min_width=120, info=None
         )
         drawer = gr.Button(words.DRAWER, scale=1, elem_id="sd-settings")
+    return prompt, run, stop, new, method, drawer
+
+
+def create_play(studio: EngineClient) -> Play:
+    """Create the tab's components and their events. Call it inside the tab."""
+    handlers = PlayHandlers(studio)
+    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+    prompt, run, stop, new, method, drawer = _create_prompt(studio)
     with gr.Row(elem_id="sd-starts"):
         runs = create_runs()
         with gr.Row(elem_id="sd-examples"):
@@ -187,6 +191,7 @@ def create_play(studio: Door) -> Play:
         with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
             settings = create_settings(studio, method)
             model = create_model_menu(studio)
+    create_batch(studio, settings)
 
     gr.on(None, handlers.arrive, None, visitor, **QUICK)  # when the page is opened
     begun = gr.on(
@@ -244,3 +249,14 @@ def _opening(visitor: Visitor, waiting: str = "") -> str:
 def _leave(visitor: Visitor | None) -> None:
     if visitor is not None:
         visitor.close()
+
+
+def _site(_studio: EngineClient) -> dict[str, object]:
+    runs = recorded_runs()
+    choices = [
+        (run.name, run.title, present.recorded_line(run.name, run.title, run.name)) for run in runs
+    ]
+    return {"choices": choices, "words": {}}
+
+
+TAB = Tab("play", words.TAB_PLAY, create_play, _site)

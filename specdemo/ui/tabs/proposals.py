@@ -15,7 +15,7 @@ import gradio as gr
 from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door
+from specdemo.session.door import EngineClient
 from specdemo.session.work.proposals import ANSWER, Comparison, Guess, Text
 from specdemo.session.work.race import recorded_together
 from specdemo.trace.codec import encode
@@ -29,10 +29,10 @@ from specdemo.ui.run_tab import (
     Task,
     create_ask,
     create_recorded,
-    whose,
+    current_session_id,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.view import RUNS, Tab, mounted
 
 words = strings("proposals")
 
@@ -59,7 +59,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
 
     words = words
 
-    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
+    def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         self.recorded = [runs for runs in recorded_together(folder) if len(runs) > 1]
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
@@ -88,13 +88,11 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
 
     def renewed(self, visitor: ProposalVisitor | None) -> ProposalVisitor:
-        """Return the visitor with a new task."""
-        visitor = visitor or ProposalVisitor(Comparison(self.studio, whose()))
+        visitor = visitor or ProposalVisitor(Comparison(self.studio, current_session_id()))
         visitor.task = visitor.task.replace()
         return visitor
 
     def opening(self, visitor: ProposalVisitor, waiting: str, *asked: Any) -> str:
-        """Return the value of the view until the text starts."""
         return self.view(phase="writing", waiting=waiting)
 
     def write(
@@ -104,7 +102,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         system: str | None,
         values: Mapping[str, Any],
     ) -> Iterator[object]:
-        """The target writes the text. values: settings by name. yields: value of the view"""
+        """Let the target write the text. values: settings by name. yields: value of the view"""
         visitor.text = None
         shown = _Shown(self, visitor, "writing")
         work = self._write(shown, prompt or "", system or "", values)
@@ -113,7 +111,6 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     def _write(
         self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
     ) -> Generator[None, None, None]:
-        """Let the target write."""
         visitor, settings = shown.visitor, asked_settings(values, self.studio.settings)
         prompt, system = asked_text(prompt), asked_system(system)
         text = visitor.comparison.write(
@@ -198,7 +195,6 @@ class _Shown:
         self.rows: list[dict[str, object]] = []
 
     def value(self) -> str:
-        """Value of the view."""
         text, studio = self.visitor.text, self.handlers.studio
         info = studio.target if studio.ready else None
         return self.handlers.view(
@@ -252,7 +248,7 @@ def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
     }
 
 
-def create_proposals(studio: Door) -> None:
+def create_proposals(studio: EngineClient) -> None:
     """Create the tab's components and their events. Call it inside the tab."""
     handlers = ProposalHandlers(studio)
     visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
@@ -283,12 +279,9 @@ def create_proposals(studio: Door) -> None:
         "sd-proposals-view",
         own_words={"view": page.VIEW, **words.WORDS},
     )
-    begun = gr.on([write.click, prompt.submit], handlers.begin, visitor, [visitor, view], **QUICK)
-    written = begun.then(
-        by_name(handlers.write, writing),
-        [visitor, prompt, system, *writing.values()],
-        view,
-        **IN_LINE,
+    pressed = [write.click, prompt.submit]
+    written = handlers.connect(
+        pressed, stop, visitor, view, handlers.write, [prompt, system], writing
     )
     chosen = view.sent(handlers.choose, [visitor, view], [visitor, view], **QUICK)
     for event in (written, chosen):
@@ -298,10 +291,20 @@ def create_proposals(studio: Door) -> None:
             view,
             **IN_LINE,
         )
-    stop.click(handlers.stop, visitor, None, **QUICK)
     recorded.input(handlers.replay, [visitor, recorded], view, **QUICK)
 
 
 def _leave(visitor: ProposalVisitor | None) -> None:
     if visitor is not None:
         visitor.leave()
+
+
+def _site(studio: EngineClient) -> dict[str, object] | None:
+    handlers = ProposalHandlers(studio)
+    choices = [
+        (str(index), title, handlers.recording(index)) for title, index in handlers.choices()
+    ]
+    return {"choices": choices, "words": words.WORDS} if choices else None
+
+
+TAB = Tab("proposals", page.TAB_PROPOSALS, create_proposals, _site)

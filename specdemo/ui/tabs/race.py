@@ -15,14 +15,13 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import Door, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.session.work.race import LEAST, MOST, RecordedRace, recorded_races, run_race
 from specdemo.trace.codec import encode
 from specdemo.ui import present
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_text
 from specdemo.ui.run_tab import (
-    IN_LINE,
     QUICK,
     VISITOR_SECONDS,
     YIELD_SECONDS,
@@ -33,8 +32,8 @@ from specdemo.ui.run_tab import (
     create_recorded,
     leave,
 )
-from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.view import RUNS, mounted
+from specdemo.ui.settings_panel import create_widget
+from specdemo.ui.view import RUNS, Tab, mounted
 from specdemo.ui.visits import go_on
 
 words = strings("race")
@@ -47,7 +46,6 @@ class RaceLines(Lines):
     """Stream of a race; its last line marks the end of all runs."""
 
     def fail(self, error: UserError) -> None:
-        """Append a notice; the race is over."""
         super().fail(error)
         self.add(RACED)
 
@@ -57,7 +55,7 @@ class RaceHandlers(RunTab[Task]):
 
     words = words
 
-    def __init__(self, studio: Door, folder: Path = RUNS) -> None:
+    def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         self.recorded = recorded_races(folder)
 
@@ -74,7 +72,7 @@ class RaceHandlers(RunTab[Task]):
         return recorded_lines(self.recorded[index], self.studio.methods())
 
     def watch_loading(self, *methods: str) -> tuple[object, ...]:
-        """returns: the timer, off once there is nothing to wait for, and the menus of methods"""
+        """Poll until loading has ended. returns: the timer, and the menus of methods"""
         choices = present.method_choices(self.studio.methods())
         return gr.Timer(active=self.studio.progress() is not None), *(
             gr.update(choices=choices) for _ in methods
@@ -88,11 +86,9 @@ class RaceHandlers(RunTab[Task]):
         )
 
     def renewed(self, visitor: Task | None) -> Task:
-        """Return the task of the next race."""
         return Task() if visitor is None else visitor.replace()
 
     def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
-        """Return the first line of the stream."""
         return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
     def run(
@@ -106,7 +102,6 @@ class RaceHandlers(RunTab[Task]):
     def _race(
         self, task: Task, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
     ) -> Generator[None, None, None]:
-        """Run the race; its events become lines."""
         lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt))
         lanes, prompt = read_lanes(values, self.studio.settings)[:count], asked_text(prompt)
         if not prompt.strip():
@@ -140,7 +135,7 @@ def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettin
     ]
 
 
-def create_race(studio: Door) -> list[Any]:
+def create_race(studio: EngineClient) -> list[Any]:
     """Create the tab's components and their events. Call it inside the tab. returns: the outputs of `against_plain`"""
     handlers = RaceHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
@@ -152,6 +147,38 @@ def create_race(studio: Door) -> list[Any]:
     with gr.Row(elem_classes="sd-race-presets"):
         presets = [gr.Button(title, size="sm") for title, *_ in words.PRESETS]
         recorded = create_recorded("race", handlers.choices(), words.RECORDED_LABEL)
+    count, fields, lanes = _create_setup(handlers)
+    view = mounted(
+        handlers.first(),
+        "race/race.js",
+        "mountRace",
+        "sd-race-view",
+        own_words={"view": page.VIEW, **words.WORDS},
+    )
+    preset_of = [fields["temperature"], fields["seed"], count]
+    preset_of += [component for _, lane in lanes for component in lane.values()]
+    methods = [lane["method"] for _, lane in lanes]
+
+    count.change(_lanes_shown, count, [column for column, _ in lanes], **QUICK)
+    pressed = [start.click, prompt.submit]
+    handlers.connect(pressed, stop, task, view, handlers.run, [prompt, count], fields)
+    recorded.input(handlers.replay, [task, recorded], view, **QUICK)
+    for button, preset in zip(presets, words.PRESETS, strict=True):
+        button.click(
+            lambda preset=preset: _preset(preset),
+            None,
+            [prompt, *preset_of],
+            **QUICK,
+        )
+    timer = gr.Timer(1)
+    timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
+    return [prompt, *preset_of]
+
+
+def _create_setup(
+    handlers: RaceHandlers,
+) -> tuple[gr.Radio, dict[str, Any], list[tuple[gr.Column, dict[str, Any]]]]:
+    """Create the set-up of a race. returns: number of runs, settings by name, and the column of each run with its own"""
     with gr.Accordion(words.PRESETS_LABEL, open=False, elem_id="sd-race-setup"):
         with gr.Row():
             count = gr.Radio(list(range(LEAST, MOST + 1)), value=LEAST, label=words.COUNT)
@@ -165,39 +192,9 @@ def create_race(studio: Door) -> list[Any]:
         with gr.Row(elem_classes="sd-race-lanes"):
             lanes = [_create_lane(handlers, number) for number in range(1, MOST + 1)]
         gr.Markdown(words.NOTE, elem_classes="sd-note")
-    view = mounted(
-        handlers.first(),
-        "race/race.js",
-        "mountRace",
-        "sd-race-view",
-        own_words={"view": page.VIEW, **words.WORDS},
-    )
     for number, (_, lane) in enumerate(lanes, 1):
         fields |= {f"{name} {number}": component for name, component in lane.items()}
-    preset_of = [fields["temperature"], fields["seed"], count]
-    preset_of += [component for _, lane in lanes for component in lane.values()]
-    methods = [lane["method"] for _, lane in lanes]
-
-    count.change(_lanes_shown, count, [column for column, _ in lanes], **QUICK)
-    begun = gr.on([start.click, prompt.submit], handlers.begin, task, [task, view], **QUICK)
-    begun.then(
-        by_name(handlers.run, fields),
-        [task, prompt, count, *fields.values()],
-        view,
-        **IN_LINE,
-    )
-    stop.click(handlers.stop, task, None, **QUICK)
-    recorded.input(handlers.replay, [task, recorded], view, **QUICK)
-    for button, preset in zip(presets, words.PRESETS, strict=True):
-        button.click(
-            lambda preset=preset: _preset(preset),
-            None,
-            [prompt, *preset_of],
-            **QUICK,
-        )
-    timer = gr.Timer(1)
-    timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
-    return [prompt, *preset_of]
+    return count, fields, lanes
 
 
 def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, dict[str, Any]]:
@@ -290,3 +287,15 @@ def recorded_title(race: RecordedRace) -> str:
         names = " / ".join(dict.fromkeys(lane.precision for lane in race.lanes))
         return str(words.RECORDED_PRECISIONS.format(precisions=names, prompt=race.prompt))
     return str(words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt))
+
+
+def _site(studio: EngineClient) -> dict[str, object] | None:
+    methods = studio.methods()
+    choices = [
+        (str(index), recorded_title(race), recorded_lines(race, methods))
+        for index, race in enumerate(recorded_races(RUNS))
+    ]
+    return {"choices": choices, "words": words.WORDS} if choices else None
+
+
+TAB = Tab("race", page.TAB_RACE, create_race, _site)

@@ -14,9 +14,8 @@ from huggingface_hub.utils import _xet
 from ui.served import served
 
 from specdemo.cli.parser import main
-from specdemo.cli.space.hub import connect, follow, publish
+from specdemo.cli.space.hub import connect, follow, publish, visit
 from specdemo.cli.space.plan import ZERO, SpacePlan
-from specdemo.cli.space.visit import visit
 from specdemo.config.errors import UserError
 from specdemo.ui import serving
 

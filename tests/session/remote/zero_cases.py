@@ -22,7 +22,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.engine import cost
 from specdemo.session.remote import zero
-from specdemo.session.remote.zero import zero_door
+from specdemo.session.remote.zero import zero_client
 from specdemo.session.work import lab
 from specdemo.session.work.batch import Answer, Totals, answer_all
 from specdemo.session.work.proposals import Comparison
@@ -48,7 +48,7 @@ def door(tmp_path_factory):
         target=str(folder), draft=str(folder), store="none", trained="none", precision="fp32",
         threads=1, cache_dir=tmp_path_factory.mktemp("cache"),
     )  # fmt: skip
-    door = zero_door(settings)
+    door = zero_client(settings)
     door.load()
     assert door.error is None, door.error
     with (
@@ -180,7 +180,7 @@ def test_stop_ends_the_task_and_the_worker_takes_the_next(door):
     assert events[-1].reason is FinishReason.CANCELLED
     assert 1 <= events[-1].new_tokens < 4096
     until(lambda: service.released, "the GPU is not given back")
-    assert conversation._messages[1]["content"]
+    assert conversation.messages[1]["content"]
     assert isinstance(list(conversation.run(PROMPT, SHORT))[-1], RunFinished)
     assert not service.allowed
 
@@ -334,7 +334,7 @@ def test_experiments_work_there_and_a_batch_can_be_stopped(door):
 
 def test_a_model_that_cannot_be_loaded_leaves_a_page_that_is_served(tmp_path):
     before = len(decorator.decorated_cache)
-    door = zero_door(AppSettings(target=str(tmp_path / "nothing"), cache_dir=tmp_path))
+    door = zero_client(AppSettings(target=str(tmp_path / "nothing"), cache_dir=tmp_path))
     door.load()
     assert door.error
     assert not door.ready

@@ -9,7 +9,7 @@ import pytest
 from conftest import run_lane
 
 from specdemo.bench.report import markdown
-from specdemo.cli.commands.audit import counterexample_table
+from specdemo.cli.commands.bench import counterexample_table
 from specdemo.drafters.draft_model import LookBack
 from specdemo.drafters.plain import always_right, always_wrong
 from specdemo.engine.types import Drafter

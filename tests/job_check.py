@@ -1,7 +1,7 @@
 """Checks a job before it runs: each address range that compiled code will use must lie in the memory that owns it.
 
-Switched on by the environment variable SPECDEMO_CHECK_JOBS=1, for whoever changes a job's layout or a kernel:
-a wrong address otherwise reads other data without a word, or ends the process.
+For changes of a job's layout or of a kernel: without the check a wrong address reads other data, or ends the process.
+`SPECDEMO_CHECK_JOBS=1 pytest tests/kernels` checks every job.
 """
 
 from __future__ import annotations
@@ -10,32 +10,19 @@ import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from specdemo.engine.draft_plan import TENTHS
 from specdemo.kernels import job as jobs
+from specdemo.kernels.inputs import Rows, SequenceRows
 from specdemo.kernels.packing import BLOCK, GROUP, Packed
-
-if TYPE_CHECKING:
-    from specdemo.kernels.rows import Rows, SequenceRows
-    from specdemo.kernels.weights import LayerWeights
+from specdemo.kernels.plan import TENTHS
+from specdemo.kernels.runtime import CompiledLayers
 
 Memory = tuple[int, int]  # first byte, bytes
-
-
-class Stack(Protocol):
-    """The weights that a job points to; see `runtime.CompiledLayers`."""
-
-    table: Tensor
-    norm: Tensor
-    feedback: Tensor | None
-    tiles: np.ndarray[Any, Any]
-    head: Packed
-    layers: tuple[LayerWeights, ...]
-    described: ctypes.Array[Any]
 
 
 class JobError(RuntimeError):
@@ -53,6 +40,13 @@ class Range:
     sizes: Mapping[str, int] | None = None
 
 
+def inspect(stack, rows, masks, logits, states, behind, parts, scratch, job):
+    """Check a job before it runs; for `CompiledLayers.inspect`. Raises JobError."""
+    owned = owners(stack, rows, masks, logits, states, behind)
+    owned |= buffers(rows.sequences, parts, scratch)
+    check_job(job, owned, torch.get_num_threads())
+
+
 def memory(owner: Tensor | np.ndarray[Any, Any]) -> Memory:
     """Where the values of a tensor or an array lie."""
     if isinstance(owner, Tensor):
@@ -61,7 +55,7 @@ def memory(owner: Tensor | np.ndarray[Any, Any]) -> Memory:
 
 
 def owners(
-    stack: Stack,
+    stack: CompiledLayers,
     rows: Rows,
     masks: Sequence[Tensor | None],
     logits: Tensor,
@@ -97,7 +91,7 @@ def owners(
         if one.drafting:
             plan = one.drafting.plan
             found |= {
-                f"{name}.draft.word_ids": one.drafting.words.ids,
+                f"{name}.draft.word_ids": one.drafting.token_ids,
                 f"{name}.draft.rule": plan.rule.numbers,
                 f"{name}.draft.uniforms": plan.uniforms,
             }

@@ -1,6 +1,6 @@
-"""Engines as replicas of one Ray Serve deployment, here or on a cluster, and the link to them.
+"""Engines as replicas of one Ray Serve deployment, local or on a cluster, and the link to them.
 
-Visitors stay with a replica by consistent hashing of their conversation's id, see docs/scaling.md.
+Consistent hashing of a conversation's id selects its replica, see docs/scaling.md.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from specdemo.files.progress import Progress
 from specdemo.models.doctor import installed
 from specdemo.session.admission import Full
 from specdemo.session.door import Plain
-from specdemo.session.remote.engine import Engine
+from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.link import Lost
-from specdemo.session.remote.remote import RemoteStudio
+from specdemo.session.remote.server import Engine
 from specdemo.session.studio import Studio
 
 LOCAL = "local"
-NAME = "specdemo"  # of the application
-REPLICA = "Replica"  # of its deployment
+NAME = "specdemo"  # name of the application
+REPLICA = "Replica"  # name of its deployment
 ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
-STORE_BYTES = 80_000_000  # of Ray's object store here: nothing large crosses it, and this is nearly the least it takes
-DRAIN_SECONDS = 600.0  # that runs of a replica may go on when it is no longer needed
-HEALTH_SECONDS = 5.0  # between two looks of Serve at a replica's health
-STATUS_SECONDS = 1.0  # between two looks at how many replicas answer
-END_SECONDS = 20.0  # that leaving Ray may take, on a busy machine
-START_SECONDS = 600.0  # that the first engine may take to load
-BUSY = 0.75  # share of a replica's runs at once from which on there are to be more replicas
+STORE_BYTES = 80_000_000  # size of Ray's local object store, close to the minimum, because only small objects are sent
+DRAIN_SECONDS = 600.0  # time for the runs of a replica that is being removed
+HEALTH_SECONDS = 5.0  # interval of Serve's health checks
+STATUS_SECONDS = 1.0  # polling interval of the number of replicas
+END_SECONDS = 20.0  # maximum duration of disconnecting from Ray on a busy machine
+START_SECONDS = 600.0  # maximum loading time of the first engine
+BUSY = 0.75  # fraction of a replica's slots above which Serve adds replicas
 UPSCALE_SECONDS, DOWNSCALE_SECONDS = 5.0, 300.0
-# Before Ray is imported: no statistics to its makers, not the low priority that workers have by default, and no new Ray
-# because something asks for one after this process has left it.
+# Set before Ray is imported: no usage statistics, normal priority of the workers, and no automatic new Ray after
+# this process has disconnected.
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",
 }
-# A Ray of this process's own listens on the loopback address alone, whatever the variable is called.
+# A Ray started by this process listens only on the loopback address, in spite of the variable's name.
 ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 class Replica:
-    """One engine, as Serve runs it. Requests and answers are plain; see `Engine`.
+    """One engine, as Serve runs it. Requests and answers are plain values; see `Engine`.
 
-    alone: nobody on another machine asks it
+    alone: no other machine sends requests
     """
 
     def __init__(self, settings: Plain, *, alone: bool) -> None:
@@ -68,26 +68,22 @@ class Replica:
         self._engine = Engine(studio)
 
     async def about(self) -> Plain:
-        """See `Engine.about`."""
         return self._engine.about()
 
     async def run(self, request: Plain) -> AsyncIterator[str]:
-        """See `Engine.run`."""
         async for piece in pieces(partial(self._engine.run, request)):
             yield piece
 
     async def perform(self, request: Plain) -> AsyncIterator[str]:
-        """See `Engine.perform`."""
         async for piece in pieces(partial(self._engine.perform, request)):
             yield piece
 
     async def leave(self, visitor: str) -> None:
-        """See `Engine.leave`."""
         self._engine.leave(visitor)
 
 
 def _listen_here_only() -> None:
-    """Serve opens a port of every replica to every machine, guarded by Ray's token, for calls that nobody makes here."""
+    """Bind the port of each replica to the loopback address: Serve would open it to all machines, for calls that are not used here."""
     replica: Any = import_module("ray.serve._private.replica")
     opened = replica.add_port_to_grpc_server
 
@@ -99,7 +95,7 @@ def _listen_here_only() -> None:
 
 
 async def pieces(lines: Callable[[threading.Event], Iterator[str]]) -> AsyncIterator[str]:
-    """Lines that a thread of their own waits for, joined as they come. Closing, as Serve does for a cancelled request, cancels them."""
+    """Yield lines from a separate thread, joined as they arrive. Closing cancels them; Serve closes cancelled requests."""
     loop, cancel = asyncio.get_running_loop(), threading.Event()
     arrived: asyncio.Queue[str | None] = asyncio.Queue()
 
@@ -131,13 +127,12 @@ async def pieces(lines: Callable[[threading.Event], Iterator[str]]) -> AsyncIter
 
 
 class ServeStream:
-    """One request's answer as it comes. Raises Lost when its replica has gone."""
+    """The answer to one request. Raises Lost when its replica has ended."""
 
     def __init__(self, response: Any) -> None:
         self._response = response
 
     def __iter__(self) -> Iterator[str]:
-        """The pieces."""
         try:
             yield from self._response
         except Exception as error:
@@ -149,10 +144,10 @@ class ServeStream:
 
 
 class ServeLink:
-    """The handle of the deployment. Raises UserError when there is no Ray or no engine starts.
+    """The handle of the deployment. Raises UserError when Ray is unavailable or no engine starts.
 
-    One thread joins Ray, looks at the replicas and leaves Ray. The system ends the processes of a Ray of this process's
-    own with the thread that started them, and a process breaks that leaves Ray while another of its threads asks it.
+    One thread connects to Ray, polls the replicas and disconnects. The system ends the processes of a local Ray
+    with the thread that started them, and disconnecting while another thread calls Ray crashes the process.
     """
 
     whole = False
@@ -166,29 +161,27 @@ class ServeLink:
         )
         self._thread.start()
         self._handle = self._deployed.result()
-        atexit.register(self.close)  # before Ray's own end, as it was registered later
+        atexit.register(self.close)  # before Ray's own handler, because it was registered later
 
     def close(self) -> None:
-        """Leave Ray. A Ray that this process started ends with its engines; a cluster's engines go on."""
+        """Disconnect from Ray. A Ray that this process started ends with its engines; the engines of a cluster continue."""
         self._closed.set()
         self._thread.join(END_SECONDS)
 
     def about(self) -> Plain:
-        """See `Engine.about`."""
         found: Plain = self._handle.about.remote().result(timeout_s=START_SECONDS)
         return found
 
     def stream(self, method: str, visitor: str, request: Plain) -> ServeStream:
-        """Ask the visitor's replica, or the next one on the ring where that one is full."""
+        """Call the visitor's replica, or the next one on the ring if it is full."""
         handle = self._handle.options(method_name=method, stream=True, session_id=visitor)
         return ServeStream(handle.remote(request))
 
     def leave(self, visitor: str) -> None:
-        """The visitor has gone."""
         self._handle.options(method_name="leave", session_id=visitor).remote(visitor)
 
     def replicas(self) -> int:
-        """Replicas that answered a moment ago; returns at once."""
+        """Return the last polled number of replicas, immediately."""
         return self._replicas
 
     def _live(self, settings: AppSettings, report: Callable[[Progress], None]) -> None:
@@ -209,7 +202,7 @@ class ServeLink:
             self._replicas = 0
             try:
                 if handle is not None:
-                    handle.shutdown()  # else its own thread goes on asking Ray
+                    handle.shutdown()  # otherwise its thread continues to call Ray
             finally:
                 if joined:
                     import ray
@@ -218,7 +211,7 @@ class ServeLink:
 
 
 def running_replicas() -> int:
-    """Replicas that run now, by Serve's own status; 0 where it cannot be asked."""
+    """Return the number of running replicas from Serve's status; 0 if it is unavailable."""
     from ray import serve
     from ray.exceptions import RayError
     from ray.serve.exceptions import RayServeException
@@ -234,7 +227,7 @@ def running_replicas() -> int:
 
 
 def _meaning(error: Exception) -> Exception:
-    """What an error of Ray means here."""
+    """Translate an error of Ray."""
     from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
     from ray.serve.exceptions import (
         BackPressureError,
@@ -256,20 +249,20 @@ def _meaning(error: Exception) -> Exception:
     return error
 
 
-def cluster_door(settings: AppSettings) -> RemoteStudio:
-    """A door to the engines that the settings ask for; nothing is started yet. Raises UserError without Ray."""
+def cluster_client(settings: AppSettings) -> RemoteStudio:
+    """Return an engine client for the engines of the settings; starts nothing. Raises UserError without Ray."""
     if not installed("ray"):
         raise UserError("cluster.no_ray")
     return RemoteStudio(settings, partial(connect, settings))
 
 
 def connect(settings: AppSettings, report: Callable[[Progress], None]) -> ServeLink:
-    """Start Ray here, or find it, and deploy the engines; returns when all of the least number answer. Raises UserError."""
+    """Start Ray or connect to it, and deploy the engines; returns when the minimum number answers. Raises UserError."""
     return ServeLink(settings, report)
 
 
 def _deploy(settings: AppSettings, report: Callable[[Progress], None]) -> Any:
-    """The handle of the deployment, once its engines answer. Raises UserError."""
+    """Return the handle of the deployment when its engines answer. Raises UserError."""
     from ray import serve
 
     serve.start(proxy_location="Disabled", logging_config={"log_level": "WARNING"})
@@ -281,7 +274,7 @@ def _deploy(settings: AppSettings, report: Callable[[Progress], None]) -> Any:
 
 
 def processors(settings: AppSettings) -> int:
-    """Processor threads of an engine: as asked for, else an equal share of this machine's, or two on a cluster."""
+    """Return the processor threads of an engine: from the settings, otherwise an equal part of this machine's, or two on a cluster."""
     if settings.threads:
         return settings.threads
     if settings.cluster != LOCAL:
@@ -290,11 +283,11 @@ def processors(settings: AppSettings) -> int:
 
 
 def _join(settings: AppSettings) -> bool:
-    """Be part of a Ray. returns: whether it was not before. Raises UserError where there is none."""
+    """Connect to Ray. returns: whether it was not connected before. Raises UserError if there is none."""
     local = settings.cluster == LOCAL
     for name, value in {**QUIET, **(ALONE if local else {})}.items():
         os.environ.setdefault(name, value)
-    if local:  # and asks for a token that nobody else has
+    if local:  # requires a secret token
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     if "://" in settings.cluster:
         raise UserError("cluster.no_streaming")
@@ -320,12 +313,12 @@ def _join(settings: AppSettings) -> bool:
 
 
 def most_replicas(settings: AppSettings) -> int:
-    """Engines at most; more than the least number only where the deployment may grow."""
+    """Return the maximum number of engines, more than the minimum only if the deployment may grow."""
     return max(settings.replicas, settings.most_replicas)
 
 
 def deployment_options(settings: AppSettings, cpus: int) -> dict[str, Any]:
-    """How Serve runs the engines."""
+    """Return Serve's options for the engines."""
     least, most, slots = settings.replicas, most_replicas(settings), settings.runs_at_once
     size: dict[str, Any] = {"num_replicas": least}
     if most > least:
@@ -361,7 +354,7 @@ def _application(settings: AppSettings) -> Any:
     from ray.serve.config import RequestRouterConfig
 
     cpus = processors(settings)
-    # What an engine is told; whatever else changes lets the engines that run go on.
+    # The engine's settings. Changes of all others leave running engines unchanged.
     own = replace(settings, threads=cpus, cluster="", replicas=1, most_replicas=0, port=0)
     plain: Mapping[str, Any] = {**asdict(own), "cache_dir": str(settings.cache_dir)}
     router: Any = {"request_router_class": ROUTER}

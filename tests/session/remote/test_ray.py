@@ -19,8 +19,8 @@ from tiny_files import make_tiny_model
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.models.doctor import installed
-from specdemo.session.remote import deployment
-from specdemo.session.remote.deployment import cluster_door, connect, running_replicas
+from specdemo.session.remote import ray as deployment
+from specdemo.session.remote.ray import cluster_client, connect, running_replicas
 from specdemo.session.studio import Studio
 from specdemo.trace.events import FinishReason, RunFailed, RunFinished, Verified
 from specdemo.trace.metrics import output_ids
@@ -56,7 +56,7 @@ def settings(tmp_path_factory):
 def remote(settings):
     patch = pytest.MonkeyPatch()
     patch.setattr(deployment, "UPSCALE_SECONDS", 0.5)
-    studio = cluster_door(settings)
+    studio = cluster_client(settings)
     studio.start()  # in a thread that ends, as the page does it
     until(lambda: studio.ready or studio.error, "no engine answers", deployment.START_SECONDS)
     assert studio.error is None, studio.error

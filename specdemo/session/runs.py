@@ -1,4 +1,4 @@
-"""The caches of a session on the loaded pair, and runs on them: the only way to run a method on a text."""
+"""Runs of one variant on the caches of a session: the only way to run a method on a text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
+from specdemo.session.text import Message, TokenText
 from specdemo.trace.events import Event, RunFailed, RunStarted
+from specdemo.trace.metrics import measure, output_ids
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import DraftingContext, Method
@@ -78,31 +80,28 @@ class Caches:
         drafter: replaces the one that the settings name
         known: the methods that settings can name
         """
-        from specdemo.drafters.methods import make_drafter
         from specdemo.engine.limits import Limits
         from specdemo.engine.loop import generate
         from specdemo.engine.sampling import Shaper
         from specdemo.engine.verify import VERIFIERS
-        from specdemo.session.text import TokenText
-        from specdemo.trace.metrics import measure, output_ids
 
         pair, target, token_ids = self.loaded.pair, self._target, list(token_ids)
         settings = settings.drawn(pair.recommended.sampling)
         shaper = Shaper(settings.sampling)
         if drafter is None:
-            method = known.get(settings.method)
-            context = self._context(method, settings, shaper, memory, together)
+            from specdemo.drafters.methods import make_drafter
+
+            named = known.get(settings.method)
+            context = self._context(named, settings, shaper, memory, together)
             drafter = make_drafter(context, known)
         if limits is None:
             room = pair.context - len(token_ids)
             limits = Limits(min(settings.max_new_tokens, room), pair.stop_ids())
-        text = TokenText(pair.tokenizer, token_ids)
         target.rollback(_shared(self._cached_ids, token_ids))
         method = known[settings.method]
         # The feature drafter replaces a missing draft model, see `drafters.arms`.
         instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
         target.record(wanted=method.states or instead)
-        committed, events = list(token_ids), list[Event]()
         running = generate(
             target,
             drafter,
@@ -115,6 +114,22 @@ class Caches:
             detail=settings.detail,
             verifier=VERIFIERS[settings.verification],
         )
+        events = list[Event]()
+        try:
+            return (yield from self._with_text(running, token_ids, header.lane, events))
+        finally:
+            if memory is not None:
+                memory.record(settings.method, measure(events))
+
+    def _with_text(
+        self,
+        running: Generator[Event, None, None],
+        token_ids: list[int],
+        lane: str,
+        events: list[Event],
+    ) -> Lane:
+        """Yield the events of a run with the text of their tokens, and collect them in `events`."""
+        text, committed = TokenText(self.loaded.pair.tokenizer, token_ids), list(token_ids)
         try:
             with closing(running):
                 for event in running:
@@ -125,12 +140,16 @@ class Caches:
             raise
         except Exception as error:  # noqa: BLE001 - any error may leave the caches half-written
             self.broken = True
-            yield _failed(header.lane, error)
+            out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
+            broke = (
+                UserError("run.no_memory")
+                if out_of_memory
+                else UserError("run.failed", error=error)
+            )
+            yield failed(lane, broke)
         finally:
             # The cached ids are a prefix of the committed ones, also after an error in the middle of a step.
-            self._cached_ids = committed[: target.length]
-            if memory is not None:
-                memory.record(settings.method, measure(events))
+            self._cached_ids = committed[: self._target.length]
         return text.answer
 
     def _context(
@@ -179,10 +198,9 @@ def _shared(cached: Sequence[int], wanted: Sequence[int]) -> int:
     return same
 
 
-def _failed(lane: str, error: Exception) -> RunFailed:
-    out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
-    broke = UserError("run.no_memory") if out_of_memory else UserError("run.failed", error=error)
-    return RunFailed(lane, broke.message, broke.unaffected, broke.advice)
+def failed(lane: str, error: UserError) -> RunFailed:
+    """Return the event of a run that ended with an error."""
+    return RunFailed(lane, error.message, error.unaffected, error.advice)
 
 
 def failure(event: RunFailed) -> UserError:
@@ -190,3 +208,12 @@ def failure(event: RunFailed) -> UserError:
     return UserError(
         "run.reported", message=event.message, unaffected=event.unharmed, advice=event.advice
     )
+
+
+def with_answer(messages: Sequence[Message], prompt: str, answer: str) -> list[Message]:
+    """Return the messages of a conversation after one more prompt and its answer."""
+    return [
+        *messages,
+        {"role": "user", "content": prompt},
+        {"role": "assistant", "content": answer},
+    ]

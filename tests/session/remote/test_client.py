@@ -17,9 +17,9 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.files.progress import Progress
 from specdemo.session.admission import Admission
-from specdemo.session.remote.engine import Engine, find_work, name_of
+from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.link import Lost
-from specdemo.session.remote.remote import RemoteStudio
+from specdemo.session.remote.server import Engine, find_work, name_of
 from specdemo.session.studio import Studio
 from specdemo.session.work import lab
 from specdemo.session.work.batch import Answer, answer_all, new_texts
@@ -130,7 +130,7 @@ def test_a_conversation_goes_on_as_it_would_here(remote, here, method):
         assert output_ids(there) == output_ids(mine)
         assert isinstance(there[-1], RunFinished)
         assert there[0].prompt_tokens == mine[0].prompt_tokens
-    assert elsewhere._messages == own.messages
+    assert elsewhere.messages == own.messages
     elsewhere.reset()
     assert next(iter(elsewhere.run("abc", settings))).prompt_tokens == 3
 
@@ -232,7 +232,7 @@ def test_a_visitor_who_leaves_ends_the_run_there(remote, link):
 
 
 def remembered(conversation):
-    return [message["content"] for message in conversation._messages]
+    return [message["content"] for message in conversation.messages]
 
 
 def text_of(events):
@@ -326,7 +326,7 @@ def test_no_engine_is_a_sentence_and_an_engine_that_returns_is_noticed(link):
 
 
 def test_an_engine_keeps_a_bounded_number_of_conversations(draft_weights, monkeypatch):
-    monkeypatch.setattr("specdemo.session.remote.engine.MOST_VISITORS", 2)
+    monkeypatch.setattr("specdemo.session.remote.server.MOST_VISITORS", 2)
     one = engine(draft_weights)
     request = {
         "messages": [],

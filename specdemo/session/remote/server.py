@@ -1,4 +1,4 @@
-"""An engine for other processes: a studio whose requests are plain values and whose answers are lines of JSON."""
+"""An engine for other processes: a studio that gets plain values as requests and answers with lines of JSON."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from specdemo.session.door import Plain, Work
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import encode
 
-MOST_VISITORS = 512  # whose conversations are kept; who was away longest is forgotten first
-WORK = "specdemo.session.work."  # the modules that work may be named from
-REFUSED, BROKE, PART = "refused", "broke", "part"  # kinds of lines beside those of events
+MOST_VISITORS = 512  # conversations that are stored; the longest unused one is closed first
+WORK = "specdemo.session.work."  # modules whose functions may be called by name
+REFUSED, BROKE, PART = "refused", "broke", "part"  # kinds of lines that are no events
 
 
 class Engine:
-    """Serves runs and work of any number of visitors. It holds nothing that cannot be made again.
+    """Serves runs and work of any number of users. All of its state can be rebuilt.
 
-    Each run brings the visitor's earlier messages; conversations are kept only for their caches.
+    Each run contains the user's earlier messages; conversations are stored only for their caches.
     """
 
     def __init__(self, studio: Studio) -> None:
@@ -35,7 +35,7 @@ class Engine:
         self._lock = threading.Lock()
 
     def about(self) -> Plain:
-        """What is loaded and what it can do. Raises UserError while nothing is loaded."""
+        """Return the loaded target and its capabilities. Raises UserError while nothing is loaded."""
         studio = self.studio
         methods = studio.methods()
         cards = {method.name: studio.card(method.name) for method in methods}
@@ -51,11 +51,10 @@ class Engine:
         }
 
     def run(self, request: Mapping[str, Any], cancel: threading.Event) -> Iterator[str]:
-        """A run's events, a line each.
+        """Yield the events of a run as lines.
 
-        request: visitor, messages (role and content each), prompt, system, settings, every (seconds between two looks),
-            others_wait (in the page's line) and lesson, a number that grows when the visitor wants what was learned
-            forgotten
+        request: visitor, messages (role and content each), prompt, system, settings, every (polling interval in seconds),
+            others_wait (in the queue of the page) and lesson, a number that grows when the drafters' memory must be cleared
         """
 
         def lines() -> Iterator[str]:
@@ -74,7 +73,7 @@ class Engine:
         yield from reporting(lines)
 
     def perform(self, request: Mapping[str, Any], cancel: threading.Event) -> Iterator[str]:
-        """What a function of a scenario yields, a line each. request: visitor, lesson, work (its name) and arguments"""
+        """Yield the results of a function of `session.work` as lines. request: visitor, lesson, work (its name), arguments"""
 
         def lines() -> Iterator[str]:
             conversation = self.conversation(request["visitor"], request["lesson"])
@@ -84,14 +83,14 @@ class Engine:
         yield from reporting(lines)
 
     def leave(self, visitor: str) -> None:
-        """The visitor has gone, or another engine answers him now."""
+        """Free the caches of a user who left or is served by another engine now."""
         with self._lock:
             conversation, _ = self._conversations.pop(visitor, (None, 0))
         if conversation:
             conversation.close()
 
     def conversation(self, visitor: str, lesson: int) -> Conversation:
-        """Of a visitor, opened when he is first heard of. lesson: see `run`"""
+        """Return the conversation of a user, opened on first use. lesson: see `run`"""
         with self._lock:
             conversation, known = self._conversations.pop(visitor, (None, lesson))
             conversation = conversation or self.studio.open(visitor)
@@ -106,7 +105,7 @@ class Engine:
 
 
 def reporting(lines: Callable[[], Iterator[str]]) -> Generator[str, None, None]:
-    """The lines, then a line with the error that ended them, if one did."""
+    """Yield the lines, and a line with the error if one ends them."""
     try:
         yield from lines()
     except UserError as error:
@@ -116,7 +115,7 @@ def reporting(lines: Callable[[], Iterator[str]]) -> Generator[str, None, None]:
 
 
 def line(kind: str, **values: Any) -> str:
-    """A line of this kind."""
+    """Return a line of this kind."""
     return json.dumps({"type": kind, **values}, separators=(",", ":"))
 
 
@@ -131,12 +130,12 @@ def raise_reported(line: str) -> None:
 
 
 def name_of(work: Work) -> str:
-    """How work is called elsewhere: `module:function`."""
+    """Return the name of work for other processes: `module:function`."""
     return f"{work.__module__}:{work.__qualname__}"
 
 
 def find_work(name: str) -> Work:
-    """The function of a scenario that has this name. Raises UserError for anything else."""
+    """Return the function of `session.work` that has this name. Raises UserError for any other name."""
     module, _, function = name.partition(":")
     if module.startswith(WORK) and function.isidentifier():
         found = getattr(import_module(module), function, None)

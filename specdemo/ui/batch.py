@@ -11,12 +11,12 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.session.door import Changed, Door
+from specdemo.session.door import Changed, EngineClient
 from specdemo.session.work.batch import Answer, State, Totals, answer_all
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task, leave
-from specdemo.ui.settings_panel import SettingsPanel, by_name
+from specdemo.ui.run_tab import VISITOR_SECONDS, RunTab, Task, leave
+from specdemo.ui.settings_panel import SettingsPanel
 from specdemo.ui.view import batch_view
 from specdemo.ui.visits import tell
 
@@ -32,7 +32,6 @@ class Table:
     error: UserError | None = None
 
     def value(self) -> str:
-        """Value of the batch view."""
         return present.batch(self.rows, totals=self.totals, waiting=self.line(), error=self.error)
 
     def line(self) -> str:
@@ -53,11 +52,9 @@ class BatchHandlers(RunTab[Task]):
     """Handlers of several prompts; a visitor's batch is a `Task`."""
 
     def renewed(self, visitor: Task | None) -> Task:
-        """Return the task of the next batch."""
         return Task() if visitor is None else visitor.replace()
 
     def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
-        """Return the prompts without answers. asked: the text of the box"""
         return present.batch(_rows(prompt_lines(*asked)), waiting=waiting)
 
     def run(
@@ -82,7 +79,6 @@ class BatchHandlers(RunTab[Task]):
         system: str,
         values: Mapping[str, object],
     ) -> Generator[None, None, None]:
-        """Answer the prompts; answers and totals go into the table."""
         table.rows = _rows(
             _checked([asked_text(one) for one in prompts], self.studio.settings.batch_prompts)
         )
@@ -103,7 +99,7 @@ class BatchHandlers(RunTab[Task]):
                 yield
 
 
-def create_batch(studio: Door, settings: SettingsPanel) -> None:
+def create_batch(studio: EngineClient, settings: SettingsPanel) -> None:
     """Create the box of several prompts. settings: of the runs"""
     handlers = BatchHandlers(studio)
     task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
@@ -123,14 +119,10 @@ def create_batch(studio: Door, settings: SettingsPanel) -> None:
             stop = gr.Button(words.BATCH_STOP, scale=0)
         answers = batch_view()
 
-    begun = run.click(handlers.begin, [task, prompts], [task, answers], **QUICK)
-    begun.then(
-        by_name(handlers.run, settings.fields),
-        [task, prompts, settings.system, *settings.fields.values()],
-        answers,
-        **IN_LINE,
+    inputs = [prompts, settings.system]
+    handlers.connect(
+        [run.click], stop, task, answers, handlers.run, inputs, settings.fields, asked=[prompts]
     )
-    stop.click(handlers.stop, task, None, **QUICK)
 
 
 def prompt_lines(text: str | None) -> list[str]:

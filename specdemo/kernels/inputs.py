@@ -1,0 +1,175 @@
+"""Inputs and results of the compiled pass: the weights of layers, and rows of conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from specdemo.kernels.packing import BLOCK, Packed
+from specdemo.kernels.plan import Chain, DraftPlan
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One decoder layer; norms float32."""
+
+    input_norm: Tensor
+    post_norm: Tensor
+    qkv: Packed
+    output: Packed
+    gate_up: Packed
+    down: Packed
+    query_norm: Tensor | None = None
+    key_norm: Tensor | None = None
+
+    def write(self, record: Any) -> None:
+        """Fill its record, see `job.LAYER`."""
+        record.input_norm, record.post_norm = self.input_norm.data_ptr(), self.post_norm.data_ptr()
+        for name in ("qkv", "output", "gate_up", "down"):
+            write_matrix(getattr(record, name), getattr(self, name))
+        record.qkv_bias = address(self.qkv.bias)
+        record.query_norm, record.key_norm = address(self.query_norm), address(self.key_norm)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a stack of layers.
+
+    inner: width between gate and down; group: inputs that share a scale; epsilon: of the norms; scale: of attention scores
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    inner: int
+    group: int
+    epsilon: float
+    scale: float
+
+
+def fits(shape: Shape, columns: int = BLOCK) -> bool:
+    """Whether the compiled pass takes layers of these sizes, and a head of so many columns."""
+    attended = shape.heads * shape.head_dim
+    inputs = (shape.hidden, shape.inner, attended)
+    outputs = (shape.hidden, shape.inner, attended + 2 * shape.kv_heads * shape.head_dim, columns)
+    return (
+        shape.head_dim in (64, 128)
+        and shape.group in (32, 64)
+        and all(size % 64 == 0 for size in inputs)
+        and all(size % BLOCK == 0 for size in outputs)
+    )
+
+
+def write_matrix(record: Any, matrix: Packed) -> None:
+    """Fill a matrix's record, see `job.MATRIX`."""
+    record.codes = matrix.codes.data_ptr()
+    record.scales, record.zeros = address(matrix.scales), address(matrix.zeros)
+    record.bits = matrix.bits
+
+
+def address(tensor: Tensor | None) -> int:
+    """Where a tensor's values lie; 0 for none."""
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+class Slots(Protocol):
+    """The cache of one conversation; see `engine.cache.RollbackCache`."""
+
+    @property
+    def length(self) -> int:
+        """Tokens that count."""
+
+    @property
+    def start(self) -> int:
+        """Slot of the next pass's first row."""
+
+    @property
+    def capacity(self) -> int:
+        """Number of slots."""
+
+    def slots(self, end: int, like: Tensor) -> np.ndarray[Any, Any]:
+        """Return (layers, 2) int64 addresses of keys and values, with room up to slot `end`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """States that are added to rows of a conversation before a layer. rows: (n, hidden) float32, for its rows from `first` on"""
+
+    first: int
+    rows: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraHead:
+    """Rows that a conversation has behind those of a 4-bit head. count: how many of them count, the rest only fills a block"""
+
+    matrix: Packed
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """A draft that continues after a pass. token_ids: (W,) int64, the token of each column of the logits"""
+
+    plan: DraftPlan
+    token_ids: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRows:
+    """The rows of one conversation in a pass.
+
+    positions: of each row in the text; the cache writes them into its slots from `start` on
+    seen: (rows, start + rows) bool; None where each row sees all slots up to its own
+    answers: how many of the last rows need logits
+    """
+
+    positions: Sequence[int]
+    cache: Slots
+    seen: Tensor | None = None
+    answers: int = 0
+    injected: Injected | None = None
+    extra: ExtraHead | None = None
+    drafting: Drafting | None = None
+
+    @property
+    def more(self) -> int:
+        """Rows that a draft reads after these."""
+        return self.drafting.plan.most - 1 if self.drafting else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that go through layers together.
+
+    x: (rows, hidden) float32; it is overwritten where a sequence drafts
+    cos, sin: (positions, head_dim) float32, the sines with their signs
+    sequences: whose rows they are, one after the other
+    inject_layer: before which what is injected is added
+    embedding: (V, hidden) bfloat16 that drafted tokens are read by
+    """
+
+    x: Tensor
+    cos: Tensor
+    sin: Tensor
+    sequences: Sequence[SequenceRows]
+    inject_layer: int = 0
+    embedding: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a pass gave.
+
+    logits: (answers, W) float32 of each sequence; final: (rows, hidden) float32 behind the last layer, if it was wanted
+    chains: the draft of each sequence that drafts
+    """
+
+    logits: Sequence[Tensor]
+    final: Tensor | None
+    chains: Sequence[Chain | None]

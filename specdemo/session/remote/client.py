@@ -1,0 +1,290 @@
+"""The engine client for engines in other processes.
+
+A user's messages stay here and are sent with each run, so a lost engine loses only caches.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, Recommended, RunSettings, Sampling
+from specdemo.engine.runner import LOOK_SECONDS
+from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.session.admission import page_line
+from specdemo.session.door import MethodInfo, PairInfo, Plain, Work
+from specdemo.session.loaded import Starting
+from specdemo.session.meter import Meter
+from specdemo.session.remote.link import Link, Lost, pieces
+from specdemo.session.remote.server import name_of, raise_reported
+from specdemo.session.runs import failed, with_answer
+from specdemo.session.studio import Studio
+from specdemo.trace.codec import decode
+from specdemo.trace.events import (
+    SPECULATIVE,
+    Event,
+    FinishReason,
+    ModelInfo,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+)
+from specdemo.trace.metrics import measure, output_text
+
+if TYPE_CHECKING:
+    from specdemo.models.offers import Offer
+    from specdemo.models.outlook import Outlook
+
+
+class RemoteStudio(Starting):
+    """An `EngineClient` for engines in other processes. Thread-safe.
+
+    connect: starts or finds the engines and waits until one answers; gets a callback for progress. Raises UserError
+    """
+
+    thread_name = "specdemo-connect"
+    failed = "engine.unreachable"
+
+    def __init__(self, settings: AppSettings, connect: Callable[[ProgressCallback], Link]) -> None:
+        super().__init__()
+        self.settings = settings
+        self.replay_only: UserError | None = None
+        self.meter = Meter()
+        self.meter.replicas = self.replicas
+        self.admission = page_line(settings, self.meter, self.replicas)
+        self._conversations: weakref.WeakSet[RemoteConversation] = weakref.WeakSet()
+        self._catalogue = Studio(replace(settings, replay=True))  # answers without an engine
+        self._connect = connect
+        self._link: Link | None = None
+        self._about: Plain = {}
+        self._target: ModelInfo | None = None
+
+    def bring(self, report: ProgressCallback) -> None:
+        """Connect and wait for an engine."""
+        link = self._connect(report)
+        self._about = link.about()
+        self._target = ModelInfo(**self._about["target"])
+        self._link, self.error = link, None
+
+    @property
+    def link(self) -> Link:
+        """The connection to the engines. Raises UserError before it exists."""
+        if self._link is None:
+            raise self.error or UserError("engine.starting")
+        return self._link
+
+    def replicas(self) -> int:
+        """Return the number of engines that answer now."""
+        return self._link.replicas() if self._link else 0
+
+    @property
+    def ready(self) -> bool:
+        return self.replicas() > 0
+
+    @property
+    def whole(self) -> bool:
+        return self._link is not None and self._link.whole
+
+    @property
+    def target(self) -> ModelInfo:
+        assert self.link
+        assert self._target
+        return self._target
+
+    @property
+    def chosen(self) -> str:
+        return str(self._about.get("chosen", ""))
+
+    @property
+    def recommended(self) -> Recommended:
+        if known := self._about.get("recommended"):
+            return Recommended(Sampling(**known["sampling"]), known["origin"])
+        return Recommended()
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        assert self.link
+        return frozenset(self._about["stop_ids"])
+
+    def switch(
+        self, target: str, draft: str, precision: str, drafter: str | None = None
+    ) -> Iterator[Progress]:
+        """Raise UserError: the model of the engines is chosen when they start."""
+        raise UserError("engine.fixed_model")
+        yield
+
+    def methods(self) -> list[MethodInfo]:
+        if not self._about:
+            return self._catalogue.methods()
+        tuples = ("options", "needs")
+        return [
+            MethodInfo(**method | {name: tuple(method[name]) for name in tuples})
+            for method in self._about["methods"]
+        ]
+
+    def pairs(self) -> list[PairInfo]:
+        return self._catalogue.pairs()
+
+    def outlooks(self, precision: str) -> dict[str, Outlook]:
+        """Return an empty mapping: no other pair can be loaded."""
+        return {}
+
+    def to_download(self, target: str, draft: str, precision: str) -> int | None:
+        """Return 0: no other pair can be loaded."""
+        return 0
+
+    def drafters(self, target: str) -> list[Offer]:
+        """Return an empty list: the drafter of the engines is chosen when they start."""
+        return []
+
+    def drafter(self, name: str, *, ask: bool) -> Offer:
+        """Return a published drafter from this disk, without a query to the hub."""
+        return self._catalogue.drafter(name, ask=False)
+
+    def card(self, method: str) -> Mapping[str, Any] | None:
+        card: Mapping[str, Any] | None = self._about.get("cards", {}).get(method)
+        return card
+
+    def last_audit(self) -> dict[str, object] | None:
+        """Return the last audit on the machine of an engine."""
+        audit: dict[str, object] | None = self._about.get("audit")
+        return audit
+
+    def machine(self) -> Plain | None:
+        machine: Plain | None = self._about.get("machine")
+        return machine
+
+    def open(self, visitor: str = "") -> RemoteConversation:
+        conversation = RemoteConversation(self, visitor)
+        with self._lock:
+            self._conversations.add(conversation)
+        return conversation
+
+    def leave(self, visitor: str) -> None:
+        with self._lock:
+            conversations = list(self._conversations)
+        for conversation in conversations:
+            if conversation.owner == visitor:
+                conversation.rest()
+
+
+class RemoteConversation:
+    """The messages of one user, answered by engines in other processes. owner: the user's session of the page"""
+
+    def __init__(self, studio: RemoteStudio, owner: str = "") -> None:
+        self.owner = owner
+        self.messages: list[dict[str, str]] = []
+        self._studio = studio
+        self._visitor = uuid4().hex  # identifies this conversation; contains nothing of the browser
+        self._start = object()  # identity of the conversation: a new object after each reset
+        self._lesson = 0
+        self._has_caches = False
+
+    def forget(self) -> None:
+        """Clear the drafters' memory of earlier runs."""
+        self._lesson += 1
+
+    def reset(self) -> None:
+        """Start a new conversation. An active run adds no message to it."""
+        self.messages = []
+        self._start = object()
+
+    def close(self) -> None:
+        """Forget the messages and let the engine free its caches."""
+        self.messages = []
+        self.rest()
+
+    def rest(self) -> None:
+        """Let the engine free its caches, because the user may have left. The messages stay."""
+        if self._has_caches:
+            self._has_caches = False
+            self._studio.link.leave(self._visitor)
+
+    def perform(
+        self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None
+    ) -> Iterator[Plain]:
+        """Run a function of `session.work` on this user's caches in an engine. Raises UserError."""
+        request = {"work": name_of(work), "arguments": dict(arguments)}
+        try:
+            with closing(self._lines("perform", request, cancel or threading.Event())) as lines:
+                for line in lines:
+                    yield json.loads(line)["part"]
+        except Lost as lost:
+            raise lost.error from None
+
+    def run(
+        self,
+        prompt: str,
+        settings: RunSettings,
+        *,
+        system: str = "",
+        cancel: threading.Event | None = None,
+        every: float = 0.0,
+    ) -> Iterator[Event]:
+        """Answer a prompt, see `Conversation.run`. If the engine is lost, the text so far is kept."""
+        request = {
+            "messages": self.messages,
+            "prompt": prompt,
+            "system": system,
+            "settings": settings.checked().to_dict(),
+            "every": max(every, LOOK_SECONDS),
+            "others_wait": self._studio.admission.waits_beside(self.owner),
+        }
+        waited = self._studio.admission.waited_by(self.owner)
+        events = self._run(request, cancel or threading.Event())
+        yield from self._studio.meter.watch(events, waited)
+
+    def _run(self, request: Plain, cancel: threading.Event) -> Generator[Event, None, None]:
+        start, lane = self._start, SPECULATIVE
+        seen: list[Event] = []  # events of the last variant
+        try:
+            with closing(self._events(request, cancel)) as events:
+                for event in events:
+                    if isinstance(event, RunStarted):
+                        lane, seen = event.lane, []
+                    seen.append(event)
+                    yield event
+        except Lost as lost:
+            yield failed(lane, lost.error)
+        else:
+            if cancel.is_set() and seen and not isinstance(seen[-1], RunFinished | RunFailed):
+                metrics = measure(seen)
+                yield RunFinished(
+                    lane, FinishReason.CANCELLED, metrics.new_tokens, metrics.elapsed_seconds
+                )
+        if self._start is start:
+            self.messages = with_answer(self.messages, request["prompt"], output_text(seen))
+
+    def _events(self, request: Plain, cancel: threading.Event) -> Generator[Event, None, None]:
+        """Yield the events of a run. If an engine is lost before its first line, the request is sent once more."""
+        for last in (False, True):
+            answered = False
+            try:
+                with closing(self._lines("run", request, cancel)) as lines:
+                    for line in lines:
+                        answered = True
+                        yield decode(line)
+                return
+            except Lost as lost:
+                if answered or last or lost.cause:
+                    raise
+
+    def _lines(
+        self, method: str, request: Plain, cancel: threading.Event
+    ) -> Generator[str, None, None]:
+        """Yield the lines of an engine's answer until the end or the cancellation. Raises Lost and UserError."""
+        request = {**request, "visitor": self._visitor, "lesson": self._lesson}
+        self._has_caches = True
+        stream = self._studio.link.stream(method, self._visitor, request)
+        with closing(pieces(stream, cancel)) as answer:
+            for piece in answer:
+                for line in filter(None, piece.split("\n")):
+                    raise_reported(line)
+                    yield line
