@@ -26,6 +26,7 @@ from specdemo.training.package import Card, describe_machine, package, read_llam
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
     from transformers import LlamaConfig
 
     from specdemo.training.data import Answer, HiddenStates, Prompt, Row
@@ -76,11 +77,8 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
             raise UserError("training.few_answers")
         if network.own_layer:
             kept = from_prompts_too(kept)
-        head = None if config.tie_word_embeddings else read_tensor(files.folder, HEAD)
-        shared = Shared(
-            hidden, read_embedding(files.folder).to(device, torch.bfloat16), word_ids, options.batch_tokens,
-            options.seed, None if head is None else head.to(device, torch.bfloat16),
-        )  # fmt: skip
+        embedding, head = _matrices(config, files.folder, device)
+        shared = Shared(hidden, embedding, word_ids, options.batch_tokens, options.seed, head)
         start = Start(options, config, files.folder, shared, kept)
         task, layers = RECIPES[network.recipe].make(start)
         checkpoint = work / f"{options.kind}-{_digest(_train_facts(options))}.pt"
@@ -103,6 +101,18 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         options.out, card, sum(tensor.numel() for tensor in state.values()), results,
         card.losses, card.checks, trainer.resumed_at,
     )  # fmt: skip
+
+
+def _matrices(
+    config: LlamaConfig, folder: Path, device: torch.device
+) -> tuple[Tensor, Tensor | None]:
+    """Return the target's embedding, (V, H) bf16, and its head if that is another matrix."""
+    import torch
+
+    embedding = read_embedding(folder).to(device, torch.bfloat16)
+    if config.tie_word_embeddings:
+        return embedding, None
+    return embedding, read_tensor(folder, HEAD).to(device, torch.bfloat16)
 
 
 def _gather(

@@ -1,4 +1,4 @@
-"""The audit: honest drafters hold, broken ones are caught, and the result is saved."""
+"""Audit: honest drafters pass, biased ones are detected, and the result is saved."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ UNLIKELY = 0.3
 
 
 class Sampler(Drafter):
-    """Draws a chain of at most three from a tiny draft model, and stops after a token that it holds unlikely.
+    """Drafter of chains of at most three tokens from a tiny draft model, which stops after an unlikely token.
 
-    row: what it claims to have drawn from
+    row: returns the distribution that it reports
     """
 
     def __init__(self, weights, shaper, row=lambda probs: probs):
@@ -82,7 +82,7 @@ def flat(probs):
 
 @pytest.fixture(scope="module")
 def draft():
-    """A copy of the target, disturbed enough that half of what it drafts is refused."""
+    """A copy of the target with enough noise that half of its draft tokens are rejected."""
     draft = tiny_llama(0)
     torch.manual_seed(5)
     for parameter in draft.parameters():
@@ -124,7 +124,7 @@ def sampled(target_weights, make, sampling, runs=40, tokens=16, verifier=verify_
 
 @pytest.fixture
 def judged(target_weights, draft):
-    """What the audit finds of a drafter under a condition."""
+    """Return a function that audits a drafter under a condition."""
 
     def judged(make, condition, said_under="", runs=40, verifier=verify_sampling):
         sampling = CONDITIONS[said_under or condition]
@@ -154,7 +154,7 @@ def test_dishonest_drafters_are_caught(judged, makers, method, condition):
 def test_a_verifier_that_keeps_too_much_is_caught(judged, makers):
     def lenient(proposal, target_probs, generator):
         drawn = proposal.draft_probs
-        softer = None if drawn is None else drawn * 0.5  # doubles every chance to be kept
+        softer = None if drawn is None else drawn * 0.5  # doubles every probability of acceptance
         return verify_sampling(replace(proposal, draft_probs=softer), target_probs, generator)
 
     found = judged(makers["sampler"], "temperature 1", runs=120, verifier=lenient)
@@ -163,7 +163,7 @@ def test_a_verifier_that_keeps_too_much_is_caught(judged, makers):
 
 
 def test_a_method_that_draws_from_another_distribution_is_caught(judged, makers):
-    """A target that forgets top-p says tokens that reading again rules out."""
+    """Without top-p a target draws tokens that are impossible with it."""
     condition = "top-p 0.9, repetition penalty 1.2"
     found = judged(makers["nothing"], condition, said_under="temperature 1")
     assert not found.held
@@ -203,7 +203,7 @@ def test_greedy_outputs_are_compared_token_by_token(target_weights):
 
 
 class Studio:
-    """Stands for a session: the tiny target, prompts that are lists of numbers, and the drafters of this test."""
+    """Fake session with the tiny target and the drafters of this test."""
 
     def __init__(self, weights, draft, makers, cache_dir):
         self.weights, self.makers = weights, makers
@@ -243,7 +243,7 @@ class Studio:
 
 
 class Letters:
-    """A tokenizer without a chat template: a letter, a token."""
+    """Tokenizer without a chat template: one token per letter."""
 
     chat_template = None
 

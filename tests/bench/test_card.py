@@ -1,4 +1,4 @@
-"""A card's measurements on tiny models: every part, what takes its place where it cannot be measured, the file and the page."""
+"""Measurements of a graphics card on tiny models: every part, missing parts, the file and the page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HERE = ("nothing", "ngram", "draft_model")
 
 
 class Studio:
-    """What the measurements use of a studio, on a tiny pair that has every method of theirs but `auto`."""
+    """Fake studio with a tiny pair and every measured method except `auto`."""
 
     def __init__(self, target, draft):
         self.draft, self.runner = draft, Runner()
@@ -120,7 +120,7 @@ def test_every_part_is_measured_or_says_why_not(studio):
 
 
 def pair_of(same_bits, speedups, card_seconds=0.002):
-    """Findings as the report reads them: a ladder, passes of 2, 3 and 4 rows, and lanes by speedup."""
+    """Return findings with two backends, passes of 2, 3 and 4 rows, and rows by speedup."""
     seconds = [card_seconds * (1 + row / 10) for row in range(len(ROWS))]
     usual = {
         "first_accept_rate": None, "tokens_per_step": 1.0, "draft_ms_per_token": None,

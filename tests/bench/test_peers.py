@@ -1,4 +1,4 @@
-"""Peers: the protocol, its accidents, honest counting, and conversations that go on from a peer's own answers."""
+"""Peers: the protocol, its failures, counting, and conversations that continue a peer's own answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SULKS = "print('{\"ready\": {}}', flush=True); import time; time.sleep(60)"
 
 
 class Letters:
-    """A tokenizer without a chat template: a letter, a token."""
+    """Tokenizer without a chat template: one token per letter."""
 
     chat_template = None
 
@@ -48,7 +48,7 @@ class Letters:
 
 @pytest.fixture
 def start():
-    """Starts children from a line of Python, and ends them."""
+    """Start child processes from a line of Python, and end them."""
     started = []
 
     def start(code: str) -> PeerProcess:
@@ -133,7 +133,7 @@ def test_transformers_says_what_generate_says_and_counts_what_the_clock_saw(
     )
     speaker = TransformersSpeaker(spec)
     expected = reference_greedy(target_weights, PROMPT, 20)
-    for _ in range(2):  # counts begin anew
+    for _ in range(2):  # counts restart
         spoken = speaker.speak(PROMPT, 20, Sampling())
         assert list(spoken.ids) == expected
         assert 0 < spoken.verify_seconds + spoken.draft_seconds <= spoken.seconds
@@ -261,7 +261,7 @@ def test_what_a_peer_lacks_is_told_in_a_sentence(tmp_path, folders, monkeypatch)
 
 
 class Scribe:
-    """A lane that writes down when it was asked; lost at the given prompt."""
+    """Fake variant that records its calls and fails at the given prompt."""
 
     def __init__(self, name, asked, lost_at=""):
         self.name, self.asked, self.lost_at, self.closed = name, asked, lost_at, False

@@ -1,4 +1,4 @@
-"""Reports: every number from the lanes' own runs, the worst task named, and the oracle above every policy."""
+"""Tables of results: sums of runs, worst task, acceptance by position, calibration, and the oracle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROFILE = CostProfile(((1, 0.02), (5, 0.024)), 0.002)
 
 
 def lane(name, kept, drafted, steps=10, *, draft=0.002):
-    """Steps that drafted so many tokens and kept so many, at the profile's cost."""
+    """Return a result of steps with constant numbers of drafted and accepted tokens, at the profile's cost."""
     events, elapsed = [], 0.0
     for number in range(steps):
         nodes = tuple(
@@ -51,7 +51,7 @@ def lane(name, kept, drafted, steps=10, *, draft=0.002):
 def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():
     plain, long = lane("nothing", 0, 0), lane("draft_model:constant:8", 2, 8)
     oracle = Oracle(PROFILE)
-    block = lane("draft_model:constant:16:block", 2, 16)  # says something else, and is left out
+    block = lane("draft_model:constant:16:block", 2, 16)  # has another text and is left out
     oracle.add("qa", [plain, long, lane("draft_model:constant:2", 2, 2), block])
     # Three tokens for a pass over three rows and two draft steps, against one token for 20 ms.
     assert oracle.speedup() == pytest.approx(3 / (0.022 + 0.004) * 0.02)
@@ -88,7 +88,7 @@ def test_the_summary_names_the_worst_task_and_the_memory():
 
 
 def judged(*drafts):
-    """A lane of one step a draft; a draft is (parent, status) for each node."""
+    """Return a result with one step per draft; a draft is (parent, status) for each node."""
     steps = [
         Verified(
             "speculative",
@@ -132,7 +132,7 @@ def test_the_report_tells_acceptance_by_position():
 
 
 def test_the_calibration_error_is_that_of_all_runs_together():
-    """Half of the tokens of which .4 was said are kept, and all of those of which .8 was."""
+    """Half of the tokens with probability .4 are accepted, and all of those with .8."""
     runs = [((KEPT, 0.4), (KEPT, 0.8)), ((REFUSED, 0.4), (KEPT, 0.8))]
     report = LaneTotals("nothing")
     for task, nodes in zip(("qa", "rag"), runs, strict=True):

@@ -1,4 +1,4 @@
-"""A whole bench on a tiny model: what is compared, repeated, left out, added up and written."""
+"""A whole bench on a tiny model: repetitions, left-out variants, sums, bounds, throughput and files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def two_zeros(_committed, budget):
 
 
 class Studio:
-    """The surface that a bench uses, on a tiny target; `script` drafts two zeros."""
+    """Fake studio on a tiny target; the method `script` drafts two zeros."""
 
     def __init__(self, weights):
         self.weights, self.settings = weights, AppSettings(target="tiny", draft="none")
@@ -81,7 +81,7 @@ class Studio:
 
 
 class Canned:
-    """A lane with given answers: tokens a second, in turn."""
+    """Fake variant with given rates in turn."""
 
     def __init__(self, name, rates, lost=()):
         self.name, self.rates, self.lost = name, iter(rates), lost
@@ -172,7 +172,7 @@ def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypa
         "three is left out",
     ]
     assert "Install it." in told[0]
-    assert found.totals.lanes == ["nothing", "script"]  # a lane that broke is not half counted
+    assert found.totals.lanes == ["nothing", "script"]  # a failed variant is not counted at all
     assert set(told) <= set(found.result().notes)
     with pytest.raises(UserError, match="No prompt"):
         bench(studio, items[2:])
@@ -244,7 +244,7 @@ def test_repetitions_give_medians_of_ratios_and_their_quartiles():
         totals.add("qa", [result("nothing", plain), result("fast", fast)], number)
         totals.add("rag", [result("nothing", 10), result("fast", 10)], number)
     rows = {(row["task"], row["lane"]): row for row in totals.rows()}
-    assert rows["qa", "fast"]["speedup"] == pytest.approx(4)  # of 2, 3, 4, 10, 6
+    assert rows["qa", "fast"]["speedup"] == pytest.approx(4)  # the median of 2, 3, 4, 6, 10
     assert rows["qa", "fast"]["speedup_quartiles"] == pytest.approx([3, 6])
     assert rows["qa", "fast"]["tokens_per_second"] == pytest.approx(50)
     assert rows["mean", "fast"]["speedup"] == pytest.approx(2.5)
@@ -299,7 +299,7 @@ def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
 
 
 class Waiting:
-    """A studio whose runs wait: alone each takes as long as together all do. `fails`: its third run breaks."""
+    """Fake studio whose runs sleep, so that concurrent runs cost nothing. `fails`: the third run fails."""
 
     def __init__(self, *, fails=False):
         self.fails, self.count, self.lock = fails, 0, threading.Lock()

@@ -17,7 +17,7 @@ RECORDED = Path(__file__).parents[2] / "assets" / "runs" / "01-guess-and-check.j
 
 
 def told(monkeypatch, capsys):
-    """What `run` prints of the recorded run, and its events."""
+    """Return the output of `run` for a recorded run, and the steps of its events."""
     events = read(RECORDED).trace.lane(SPECULATIVE).events
     conversation = SimpleNamespace(memory=SimpleNamespace(), run=lambda *_, **__: iter(events))
     monkeypatch.setattr(

@@ -13,7 +13,7 @@ from specdemo.files.progress import Progress
 
 @pytest.fixture
 def written(monkeypatch):
-    """What standard error gets where it is a file."""
+    """Return the lines on standard error if it is a file."""
     text = io.StringIO()
     monkeypatch.setattr(console, "err", Console(file=text, width=40))
     return text
@@ -25,7 +25,7 @@ def test_a_file_gets_a_line_a_prompt(written):
             report(
                 Progress("bench", index / 3, f"prompt [{index}] of a suite with quite a long name")
             )
-            assert len(written.getvalue().splitlines()) == index + 1  # at once, not at the end
+            assert len(written.getvalue().splitlines()) == index + 1  # immediately, not at the end
     assert written.getvalue().splitlines()[1] == (
         "bench 33% prompt [1] of a suite with quite a long name"
     )

@@ -25,7 +25,7 @@ def test_every_measurement_says_where_and_when(path: Path) -> None:
 
 
 def a_bench(**more: object) -> dict[str, object]:
-    """The values of `bench --json` that tables are made of, for two lanes and two tasks."""
+    """Return a file of measurements with two variants and two tasks."""
     rows = []
     for lane, speedups in {"nothing": (1.0, 1.0), "tree": (2.0, 0.5), "slow": (0.25, 0.5)}.items():
         rows += [

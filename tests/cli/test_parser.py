@@ -46,7 +46,7 @@ def test_every_option_has_help_that_tells_its_default(action):
         assert "default" in action.help or optional_file or action.dest in NONE_BY_NATURE
 
 
-# What is not given has no effect; their help says what giving it does.
+# Options without a default: their help explains the effect.
 NONE_BY_NATURE = {"prompts", "examples", "online_weights", "csv", "html"}
 
 
@@ -207,7 +207,7 @@ def test_a_value_out_of_range_is_told_in_a_sentence(capsys):
 
 
 class Page:
-    """Takes the place of the Gradio page."""
+    """Fake Gradio page."""
 
     def __init__(self, *, taken: bool = False) -> None:
         self.taken, self.launched, self.closed = taken, {}, False

@@ -184,7 +184,7 @@ def test_retrieval_drafts_the_most_frequent_and_keeps_to_policy_and_budget(tmp_p
     assert proposal.parents == (-1, 0, 1)
     assert proposal.draft_probs is None
     assert (proposal.source, proposal.lookahead) == ("retrieval", 5)
-    assert proposal.reasons[0] == Reason("retrieval", {"matched": 2, "count": 3})
+    assert proposal.reasons[0] == Reason("retrieval", {"matched": 2, "places": 3})
     assert retrieval.match([7, 1, 2]) == (2, list(proposal.token_ids))
     assert retrieval.propose([7, 1, 2], 1).token_ids == (3,)
     assert len(retrieval.propose([7, 1, 2], 0)) == 0

@@ -222,6 +222,7 @@ const problem = ({ message, unharmed = "", advice = "" }) => ({ message, unharme
 const proposal = (item) => ({
   lookahead: item.lookahead ?? 0,
   reason: item.reason ?? "",
+  reasons: item.reasons ?? [],
   source: item.source ?? "",
   expectedTokens: item.expected_tokens ?? null,
   expectedSeconds: item.expected_seconds ?? null,

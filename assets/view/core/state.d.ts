@@ -1,6 +1,6 @@
 // The lines of a stream beside the trace's own events, and the state that they are folded into.
 
-import type { Event, Node, Place, RunStarted, Verified } from "../types";
+import type { Event, Node, Place, Reason, RunStarted, Verified } from "../types";
 
 export type { Node, Place, Verified };
 
@@ -68,6 +68,7 @@ export type Header = Pick<RunStarted, "lane" | "method" | "prompt" | "settings">
 export interface Proposal {
   lookahead: number;
   reason: string;
+  reasons: Reason[];
   source: string;
   expectedTokens: number | null;
   expectedSeconds: number | null;

@@ -1,6 +1,7 @@
 // One recorded step as a scene of ten seconds: what was known, how the guess came, the verdict, the target's own. Pure.
 
 import { fold, tokensOf } from "../core/reducer.js";
+import { reasonValue } from "../core/reasons.js";
 import { depths, isTree } from "../core/tree.js";
 
 /**
@@ -69,7 +70,7 @@ function worth({ nodes, path, hit }) {
 function sceneOf(header, step, said) {
   const kind = kindOf(header.method, step);
   if (!step.next || (kind === "plain" ? said.length < 3 : !step.nodes.length)) return null;
-  const matched = ["copy", "lookup"].includes(kind) ? Number(/the last (\d+) tokens? st/.exec(step.reason)?.[1] ?? 0) : 0;
+  const matched = ["copy", "lookup"].includes(kind) ? (reasonValue(step, "matched") ?? 0) : 0;
   const earlier = kind === "copy" ? foundIn(header.prompt, said, matched, step) : null;
   if ((kind === "copy" && !earlier) || (kind === "lookup" && (!matched || matched > said.length))) return null;
   const words = timesOf(kind, step);
@@ -78,7 +79,7 @@ function sceneOf(header, step, said) {
     kind, header, step, matched, earlier, words, own: OWN,
     before: said.slice(-seen),
     whole: said.length <= seen,
-    places: Number(/ at (\d+) places?/.exec(step.reason)?.[1] ?? 1),
+    places: reasonValue(step, "places") ?? 1,
     stops: [...new Set([0, LOOK, ...words.flatMap(({ at, judged }) => [at, judged]), GUESS[0], CHECK, VERDICT[0], OWN, 1000 * SECONDS])].sort((a, b) => a - b),
   };
 }

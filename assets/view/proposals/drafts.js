@@ -1,6 +1,7 @@
 // What the target says next, and below it what was drafted: methods that guess the same stand together.
 
 import { two } from "../core/metrics.js";
+import { reasonText } from "../core/reasons.js";
 import { fold } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { spell } from "../core/symbols.js";
@@ -77,7 +78,8 @@ export class Drafts {
   /** @param {Row} row @param {JudgedStep | null} step */
   #silent(row, step) {
     const words = this.#words;
-    const why = row.why || (step?.reason ? fill(words.nothing, { reason: step.reason }) : words.nothing_alone);
+    const reason = step ? reasonText(step, words.view.charts.reasons) : "";
+    const why = row.why || (reason ? fill(words.nothing, { reason }) : words.nothing_alone);
     return el("li", { class: "sd-draft sd-draft-missing" }, this.#heading(row), textEl("p", why, { class: "sd-draft-why" }));
   }
 

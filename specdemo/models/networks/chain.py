@@ -6,7 +6,7 @@ a target step, and a head over the whole vocabulary would dominate it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from types import SimpleNamespace
@@ -38,19 +38,15 @@ from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import look, rms_norm
 from specdemo.models.networks.four_bit import GROUP, FourBitLinear, Linear, pack, rounded
 from specdemo.models.networks.parts import (
+    Adjust,
     CompactConfig,
     ConcatInput,
     Corrector,
     Injection,
     MixedEmbedding,
+    StateRows,
 )
 from specdemo.models.networks.text_words import MOST, TextWords
-
-Adjust = Callable[[Tensor], Tensor]
-"""A session's own correction of the head's inputs, (rows, H) to the same."""
-
-StateRows = tuple[int, Tensor]
-"""Number of the first row that gets a state, and the states of it and the rows after it, (rows, H)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +100,9 @@ class CompactWeights:
         """Return the additional vocabulary of one conversation's text. packed: also for the compiled pass"""
         four_bit = isinstance(self.head, FourBitLinear)
         rows = self.embedding if self.output is None else self.output
-        return TextWords(
-            self.words,
-            rows,
-            rounded if four_bit else lambda weight: weight,
-            pack if packed else None,
-            0 if self.own_head else MOST,
-        )
+        rounding = rounded if four_bit else lambda weight: weight
+        most = 0 if self.own_head else MOST
+        return TextWords(self.words, rows, rounding, pack if packed else None, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,11 +550,10 @@ def _draft_input(one: ForwardInput) -> DraftInput:
 
 
 def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
-    """The rows of each conversation, guessed positions included."""
+    """Return the rows of each conversation."""
     if len(inputs) == 1:
         return [x]
-    parts: Sequence[Tensor] = x.split([len(one.positions) for one in inputs])
-    return parts
+    return list(x.split([len(one.positions) for one in inputs]))
 
 
 def _packed_states(injected: StateRows | None) -> Injected | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,13 @@ from specdemo.models.networks.four_bit import Linear
 
 EPSILON = 1e-5  # epsilon of the norm over the target's states
 MIXED_ROWS = 1024  # rows of an embedding that are mixed at the same time
+
+
+Adjust = Callable[[Tensor], Tensor]
+"""A session's own correction of the head's inputs, (rows, H) to the same."""
+
+StateRows = tuple[int, Tensor]
+"""Number of the first row that gets a state, and the states of it and the rows after it, (rows, H)."""
 
 
 @dataclass(frozen=True, slots=True)

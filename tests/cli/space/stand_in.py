@@ -56,15 +56,15 @@ class Hub(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answers)
         self.url = f"http://127.0.0.1:{self.server_port}"
-        self.role = "write"  # what the token may do
+        self.role = "write"  # rights of the token
         self.spaces: dict[str, Space] = {}
         self.asked: list[str] = []
         self.faults: dict[str, tuple[int, str] | None] = {}
-        self.data: list[bytes] = []  # what the store for large files has taken, and the lists of it
+        self.data: list[bytes] = []  # stored large files, and their lists
         self.lists = b""
         self.host = self.url
-        self.page = b'<meta name="generator" content="specdemo-site">'  # what a static Space shows
-        self.visitors: list[str | None] = []  # what each visitor of it says of themselves
+        self.page = b'<meta name="generator" content="specdemo-site">'  # page of a static Space
+        self.visitors: list[str | None] = []  # authorization header of each visitor
 
     def handle_error(self, *where):
         """A connection that is cut is none of a test's business."""
@@ -72,7 +72,7 @@ class Hub(ThreadingHTTPServer):
             super().handle_error(*where)
 
     def changes(self) -> list[str]:
-        """What was asked for that changes something."""
+        """Requests that change the hub."""
         reads = ("preupload", "validate-yaml", "/cas/")
         return [
             line

@@ -1,4 +1,4 @@
-"""What is uploaded to a Space: the whole program and nothing beside it, with a front matter that suits the hardware."""
+"""The upload of a Space: only the program, with a front matter for the hardware."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_large_files_that_are_no_text_are_kept_outside_of_git(laid_out):
 
 
 def asked(text: str) -> dict[str, Requirement]:
-    """What a requirements.txt asks for, by name."""
+    """Return the requirements by name."""
     return {found.name: found for found in map(Requirement, text.splitlines())}
 
 

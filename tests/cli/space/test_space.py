@@ -25,7 +25,7 @@ README = "---\ntitle: specdemo\nsdk: gradio\ntags:\n- specdemo\n---\n"
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """An empty hub, and a token that it takes. The uploader keeps to this test and gives up at once."""
+    """An empty hub and a valid token. The uploader is local to this test and does not retry."""
     for name, value in {
         "HF_TOKEN": GOOD,
         "HF_XET_CACHE": str(tmp_path / "xet"),
@@ -54,7 +54,7 @@ def plan(tmp_path) -> SpacePlan:
 
 
 def planned(folder: Path, hardware: str = ZERO, **changes) -> SpacePlan:
-    """A plan for what a folder holds."""
+    """Return a plan for the files of a folder."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
     variables = {"GRADIO_SSR_MODE": "false", "SPECDEMO_TARGET": "tiny"}
@@ -207,7 +207,7 @@ def test_an_upload_that_was_cut_goes_on(cut, server, plan):
     server.faults.clear()
     published(plan)
     assert set(server.spaces[NAME].files) == set(plan.sizes)
-    assert len(server.data) == 1  # what had arrived is not sent again
+    assert len(server.data) == 1  # complete files are not sent again
     assert sum("repos/create" in line for line in server.asked) == 1
 
 

@@ -1,6 +1,7 @@
 // Per step: how deep was allowed, how deep was drafted, what was kept, and how deep would have been best.
 
 import { two } from "../../core/metrics.js";
+import { reasonText } from "../../core/reasons.js";
 import { fill } from "../../core/sentence.js";
 import { oracle } from "../../core/series.js";
 import { depthOf, isTree } from "../../core/tree.js";
@@ -52,7 +53,7 @@ export function lookahead(run, words, colours, methods) {
       heads: [words.table_step, words.allowed, words.drafted, words.accepted, words.oracle_column, words.reason],
       rows: steps.map((step, i) => [
         step.index + 1, allowed[i], deep[i], kept[i],
-        best[i] ? (best[i].exact ? best[i].depth : fill(words.at_least, best[i])) : "–", step.reason || "–",
+        best[i] ? (best[i].exact ? best[i].depth : fill(words.at_least, best[i])) : "–", reasonText(step, words.reasons) || "–",
       ]),
     }),
   };
@@ -63,7 +64,7 @@ function lookaheadText(step, depth, best, words, methods) {
   const counts = { step: step.index + 1, lookahead: step.lookahead, drafted: step.nodes.length, accepted: step.path.length, depth };
   const lines = [
     fill(isTree(step.nodes) ? words.tree_hover : words.lookahead_hover, counts),
-    ...wrap(step.reason || words.no_reason).map(escapeMarkup),
+    ...wrap(reasonText(step, words.reasons) || words.no_reason).map(escapeMarkup),
   ];
   if (step.source) lines.push(fill(words.source_hover, { source: escapeMarkup(methods[step.source] ?? step.source) }));
   if (best) lines.push(fill(best.exact ? words.oracle_exact : words.oracle_least, best));

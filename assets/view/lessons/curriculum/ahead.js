@@ -1,11 +1,15 @@
 // How far ahead to draft, and what a policy chooses.
 
 import { two } from "../../core/metrics.js";
+import { reasonValue } from "../../core/reasons.js";
 import { judgedSteps } from "../../core/series.js";
 import { count, PERCENT } from "./evidence.js";
 import { chainCut } from "../moments/cut.js";
 
-/** @import { Lesson } from "./lesson" */
+/**
+ * @import { JudgedStep } from "../../core/state"
+ * @import { Lesson } from "./lesson"
+ */
 
 /** @type {Lesson} */
 export const ahead = {
@@ -36,10 +40,10 @@ export const ahead = {
       reveal([{ fast }]) {
         const steps = judgedSteps(fast).filter((step) => step.nodes.length);
         const lengths = steps.map((step) => step.nodes.length);
-        const estimated = steps.find((step) => step.reason.includes("would give"));
+        const estimated = steps.find((step) => reasonValue(step, "gain") !== undefined);
         return {
           answer: fast.drafted / steps.length,
-          values: { least: Math.min(...lengths), most: Math.max(...lengths), reason: estimated?.reason ?? "–" },
+          values: { least: Math.min(...lengths), most: Math.max(...lengths), ...forecast(estimated) },
           step: estimated?.index,
         };
       },
@@ -56,3 +60,8 @@ export const ahead = {
     },
   ],
 };
+
+// The forecast that ended a draft: the position that would not have paid, its tokens and its cost.
+/** @param {JudgedStep | undefined} step */
+const forecast = (step) =>
+  Object.fromEntries(["position", "gain", "cost"].map((name) => [name, (step && reasonValue(step, name)) ?? "–"]));

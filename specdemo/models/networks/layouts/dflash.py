@@ -161,11 +161,7 @@ def read_config(
         mask=mask,
         anchored=anchored,
         causal=is_causal(config),
-        scales=Scales(
-            _scale(files, said, "input_embedding_scale", 1.0),
-            _scale(files, said, "output_multiplier", 1.0),
-            _scale(files, said, "final_logit_softcapping", 0.0),
-        ),
+        scales=_scales(files, said),
         windows=windows,
         words=files.number(config, "draft_vocab_size", vocabulary),
         vocabulary=vocabulary,
@@ -316,6 +312,14 @@ def _windows(
         causal = is_causal(files.config, otherwise=True)
     near = tuple(one == "sliding_attention" for one in kinds)
     return Windows(near, files.number(sizes, "sliding_window"), causal)
+
+
+def _scales(files: DrafterFiles, said: Mapping[str, Any]) -> Scales:
+    return Scales(
+        _scale(files, said, "input_embedding_scale", 1.0),
+        _scale(files, said, "output_multiplier", 1.0),
+        _scale(files, said, "final_logit_softcapping", 0.0),
+    )
 
 
 def _scale(files: DrafterFiles, said: Mapping[str, Any], key: str, default: float) -> float:
