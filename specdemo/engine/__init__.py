@@ -1,1 +1,1 @@
-"""How it happens: one loop, pure verifiers, the target and its cache."""
+"""The engine: one loop, pure verifiers, the target and its cache."""

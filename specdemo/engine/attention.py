@@ -1,4 +1,4 @@
-"""Attention that reads shared key/value heads where they lie, and forgets what a sliding window has left behind."""
+"""Attention that reads shared key/value heads without a copy and hides keys outside a sliding window."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def shared_heads(
     s_aux: Tensor | None = None,
     **_options: Any,
 ) -> tuple[Tensor, None]:
-    """Grouped-query attention (Ainslie 2305.13245) as transformers asks for it.
+    """Grouped-query attention (Ainslie 2305.13245) with the signature of transformers.
 
     query: (1, heads, rows, head_dim); key, value: (1, kv_heads, keys, head_dim)
-    attention_mask: additive for masks of ours; booleans for those of transformers, which know the window already
+    attention_mask: additive for masks of this package; booleans for those of transformers, which include the window
     sliding_window: keys that each row looks back at, itself included (Longformer 2004.05150); None for all
     softcap, s_aux: see `written_out`
     returns: (1, rows, heads, head_dim)
@@ -62,11 +62,11 @@ def written_out(
     softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Attention step by step, for what torch's own function cannot do.
+    """Attention step by step, with features that torch's own function lacks.
 
     query: (1, heads, rows, head_dim), scaled; key, value, mask: as of `shared_heads`
     softcap: scores stay between this and its negative, by tanh (Gemma 2 2408.00118)
-    sinks: (heads,) — a score that is no key's and takes its share of the softmax (gpt-oss 2508.10925)
+    sinks: (heads,) — a score of no key that is part of the softmax (gpt-oss 2508.10925)
     returns: (1, heads, rows, head_dim)
     """
     _, heads, rows, size = query.shape

@@ -1,4 +1,4 @@
-"""A preallocated key/value cache that forgets in O(1) and keeps one path of a tree."""
+"""A preallocated key/value cache with rollback in O(1) and selection of one path of a tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 BLOCK = 256
-SPARE = 4  # times the slots that a text needs are given back when a shorter one begins
+SPARE = 4  # times the needed slots: a cache that is larger is shrunk when a shorter text starts
 
 
 def slots_for(end: int, capacity: int) -> int:
@@ -22,7 +22,7 @@ def slots_for(end: int, capacity: int) -> int:
 
 @dataclass(slots=True)
 class Counted:
-    """How much of a cache counts, the same for all its layers.
+    """Number of valid rows of a cache, the same for all its layers.
 
     skipped: rows after `length` that the next pass must not overwrite
     """
@@ -72,7 +72,7 @@ class RollbackLayer(CacheLayerMixin):
         self._resize(slots_for(self.counted.length + 1, 0))
 
     def move(self, start: int, rows: Tensor) -> None:
-        """Bring `rows` (positions from `start` on, ascending) together behind `start`."""
+        """Move `rows` (positions from `start` on, ascending) to the slots right after `start`."""
         for tensor in (self.keys, self.values):
             moved = tensor.index_select(2, (rows + start).to(tensor.device))
             tensor[:, :, start : start + len(rows)] = moved
@@ -88,26 +88,26 @@ class RollbackLayer(CacheLayerMixin):
         return grown
 
     def get_seq_length(self) -> int:
-        """Counted tokens, as transformers asks for it."""
+        """Return the number of counted tokens; transformers calls it."""
         return self.counted.length
 
     def get_mask_sizes(self, query_length: int | Tensor) -> tuple[int, int]:
-        """(keys visible to a pass of `query_length` rows, offset of the first), as transformers asks for it."""
+        """Return (keys visible to a pass of `query_length` rows, offset of the first); transformers calls it."""
         rows = query_length if isinstance(query_length, int) else query_length.shape[0]
         return self.counted.length + self.counted.skipped + rows, 0
 
     def get_max_length(self) -> int:
-        """Unbounded, as transformers asks for it."""
+        """Return -1 for no limit; transformers calls it."""
         return -1
 
-    get_max_cache_shape = get_max_length  # the same question in earlier 4.x and 5.x
+    get_max_cache_shape = get_max_length  # the name in earlier 4.x and 5.x
 
 
 class RollbackCache(Cache):
-    """Keys and values of one conversation, for any model that transformers loads and that remembers in nothing else.
+    """Keys and values of one conversation, for any model that transformers loads and that has no other state.
 
     A pass appends through `update`; nothing counts until `gather` says which rows stay, so forgetting
-    is setting a number. Positions that a sliding window has left behind are kept too: a rollback brings
+    is setting a number. Positions that a sliding window has left behind stay cached too: a rollback brings
     them back into its reach, and `attention.forget` hides them until then.
     """
 
@@ -130,11 +130,11 @@ class RollbackCache(Cache):
         return self._counted.length + self._counted.skipped
 
     def slots(self, end: int, like: Tensor) -> np.ndarray:
-        """Where keys and values lie, with room up to `end`: (layers, 2) int64 addresses; good until the cache grows.
+        """Return the addresses of keys and values, with room up to `end`: (layers, 2) int64, valid until the cache grows.
 
         like: (1, kv_heads, 1, head_dim), for a cache that is still empty
         """
-        # Whatever makes room in a layer makes it in the first.
+        # All layers grow at the same time as the first.
         if self._laid is not None and self._laid is self.layers[0].keys and end <= self.capacity:
             return self._places
         for layer in self.layers:
@@ -152,7 +152,7 @@ class RollbackCache(Cache):
 
     @property
     def memory_bytes(self) -> int:
-        """Of keys and values, spare room included; all layers are alike."""
+        """Size of keys and values, spare room included; all layers have the same."""
         first = self.layers[0]
         return len(self.layers) * 2 * first.keys.nbytes if first.is_initialized else 0
 
@@ -162,7 +162,7 @@ class RollbackCache(Cache):
             raise ValueError(f"cannot roll back to {length}: {self.length} tokens are cached")
         self._count(length)
         first = self.layers[0]
-        # On a GPU recordings know where a conversation lies, and the next one takes its place over.
+        # On a GPU, recordings contain the addresses of a cache, which the next conversation reuses.
         if (
             first.is_initialized
             and self.capacity > SPARE * max(BLOCK, length)
@@ -181,12 +181,12 @@ class RollbackCache(Cache):
         self._count(start + len(rows))
 
     def keep_rows(self, rows: Tensor) -> None:
-        """Keep some texts of a batch. rows: (n,) int64"""
+        """Select some texts of a batch. rows: (n,) int64"""
         for layer in self.layers:
             layer.keys, layer.values = layer.keys[rows], layer.values[rows]
 
     def skip(self, rows: int) -> None:
-        """Let the next pass leave so many uncounted rows in place: nodes of a tree that goes on growing."""
+        """Let the next pass write after this many uncounted rows: nodes of a tree that continues to grow."""
         self._counted.skipped = rows
 
     def _count(self, length: int) -> None:

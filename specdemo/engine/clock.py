@@ -101,7 +101,7 @@ class Stage(Stopwatch):
         return super().__enter__()
 
     def _inherit(self, outer: Stopwatch) -> None:
-        """Keep the stage's own terms."""
+        """Ignore the outer block: a stage has its own terms."""
 
 
 _current: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)

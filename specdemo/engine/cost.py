@@ -1,4 +1,4 @@
-"""What a pass costs on this machine: measured once when a pair is loaded, corrected while a run goes on."""
+"""Cost of a pass on this machine: measured once when a pair is loaded, corrected during a run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ ROWS = (
     16,
     32,
 )  # 4-bit kernels work by blocks of four rows: both sides of the steps
-LADDER = (*range(1, 18), 32)  # on a GPU: no two of its kernels and recordings begin at the same row
-CONTEXT, FAR = (
+LADDER = (
+    *range(1, 18),
+    32,
+)  # on a GPU: its kernels and recordings have their limits at different rows
+CONTEXT, FAR_CONTEXT = (
     128,
     640,
 )  # tokens that the measured passes attend to: for every count of rows, and for the slope
-FEW, MANY = 1, 8  # rows between which the slope by context is measured
+FEW_ROWS, MANY_ROWS = 1, 8  # rows between which the slope by context is measured
 DRAFTING = (4, 8, 16, 32)  # rows of a draft's pass, each of a conversation
 REPEATS = 3
 PATIENCE = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
@@ -50,10 +53,10 @@ class CostProfile:
 
     verify: (rows, seconds) of a target pass over CONTEXT cached tokens, by ascending rows, never falling
     draft_step: one step of the draft model; None without one
-    per_cached: what each further cached token adds to a pass of one row; per_cached_row: to each row more
+    per_cached: seconds that each further cached token adds to a pass of one row; per_cached_row: to each further row
     draft_rows: (rows, seconds) of a step of several conversations' drafts; empty where that was not measured
     exact_rows: rows up to which a pass gives the bits of passes of one row; 0 where that was not measured, ANY_ROWS where
-        neither their number nor their company matters, those of trees and of other runs included
+        neither their number nor other rows matter, those of trees and of other runs included
     """
 
     verify: Points = ((1, 1.0),)
@@ -88,8 +91,9 @@ class CostProfile:
         # Times, not slopes: of a difference, noise takes away as much as it adds.
         near = CostProfile(verify)
         few, many = (
-            min(one.verify_seconds(rows, FAR) for one in (self, other)) - near.verify_seconds(rows)
-            for rows in (FEW, MANY)
+            min(one.verify_seconds(rows, FAR_CONTEXT) for one in (self, other))
+            - near.verify_seconds(rows)
+            for rows in (FEW_ROWS, MANY_ROWS)
         )
         drafting = _fastest(self.draft_rows, other.draft_rows)
         exact = self.exact_rows or other.exact_rows
@@ -139,10 +143,14 @@ def measure_costs(
         verify.append((rows, slowest))
     per_cached = per_cached_row = 0.0
     if time.perf_counter() - begun < PATIENCE:
-        # Like with like: the same passes one after the other, over both lengths.
-        short = [min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW, MANY)]
-        target.read([0] * (FAR - CONTEXT))
-        long = [min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW, MANY)]
+        # Compare the same passes, one after the other, over both lengths.
+        short = [
+            min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW_ROWS, MANY_ROWS)
+        ]
+        target.read([0] * (FAR_CONTEXT - CONTEXT))
+        long = [
+            min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW_ROWS, MANY_ROWS)
+        ]
         per_cached, per_cached_row = _slopes(long[0] - short[0], long[1] - short[1])
     target.rollback(0)
     step, drafting = None, Points()
@@ -157,9 +165,11 @@ def measure_costs(
 
 
 def glance(target: CachedModel, draft: LanguageModel | None) -> CostProfile:
-    """Only passes of FEW and MANY rows and a draft step, in place of all that `measure_costs` takes."""
+    """Measure only passes of FEW_ROWS and MANY_ROWS and a draft step: a fast replacement for `measure_costs`."""
     target.read([0] * CONTEXT)
-    verify = tuple((rows, min(_pass(target, rows) for _ in range(REPEATS))) for rows in (FEW, MANY))
+    verify = tuple(
+        (rows, min(_pass(target, rows) for _ in range(REPEATS))) for rows in (FEW_ROWS, MANY_ROWS)
+    )
     target.rollback(0)
     if draft is None:
         return CostProfile(verify)
@@ -170,7 +180,7 @@ def glance(target: CachedModel, draft: LanguageModel | None) -> CostProfile:
 
 
 def _drafting(draft: LanguageModel, step: float, repeats: int) -> Points:
-    """`draft_rows`: rows of one conversation stand for those of several. step: seconds of one row"""
+    """Measure `draft_rows` with rows of one conversation in place of several. step: seconds of one row"""
     length = draft.length
 
     def seconds(rows: int) -> float:
@@ -189,9 +199,11 @@ def _drafting(draft: LanguageModel, step: float, repeats: int) -> Points:
 
 
 def _slopes(few: float, many: float) -> tuple[float, float]:
-    """`per_cached` and `per_cached_row`, from how much longer passes of FEW and MANY rows take over FAR tokens than over CONTEXT."""
-    per_cached = max(0.0, few / (FAR - CONTEXT))
-    return per_cached, max(0.0, (many / (FAR - CONTEXT) - per_cached) / (MANY - FEW))
+    """Return `per_cached` and `per_cached_row`, from the added seconds of passes of both numbers of rows over FAR_CONTEXT tokens."""
+    per_cached = max(0.0, few / (FAR_CONTEXT - CONTEXT))
+    return per_cached, max(
+        0.0, (many / (FAR_CONTEXT - CONTEXT) - per_cached) / (MANY_ROWS - FEW_ROWS)
+    )
 
 
 def _pass(target: CachedModel, rows: int) -> float:
@@ -206,11 +218,11 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 class Costs:
-    """One run's view of the costs: the profile, scaled to what this run's own passes take.
+    """One run's view of the costs: the profile, scaled to the duration of this run's own passes.
 
-    A busy machine and the work around a pass end up in the scale. While runs share passes, a step costs what it takes
-    if all of them do the same: a pass over the rows of all, and drafts that are shared as well. So what is best for
-    one run is best for all together. When runs come or go, what was learned is told anew for those who are there.
+    A busy machine and the work around a pass end up in the scale. While runs share passes, the cost of a step assumes
+    that all of them do the same: a pass over the rows of all, and shared drafts. So the best choice for one run is the
+    best for all. When the number of runs changes, the learned rate is scaled to the new number.
 
     cached: tokens that the next pass attends to; together: runs that shared the last one, or may share the first
     """
@@ -223,7 +235,9 @@ class Costs:
         self._draft_step = profile.draft_step or 0.0
         self.tokens_per_second: float | None = None
         self._recent = [0.0, 0.0]  # tokens and seconds, fading
-        self._steps: np.ndarray | None = None  # what more rows add to a pass over few cached tokens
+        self._steps: np.ndarray | None = (
+            None  # seconds that more rows add to a pass over few cached tokens
+        )
 
     def verify_seconds(self, drafted: int) -> float:
         """A target pass over the pending token and so many drafted ones."""
@@ -255,7 +269,7 @@ class Costs:
         return seconds(after) / seconds(before)
 
     def row_seconds(self, drafted: int, more: int = 1) -> float:
-        """What more drafted tokens add to the pass over so many."""
+        """Return the seconds that `more` further tokens add to a pass over `drafted` tokens."""
         return self.verify_seconds(drafted + more) - self.verify_seconds(drafted)
 
     def rows_seconds(self, most: int, together: int) -> np.ndarray:
@@ -283,7 +297,7 @@ class Costs:
         return 1 / self.verify_seconds(0)
 
     def rate(self) -> float:
-        """Tokens a second that a step must beat: what this run reaches, at least plain decoding's."""
+        """Tokens a second that a step must beat: the rate of this run, at least that of plain decoding."""
         return max(self.plain_rate(), self.tokens_per_second or 0.0)
 
     def join(self, runs: int) -> None:
@@ -310,7 +324,7 @@ class Costs:
             self.tokens_per_second = self._recent[0] / self._recent[1]
 
     def observe_draft(self, seconds: float, runs: int = 1, weight: float = FOLLOW / 4) -> None:
-        """Learn what one more step of the draft model really took. seconds: a run's share; runs: that shared it"""
+        """Learn the measured duration of one more step of the draft model. seconds: per run; runs: that shared it"""
         step, seconds = self._draft_step, seconds * runs / self.growth(runs)
         self._draft_step += weight * (min(seconds, 4 * step or seconds) - step)
 

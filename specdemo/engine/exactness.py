@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdemo.engine.cost import CONTEXT, FAR
+from specdemo.engine.cost import CONTEXT, FAR_CONTEXT
 from specdemo.engine.types import Proposal
 
 if TYPE_CHECKING:
@@ -15,19 +15,17 @@ if TYPE_CHECKING:
 
     from specdemo.engine.target import CachedModel
 
-MOST = 8  # rows that are looked at
-TOKENS = (
-    24  # that are read behind a text in passes of so many rows: whole passes of 2, 3, 4, 6 and 8
-)
+MOST = 8  # rows to check
+TOKENS = 24  # tokens after a text: whole passes of 2, 3, 4, 6 and 8 rows
 
 
 def exact_rows(target: CachedModel, most: int = MOST) -> int:
-    """Rows up to which every pass gives the bits of passes of one row, over a short and a longer text; 1 for none.
+    """Return the rows up to which a pass gives the bits of passes of one row, over a short and a longer text; 1 for none.
 
     A sample, no proof. Rows of a tree are not among it, nor passes that runs share. The cache is given back empty.
     """
     found = most
-    for context in (CONTEXT, FAR):
+    for context in (CONTEXT, FAR_CONTEXT):
         text = [
             7919 * place % target.decoder.config.vocab_size for place in range(context + TOKENS)
         ]

@@ -1,4 +1,4 @@
-"""What the target knew: hidden states of some of its layers for every cached token, for drafters that read them."""
+"""Hidden states of some layers of the target for every cached token, for drafters that read them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from specdemo.engine.cache import slots_for
 
 
 class Features:
-    """Rows in step with a target's cache: row p holds the states after reading token p.
+    """One row for each token of a target's cache: row p contains the states after reading token p.
 
-    layers: which hidden states, as transformers counts them (0 = embedding, the last = after the final norm)
+    layers: indices of hidden states, numbered as in transformers (0 = embedding, the last = after the final norm)
     """
 
     def __init__(self, layers: Sequence[int] = ()) -> None:
@@ -23,7 +23,7 @@ class Features:
 
     @property
     def memory_bytes(self) -> int:
-        """Of all rows, spare room included."""
+        """Size of all rows, spare room included."""
         return self._rows.nbytes
 
     def write(self, start: int, states: Sequence[Tensor]) -> None:

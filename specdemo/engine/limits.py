@@ -1,4 +1,4 @@
-"""When a run ends: the only place that knows about end-of-sequence and length."""
+"""Limits of a run: the only code for end-of-sequence and length."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Limits:
     stop_ids: frozenset[int] = frozenset()
 
     def budget(self, num_new: int) -> int:
-        """Deepest draft that can still be kept whole with the target's own token after it."""
+        """Return the depth of the longest draft that can be accepted with the target's own token after it."""
         return max(0, self.max_new_tokens - num_new - 1)
 
     def cut(
         self, num_new: int, token_ids: Sequence[int]
     ) -> tuple[tuple[int, ...], FinishReason | None]:
-        """What of a step's tokens is committed after `num_new` earlier ones, and why the run ends, if it does.
+        """Cut a step's tokens, after `num_new` earlier ones, and return why the run ends, if it does.
 
         cut(0, [5, <end>, 7])  ->  (5, <end>), STOP
         """

@@ -1,4 +1,7 @@
-"""The loop: draft, verify, commit. Plain decoding is this loop with a drafter that proposes nothing."""
+"""The loop: draft, verify, commit. Plain decoding is this loop with a drafter that proposes nothing.
+
+Invariant: the target has cached `committed[:-1]`; the last id is pending. The drafter is closed however a run ends.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,11 @@ def generate(
     detail: int = 0,
     verifier: Verifier = verify_sampling,
 ) -> Iterator[Event]:
-    """Decode after a prompt, a step at a time. The drafter is closed however the run ends.
+    """Decode after a prompt, a step at a time.
 
     started: the run's header, completed here; detail: alternatives to report for each position
     cancelled: checked before each step, and before each pass that reads the prompt or drafts
     alone: whether the target's passes are not shared; verifier: checks drafts when sampling
-
-    Invariant: the target has cached `committed[:-1]`; the last id is pending.
     """
     committed, num_prompt = list(prompt_ids), len(prompt_ids)
     generator = torch.Generator().manual_seed(shaper.sampling.seed)
@@ -79,7 +80,7 @@ def _prefill(
     *,
     alone: bool,
 ) -> tuple[RunStarted, FinishReason | None]:
-    """Read what of the prompt is not cached, but for its last token. Returns the header, and why the run ends, if it does."""
+    """Read the new part of the prompt without its last token. Returns the header, and why the run ends, if it does."""
     cached, reason = min(target.length, len(prompt_ids) - 1), None
     target.rollback(cached)
     with Stopwatch() as watch:

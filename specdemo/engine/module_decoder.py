@@ -57,7 +57,7 @@ class ModuleDecoder:
         if len(one.token_ids) == 1 and (seen is None or bool(seen.all())):
             if not self._windowed:
                 return None
-            # transformers would measure the window from the counted text, without what has grown on it.
+            # transformers would measure the window from the counted text, without the nodes that follow it.
             seen = torch.ones((1, one.cache.start + 1), dtype=torch.bool)
         if seen is None:
             return None
@@ -77,7 +77,7 @@ def chunk_of(config: Any, device: torch.device) -> int:
 
 
 def finish(device: torch.device) -> None:
-    """Wait until a GPU has done what it was given: a pass has ended, and is timed, when its answer is there."""
+    """Wait for the GPU: a pass ends, and is timed, when its results exist."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":

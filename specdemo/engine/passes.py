@@ -151,7 +151,7 @@ class ForwardRequest:
         return unanswered > (min(CATCH_UP_ROWS, self.decoder.chunk - 2) if self.drafting else 0)
 
     def result(self) -> ForwardOutput:
-        """Return the output. Raises what broke the pass."""
+        """Return the output. Raises the error of the pass."""
         if self.error is not None:
             raise self.error
         assert self.output is not None, "the pass has not run"
@@ -197,7 +197,7 @@ class RunStack(greenlet):
 
 
 def request_pass(decoder: Decoder, input: ForwardInput) -> ForwardOutput:
-    """Run a pass, which a runner may join with those of other runs. Raises `Cancelled`, and what broke the pass."""
+    """Run a pass, which a runner may join with those of other runs. Raises `Cancelled`, and any error of the pass."""
     watch = running()
     request = ForwardRequest(decoder, input)
     if watch is not None:

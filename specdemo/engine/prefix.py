@@ -1,4 +1,4 @@
-"""A language model that is asked about whole texts and reads only what it has not read yet."""
+"""A language model for whole texts that reads only their new part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specdemo.kernels.plan import Chain, DraftPlan
 
 
 class PrefixReader:
-    """Keeps a model's cache a prefix of the text it is asked about.
+    """Reads a text with a model, whose cache always contains a prefix of the latest text.
 
     So the last drafted token, which is never read, needs no special case when everything was accepted,
     and a follow-up prompt reads only its new part.
@@ -40,18 +40,18 @@ class PrefixReader:
         return chain
 
     def probs_after(self, token_ids: Sequence[int], width: int) -> Tensor:
-        """What the model says after a text, at temperature 1: (width,) float32 on the CPU, over the first tokens."""
+        """Return the model's distribution after a text, at temperature 1: (width,) float32 on the CPU, of the first tokens."""
         logits = self.logits_after(token_ids)
         probs, words = logits.float().softmax(dim=-1).cpu(), self.model.words
         probs = words.widen(probs[None])[0] if words else probs
         return pad(probs[:width], (0, max(0, width - len(probs))))
 
     def logits_below(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Nodes on the text that was asked about last; see `LanguageModel.grow`."""
+        """Read nodes after the latest text; see `LanguageModel.grow`."""
         return self.model.grow(token_ids, parents)
 
     def follow(self, committed: Sequence[int]) -> None:
-        """A step begins on this text. A model's own words stay read; see `FeatureReader` for one that reads them anew."""
+        """Start a step on this text. Drafted tokens stay cached; `FeatureReader` reads them again."""
 
     def prepare(self, token_ids: Sequence[int]) -> None:
         """Read a text ahead of time, so that the first question is cheap."""
@@ -67,13 +67,13 @@ class PrefixReader:
             self.cached_ids = token_ids[: self.model.length]
 
     def _roll_back(self, token_ids: list[int], *, keep_last: bool) -> list[int]:
-        """Forget what is no prefix of a text. returns: what is left to read of it
+        """Drop the cached tokens after the common prefix with a text. returns: the rest of the text, to be read
 
         keep_last: whether the text's last token may stay in the cache
         """
         shared = self._shared(token_ids if keep_last else token_ids[:-1])
         self.model.rollback(shared)
-        # What is cached stays a prefix of this text until it is read, also when reading breaks off.
+        # The cache is a prefix of this text until it is read, also when reading breaks off.
         self.cached_ids = token_ids[:shared]
         return token_ids[shared:]
 
@@ -89,18 +89,18 @@ class PrefixReader:
 
 
 class FeatureReader(PrefixReader):
-    """The same for a model that knows more of a text once the target has read it.
+    """The same for a model that also reads the target's hidden states.
 
-    Drafted tokens were read without the target's states; those that were kept are read again with them.
+    Drafted tokens are read without these states; accepted ones are read again with them.
     """
 
     def __init__(self, model: BlockModel | LanguageModel) -> None:
-        # A block model is asked for blocks alone, see `block_after`.
+        # A block model only serves `block_after`.
         super().__init__(cast("LanguageModel", model))
         self._known = 0
 
     def block_after(self, token_ids: Sequence[int]) -> Tensor:
-        """What a model that guesses blocks expects after a text. returns: (depth, W) float32 logits"""
+        """Return the block after a text, from a model that guesses blocks: (depth, W) float32 logits."""
         token_ids = list(token_ids)
         new_ids = self._roll_back(token_ids, keep_last=False)
         model = cast("BlockModel", self.model)
@@ -109,6 +109,6 @@ class FeatureReader(PrefixReader):
         return logits
 
     def follow(self, committed: Sequence[int]) -> None:
-        """Forget what was read while drafting."""
+        """Drop the tokens that were read while drafting."""
         self.cached_ids = self.cached_ids[: self._known]
         self._known = len(committed)

@@ -17,7 +17,7 @@ from specdemo.engine.passes import ForwardRequest, RunStack, run_together
 from specdemo.engine.thread_governor import ThreadGovernor
 from specdemo.trace.events import Event
 
-LOOK_SECONDS = 1 / 20  # between two looks of who need not see each event at once
+LOOK_SECONDS = 1 / 20  # polling interval for readers that may receive events in batches
 
 
 @dataclass(eq=False)
@@ -73,10 +73,10 @@ class _Run:
 
 
 class Runner:
-    """Advances any number of runs in turn, each to its next request, and answers requests of one kind in one pass.
+    """Advances any number of runs in turn, each to its next request, and runs requests of one kind as one pass.
 
     Requests of drafters come first: a run that waits for the target's pass waits until all others do, so that
-    this pass, the dearest by far, is shared by all of them. Pieces of long texts, of the target or of a draft, hold
+    this pass, the most expensive by far, is shared by all of them. Pieces of long texts, of the target or of a draft, hold
     nobody up: they join that pass, a few at a time and in turn, so that each run takes a step between two of them
     (chunked prefill, Agrawal 2308.16369).
 
@@ -97,11 +97,11 @@ class Runner:
 
     @property
     def going_on(self) -> int:
-        """Runs that have begun and not ended."""
+        """Number of runs that have started and not ended."""
         return len(self._runs)
 
     def call(self, work: Callable[[], Any]) -> Any:
-        """Do something in the thread, between two steps of the runs; returns or raises what it does."""
+        """Call a function in the thread, between two steps of the runs; returns its result or raises its error."""
         if threading.current_thread() is self._thread:
             return work()
         result: Future[Any] = Future()
@@ -110,9 +110,9 @@ class Runner:
         return result.result()
 
     def run(self, events: Iterator[Event], every: float = 0.0) -> Iterator[Event]:
-        """The events of a run that goes on in the thread, however slowly they are taken. Closing ends the run.
+        """Yield the events of a run, which does not wait for their reader. Closing ends the run.
 
-        every: seconds to leave between two looks at what has come. A thread that wakes for each event takes a core
+        every: polling interval in seconds. A thread that wakes for each event takes a core
             from the pass each time, and the pass's other threads wait for that one.
         """
         run = _Run(events)
@@ -154,13 +154,13 @@ class Runner:
                 self._break(error)
 
     def _break(self, error: BaseException) -> None:
-        """What broke the thread breaks all runs that wait for a pass; the next ones are not affected."""
+        """End all runs that wait for a pass with an error of the thread; later runs are not affected."""
         for run in self._runs:
             if run.request and not run.request.done:
                 run.request.error = RuntimeError(f"the engine stopped: {error!r}")
 
     def _run_passes(self) -> None:
-        """Answer what runs wait for: drafts while there are any, else the target's passes and the turn of those who read."""
+        """Run the requested passes: drafts if there are any, else the target's and the next chunks."""
         waiting = [run.request for run in self._runs if run.request]
         steps = [request for request in waiting if not request.is_chunk]
         drafting = [request for request in steps if request.drafting]
@@ -172,7 +172,7 @@ class Runner:
                 self._governor.observe(together, time.perf_counter() - begun)
 
     def _chunks(self) -> list[ForwardRequest]:
-        """The chunks whose turn it is: of who waits longest, and of those after that while all are one piece together."""
+        """Return the next chunks, those that wait longest first, while all fit into one chunk."""
         self._turns += 1
         readers = [run for run in self._runs if run.request and run.request.is_chunk]
         chunks: list[ForwardRequest] = []
@@ -187,7 +187,7 @@ class Runner:
         return chunks
 
     def _take(self) -> None:
-        """What has come in; waits for something while there is nothing else to do."""
+        """Process the inbox; wait for an item if there is no run."""
         while True:
             try:
                 item = self._inbox.get(block=not self._runs)
@@ -198,7 +198,7 @@ class Runner:
                 self._runs.append(item)
             elif item is not None:
                 _do(*item)
-            del item  # while this thread waits it must not keep a pair in memory
+            del item  # this thread must not reference a pair while it waits
 
 
 def _do(work: Callable[[], Any], result: Future[Any]) -> None:

@@ -19,7 +19,7 @@ from specdemo.config.settings import Sampling
 
 @dataclass(frozen=True, slots=True)
 class ReducedVocabulary:
-    """A reduced vocabulary: the tokens that the columns of a drafter's rows stand for.
+    """A reduced vocabulary: the token of each column of a drafter's rows.
 
     ids: (W,) int64 on the CPU, each token once; size: V; tokens: the same ids; column_of: the column of each token
     """
@@ -30,7 +30,7 @@ class ReducedVocabulary:
     column_of: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Keep both ways, for a token at a time."""
+        """Store both directions, for access by token."""
         if not self.tokens:
             tokens = tuple(self.ids.tolist())
             object.__setattr__(self, "tokens", tokens)
@@ -43,7 +43,7 @@ class ReducedVocabulary:
         return ReducedVocabulary(ids, self.size, (*self.tokens, *tokens), self.column_of | more)
 
     def token(self, column: int) -> int:
-        """Which token a column stands for."""
+        """Return the token of a column."""
         return self.tokens[column]
 
     def columns(self, tokens: Iterable[int]) -> list[int]:
@@ -60,10 +60,10 @@ class ReducedVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Shaper:
-    """Turns logits into the distribution that a token is really drawn from.
+    """Turns logits into the distribution from which a token is drawn.
 
-    The repetition penalty of a row looks at the tokens before that row and at nothing else, so a
-    drafted branch that is refused leaves no mark: there is no state to roll back.
+    The repetition penalty of a row depends only on the tokens before that row, so a
+    refused branch leaves no trace: there is no state to roll back.
     """
 
     sampling: Sampling
@@ -84,7 +84,7 @@ class Shaper:
         """Shape rows of logits.
 
         logits: (R, V) — row r answers the text `committed + paths[r]`
-        words: what the columns stand for, where they are not the tokens themselves
+        words: the vocabulary of the columns; None if they are all tokens
         returns: (R, V) float32 — minus infinity where top-k or top-p rule a token out
         """
         shaped = logits.float()
@@ -126,7 +126,7 @@ class Shaper:
         return shaped
 
     def _penalise(self, logits: Tensor, rows: int | slice, columns: Tensor) -> None:
-        """Apply the penalty in place, once for each column."""
+        """Apply the penalty to the logits, once for each column."""
         penalty = self.sampling.repetition_penalty
         values = logits[rows, columns]
         logits[rows, columns] = torch.where(values > 0, values / penalty, values * penalty)
@@ -145,7 +145,7 @@ def _keep_top_k(logits: Tensor, top_k: int) -> Tensor:
 
 
 def _keep_top_p(logits: Tensor, top_p: float) -> Tensor:
-    """Keep the likeliest tokens up to the share top_p; tokens that are as likely as the last of them stay too."""
+    """Mask all but the most likely tokens that reach top_p; tokens as likely as the last of them stay too."""
     probs = logits.softmax(dim=-1)
     if probs.device.type == "cpu":
         least = torch.tensor([_least_kept(row, top_p) for row in probs.numpy()]).unsqueeze(-1)
@@ -157,9 +157,9 @@ def _keep_top_p(logits: Tensor, top_p: float) -> Tensor:
 
 
 def _least_kept(probs: np.ndarray, top_p: float) -> float:
-    """The smallest probability that top-p keeps. probs: (V,)
+    """Return the smallest probability that top-p accepts. probs: (V,)
 
-    Tokens below this floor together have less than top-p leaves out, so they come after it, and need no sorting.
+    The tokens below this floor have a total below 1 - top_p, so they are never accepted and need no sorting.
     """
     floor = (1 - top_p) / len(probs) / 2
     ordered = -np.sort(-probs[probs >= floor])

@@ -1,4 +1,4 @@
-"""One step of the loop as events: what was drafted, and what became of it."""
+"""One step of the loop, and its events: the draft and the verdict."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Step:
         return self._earlier + self.draft.total + self.check.total + self.commit.total
 
     def outcome(self) -> Outcome:
-        """Return what the drafter learns from."""
+        """Return the result for the drafter."""
         sharing = self.output.sharing
         drafting = sharing.runs * self.draft.fair_seconds
         return Outcome(
@@ -174,7 +174,7 @@ def _checked_nodes(
 def alternatives(
     proposal: Proposal, verdict: Verdict, shaped: Tensor, path: Sequence[int], most: int
 ) -> tuple[Place, ...]:
-    """Return the most likely tokens of both models at the committed positions, root first; outside of what is timed.
+    """Return the most likely tokens of both models at the committed positions, root first; it is not timed.
 
     shaped: (1 + N, V) float32 — row 0 follows the pending token, row 1 + i node i
     path: committed nodes, root first; most: tokens of each distribution

@@ -69,4 +69,4 @@ def best_rate(
     seconds(n): duration of a step with n draft tokens
     """
     survivals = list(accumulate(chances, mul))
-    return max((1 + sum(survivals[:length])) / seconds(length) for length in lengths)
+    return max(float(1 + sum(survivals[:length])) / seconds(length) for length in lengths)

@@ -22,7 +22,7 @@ class CachedModel:
     """One conversation of a causal language model. The weights are shared; the cache is this object's own.
 
     model: a decoder, or a transformers model
-    reads: layers whose hidden states can be kept for drafters, see `record`
+    reads: layers whose hidden states can be stored for drafters, see `record`
     """
 
     words: ReducedVocabulary | None = None  # its logits are of all tokens
@@ -41,11 +41,11 @@ class CachedModel:
 
     @property
     def memory_bytes(self) -> int:
-        """Of the cache and the kept states."""
+        """Size of the cache and the stored states."""
         return self._cache.memory_bytes + self.features.memory_bytes
 
     def record(self, *, wanted: bool) -> None:
-        """Keep hidden states from now on, or none, which costs nothing; what was cached without them is forgotten."""
+        """Store hidden states from now on, or none, at no cost; tokens that were cached without them are dropped."""
         self._recording = wanted and bool(self.features.layers)
         if self._recording:
             self.rollback(min(self.length, self.features.length))
@@ -66,7 +66,7 @@ class CachedModel:
         return logits
 
     def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on, and what was grown."""
+        """Forget every cached token from position `length` on, and all grown nodes."""
         self._grown.clear()
         self._cache.rollback(length)
         self.features.rollback(length)
@@ -156,7 +156,7 @@ class CachedModel:
         return request_pass(self.decoder, rows)
 
     def _seen(self, tree: Sequence[int], first: int) -> Tensor | None:
-        """What the nodes from `first` on look at, see `ForwardInput`."""
+        """Return the keys that the nodes from `first` on attend to, see `ForwardInput`."""
         chain = is_chain(tree)
         if chain and (len(tree) == first + 1 or (self.length == 0 and first == 0)):
             return None

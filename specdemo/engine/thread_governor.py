@@ -1,4 +1,4 @@
-"""How many threads compute: all that torch has, or one while others want the cores."""
+"""Number of computing threads: all of torch's, or one while other programs use the cores."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from math import log2
 from specdemo.engine.passes import ForwardRequest
 
 RECENT = 6  # passes over which the strain is averaged
-CROWDED = 2.0  # what one thread alone takes, until it has shown it: times the fastest pass of all together
-MOST = 2 * CROWDED  # one pass that was held up for long says no more than this
+CROWDED = (
+    2.0  # assumed time of one thread, until it is measured: times the fastest pass of all threads
+)
+MOST = 2 * CROWDED  # limit for a single pass that was interrupted for long
 RETRY = 32  # passes alone before all threads are tried again
 SOME, NEAR = 8, 256  # rows, and tokens of context, from which on passes differ
-FINE = 3  # kinds for each doubling beyond: thirty runs together must not make a kind of each of their passes
+FINE = 3  # kinds for each further doubling: thirty concurrent runs must not create a kind for each pass
 
 
 class ThreadGovernor:
-    """The number of torch's threads for the thread that asks.
+    """Sets the number of torch's threads for the calling thread.
 
-    Threads wait for each other some hundred times in a pass. One that has lost its core to a browser or
-    another program keeps all others waiting each time, and then one alone is faster. A memory that others
-    keep busy slows both down, and then all together stay the faster ones: so the two are compared.
+    Threads wait for each other some hundred times in a pass. If one of them has lost its core to
+    another program, all others wait each time, and one thread alone is faster. If other programs only use the
+    memory, all threads stay faster: so the two are compared.
     """
 
     def __init__(self) -> None:
@@ -46,7 +48,7 @@ class ThreadGovernor:
         if not alone and worse:
             self._change(1)
         elif alone and (self._passes >= RETRY or (worse and self._passes >= RECENT)):
-            # What all together took is long ago. Two slow passes end the trial.
+            # The measurement of all threads is old. Two slow passes end the trial.
             self._strain[False] = (1 + self._strain[True]) / 2
             self._change(self._all)
 
@@ -58,7 +60,7 @@ class ThreadGovernor:
 
 
 def _kind(requests: Sequence[ForwardRequest]) -> tuple[int, ...]:
-    """What makes passes comparable."""
+    """Return the kind of a pass; only passes of one kind are compared."""
     passes = [request.input for request in requests]
     return (
         id(requests[0].decoder),

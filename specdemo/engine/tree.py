@@ -1,4 +1,4 @@
-"""The geometry of a drafted tree: who may look at whom, and at which position a node stands."""
+"""The geometry of a drafted tree: its attention mask and the depth of each node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ancestor_mask(parents: Sequence[int]) -> Tensor:
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """How many drafted tokens lead to each node, itself included: 1 under the pending token."""
+    """Return the number of drafted tokens down to each node, itself included: 1 after the pending token."""
     result: list[int] = []
     for parent in parents:
         result.append(1 if parent < 0 else result[parent] + 1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a drafter guesses. A chain is a tree of width one; empty is legal.
+    """Drafted tokens. A chain is a tree of width one; empty is legal.
 
     token_ids: drafted tokens, parents before children
     parents: index of each node's parent, -1 = follows the pending token; siblings are tested in index order
@@ -115,15 +115,15 @@ class TargetOutput:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the target decided, in plain Python.
+    """The result of a check, in plain Python.
 
     path: accepted nodes, root first; next_id: the target's own token after them
     kind: CORRECTION after a refusal, BONUS after a draft kept whole, PLAIN without a draft
     accept_probs, draws: per node, None where the node was not tested
     target_probs: per node, its probability under the target; next_prob: that of next_id
-    residual: (V,) what next_id was drawn from after a refusal; None otherwise, and when decoding is greedy
-    block_probs: per node, probability to keep it and all before it given the whole draft; empty where the draft was
-        not judged as a block
+    residual: (V,) distribution from which next_id was drawn after a refusal; None otherwise, and when decoding is greedy
+    block_probs: per node, probability to accept it and all before it given the whole draft; empty if the draft was
+        not checked as a block
     """
 
     path: tuple[int, ...]
@@ -139,11 +139,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that a drafter may learn from a step.
+    """The result of a step, for the drafter.
 
     new_ids: committed by this step, cut at the limits
-    draft_seconds: what it takes until all runs that share the target's pass have drafted, if they draft as this one
-        did: its own computing for each of them, and the passes that they share once
+    draft_seconds: estimated drafting time of all runs that share the target's pass: own time per run plus the shared
+        draft passes once
     verify_seconds: of the pass and the verdict, without waiting for others
     """
 
@@ -161,7 +161,7 @@ class Outcome:
 
 
 class Drafter(Protocol):
-    """Proposes what the target may generate next; never decides anything.
+    """Proposes tokens that the target may generate next; never decides anything.
 
     `start` and `propose` may use models: runs that draft at the same time share the passes, see `engine.passes`.
     Inherit from this class: only `propose` must be written.
@@ -180,22 +180,22 @@ class Drafter(Protocol):
     """
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Begin a run; forget everything of an earlier one that is not a prefix of this prompt."""
+        """Start a run; forget everything of an earlier one that is not a prefix of this prompt."""
         return
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Guess what follows `committed`, at most `budget` tokens deep."""
+        """Propose tokens that follow `committed`, at most `budget` deep."""
 
     def verifying(self, proposal: Proposal) -> None:
-        """The target's pass over the last proposal begins: a thread may work beside it. Must return at once."""
+        """React to the start of the target's pass: a thread may draft during it. Must return immediately."""
         return
 
     def observe(self, outcome: Outcome) -> None:
-        """Learn what became of the last proposal."""
+        """Learn from the result of the last proposal."""
         return
 
     def close(self) -> None:
-        """End the run: stop threads and let go of what only this run needed."""
+        """End the run: stop threads and free the memory of this run."""
         return
 
 
@@ -212,34 +212,34 @@ class TextModel(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Of the cache and what else is this conversation's own."""
+        """Size of the cache and other data of this conversation."""
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens to the cache. returns: (W,) logits that follow the last of them."""
 
     def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on, and what was grown."""
+        """Forget every cached token from position `length` on, and all grown nodes."""
 
 
 class LanguageModel(TextModel, Protocol):
-    """A causal model that says what follows one token."""
+    """A causal model that predicts one next token."""
 
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Read nodes of a tree that hangs on the cached text; `read` and `rollback` forget them.
+        """Read nodes of a tree that follows the cached text; `read` and `rollback` forget them.
 
         parents: index among all nodes grown so far, -1 = follows the text
         returns: (N, W) logits, row i follows node i
         """
 
     def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
-        """Append tokens and draft after them, without being asked between the drafted tokens.
+        """Append tokens and draft a chain after them in one call.
 
-        All drafted tokens but the last are in the cache then. None, and nothing read, where it cannot do that.
+        All drafted tokens but the last are in the cache then. Returns None, and reads nothing, if it cannot.
         """
 
 
 class BlockModel(TextModel, Protocol):
-    """A model that guesses several positions in one pass; what it returns from reading says nothing."""
+    """A model that predicts several positions in one pass; the result of `read` is not used."""
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens. returns: (depth, W) logits of the positions that follow"""

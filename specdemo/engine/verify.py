@@ -1,4 +1,4 @@
-"""Which drafted tokens the target keeps. Pure: tensors and a random generator in, a Verdict out.
+"""The acceptance rules. Pure functions: tensors and a random generator in, a Verdict out.
 
 Both walks start at the pending token and go down the tree of drafted nodes; a chain is a tree of width one.
 """
@@ -16,9 +16,9 @@ from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, likeliest
 from specdemo.engine.types import Proposal, Verdict
 from specdemo.trace.events import Status
 
-# How drafts are judged while sampling: (proposal, target_probs, generator) to a verdict.
+# Checks a draft when sampling: (proposal, target_probs, generator) to a verdict.
 Verifier = Callable[[Proposal, Tensor, torch.Generator], Verdict]
-# Tested nodes: the chance to be kept, and the uniform number that it was tested with.
+# Tested nodes: the probability to be accepted, and the uniform number of the test.
 Tests = Mapping[int, tuple[float, float]]
 
 
@@ -36,7 +36,7 @@ def verify(
 
 
 def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:
-    """Keep what the target would have chosen itself; the output equals plain greedy decoding.
+    """Accept the tokens that the target would have chosen; the output equals plain greedy decoding.
 
     shaped_logits: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
     """
@@ -73,17 +73,17 @@ def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:
 def verify_sampling(
     proposal: Proposal, target_probs: Tensor, generator: torch.Generator
 ) -> Verdict:
-    """Keep drafted tokens so that what is committed is distributed exactly as the target's own draws.
+    """Accept drafted tokens so that the committed ones are distributed exactly as the target's own draws.
 
     target_probs: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
 
     Speculative sampling (Leviathan 2211.17192, Chen 2302.01318), extended to siblings (SpecInfer 2305.09781).
-    `left` is what the target still has to give at a node. A child is kept with probability
+    `left` is the rest of the target's distribution at a node. A child is accepted with probability
     min(1, left[x] / drawn_from[x]); when refused, `left` becomes normalised max(left - drawn_from, 0).
     A chosen node was "drawn" from a distribution with all its weight on it.
 
         left = (.5, .3, .2)   drawn_from = (.2, .6, .2)   drafted x = 1
-        kept with .3 / .6 = 1/2; when refused, left = (.3, 0, 0) / .3 = (1, 0, 0)
+        accepted with .3 / .6 = 1/2; when refused, left = (.3, 0, 0) / .3 = (1, 0, 0)
     """
     probs = target_probs.float().cpu()  # sync: one per step
     drawn_from, words = proposal.drawn_from, proposal.words
@@ -114,16 +114,16 @@ def verify_sampling(
 
 
 def verify_block(proposal: Proposal, target_probs: Tensor, generator: torch.Generator) -> Verdict:
-    """Judge a drawn chain as a whole: as exact as `verify_sampling`, and never fewer tokens kept on average.
+    """Check a drawn chain as a whole: as exact as `verify_sampling`, with at least as many accepted tokens on average.
 
     target_probs: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
 
     Block verification (Sun 2403.10444). A token that the draft overrates costs nothing when the tokens after it
-    make up for it. What is no drawn chain is judged by `verify_sampling`: trees, copies, chosen tokens.
+    make up for it. Trees, copies and chosen tokens are checked by `verify_sampling`.
 
-        target (1/3, 2/3) and draft (2/3, 1/3) at both places, drafted 0, 1
-        token by token   0 is kept with 1/2, then 1 with 1; both with 1/2
-        as a block       both are kept with min(1, 1/2 x 2) = 1
+        target (1/3, 2/3) and draft (2/3, 1/3) at both positions, drafted 0, 1
+        token by token   0 is accepted with 1/2, then 1 with 1; both with 1/2
+        as a block       both are accepted with min(1, 1/2 x 2) = 1
 
     The chain is walked from the front here, each token with its probability given the whole draft.
     """
@@ -151,13 +151,13 @@ def verify_block(proposal: Proposal, target_probs: Tensor, generator: torch.Gene
 def _block(
     proposal: Proposal, drawn_from: Sequence[Tensor | None] | Tensor, probs: Tensor
 ) -> tuple[list[float], list[float]]:
-    """What a drawn chain of N tokens is judged by as a block.
+    """Return the probabilities for the check of a drawn chain of N tokens as a block.
 
     probs: (1 + N, V) float32 — the target's
-    returns: N + 1 prefixes and N probabilities to keep
-        prefixes[i]: probability to keep the first i tokens, whatever follows: the product of
+    returns: N + 1 prefixes and N probabilities to accept
+        prefixes[i]: probability to accept the first i tokens, independent of the next ones: the product of
             target / drawn_from over them, never above 1 on the way
-        keep[i]: probability to keep token i and all before it, given the whole draft; falls with i
+        keep[i]: probability to accept token i and all before it, given the whole draft; falls with i
     """
     words = proposal.words
     prefixes = [1.0]
@@ -169,7 +169,7 @@ def _block(
     for node in range(len(proposal) - 1, 0, -1):
         prefix, token = prefixes[node], proposal.token_ids[node]
         rest = float(_rest(prefix * probs[node], drawn_from[node], token, words).sum())
-        # Chance that the draft ends before `node` when it is not kept beyond: 1 where the next is kept anyway.
+        # Probability that the draft ends before `node` if no more is accepted; 1 if the next is always accepted.
         ends = rest / (rest + 1 - prefix) if rest + 1 - prefix > 0 else 1.0
         keep.append(ends + (1 - ends) * keep[-1])
     return prefixes, keep[::-1]
@@ -211,7 +211,7 @@ def _sampled(
 def _residual(
     left: Tensor, drawn_from: Tensor | None, token: int, words: ReducedVocabulary | None = None
 ) -> Tensor:
-    """What the target still has to give after `token` was refused: (V,) that sums to one."""
+    """Return the rest of the target's distribution after `token` was refused: (V,) that sums to one."""
     rest = _rest(left, drawn_from, token, words)
     total = rest.sum()
     # Nothing is left only by rounding (the two distributions are equal): the target's own row is right then.
@@ -221,7 +221,7 @@ def _residual(
 def _rest(
     left: Tensor, drawn_from: Tensor | None, token: int, words: ReducedVocabulary | None
 ) -> Tensor:
-    """What is in `left` beyond what was drafted: (V,).
+    """Return `left` minus the draft's distribution, at least 0: (V,).
 
     drawn_from: over `words`, or over all tokens; None where `token` was chosen
     """

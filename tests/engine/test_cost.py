@@ -11,7 +11,7 @@ from specdemo.engine import cost
 from specdemo.engine.cost import (
     CONTEXT,
     DRAFTING,
-    FAR,
+    FAR_CONTEXT,
     ROWS,
     CostProfile,
     Costs,
@@ -85,8 +85,8 @@ def test_of_two_measurements_each_point_is_the_faster_one():
     flat = CostProfile(((1, 0.024), (8, 0.028)), None, 1e-6, 0.0)
     best = steep.at_best(flat)
     assert best.verify == steep.verify
-    assert best.verify_seconds(1, FAR) == pytest.approx(flat.verify_seconds(1, FAR))
-    assert best.verify_seconds(8, FAR) == pytest.approx(flat.verify_seconds(8, FAR))
+    assert best.verify_seconds(1, FAR_CONTEXT) == pytest.approx(flat.verify_seconds(1, FAR_CONTEXT))
+    assert best.verify_seconds(8, FAR_CONTEXT) == pytest.approx(flat.verify_seconds(8, FAR_CONTEXT))
     assert PROFILE.at_best(CostProfile(((1, 0.5),))).draft_step == 0.002
 
 

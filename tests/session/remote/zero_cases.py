@@ -54,7 +54,12 @@ def door(tmp_path_factory):
     with (
         pytest.MonkeyPatch.context() as patch
     ):  # each worker measures again, and these need no good figures
-        for name, value in {"ROWS": (1, 2), "DRAFTING": (4,), "CONTEXT": 8, "FAR": 16}.items():
+        for name, value in {
+            "ROWS": (1, 2),
+            "DRAFTING": (4,),
+            "CONTEXT": 8,
+            "FAR_CONTEXT": 16,
+        }.items():
             patch.setattr(cost, name, value)
         yield door
 
